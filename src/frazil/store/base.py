@@ -1,0 +1,70 @@
+"""What the rest of the server asks of an object store.
+
+Objects are immutable: written once under a new name, never overwritten. `put_new` returns only
+when the object is durable, and of two writers of one name exactly one succeeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class StoreError(Exception):
+    """The store could not do what was asked; whether it did is unknown for a `put_new`."""
+
+
+class ObjectMissing(StoreError):
+    """There is no object at this location."""
+
+    def __init__(self, location: str) -> None:
+        super().__init__(f"no object at {location}")
+        self.location = location
+
+
+class ObjectExists(StoreError):
+    """`put_new` found another object at this location."""
+
+    def __init__(self, location: str) -> None:
+        super().__init__(f"an object already exists at {location}")
+        self.location = location
+
+
+class ObjectTooLarge(StoreError):
+    """`get` met an object above the byte cap it was given."""
+
+    def __init__(self, location: str, max_bytes: int) -> None:
+        super().__init__(f"the object at {location} has more than {max_bytes} bytes")
+        self.location = location
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    location: str
+    size: int
+    modified_ms: int
+
+
+class Store(Protocol):
+    """Immutable objects. All methods block; locations are the full URLs Iceberg's files name."""
+
+    def put_new(self, location: str, chunks: Sequence[bytes]) -> None:
+        """Writes the chunks, one after another, as a new durable object. Raises ObjectExists."""
+
+    def get(self, location: str, max_bytes: int | None = None) -> bytes:
+        """The whole object. Raises ObjectMissing, ObjectTooLarge."""
+
+    def size(self, location: str) -> int | None:
+        """The object's size, or None where there is none."""
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        """Every object below the folder `prefix`, recursively, in no given order."""
+
+    def delete(self, locations: Iterable[str]) -> None:
+        """Deletes objects; one that is not there is no error."""
+
+    def make_folders(self, locations: Iterable[str]) -> None:
+        """Makes folders where the store has folders; does nothing where it has none."""
+
+    def close(self) -> None: ...

@@ -1,0 +1,188 @@
+"""The one error tree of Frazil.
+
+Every failure that a client can see is one of these classes. Each knows its HTTP status, the
+Java exception name that Iceberg's clients dispatch on, and whether sending the request again
+can help. Nothing in Frazil decides by the text of a message.
+
+    FrazilError                      500  InternalServerError
+    ├── BadRequest                   400  BadRequestException
+    ├── NotAuthorized                401  NotAuthorizedException
+    ├── Forbidden                    403  ForbiddenException
+    ├── NotFound                     404  NotFoundException          (a route or a file)
+    │   ├── NoSuchNamespace          404  NoSuchNamespaceException
+    │   ├── NoSuchTable              404  NoSuchTableException
+    │   └── NoSuchView               404  NoSuchViewException
+    ├── MethodNotAllowed             405  MethodNotAllowedException
+    ├── UnsupportedOperation         406  UnsupportedOperationException
+    ├── Conflict                     409  ConflictException
+    │   ├── AlreadyExists            409  AlreadyExistsException
+    │   ├── NamespaceNotEmpty        409  NamespaceNotEmptyException
+    │   ├── CommitFailed             409  CommitFailedException      (rebuild and retry)
+    │   └── ValidationFailed         409  ValidationException        (carries conflicts)
+    ├── PayloadTooLarge              413  PayloadTooLargeException
+    ├── UnsupportedMediaType         415  UnsupportedMediaTypeException
+    ├── UnprocessableEntity          422  UnprocessableEntityException
+    ├── TooManyRequests              429  TooManyRequestsException   (proven not done; Retry-After)
+    ├── CommitStateUnknown           500  CommitStateUnknownException
+    └── ServiceUnavailable           503  ServiceUnavailableException (never on a commit)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+
+class FrazilError(Exception):
+    """Something failed inside the server."""
+
+    status: ClassVar[int] = 500
+    type: ClassVar[str] = "InternalServerError"
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, message: str, *, retry_after_s: int | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.retry_after_s = retry_after_s
+
+    def headers(self) -> dict[str, str]:
+        return {} if self.retry_after_s is None else {"Retry-After": str(self.retry_after_s)}
+
+    def body(self) -> dict[str, Any]:
+        """The standard error model of the REST specification."""
+        return {"error": {"message": self.message, "type": self.type, "code": self.status}}
+
+
+class BadRequest(FrazilError):
+    """The request alone shows what is wrong; the message names the field and the fix."""
+
+    status = 400
+    type = "BadRequestException"
+
+
+class NotAuthorized(FrazilError):
+    """No valid credential came with the request."""
+
+    status = 401
+    type = "NotAuthorizedException"
+
+    def headers(self) -> dict[str, str]:
+        return {"WWW-Authenticate": "Bearer"}
+
+
+class Forbidden(FrazilError):
+    """The credential is valid but does not allow this."""
+
+    status = 403
+    type = "ForbiddenException"
+
+
+class NotFound(FrazilError):
+    """A route or a file that is not there."""
+
+    status = 404
+    type = "NotFoundException"
+
+
+class NoSuchNamespace(NotFound):
+    type = "NoSuchNamespaceException"
+
+
+class NoSuchTable(NotFound):
+    type = "NoSuchTableException"
+
+
+class NoSuchView(NotFound):
+    type = "NoSuchViewException"
+
+
+class MethodNotAllowed(FrazilError):
+    status = 405
+    type = "MethodNotAllowedException"
+
+
+class UnsupportedOperation(FrazilError):
+    status = 406
+    type = "UnsupportedOperationException"
+
+
+class Conflict(FrazilError):
+    """The request does not fit the state of the catalog."""
+
+    status = 409
+    type = "ConflictException"
+
+
+class AlreadyExists(Conflict):
+    type = "AlreadyExistsException"
+
+
+class NamespaceNotEmpty(Conflict):
+    type = "NamespaceNotEmptyException"
+
+
+class CommitFailed(Conflict):
+    """A requirement does not hold on the head: rebuild on fresh metadata and try again."""
+
+    type = "CommitFailedException"
+    retryable = True
+
+
+class ValidationFailed(Conflict):
+    """A declared validation does not hold; sending the same again cannot help."""
+
+    type = "ValidationException"
+
+    def __init__(self, message: str, conflicts: Sequence[Mapping[str, Any]] = ()) -> None:
+        super().__init__(message)
+        self.conflicts = tuple(conflicts)
+
+    def body(self) -> dict[str, Any]:
+        body = super().body()
+        if self.conflicts:
+            body["error"]["conflicts"] = list(self.conflicts)
+        return body
+
+
+class PayloadTooLarge(FrazilError):
+    status = 413
+    type = "PayloadTooLargeException"
+
+
+class UnsupportedMediaType(FrazilError):
+    status = 415
+    type = "UnsupportedMediaTypeException"
+
+
+class UnprocessableEntity(FrazilError):
+    status = 422
+    type = "UnprocessableEntityException"
+
+
+class TooManyRequests(FrazilError):
+    """Proven not done: the client may resend blindly after the given pause."""
+
+    status = 429
+    type = "TooManyRequestsException"
+    retryable = True
+
+    def __init__(self, message: str, *, retry_after_s: int = 1) -> None:
+        super().__init__(message, retry_after_s=retry_after_s)
+
+
+class CommitStateUnknown(FrazilError):
+    """The swap was sent and its outcome could not be found out: nothing may be cleaned up."""
+
+    status = 500
+    type = "CommitStateUnknownException"
+
+
+class ServiceUnavailable(FrazilError):
+    """Not now, on a route that changes nothing. On a commit this would mean 'unknown'."""
+
+    status = 503
+    type = "ServiceUnavailableException"
+    retryable = True
+
+    def __init__(self, message: str, *, retry_after_s: int = 1) -> None:
+        super().__init__(message, retry_after_s=retry_after_s)
