@@ -1,0 +1,80 @@
+# Frazil: every command sets up what it needs by itself, without root and without Maven.
+# `make help` lists them. PYTHON=/path/to/python3.11 chooses the interpreter, PYTEST_ARGS adds to pytest's.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+export PYTHON
+
+PY := .venv/bin/python
+PYTEST_ARGS ?=
+COMPILE := uv pip compile --quiet --universal --generate-hashes --python-version 3.11 \
+	--no-emit-index-url --no-annotate --no-header
+RUN_EXTRAS := --extra server --extra postgres --extra s3 --extra parquet --extra pyiceberg --extra spark
+
+.PHONY: help
+help: ## List the commands
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: run-environment ## Make .venv with .venv/bin/frazil, then check the machine
+	@.venv/bin/frazil doctor
+
+.PHONY: demo
+demo: run-environment ## Show a catalog at work: stock PyIceberg writes, DuckDB reads
+	@.venv/bin/frazil demo
+
+.PHONY: serve
+serve: run-environment ## Start the catalog on port 8181 (./frazil.db, ./warehouse)
+	@.venv/bin/frazil serve $(ARGS)
+
+.PHONY: test
+test: test-environment ## Run the tests with real components, about 5 minutes
+	@$(PY) scripts/jars.py fetch spark kit
+	@$(PY) -m pytest $(PYTEST_ARGS)
+
+.PHONY: test-full
+test-full: test-environment ## Run the tests with random examples and the long cases
+	@$(PY) scripts/jars.py fetch spark kit
+	@HYPOTHESIS_PROFILE=full $(PY) -m pytest --full --ignore=tests/conformance $(PYTEST_ARGS)
+
+.PHONY: conformance
+conformance: test-environment ## Run Iceberg's compatibility kit on every database and store, and Trino
+	@$(PY) scripts/jars.py fetch spark kit trino
+	@$(PY) -m pytest --full tests/conformance $(PYTEST_ARGS)
+
+.PHONY: lint
+lint: test-environment ## Check style, types, the direction of imports and the words in the files
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+	@$(PY) -m mypy src scripts tests
+	@$(PY) scripts/lint_imports.py
+	@$(PY) scripts/lint_words.py
+
+.PHONY: bench
+bench: test-environment ## Measure load and commit beside other catalogs, under 10 minutes
+	@$(PY) scripts/jars.py fetch bench
+	@$(PY) -m benchmarks
+
+.PHONY: bench-full
+bench-full: test-environment ## Measure with more rounds and longer histories
+	@$(PY) scripts/jars.py fetch bench
+	@$(PY) -m benchmarks --full
+
+.PHONY: lock
+lock: ## Write requirements/*.lock anew (needs uv, and the network)
+	@$(COMPILE) $(UPGRADE) pyproject.toml $(RUN_EXTRAS) requirements/run.in -o requirements/run.lock
+	@$(COMPILE) $(UPGRADE) pyproject.toml --extra all requirements/test.in -o requirements/test.lock
+	@$(MAKE) --no-print-directory test-environment
+	@$(PY) scripts/jars.py lock
+
+.PHONY: clean
+clean: ## Remove what the commands made, but for downloaded jars
+	rm -rf .venv .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist build
+	find . -name __pycache__ -type d -not -path './.cache/*' -prune -exec rm -rf {} +
+
+.PHONY: run-environment test-environment
+run-environment:
+	@scripts/bootstrap.sh run
+
+test-environment:
+	@scripts/bootstrap.sh test

@@ -1,0 +1,185 @@
+"""Makes `.venv` hold exactly what the locks say: `bootstrap.py run` or `bootstrap.py test`.
+
+Standard library only: it runs before anything is installed. Each step leaves a stamp with the
+hash of what it was made from, so that a second call does nothing until a lock changes. `run` is
+what the server and the demo need, `test` adds what the tests need. When a lock changed, the
+environment is made anew: a package that left a lock must not linger and hide a missing dependency.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+VENV_PYTHON = VENV / "bin" / "python"
+LEVELS = ("run", "test")
+
+
+class BootstrapError(Exception):
+    """Says what is missing and the one line to type."""
+
+
+def lock_file(level: str) -> Path:
+    return ROOT / "requirements" / f"{level}.lock"
+
+
+def fingerprint(*paths: Path) -> str:
+    digest = hashlib.sha256()
+    for path in paths:
+        content = path.read_bytes()
+        digest.update(f"{path.name} {len(content)}\n".encode())
+        digest.update(content)
+    return digest.hexdigest()
+
+
+def stamp_file(name: str) -> Path:
+    return VENV / f".frazil-{name}.stamp"
+
+
+def is_stamped(name: str, value: str) -> bool:
+    try:
+        return stamp_file(name).read_text().strip() == value
+    except FileNotFoundError:
+        return False
+
+
+@contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """Two `make` calls at once must not build the same environment."""
+    cache = ROOT / ".cache"
+    cache.mkdir(exist_ok=True)
+    with open(cache / "bootstrap.lock", "w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def run(command: Sequence[str | Path]) -> None:
+    arguments = [str(part) for part in command]
+    # The environment that is built must not see what the caller's shell has on its path.
+    environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    finished = subprocess.run(arguments, cwd=ROOT, env=environment, check=False)
+    if finished.returncode:
+        raise BootstrapError(f"`{' '.join(arguments)}` ended with {finished.returncode}")
+
+
+def find_uv() -> str | None:
+    """uv, if it is there, runs, and is not switched off by FRAZIL_UV=0."""
+    if os.environ.get("FRAZIL_UV") == "0":
+        return None
+    uv = shutil.which("uv")
+    if uv is None:
+        return None
+    # A version manager's shim may stand on the PATH for a uv that is not installed.
+    works = subprocess.run([uv, "--version"], capture_output=True, check=False).returncode == 0
+    return uv if works else None
+
+
+def base_python() -> str:
+    """The interpreter below any virtual environment that runs this file."""
+    return str(getattr(sys, "_base_executable", None) or sys.executable)
+
+
+def require_ensurepip(python: str) -> None:
+    probe = [python, "-c", "import ensurepip, venv"]
+    if subprocess.run(probe, capture_output=True, check=False).returncode == 0:
+        return
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    if shutil.which("apt-get"):
+        fix = f"sudo apt-get install python{version}-venv"
+    else:
+        fix = "make setup PYTHON=/path/to/python3.11"
+    raise BootstrapError(f"{python} comes without ensurepip and uv is not there. Type: {fix}")
+
+
+def make_venv(uv: str | None) -> None:
+    python = base_python()
+    if uv is None:
+        require_ensurepip(python)
+    shutil.rmtree(VENV, ignore_errors=True)
+    if uv is not None:
+        run([uv, "venv", "--quiet", "--python", python, VENV])
+    else:
+        run([python, "-m", "venv", VENV])
+
+
+def install(uv: str | None, arguments: Sequence[str | Path]) -> None:
+    if uv is not None:
+        run([uv, "pip", "install", "--quiet", "--python", VENV_PYTHON, *arguments])
+    else:
+        run([VENV_PYTHON, "-m", "pip", "install", "--quiet", "--no-input", *arguments])
+
+
+def venv_works() -> bool:
+    """Its Python starts, and is the one that PYTHON= asks for, where it asks."""
+    probe = [str(VENV_PYTHON), "-c", "import sys; print(sys.version_info[:2])"]
+    try:
+        answer = subprocess.run(probe, capture_output=True, text=True, check=False)
+    except OSError:
+        return False
+    wanted = str(sys.version_info[:2])
+    asked = bool(os.environ.get("PYTHON"))
+    return answer.returncode == 0 and (not asked or answer.stdout.strip() == wanted)
+
+
+def is_stale(level: str) -> bool:
+    """A lock that was installed and has changed since, or a venv whose Python is gone."""
+    if not venv_works():
+        return True
+    return any(
+        stamp_file(name).exists() and not is_stamped(name, fingerprint(lock_file(name)))
+        for name in LEVELS[: LEVELS.index(level) + 1]
+    )
+
+
+def bootstrap(level: str) -> bool:
+    """Brings `.venv` to the level; says whether anything had to be done."""
+    started = time.monotonic()
+    uv = find_uv()
+    worked = False
+    if is_stale(level):
+        make_venv(uv)
+        worked = True
+    for name in LEVELS[: LEVELS.index(level) + 1]:
+        wanted = fingerprint(lock_file(name))
+        if not is_stamped(name, wanted):
+            print(f"set-up: installing {lock_file(name).relative_to(ROOT)}", flush=True)
+            install(uv, ["--require-hashes", "-r", lock_file(name)])
+            stamp_file(name).write_text(wanted)
+            worked = True
+    project = fingerprint(ROOT / "pyproject.toml")
+    if not is_stamped("project", project):
+        install(uv, ["--no-deps", "--no-build-isolation", "--editable", ROOT])
+        stamp_file("project").write_text(project)
+        worked = True
+    if worked:
+        tool = "uv" if uv else "pip"
+        print(f"set-up: .venv ready in {time.monotonic() - started:.1f} s, by {tool}", flush=True)
+    return worked
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("level", choices=LEVELS)
+    level: str = parser.parse_args().level
+    try:
+        with one_at_a_time():
+            bootstrap(level)
+    except BootstrapError as error:
+        print(f"frazil: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
