@@ -1,0 +1,87 @@
+"""The tree of commands. What a command needs beyond its options is imported when it runs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+import frazil
+from frazil.cli.options import Output, OutputOption, takes_settings
+from frazil.settings import Resolved
+
+app = typer.Typer(
+    name="frazil",
+    help="An Apache Iceberg REST catalog.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+config_app = typer.Typer(help="The server's settings.", no_args_is_help=True)
+token_app = typer.Typer(help="Tokens that let a client in.", no_args_is_help=True)
+app.add_typer(config_app, name="config")
+app.add_typer(token_app, name="token")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"frazil {frazil.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def frazil_command(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", callback=_version, is_eager=True),
+    ] = False,
+) -> None:
+    """An Apache Iceberg REST catalog."""
+
+
+@app.command()
+@takes_settings
+def serve(resolved: Resolved, output: OutputOption = Output.TEXT) -> None:
+    """Run the catalog in this process until SIGTERM or Ctrl-C."""
+    from frazil.cli.serve import run
+
+    run(resolved, output)
+
+
+@config_app.command("show")
+@takes_settings
+def config_show(resolved: Resolved, output: OutputOption = Output.TEXT) -> None:
+    """Print each setting, its value, and where the value came from."""
+    from frazil.cli.config import show
+
+    show(resolved, output)
+
+
+@token_app.command("new")
+def token_new(
+    name: Annotated[str, typer.Argument(help="The principal, as logs and events will name it.")],
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Make a token: it is shown once, the server keeps only its digest."""
+    from frazil.cli.token import new
+
+    new(name, output)
+
+
+@app.command()
+@takes_settings
+def doctor(
+    resolved: Resolved,
+    require: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--require", metavar="CHECK", help="A check that must pass although it is optional."
+        ),
+    ] = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Check what the server needs on this machine, each with its fix."""
+    from frazil.cli.doctor import examine
+
+    examine(resolved, tuple(require or ()), output)

@@ -1,0 +1,427 @@
+"""Every setting of the server, declared once.
+
+A setting is a field of `Settings`: its name, type, default and help stand there and nowhere
+else. Its environment variable, its flag and its key in the file follow from its name. A value
+comes from the first of: flag, environment, file, default; `resolve` remembers which it was.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+ENV_PREFIX = "FRAZIL_"
+CONFIG_ENV = "FRAZIL_CONFIG"
+
+_TOKEN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
+_SHA256_HEX = re.compile(r"[0-9a-fA-F]{64}")
+_MASK = "***"
+
+
+class SettingsError(Exception):
+    """A setting cannot be used; the message names it, where it came from, and the fix."""
+
+
+# --- reading one value: from text (flag, environment) or from what TOML holds -----------------
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"must be text, not {value!r}")
+    if not value.strip():
+        raise ValueError("must not be empty")
+    return value.strip()
+
+
+def _optional_text(value: object) -> str | None:
+    return None if value == "" else _text(value)
+
+
+def _whole(value: object, low: int, high: int) -> int:
+    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,19}", value.strip()):
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise ValueError(f"must be a whole number from {low} to {high}, not {value!r}")
+    return value
+
+
+def _between(low: int, high: int) -> Callable[[object], int]:
+    return lambda value: _whole(value, low, high)
+
+
+def _boolean(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    word = value.strip().lower() if isinstance(value, str) else ""
+    if word in {"1", "true", "yes", "on"}:
+        return True
+    if word in {"0", "false", "no", "off", ""} and isinstance(value, str):
+        return False
+    raise ValueError(f"must be true or false, not {value!r}")
+
+
+def _one_of(*choices: str) -> Callable[[object], str]:
+    def parse(value: object) -> str:
+        if value not in choices:
+            raise ValueError(f"must be one of {', '.join(choices)}, not {value!r}")
+        return str(value)
+
+    return parse
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    if isinstance(value, str):
+        value = [part for part in value.split(",") if part.strip()]
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"must be a list of text, not {value!r}")
+    return tuple(_text(part) for part in value)
+
+
+def token_name(name: str) -> str:
+    """A principal's name as tokens, logs and events carry it."""
+    if not _TOKEN_NAME.fullmatch(name):
+        raise ValueError(
+            f"{name!r} is not a token name: use 1 to 64 of A-Z a-z 0-9 . _ @ -, "
+            "beginning with a letter or a digit"
+        )
+    return name
+
+
+def _token_lines(lines: Iterable[str]) -> dict[str, str]:
+    tokens: dict[str, str] = {}
+    for line in lines:
+        name, colon, digest = line.strip().partition(":")
+        if not colon or not _SHA256_HEX.fullmatch(digest.strip()):
+            # The line is not repeated here: whoever pasted a bare token must not find it in a log.
+            raise ValueError(
+                "must hold name:sha256 entries with 64 hex digits each; "
+                "`frazil token new NAME` prints one"
+            )
+        if token_name(name.strip()) in tokens:
+            raise ValueError(f"names the token {name.strip()!r} twice: remove one of them")
+        tokens[name.strip()] = digest.strip().lower()
+    return tokens
+
+
+def _tokens(value: object) -> dict[str, str]:
+    if isinstance(value, str):
+        value = [part for part in value.split(",") if part.strip()]
+    if isinstance(value, dict):
+        value = [f"{name}:{digest}" for name, digest in value.items()]
+    if not isinstance(value, list):
+        raise ValueError("must be name:sha256 entries")
+    return _token_lines(_text(part) for part in value)
+
+
+# --- the declarations ---------------------------------------------------------------------------
+
+
+def _setting(
+    default: Any,
+    parse: Callable[[object], Any],
+    help_text: str,
+    *,
+    metavar: str = "TEXT",
+    flag: bool = True,
+    secret: bool = False,
+) -> Any:
+    """A field of `Settings`. `flag=False` keeps a value off command lines; `secret` masks it."""
+    metadata = {
+        "parse": parse,
+        "help": help_text,
+        "metavar": metavar,
+        "flag": flag,
+        "secret": secret,
+    }
+    if isinstance(default, dict):
+        return field(default_factory=lambda: dict(default), metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    host: str = _setting(
+        "127.0.0.1",
+        _text,
+        "Address to listen on. Beyond loopback only with tokens or --insecure.",
+        metavar="ADDRESS",
+    )
+    port: int = _setting(
+        8181, _between(0, 65535), "Port to listen on; 0 picks a free one.", metavar="PORT"
+    )
+    warehouse: str = _setting(
+        "./warehouse",
+        _text,
+        "Where tables are kept: a folder, or a URL such as s3://bucket/prefix.",
+        metavar="PATH|URL",
+    )
+    database: str = _setting(
+        "sqlite:///frazil.db",
+        _text,
+        "Where the catalog's rows are kept: sqlite:///PATH or postgresql://user@host/name.",
+        metavar="URL",
+        secret=True,
+    )
+    allow_location: tuple[str, ...] = _setting(
+        (),
+        _texts,
+        "A location outside the warehouse where tables may lie too. May be given several times; "
+        "in the environment separated by commas.",
+        metavar="URL",
+    )
+    insecure: bool = _setting(
+        False, _boolean, "Listen beyond loopback although no tokens are configured.", metavar="BOOL"
+    )
+    tokens: Mapping[str, str] = _setting(
+        {},
+        _tokens,
+        "Who may use the server: name:sha256 entries separated by commas. "
+        "`frazil token new NAME` makes one.",
+        metavar="NAME:SHA256,...",
+        flag=False,
+        secret=True,
+    )
+    tokens_file: str | None = _setting(
+        None,
+        _optional_text,
+        "A file with one name:sha256 entry a line; blank lines and lines with # are skipped.",
+        metavar="PATH",
+    )
+    s3_endpoint: str | None = _setting(
+        None,
+        _optional_text,
+        "Address of an S3 server other than Amazon's, such as http://127.0.0.1:9000.",
+        metavar="URL",
+        secret=True,
+    )
+    s3_region: str | None = _setting(
+        None, _optional_text, "Region of the S3 warehouse.", metavar="NAME"
+    )
+    s3_path_style: bool = _setting(
+        False,
+        _boolean,
+        "Address buckets as http://endpoint/bucket, as most S3 servers but Amazon's need it.",
+        metavar="BOOL",
+    )
+    log_format: str = _setting(
+        "text", _one_of("text", "json"), "One log line a request, as text or json."
+    )
+    max_request_bytes: int = _setting(
+        256 * 1024 * 1024,
+        _between(1024, 2**40),
+        "Largest request body after decompression.",
+        metavar="BYTES",
+    )
+    idempotency_lifetime_s: int = _setting(
+        30 * 60,
+        _between(1, 7 * 24 * 3600),
+        "How long an Idempotency-Key is promised to be remembered.",
+        metavar="SECONDS",
+    )
+    metadata_cache_bytes: int = _setting(
+        256 * 1024 * 1024,
+        _between(0, 2**44),
+        "Memory for table metadata that was read or written lately.",
+        metavar="BYTES",
+    )
+    shutdown_timeout_s: int = _setting(
+        25,
+        _between(1, 3600),
+        "How long requests in flight may take to finish after SIGTERM.",
+        metavar="SECONDS",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What is known of one setting, for the command line, `config show` and the docs' tests."""
+
+    name: str
+    default: Any
+    env: str
+    flag: str | None
+    help: str
+    metavar: str
+    secret: bool
+    parse: Callable[[object], Any]
+
+    def shown(self, value: Any) -> Any:
+        """The value as it may be printed: digests and passwords are masked."""
+        if isinstance(value, Mapping):
+            return dict.fromkeys(value, _MASK)
+        if self.secret and isinstance(value, str):
+            return mask_url(value)
+        return list(value) if isinstance(value, tuple) else value
+
+
+def all_settings() -> tuple[Setting, ...]:
+    """Every setting, in the order of declaration."""
+    defaults = Settings()
+    return tuple(
+        Setting(
+            name=each.name,
+            default=getattr(defaults, each.name),
+            env=ENV_PREFIX + each.name.upper(),
+            flag=_flag_of(each.name) if each.metadata["flag"] else None,
+            help=each.metadata["help"],
+            metavar=each.metadata["metavar"],
+            secret=each.metadata["secret"],
+            parse=each.metadata["parse"],
+        )
+        for each in fields(Settings)
+    )
+
+
+def _flag_of(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+# --- putting the four sources together ----------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """The settings, and for each its source in words: `flag --port`, `default`, ..."""
+
+    settings: Settings
+    sources: Mapping[str, str]
+    config_file: str | None
+    unknown_variables: tuple[str, ...]
+    """FRAZIL_* variables that no setting answers to: perhaps a slip of the pen."""
+
+
+def resolve(
+    flags: Mapping[str, object] | None = None,
+    environ: Mapping[str, str] | None = None,
+    config_file: str | None = None,
+) -> Resolved:
+    """Takes each value from the first source that has it. A flag that is None was not given."""
+    environ = os.environ if environ is None else environ
+    flags = flags or {}
+    path = config_file or environ.get(CONFIG_ENV) or None
+    in_file = _read_file(path) if path else {}
+    values: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    for setting in all_settings():
+        source, raw = _first_source(setting, flags, environ, in_file, path)
+        sources[setting.name] = source
+        if source != "default":
+            values[setting.name] = _parse(setting, source, raw)
+    return Resolved(Settings(**values), sources, path, _unknown_variables(environ))
+
+
+def _first_source(
+    setting: Setting,
+    flags: Mapping[str, object],
+    environ: Mapping[str, str],
+    in_file: Mapping[str, object],
+    path: str | None,
+) -> tuple[str, object]:
+    if flags.get(setting.name) is not None:
+        return f"flag {setting.flag}", flags[setting.name]
+    if setting.env in environ:
+        return f"environment {setting.env}", environ[setting.env]
+    if setting.name in in_file:
+        return f"file {path}", in_file[setting.name]
+    return "default", None
+
+
+def _parse(setting: Setting, source: str, raw: object) -> Any:
+    try:
+        return setting.parse(raw)
+    except ValueError as error:
+        raise SettingsError(f"{setting.name} ({source}) {error}") from None
+
+
+def _read_file(path: str) -> Mapping[str, object]:
+    try:
+        content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise SettingsError(
+            f"the settings file {path} is not there: create it, or correct --config or {CONFIG_ENV}"
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"the settings file {path} cannot be read: {error}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"the settings file {path} is not valid TOML: {error}") from None
+    names = [setting.name for setting in all_settings()]
+    for key in content:
+        if key not in names:
+            raise SettingsError(f"the settings file {path}: {_unknown(key, names)}")
+    return content
+
+
+def _unknown(key: str, names: list[str]) -> str:
+    near = difflib.get_close_matches(key.replace("-", "_").lower(), names, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names)}"
+    return f"{key!r} is no setting; {hint}"
+
+
+def _unknown_variables(environ: Mapping[str, str]) -> tuple[str, ...]:
+    known = {setting.env for setting in all_settings()} | {CONFIG_ENV}
+    return tuple(sorted(n for n in environ if n.startswith(ENV_PREFIX) and n not in known))
+
+
+# --- what needs a look beyond one value ---------------------------------------------------------
+
+
+def all_tokens(settings: Settings) -> dict[str, str]:
+    """The digest of each principal's token, from `tokens` and `tokens_file` together."""
+    tokens = dict(settings.tokens)
+    if settings.tokens_file is None:
+        return tokens
+    try:
+        lines = Path(settings.tokens_file).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(
+            f"tokens_file {settings.tokens_file} cannot be read: {error}; "
+            "create it with one name:sha256 entry a line"
+        ) from None
+    try:
+        in_file = _token_lines(ln for ln in lines if ln.strip() and not ln.lstrip().startswith("#"))
+    except ValueError as error:
+        raise SettingsError(f"tokens_file {settings.tokens_file} {error}") from None
+    twice = sorted(tokens.keys() & in_file.keys())
+    if twice:
+        raise SettingsError(
+            f"the token {twice[0]!r} is both in tokens and in tokens_file: remove one of them"
+        )
+    return tokens | in_file
+
+
+def warehouse_location(settings: Settings) -> str:
+    """The warehouse as a URL without a trailing slash; a folder becomes an absolute file: URL.
+
+    Iceberg's clients take a file: location literally, without percent-decoding, so a folder is
+    written as it is, and one whose name could be read in two ways is refused.
+    """
+    value = settings.warehouse
+    scheme, separator, _ = value.partition("://")
+    if separator and scheme.lower() != "file":
+        return value.rstrip("/")
+    path = value[len("file:") :] if value.lower().startswith("file:") else value
+    if path.startswith("//") and not path.startswith("///"):
+        raise SettingsError(f"warehouse {value!r} names a host: write file:///PATH with 3 slashes")
+    folder = Path(re.sub(r"^/+", "/", path)).expanduser().resolve()
+    if re.search(r"[%?#\\\x00-\x1f\x7f]", str(folder)):
+        raise SettingsError(
+            f"warehouse {str(folder)!r} has one of % ? # \\ or a control character in its path, "
+            "which Iceberg's clients read differently: choose a folder without them"
+        )
+    return f"file://{folder}"
+
+
+def mask_url(url: str) -> str:
+    """The URL without its password, wherever the URL carries it; rather too much than too little.
+
+    >>> mask_url("postgresql://etl:p%40ss@db:5432/frazil?sslpassword=x&sslmode=require")
+    'postgresql://etl:***@db:5432/frazil?sslpassword=***&sslmode=require'
+    """
+    url = re.sub(r"^([A-Za-z][A-Za-z0-9+.-]*://[^:/@?#]*):.*@", rf"\1:{_MASK}@", url)
+    return re.sub(r"([?&](?:ssl)?password=)[^&]*", rf"\1{_MASK}", url, flags=re.IGNORECASE)

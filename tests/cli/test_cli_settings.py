@@ -1,0 +1,188 @@
+"""Where a setting's value comes from, and how a wrong one is answered."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from frazil.settings import (
+    Settings,
+    SettingsError,
+    all_settings,
+    all_tokens,
+    mask_url,
+    resolve,
+    warehouse_location,
+)
+
+DIGEST_A = "a" * 64
+DIGEST_B = "b" * 64
+
+# One row for each setting: a value as a flag, the environment and the file carry it.
+# The last column holds three parsed values, in that order; None = the setting has no flag.
+VALUES = {
+    "host": ("::1", "10.0.0.1", '"localhost"', ["::1", "10.0.0.1", "localhost"]),
+    "port": ("1", "2", "3", [1, 2, 3]),
+    "warehouse": ("w1", "w2", '"w3"', ["w1", "w2", "w3"]),
+    "database": (
+        "sqlite:///1",
+        "sqlite:///2",
+        '"sqlite:///3"',
+        ["sqlite:///1", "sqlite:///2", "sqlite:///3"],
+    ),
+    "allow_location": (["a", "b"], "c,d", '["e", "f"]', [("a", "b"), ("c", "d"), ("e", "f")]),
+    "insecure": (True, "true", "true", [True, True, True]),
+    "tokens": (
+        None,
+        f"a:{DIGEST_A.upper()}, b:{DIGEST_B}",
+        f'{{ c = "{DIGEST_A}" }}',
+        [None, {"a": DIGEST_A, "b": DIGEST_B}, {"c": DIGEST_A}],
+    ),
+    "tokens_file": ("t1", "t2", '"t3"', ["t1", "t2", "t3"]),
+    "s3_endpoint": ("http://1", "http://2", '"http://3"', ["http://1", "http://2", "http://3"]),
+    "s3_region": ("r1", "r2", '"r3"', ["r1", "r2", "r3"]),
+    "s3_path_style": (False, "on", "true", [False, True, True]),
+    "log_format": ("json", "text", '"json"', ["json", "text", "json"]),
+    "max_request_bytes": ("1024", "2048", "4096", [1024, 2048, 4096]),
+    "idempotency_lifetime_s": ("1", "2", "3", [1, 2, 3]),
+    "metadata_cache_bytes": ("0", "2", "3", [0, 2, 3]),
+    "shutdown_timeout_s": ("1", "2", "3", [1, 2, 3]),
+}
+
+
+def test_the_table_below_has_every_setting() -> None:
+    assert list(VALUES) == [setting.name for setting in all_settings()]
+
+
+@pytest.mark.parametrize("setting", all_settings(), ids=lambda setting: setting.name)
+def test_flag_before_environment_before_file_before_default(setting, tmp_path: Path) -> None:
+    flag, env, in_file, (from_flag, from_env, from_file) = VALUES[setting.name]
+    path = tmp_path / "frazil.toml"
+    path.write_text(f"{setting.name} = {in_file}\n")
+    environ = {setting.env: env}
+
+    def outcome(flags, environ, config_file) -> tuple[object, str]:
+        resolved = resolve(flags, environ, config_file)
+        return getattr(resolved.settings, setting.name), resolved.sources[setting.name]
+
+    if setting.flag is not None:
+        flags = {setting.name: flag}
+        assert outcome(flags, environ, str(path)) == (from_flag, f"flag {setting.flag}")
+    unset = {setting.name: None}
+    assert outcome(unset, environ, str(path)) == (from_env, f"environment {setting.env}")
+    assert outcome(unset, {}, str(path)) == (from_file, f"file {path}")
+    assert outcome(unset, {}, None) == (setting.default, "default")
+    assert getattr(Settings(), setting.name) == setting.default
+
+
+def test_the_file_can_be_named_by_the_environment(tmp_path: Path) -> None:
+    one, two = tmp_path / "one.toml", tmp_path / "two.toml"
+    one.write_text("port = 1\n")
+    two.write_text("port = 2\n")
+    environ = {"FRAZIL_CONFIG": str(one)}
+    assert resolve({}, environ).settings.port == 1
+    assert resolve({}, environ, str(two)).settings.port == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("prot = 1", "'prot' is no setting; did you mean 'port'?"),
+        ("allow-location = []", "did you mean 'allow_location'?"),
+        ("zzz = 1", "known are host, port"),
+        ("port = ", "not valid TOML"),
+        ('port = "many"', "port (file"),
+        ("port = true", "whole number"),
+        ("port = 1.5", "whole number"),
+        ("host = 1", "must be text"),
+        ("insecure = 1", "true or false"),
+        ("allow_location = [1]", "must be text"),
+        ("tokens = 1", "name:sha256"),
+    ],
+)
+def test_a_wrong_file_is_refused(tmp_path: Path, content: str, message: str) -> None:
+    path = tmp_path / "frazil.toml"
+    path.write_text(content)
+    with pytest.raises(SettingsError) as caught:
+        resolve({}, {}, str(path))
+    assert message in str(caught.value)
+
+
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="is not there"):
+        resolve({}, {}, str(tmp_path / "none.toml"))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("PORT", "-1"),
+        ("PORT", "65536"),
+        ("PORT", "9" * 30),
+        ("HOST", " "),
+        ("LOG_FORMAT", "xml"),
+        ("INSECURE", "perhaps"),
+        ("MAX_REQUEST_BYTES", "0"),
+    ],
+)
+def test_a_wrong_variable_is_refused_by_its_name(name: str, value: str) -> None:
+    with pytest.raises(SettingsError, match=f"FRAZIL_{name}"):
+        resolve({}, {f"FRAZIL_{name}": value})
+
+
+@pytest.mark.parametrize(
+    "value", ["secret-token", "a:short", f"a b:{DIGEST_A}", f"a:{DIGEST_A},a:{DIGEST_B}", ":"]
+)
+def test_wrong_tokens_are_refused_and_not_repeated(value: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        resolve({}, {"FRAZIL_TOKENS": value})
+    assert "secret-token" not in str(caught.value)
+    assert DIGEST_A not in str(caught.value)
+
+
+def test_tokens_come_from_the_file_too(tmp_path: Path) -> None:
+    path = tmp_path / "tokens"
+    path.write_text(f"# writers\n\netl:{DIGEST_B}\n")
+    settings = Settings(tokens={"ops": DIGEST_A}, tokens_file=str(path))
+    assert all_tokens(settings) == {"ops": DIGEST_A, "etl": DIGEST_B}
+    with pytest.raises(SettingsError, match="'etl' is both"):
+        all_tokens(Settings(tokens={"etl": DIGEST_A}, tokens_file=str(path)))
+    with pytest.raises(SettingsError, match="cannot be read"):
+        all_tokens(Settings(tokens_file=str(tmp_path / "none")))
+    path.write_text("not an entry\n")
+    with pytest.raises(SettingsError, match="must hold name:sha256"):
+        all_tokens(Settings(tokens_file=str(path)))
+
+
+def test_variables_that_are_no_setting_are_told() -> None:
+    environ = {"FRAZIL_PROT": "1", "FRAZIL_PORT": "1", "FRAZIL_CONFIG": "", "HOME": "/"}
+    assert resolve({}, environ).unknown_variables == ("FRAZIL_PROT",)
+
+
+@pytest.mark.parametrize(
+    ("url", "masked"),
+    [
+        ("sqlite:///frazil.db", "sqlite:///frazil.db"),
+        ("postgresql://etl@db/frazil", "postgresql://etl@db/frazil"),
+        ("postgresql://etl:p@ss/w:rd@db:5432/x", "postgresql://etl:***@db:5432/x"),
+        ("postgresql://db/x?user=a&password=p&b=c", "postgresql://db/x?user=a&password=***&b=c"),
+        ("http://127.0.0.1:9000", "http://127.0.0.1:9000"),
+    ],
+)
+def test_passwords_are_masked(url: str, masked: str) -> None:
+    assert mask_url(url) == masked
+
+
+def test_a_folder_becomes_an_absolute_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    expected = f"file://{tmp_path}/w"
+    for value in ("w", "./w/", f"{tmp_path}/w", f"file://{tmp_path}/w/", f"file:{tmp_path}/w"):
+        assert warehouse_location(Settings(warehouse=value)) == expected
+    assert warehouse_location(Settings(warehouse="s3://bucket/p/")) == "s3://bucket/p"
+
+
+@pytest.mark.parametrize("value", ["file://host/w", "a%20b", "a?b", "a#b", "a\nb"])
+def test_a_folder_that_clients_would_misread_is_refused(value: str) -> None:
+    with pytest.raises(SettingsError):
+        warehouse_location(Settings(warehouse=value))
