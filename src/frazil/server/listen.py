@@ -1,0 +1,82 @@
+"""Where the server listens: only on loopback, unless someone must show a token or says so."""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import socket
+
+from frazil.server.errors import StartRefused
+from frazil.settings import Settings
+
+_BACKLOG = 2048
+
+
+def check_exposure(settings: Settings, has_tokens: bool) -> None:
+    """Refuses an address that other machines can reach while anybody could use the server."""
+    if has_tokens or settings.insecure or is_loopback(settings.host, settings.port):
+        return
+    raise StartRefused(
+        f"host {settings.host} can be reached by other machines, and no tokens are configured: "
+        "make one with `frazil token new NAME` and set FRAZIL_TOKENS or FRAZIL_TOKENS_FILE, "
+        "or listen on 127.0.0.1, or pass --insecure if everybody on this network may read and "
+        "change every table",
+        usage=True,
+    )
+
+
+def is_loopback(host: str, port: int) -> bool:
+    """Whether every address that the name stands for is this machine's own."""
+    return all(ipaddress.ip_address(address).is_loopback for _, address in _addresses(host, port))
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket. Its name has the real port where 0 was asked for."""
+    family, address = _addresses(host, port)[0]
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        # A restart must not wait for the last connections of the process before it.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((address, port))
+        listener.listen(_BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise StartRefused(_bind_failure(host, port, error)) from error
+    listener.set_inheritable(False)
+    return listener
+
+
+def url_of(listener: socket.socket) -> str:
+    """The address a client on this machine can use; a wildcard is no address to connect to."""
+    address, port = listener.getsockname()[:2]
+    ip = ipaddress.ip_address(address)
+    if ip.is_unspecified:
+        ip = ipaddress.ip_address("::1" if ip.version == 6 else "127.0.0.1")
+    return f"http://[{ip}]:{port}" if ip.version == 6 else f"http://{ip}:{port}"
+
+
+def _addresses(host: str, port: int) -> list[tuple[socket.AddressFamily, str]]:
+    """IPv4 first: `localhost` means 127.0.0.1 to most clients."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError) as error:
+        raise StartRefused(
+            f"host {host!r} is no address of this machine ({error}): use 127.0.0.1, or 0.0.0.0 "
+            "for all addresses",
+            usage=True,
+        ) from error
+    ordered = sorted(found, key=lambda entry: entry[0] != socket.AF_INET)
+    return [(entry[0], str(entry[4][0]).partition("%")[0]) for entry in ordered]
+
+
+def _bind_failure(host: str, port: int, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return (
+            f"port {port} on {host} is in use, perhaps by another `frazil serve`: stop that one, "
+            "or choose another with --port (0 picks a free one)"
+        )
+    if error.errno == errno.EACCES:
+        return f"port {port} needs privileges this process does not have: choose one above 1023"
+    if error.errno == errno.EADDRNOTAVAIL:
+        return f"host {host} is no address of this machine: use 127.0.0.1, or 0.0.0.0 for all"
+    return f"cannot listen on {host} port {port}: {error}"

@@ -1,0 +1,78 @@
+"""HTTP/1.1 as uvicorn speaks it with httptools, made safe at the head of a request.
+
+Three things differ from uvicorn's own. The head of a request has a size limit, where httptools
+buffers without one. What is not HTTP is answered in the standard error shape. And `Upgrade` is
+ignored, as RFC 9110 section 7.8 lets a server do: some Java clients offer h2c or TLS with every
+request, and httptools would then drop the body and read it as the next request.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+MAX_HEAD_BYTES = 64 * 1024
+
+_END_OF_HEAD = b"\r\n\r\n"
+_UPGRADE_LINE = re.compile(rb"^upgrade[ \t]*:[^\n]*\n", re.IGNORECASE | re.MULTILINE)
+
+
+class BoundedHttpProtocol(HttpToolsProtocol):
+    _in_head = True
+    _head = b""
+    """What has arrived of a head that is not complete yet."""
+
+    def data_received(self, data: bytes) -> None:
+        if not self._in_head:
+            super().data_received(data)
+            return
+        data = self._head + data
+        end = data.find(_END_OF_HEAD)
+        if (end if end >= 0 else len(data)) > MAX_HEAD_BYTES:
+            message = f"the request line and headers have more than {MAX_HEAD_BYTES} bytes"
+            self._refuse(431, "RequestHeaderFieldsTooLargeException", message)
+        elif end >= 0:
+            self._head = b""
+            super().data_received(_without_upgrade(data, end))
+        else:
+            self._head = data
+            self._unset_keepalive_if_required()
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._in_head = True
+        super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(400, "BadRequestException", "the request is not valid HTTP/1.1")
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """CONNECT, or an `Upgrade` behind a pipelined request: what follows is not HTTP to
+        the parser any more, so the connection ends with this answer."""
+        self.transport.pause_reading()
+        self.cycle.keep_alive = False
+
+    def _refuse(self, status: int, error_type: str, message: str) -> None:
+        error = {"message": message, "type": error_type, "code": status}
+        body = json.dumps({"error": error}).encode()
+        head = [
+            STATUS_LINE[status],
+            *(name + b": " + value + b"\r\n" for name, value in self.server_state.default_headers),
+            b"content-type: application/json\r\n",
+            b"content-length: %d\r\n" % len(body),
+            b"connection: close\r\n\r\n",
+        ]
+        self.transport.write(b"".join(head) + body)
+        self.transport.close()
+
+
+def _without_upgrade(data: bytes, end: int) -> bytes:
+    head = data[: end + 2]
+    if b"upgrade" not in head.lower():
+        return data
+    return _UPGRADE_LINE.sub(b"", head) + data[end + 2 :]
