@@ -1,0 +1,314 @@
+"""Partition and sort transforms: their text, the types they take and give, and their values.
+
+Spec: "Partition Transforms"; Appendix B for the hash. A transform that is not known is kept as it
+was written, as the spec demands of readers: it accepts every type and cannot be applied.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any, ClassVar, Final
+from uuid import UUID
+
+from frazil.values import temporal
+from frazil.values.murmur3 import murmur3_32
+from frazil.values.single_value import (
+    check_value,
+    decimal_from_unscaled,
+    min_big_endian,
+    unscaled,
+)
+from frazil.values.types import DATE, INT, STRING, DecimalType, Type, TypeId
+
+_MAX_INT: Final = 2**31 - 1
+_HAS_WIDTH = re.compile(r"(\w+)\[([0-9]{1,20})\]")
+
+_TIMESTAMPS: Final = frozenset(
+    {TypeId.TIMESTAMP, TypeId.TIMESTAMPTZ, TypeId.TIMESTAMP_NS, TypeId.TIMESTAMPTZ_NS}
+)
+_NANO_TIMESTAMPS: Final = frozenset({TypeId.TIMESTAMP_NS, TypeId.TIMESTAMPTZ_NS})
+_TRUNCATABLE: Final = frozenset(
+    {TypeId.INT, TypeId.LONG, TypeId.DECIMAL, TypeId.STRING, TypeId.BINARY}
+)
+_HASHABLE: Final = (
+    _TRUNCATABLE | _TIMESTAMPS | {TypeId.DATE, TypeId.TIME, TypeId.UUID, TypeId.FIXED}
+)
+_NOT_IDENTITY: Final = frozenset({TypeId.VARIANT, TypeId.GEOMETRY, TypeId.GEOGRAPHY})
+
+
+class InvalidTransform(ValueError):
+    """A transform whose text is wrong, or one applied to a type that it does not take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transform:
+    """A transform; `str` gives the canonical text."""
+
+    preserves_order: ClassVar[bool] = False
+
+    def accepts(self, source: Type) -> bool:
+        """Whether a column of this type may be the source, as Java's `canTransform`."""
+        raise NotImplementedError
+
+    def result_type(self, source: Type) -> Type:
+        """The type of the transformed values."""
+        raise NotImplementedError
+
+    def _apply(self, source: Type, value: Any) -> Any:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class Identity(Transform):
+    preserves_order = True
+
+    def accepts(self, source: Type) -> bool:
+        return source.is_primitive and source.type_id not in _NOT_IDENTITY
+
+    def result_type(self, source: Type) -> Type:
+        return source
+
+    def _apply(self, source: Type, value: Any) -> Any:
+        return value
+
+    def __str__(self) -> str:
+        return "identity"
+
+
+@dataclass(frozen=True, slots=True)
+class Void(Transform):
+    """Always null: what is left of a partition field that was dropped from a v1 table."""
+
+    def accepts(self, source: Type) -> bool:
+        return True
+
+    def result_type(self, source: Type) -> Type:
+        return source
+
+    def _apply(self, source: Type, value: Any) -> Any:
+        return None
+
+    def __str__(self) -> str:
+        return "void"
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket(Transform):
+    num_buckets: int
+
+    def __post_init__(self) -> None:
+        if not 0 < self.num_buckets <= _MAX_INT:
+            raise InvalidTransform(f"{self}: the number of buckets must be 1 to {_MAX_INT}")
+
+    def accepts(self, source: Type) -> bool:
+        return source.type_id in _HASHABLE
+
+    def result_type(self, source: Type) -> Type:
+        return INT
+
+    def _apply(self, source: Type, value: Any) -> int:
+        return (hash_value(source, value) & _MAX_INT) % self.num_buckets
+
+    def __str__(self) -> str:
+        return f"bucket[{self.num_buckets}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate(Transform):
+    preserves_order = True
+    width: int
+
+    def __post_init__(self) -> None:
+        if not 0 < self.width <= _MAX_INT:
+            raise InvalidTransform(f"{self}: the width must be 1 to {_MAX_INT}")
+
+    def accepts(self, source: Type) -> bool:
+        return source.type_id in _TRUNCATABLE
+
+    def result_type(self, source: Type) -> Type:
+        return source
+
+    def _apply(self, source: Type, value: Any) -> Any:
+        if isinstance(source, DecimalType):
+            digits = unscaled(value)
+            return decimal_from_unscaled(digits - digits % self.width, source.scale)
+        if isinstance(value, int):
+            return value - value % self.width
+        return value[: self.width]
+
+    def __str__(self) -> str:
+        return f"truncate[{self.width}]"
+
+
+@dataclass(frozen=True, slots=True)
+class _TimeTransform(Transform):
+    preserves_order = True
+    name: ClassVar[str]
+
+    def accepts(self, source: Type) -> bool:
+        return source.type_id is TypeId.DATE or source.type_id in _TIMESTAMPS
+
+    def result_type(self, source: Type) -> Type:
+        return INT
+
+    def _of_days(self, days: int) -> int:
+        raise NotImplementedError
+
+    def _apply(self, source: Type, value: Any) -> int:
+        return self._of_days(_days(source, value))
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Year(_TimeTransform):
+    name = "year"
+
+    def _of_days(self, days: int) -> int:
+        return temporal.year_and_month(days)[0] - 1970
+
+    __str__ = _TimeTransform.__str__
+
+
+@dataclass(frozen=True, slots=True)
+class Month(_TimeTransform):
+    name = "month"
+
+    def _of_days(self, days: int) -> int:
+        year, month = temporal.year_and_month(days)
+        return (year - 1970) * 12 + month - 1
+
+    __str__ = _TimeTransform.__str__
+
+
+@dataclass(frozen=True, slots=True)
+class Day(_TimeTransform):
+    """Its result is a date, as Java writes it; the spec's int has the same bytes."""
+
+    name = "day"
+
+    def result_type(self, source: Type) -> Type:
+        return DATE
+
+    def _of_days(self, days: int) -> int:
+        return days
+
+    __str__ = _TimeTransform.__str__
+
+
+@dataclass(frozen=True, slots=True)
+class Hour(_TimeTransform):
+    name = "hour"
+
+    def accepts(self, source: Type) -> bool:
+        return source.type_id in _TIMESTAMPS
+
+    def _apply(self, source: Type, value: Any) -> int:
+        units: int = value
+        per_day = (
+            temporal.NANOS_PER_DAY
+            if source.type_id in _NANO_TIMESTAMPS
+            else temporal.MICROS_PER_DAY
+        )
+        return units // (per_day // 24)
+
+    __str__ = _TimeTransform.__str__
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown(Transform):
+    """A transform of a later specification or of someone's own, kept as it was written."""
+
+    text: str
+
+    def accepts(self, source: Type) -> bool:
+        return True
+
+    def result_type(self, source: Type) -> Type:
+        return STRING
+
+    def _apply(self, source: Type, value: Any) -> Any:
+        raise InvalidTransform(f"transform {self.text!r} is not known and cannot be applied")
+
+    def __str__(self) -> str:
+        return self.text
+
+
+IDENTITY: Final = Identity()
+VOID: Final = Void()
+_BY_NAME: Final[dict[str, Transform]] = {
+    str(known): known for known in (IDENTITY, VOID, Year(), Month(), Day(), Hour())
+}
+
+
+@lru_cache(maxsize=1024)
+def parse_transform(text: str) -> Transform:
+    """Reads a transform's text, in any case as Java does."""
+    known = _BY_NAME.get(text.lower())
+    if known is not None:
+        return known
+    matched = _HAS_WIDTH.fullmatch(text)
+    if matched is not None and matched[1].lower() == "bucket":
+        return Bucket(int(matched[2]))
+    if matched is not None and matched[1].lower() == "truncate":
+        return Truncate(int(matched[2]))
+    return Unknown(text)
+
+
+def apply(transform: Transform, source: Type, value: Any) -> Any:
+    """The transformed value; null stays null."""
+    if not transform.accepts(source):
+        raise InvalidTransform(f"{transform} does not accept the type {source}")
+    if value is None:
+        return None
+    check_value(source, value)
+    return transform._apply(source, value)
+
+
+def _days(source: Type, value: int) -> int:
+    if source.type_id is TypeId.DATE:
+        return value
+    if source.type_id in _NANO_TIMESTAMPS:
+        return value // temporal.NANOS_PER_DAY
+    return value // temporal.MICROS_PER_DAY
+
+
+def hash_value(source: Type, value: Any) -> int:
+    """The signed 32-bit hash of a value (spec, Appendix B)."""
+    hasher = _HASHERS.get(source.type_id)
+    if hasher is None:
+        raise InvalidTransform(f"values of the type {source} have no hash")
+    return murmur3_32(hasher(value))
+
+
+def _long_bytes(value: int) -> bytes:
+    return value.to_bytes(8, "little", signed=True)
+
+
+def _nanos_bytes(value: int) -> bytes:
+    return _long_bytes(value // temporal.NANOS_PER_MICRO)
+
+
+def _decimal_bytes(value: Decimal) -> bytes:
+    return min_big_endian(unscaled(value))
+
+
+def _uuid_bytes(value: UUID) -> bytes:
+    return value.bytes
+
+
+_HASHERS: Final[dict[TypeId, Callable[[Any], bytes]]] = {
+    **dict.fromkeys((TypeId.INT, TypeId.LONG, TypeId.DATE, TypeId.TIME), _long_bytes),
+    **dict.fromkeys((TypeId.TIMESTAMP, TypeId.TIMESTAMPTZ), _long_bytes),
+    **dict.fromkeys(_NANO_TIMESTAMPS, _nanos_bytes),
+    TypeId.DECIMAL: _decimal_bytes,
+    TypeId.STRING: str.encode,
+    TypeId.UUID: _uuid_bytes,
+    TypeId.FIXED: bytes,
+    TypeId.BINARY: bytes,
+}

@@ -1,0 +1,177 @@
+"""Types and fields read from their JSON form (spec, Appendix C), naming where it is wrong.
+
+The input is what a JSON decoder gives: str, dict, list, bool, int, float or Decimal. Every error is
+an `InvalidType` whose message begins with the path of the offending value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar
+
+from frazil.values.single_value import InvalidValue, from_json
+from frazil.values.types import (
+    InvalidType,
+    ListType,
+    MapType,
+    NestedField,
+    StructType,
+    Type,
+    TypeId,
+    type_from_name,
+)
+
+MAX_NESTING: Final = 100
+"""Deeper types are refused: no engine can use them, and recursion must end somewhere."""
+
+_T = TypeVar("_T")
+_JSON_NAMES: Final[dict[type, str]] = {str: "a string", bool: "true or false", list: "a list"}
+
+
+def parse_type(value: object, path: str = "type", depth: int = 0) -> Type:
+    """The type that a JSON value declares."""
+    if isinstance(value, str):
+        return _named(value, path)
+    if not isinstance(value, dict):
+        raise InvalidType(f"{path}: expected a type name or an object, got {_kind(value)}")
+    if depth > MAX_NESTING:
+        raise InvalidType(f"{path}: types are nested more than {MAX_NESTING} levels deep")
+    kind = value.get("type")
+    if kind == "struct":
+        return parse_struct(value, path, depth)
+    if kind == "list":
+        return _parse_list(value, path, depth)
+    if kind == "map":
+        return _parse_map(value, path, depth)
+    if kind is None:
+        raise InvalidType(f"{path}: 'type' is missing: give struct, list or map")
+    raise InvalidType(f"{path}.type: {kind!r} is not one of struct, list, map")
+
+
+def _named(text: str, path: str) -> Type:
+    try:
+        return type_from_name(text)
+    except InvalidType as error:
+        raise InvalidType(f"{path}: {error}") from None
+
+
+def parse_struct(value: Mapping[str, Any], path: str, depth: int = 0) -> StructType:
+    """The struct of an object that has `fields`, whatever its other keys are."""
+    items = _get(value, "fields", list, path)
+    return StructType(
+        tuple(
+            _parse_field(item, f"{path}.fields[{position}]", depth)
+            for position, item in enumerate(items)
+        )
+    )
+
+
+def _parse_field(value: object, path: str, depth: int) -> NestedField:
+    if not isinstance(value, dict):
+        raise InvalidType(f"{path}: expected an object, got {_kind(value)}")
+    field_id = get_int(value, "id", path)
+    name = _get(value, "name", str, path)
+    required = _get(value, "required", bool, path)
+    if "type" not in value:
+        raise InvalidType(f"{path}: 'type' is missing")
+    type_ = parse_type(value["type"], f"{path}.type", depth + 1)
+    doc = value.get("doc")
+    if doc is not None and not isinstance(doc, str):
+        raise InvalidType(f"{path}.doc: expected a string, got {_kind(doc)}")
+    return _field(
+        path,
+        field_id,
+        name,
+        type_,
+        required,
+        doc,
+        _default(value.get("initial-default"), type_, f"{path}.initial-default"),
+        _default(value.get("write-default"), type_, f"{path}.write-default"),
+    )
+
+
+def _field(path: str, *args: Any) -> NestedField:
+    try:
+        return NestedField(*args)
+    except InvalidType as error:
+        raise InvalidType(f"{path}: {error}") from None
+
+
+def _default(value: object, type_: Type, path: str) -> Any:
+    """A default in Iceberg's internal form.
+
+    Spec, "Default values": a struct's is null or empty, because its fields have their own; unknown,
+    variant, geometry and geography have none. For lists and maps Java knows none either.
+    """
+    if value is None:
+        return None
+    if type_.type_id is TypeId.STRUCT:
+        if value != {}:
+            raise InvalidType(f"{path}: the default of a struct must be null or {{}}")
+        return {}
+    if type_.is_nested or type_.type_id in _NO_DEFAULT:
+        raise InvalidType(f"{path}: the default of a {type_.type_id.value} must be null")
+    try:
+        return from_json(type_, value)
+    except InvalidValue as error:
+        raise InvalidType(f"{path}: {error}") from None
+
+
+_NO_DEFAULT: Final = frozenset({TypeId.UNKNOWN, TypeId.VARIANT, TypeId.GEOMETRY, TypeId.GEOGRAPHY})
+
+
+def _parse_list(value: Mapping[str, Any], path: str, depth: int) -> ListType:
+    return ListType(_parse_part(value, "element", path, depth))
+
+
+def _parse_map(value: Mapping[str, Any], path: str, depth: int) -> MapType:
+    return MapType(
+        _parse_part(value, "key", path, depth, required=True),
+        _parse_part(value, "value", path, depth),
+    )
+
+
+def _parse_part(
+    value: Mapping[str, Any], name: str, path: str, depth: int, required: bool | None = None
+) -> NestedField:
+    field_id = get_int(value, f"{name}-id", path)
+    if name not in value:
+        raise InvalidType(f"{path}: '{name}' is missing")
+    type_ = parse_type(value[name], f"{path}.{name}", depth + 1)
+    if required is None:
+        required = _get(value, f"{name}-required", bool, path)
+    return _field(f"{path}.{name}", field_id, name, type_, required)
+
+
+def _get(value: Mapping[str, Any], key: str, kind: type[_T], path: str) -> _T:
+    if key not in value:
+        raise InvalidType(f"{path}: '{key}' is missing")
+    found = value[key]
+    if not isinstance(found, kind):
+        raise InvalidType(f"{path}.{key}: expected {_JSON_NAMES[kind]}, got {_kind(found)}")
+    return found
+
+
+def get_int(value: Mapping[str, Any], key: str, path: str) -> int:
+    """A required 32-bit integer of a JSON object."""
+    if key not in value:
+        raise InvalidType(f"{path}: '{key}' is missing")
+    found = value[key]
+    if isinstance(found, bool) or not isinstance(found, int):
+        raise InvalidType(f"{path}.{key}: expected an integer, got {_kind(found)}")
+    if not -(2**31) <= found < 2**31:
+        raise InvalidType(f"{path}.{key}: {found} does not fit in 32 bits")
+    return found
+
+
+def _kind(value: object) -> str:
+    """What a JSON value is, for a message; its content may be long or secret."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true or false"
+    if isinstance(value, str):
+        return "a string"
+    if isinstance(value, dict):
+        return "an object"
+    return "a list" if isinstance(value, list) else "a number"
