@@ -396,22 +396,31 @@ def all_tokens(settings: Settings) -> dict[str, str]:
 
 
 def warehouse_location(settings: Settings) -> str:
-    """The warehouse as a URL without a trailing slash; a folder becomes an absolute file: URL.
+    """The warehouse as a URL without a trailing slash."""
+    return _as_location("warehouse", settings.warehouse)
+
+
+def extra_locations(settings: Settings) -> tuple[str, ...]:
+    """The other places where tables may lie, as URLs."""
+    return tuple(_as_location("allow_location", each) for each in settings.allow_location)
+
+
+def _as_location(name: str, value: str) -> str:
+    """A folder becomes an absolute file: URL.
 
     Iceberg's clients take a file: location literally, without percent-decoding, so a folder is
     written as it is, and one whose name could be read in two ways is refused.
     """
-    value = settings.warehouse
     scheme, separator, _ = value.partition("://")
     if separator and scheme.lower() != "file":
         return value.rstrip("/")
     path = value[len("file:") :] if value.lower().startswith("file:") else value
     if path.startswith("//") and not path.startswith("///"):
-        raise SettingsError(f"warehouse {value!r} names a host: write file:///PATH with 3 slashes")
+        raise SettingsError(f"{name} {value!r} names a host: write file:///PATH with 3 slashes")
     folder = Path(re.sub(r"^/+", "/", path)).expanduser().resolve()
     if re.search(r"[%?#\\\x00-\x1f\x7f]", str(folder)):
         raise SettingsError(
-            f"warehouse {str(folder)!r} has one of % ? # \\ or a control character in its path, "
+            f"{name} {str(folder)!r} has one of % ? # \\ or a control character in its path, "
             "which Iceberg's clients read differently: choose a folder without them"
         )
     return f"file://{folder}"

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from frazil.settings import (
+    Setting,
     Settings,
     SettingsError,
     all_settings,
     all_tokens,
+    extra_locations,
     mask_url,
     resolve,
     warehouse_location,
@@ -21,7 +24,7 @@ DIGEST_B = "b" * 64
 
 # One row for each setting: a value as a flag, the environment and the file carry it.
 # The last column holds three parsed values, in that order; None = the setting has no flag.
-VALUES = {
+VALUES: dict[str, tuple[Any, str, str, list[Any]]] = {
     "host": ("::1", "10.0.0.1", '"localhost"', ["::1", "10.0.0.1", "localhost"]),
     "port": ("1", "2", "3", [1, 2, 3]),
     "warehouse": ("w1", "w2", '"w3"', ["w1", "w2", "w3"]),
@@ -56,20 +59,24 @@ def test_the_table_below_has_every_setting() -> None:
 
 
 @pytest.mark.parametrize("setting", all_settings(), ids=lambda setting: setting.name)
-def test_flag_before_environment_before_file_before_default(setting, tmp_path: Path) -> None:
+def test_flag_before_environment_before_file_before_default(
+    setting: Setting, tmp_path: Path
+) -> None:
     flag, env, in_file, (from_flag, from_env, from_file) = VALUES[setting.name]
     path = tmp_path / "frazil.toml"
     path.write_text(f"{setting.name} = {in_file}\n")
     environ = {setting.env: env}
 
-    def outcome(flags, environ, config_file) -> tuple[object, str]:
+    def outcome(
+        flags: dict[str, object], environ: dict[str, str], config_file: str | None
+    ) -> tuple[object, str]:
         resolved = resolve(flags, environ, config_file)
         return getattr(resolved.settings, setting.name), resolved.sources[setting.name]
 
     if setting.flag is not None:
-        flags = {setting.name: flag}
-        assert outcome(flags, environ, str(path)) == (from_flag, f"flag {setting.flag}")
-    unset = {setting.name: None}
+        given: dict[str, object] = {setting.name: flag}
+        assert outcome(given, environ, str(path)) == (from_flag, f"flag {setting.flag}")
+    unset: dict[str, object] = {setting.name: None}
     assert outcome(unset, environ, str(path)) == (from_env, f"environment {setting.env}")
     assert outcome(unset, {}, str(path)) == (from_file, f"file {path}")
     assert outcome(unset, {}, None) == (setting.default, "default")
@@ -180,6 +187,8 @@ def test_a_folder_becomes_an_absolute_url(tmp_path: Path, monkeypatch: pytest.Mo
     for value in ("w", "./w/", f"{tmp_path}/w", f"file://{tmp_path}/w/", f"file:{tmp_path}/w"):
         assert warehouse_location(Settings(warehouse=value)) == expected
     assert warehouse_location(Settings(warehouse="s3://bucket/p/")) == "s3://bucket/p"
+    settings = Settings(allow_location=("w", "s3://other/"))
+    assert extra_locations(settings) == (expected, "s3://other")
 
 
 @pytest.mark.parametrize("value", ["file://host/w", "a%20b", "a?b", "a#b", "a\nb"])

@@ -1,0 +1,65 @@
+"""Log lines on stderr, as text or as one JSON object a line."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from typing import Any
+
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message"}
+
+
+def configure(log_format: str) -> None:
+    """All loggers write through one handler; uvicorn's own line for each request is off,
+    because the edge writes a better one."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines() if log_format == "json" else TextLines())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.INFO)
+    for name in ("uvicorn", "uvicorn.error"):
+        logger = logging.getLogger(name)
+        logger.handlers.clear()
+        logger.propagate = True
+        # "Started server process", "Shutting down": the command says these in its own words.
+        logger.setLevel(logging.WARNING)
+
+
+def _timestamp(record: logging.LogRecord) -> str:
+    whole = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+    return f"{whole}.{int(record.msecs):03d}Z"
+
+
+def _fields(record: logging.LogRecord) -> dict[str, Any]:
+    """What the caller passed as `extra`."""
+    return {name: value for name, value in vars(record).items() if name not in _STANDARD}
+
+
+class TextLines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        # Names of tables come from clients: a line break in one must not make a second line.
+        message = record.getMessage().replace("\r", "\\r").replace("\n", "\\n")
+        pairs = "".join(f" {name}={_word(value)}" for name, value in _fields(record).items())
+        line = f"{_timestamp(record)} {record.levelname:<7} {record.name} {message}{pairs}"
+        return line + (f"\n{self.formatException(record.exc_info)}" if record.exc_info else "")
+
+
+class JsonLines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "time": _timestamp(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **_fields(record),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+def _word(value: object) -> str:
+    text = "-" if value is None else str(value)
+    return text if text.isprintable() and " " not in text and text else json.dumps(text)

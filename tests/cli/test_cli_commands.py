@@ -1,0 +1,128 @@
+"""The commands that need no server: as a user types them, each in a process of its own."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import frazil
+from frazil.settings import Settings, all_settings, all_tokens, resolve
+
+
+def run(
+    *arguments: str, cwd: Path, environ: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("FRAZIL_")}
+    return subprocess.run(
+        [sys.executable, "-m", "frazil", *arguments],
+        cwd=cwd,
+        env=clean | (environ or {}),
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+def test_version(tmp_path: Path) -> None:
+    done = run("--version", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, f"frazil {frazil.__version__}\n")
+
+
+def test_version_imports_nothing_heavy(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.argv = ['frazil', '--version']\n"
+        "from frazil.cli import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "print(sorted({n.split('.')[0] for n in sys.modules} & "
+        "{'uvicorn', 'starlette', 'pyarrow', 'psycopg', 'obstore', 'sqlite3', 'msgspec'}))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_config_show_prints_each_setting_and_its_source(tmp_path: Path) -> None:
+    (tmp_path / "f.toml").write_text('s3_region = "eu-1"\n')
+    environ = {
+        "FRAZIL_HOST": "::1",
+        "FRAZIL_DATABASE": "postgresql://etl:hidden@db/x",
+        "FRAZIL_TOKENS": f"ops:{'a' * 64}",
+        "FRAZIL_TYPO": "1",
+    }
+    flags = ("--port", "0", "--config", "f.toml", "--allow-location", "a", "--allow-location", "b")
+    done = run("config", "show", "-o", "json", *flags, cwd=tmp_path, environ=environ)
+    answer = json.loads(done.stdout)
+    rows = {row["name"]: row for row in answer["settings"]}
+    assert list(rows) == [setting.name for setting in all_settings()]
+    assert (rows["port"]["value"], rows["port"]["source"]) == (0, "flag --port")
+    assert (rows["host"]["value"], rows["host"]["source"]) == ("::1", "environment FRAZIL_HOST")
+    assert (rows["s3_region"]["value"], rows["s3_region"]["source"]) == ("eu-1", "file f.toml")
+    assert (rows["insecure"]["value"], rows["insecure"]["source"]) == (False, "default")
+    assert rows["allow_location"]["value"] == ["a", "b"]
+    assert rows["tokens"]["value"] == {"ops": "***"}
+    assert rows["database"]["value"] == "postgresql://etl:***@db/x"
+    assert answer["unknown-variables"] == ["FRAZIL_TYPO"]
+
+    text = run("config", "show", *flags, cwd=tmp_path, environ=environ)
+    lines = {line.split()[0]: line for line in text.stdout.splitlines()}
+    assert set(rows) <= set(lines)
+    assert lines["port"].split()[1:] == ["0", "flag", "--port"]
+    assert "FRAZIL_TYPO" in text.stderr
+    for output in (done.stdout, text.stdout):
+        assert "hidden" not in output
+        assert "a" * 64 not in output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--port", "x"), "port (flag --port) must be a whole number"),
+        (("--config", "none.toml"), "is not there"),
+        (("--log-format", "xml"), "one of text, json"),
+    ],
+)
+def test_a_wrong_setting_is_a_usage_error(
+    tmp_path: Path, arguments: tuple[str, str], message: str
+) -> None:
+    done = run("config", "show", *arguments, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+    done = run("config", "show", "--output", "json", *arguments, cwd=tmp_path)
+    assert message in json.loads(done.stderr)["error"]["message"]
+
+
+def test_a_flag_can_take_back_what_the_environment_says(tmp_path: Path) -> None:
+    environ = {"FRAZIL_INSECURE": "true"}
+    done = run("config", "show", "--no-insecure", "-o", "json", cwd=tmp_path, environ=environ)
+    rows = {row["name"]: row for row in json.loads(done.stdout)["settings"]}
+    assert (rows["insecure"]["value"], rows["insecure"]["source"]) == (False, "flag --insecure")
+
+
+def test_a_new_token_is_one_the_server_will_know(tmp_path: Path) -> None:
+    made = json.loads(run("token", "new", "etl", "-o", "json", cwd=tmp_path).stdout)
+    digest = hashlib.sha256(made["token"].encode()).hexdigest()
+    assert made["entry"] == f"etl:{digest}"
+    assert resolve({}, {"FRAZIL_TOKENS": made["entry"]}).settings.tokens == {"etl": digest}
+    kept = tmp_path / "tokens"
+    kept.write_text(f"{made['entry']}\n")
+    assert all_tokens(Settings(tokens_file=str(kept))) == {"etl": digest}
+
+    text = run("token", "new", "etl", cwd=tmp_path).stdout
+    token, entry = (line.strip() for line in text.splitlines() if line.startswith("  "))
+    assert entry == f"etl:{hashlib.sha256(token.encode()).hexdigest()}"
+    assert token != made["token"]
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a:b", "a,b", "-a", "ü", "x" * 65, "a\nb"])
+def test_a_token_needs_a_plain_name(tmp_path: Path, name: str) -> None:
+    done = run("token", "new", "--", name, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "is not a token name" in done.stderr
