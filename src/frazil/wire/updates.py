@@ -15,51 +15,49 @@ Int32: TypeAlias = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 Int64: TypeAlias = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 
 
-class Update(
-    Struct, frozen=True, rename="kebab", tag_field="action", forbid_unknown_fields=True
-):
+class Update(Struct, frozen=True, rename="kebab", tag_field="action", forbid_unknown_fields=True):
     """One change to a table's or view's metadata."""
 
 
-class AssignUUID(Update, tag="assign-uuid"):
+class AssignUUID(Update, frozen=True, tag="assign-uuid"):
     uuid: str
 
 
-class UpgradeFormatVersion(Update, tag="upgrade-format-version"):
+class UpgradeFormatVersion(Update, frozen=True, tag="upgrade-format-version"):
     format_version: Int32
 
 
-class AddSchema(Update, tag="add-schema"):
+class AddSchema(Update, frozen=True, tag="add-schema"):
     schema: Raw
     last_column_id: Int32 | None = None
     """Deprecated in the specification: the server computes it. Accepted, not used."""
 
 
-class SetCurrentSchema(Update, tag="set-current-schema"):
+class SetCurrentSchema(Update, frozen=True, tag="set-current-schema"):
     schema_id: Int32
 
 
-class AddPartitionSpec(Update, tag="add-spec"):
+class AddPartitionSpec(Update, frozen=True, tag="add-spec"):
     spec: Raw
 
 
-class SetDefaultSpec(Update, tag="set-default-spec"):
+class SetDefaultSpec(Update, frozen=True, tag="set-default-spec"):
     spec_id: Int32
 
 
-class AddSortOrder(Update, tag="add-sort-order"):
+class AddSortOrder(Update, frozen=True, tag="add-sort-order"):
     sort_order: Raw
 
 
-class SetDefaultSortOrder(Update, tag="set-default-sort-order"):
+class SetDefaultSortOrder(Update, frozen=True, tag="set-default-sort-order"):
     sort_order_id: Int32
 
 
-class AddSnapshot(Update, tag="add-snapshot"):
+class AddSnapshot(Update, frozen=True, tag="add-snapshot"):
     snapshot: Raw
 
 
-class SetSnapshotRef(Update, tag="set-snapshot-ref"):
+class SetSnapshotRef(Update, frozen=True, tag="set-snapshot-ref"):
     ref_name: str
     type: str
     snapshot_id: Int64
@@ -68,65 +66,65 @@ class SetSnapshotRef(Update, tag="set-snapshot-ref"):
     min_snapshots_to_keep: Int32 | None = None
 
 
-class RemoveSnapshots(Update, tag="remove-snapshots"):
+class RemoveSnapshots(Update, frozen=True, tag="remove-snapshots"):
     snapshot_ids: tuple[Int64, ...]
 
 
-class RemoveSnapshotRef(Update, tag="remove-snapshot-ref"):
+class RemoveSnapshotRef(Update, frozen=True, tag="remove-snapshot-ref"):
     ref_name: str
 
 
-class SetLocation(Update, tag="set-location"):
+class SetLocation(Update, frozen=True, tag="set-location"):
     location: str
 
 
-class SetProperties(Update, tag="set-properties"):
+class SetProperties(Update, frozen=True, tag="set-properties"):
     updates: dict[str, str]
 
 
-class RemoveProperties(Update, tag="remove-properties"):
+class RemoveProperties(Update, frozen=True, tag="remove-properties"):
     removals: tuple[str, ...]
 
 
-class SetStatistics(Update, tag="set-statistics"):
+class SetStatistics(Update, frozen=True, tag="set-statistics"):
     statistics: Raw
     snapshot_id: Int64 | None = None
     """Deprecated in the specification: must agree with the one inside `statistics`."""
 
 
-class RemoveStatistics(Update, tag="remove-statistics"):
+class RemoveStatistics(Update, frozen=True, tag="remove-statistics"):
     snapshot_id: Int64
 
 
-class SetPartitionStatistics(Update, tag="set-partition-statistics"):
+class SetPartitionStatistics(Update, frozen=True, tag="set-partition-statistics"):
     partition_statistics: Raw
 
 
-class RemovePartitionStatistics(Update, tag="remove-partition-statistics"):
+class RemovePartitionStatistics(Update, frozen=True, tag="remove-partition-statistics"):
     snapshot_id: Int64
 
 
-class RemovePartitionSpecs(Update, tag="remove-partition-specs"):
+class RemovePartitionSpecs(Update, frozen=True, tag="remove-partition-specs"):
     spec_ids: tuple[Int32, ...]
 
 
-class RemoveSchemas(Update, tag="remove-schemas"):
+class RemoveSchemas(Update, frozen=True, tag="remove-schemas"):
     schema_ids: tuple[Int32, ...]
 
 
-class AddEncryptionKey(Update, tag="add-encryption-key"):
+class AddEncryptionKey(Update, frozen=True, tag="add-encryption-key"):
     encryption_key: Raw
 
 
-class RemoveEncryptionKey(Update, tag="remove-encryption-key"):
+class RemoveEncryptionKey(Update, frozen=True, tag="remove-encryption-key"):
     key_id: str
 
 
-class AddViewVersion(Update, tag="add-view-version"):
+class AddViewVersion(Update, frozen=True, tag="add-view-version"):
     view_version: Raw
 
 
-class SetCurrentViewVersion(Update, tag="set-current-view-version"):
+class SetCurrentViewVersion(Update, frozen=True, tag="set-current-view-version"):
     view_version_id: Int32
 
 
@@ -174,41 +172,43 @@ class Requirement(
     """Something that must hold on the head for the commit to be applied."""
 
 
-class AssertCreate(Requirement, tag="assert-create"):
+class AssertCreate(Requirement, frozen=True, tag="assert-create"):
     pass
 
 
-class AssertTableUUID(Requirement, tag="assert-table-uuid"):
+class AssertTableUUID(Requirement, frozen=True, tag="assert-table-uuid"):
     uuid: str
 
 
-class AssertRefSnapshotId(Requirement, tag="assert-ref-snapshot-id"):
+class AssertRefSnapshotId(Requirement, frozen=True, tag="assert-ref-snapshot-id"):
     ref: str
     snapshot_id: Int64 | None = None
     """None: the ref must not exist."""
 
 
-class AssertLastAssignedFieldId(Requirement, tag="assert-last-assigned-field-id"):
+class AssertLastAssignedFieldId(Requirement, frozen=True, tag="assert-last-assigned-field-id"):
     last_assigned_field_id: Int32
 
 
-class AssertCurrentSchemaId(Requirement, tag="assert-current-schema-id"):
+class AssertCurrentSchemaId(Requirement, frozen=True, tag="assert-current-schema-id"):
     current_schema_id: Int32
 
 
-class AssertLastAssignedPartitionId(Requirement, tag="assert-last-assigned-partition-id"):
+class AssertLastAssignedPartitionId(
+    Requirement, frozen=True, tag="assert-last-assigned-partition-id"
+):
     last_assigned_partition_id: Int32
 
 
-class AssertDefaultSpecId(Requirement, tag="assert-default-spec-id"):
+class AssertDefaultSpecId(Requirement, frozen=True, tag="assert-default-spec-id"):
     default_spec_id: Int32
 
 
-class AssertDefaultSortOrderId(Requirement, tag="assert-default-sort-order-id"):
+class AssertDefaultSortOrderId(Requirement, frozen=True, tag="assert-default-sort-order-id"):
     default_sort_order_id: Int32
 
 
-class AssertViewUUID(Requirement, tag="assert-view-uuid"):
+class AssertViewUUID(Requirement, frozen=True, tag="assert-view-uuid"):
     uuid: str
 
 

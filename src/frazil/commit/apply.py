@@ -1,0 +1,235 @@
+"""A commit request applied to the metadata at hand: what it makes, or why it is refused.
+
+A request is immutable intent. Applying it reads the state and never changes it, so a lost swap
+is answered by applying the same request to a fresh head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from frazil.commit.rebase import NotRebasable, rebase_append
+from frazil.format.requirements import check_requirements
+from frazil.format.snapshots import Snapshot, parse_snapshot
+from frazil.format.table_builder import apply_updates
+from frazil.format.table_metadata import TableMetadata
+from frazil.format.view_builder import apply_view_updates, check_view_requirements
+from frazil.format.view_metadata import ViewMetadata
+from frazil.store.base import Store, StoreError
+from frazil.wire.errors import BadRequest, CommitFailed, FrazilError, TooManyRequests
+from frazil.wire.requests import CommitTableRequest, CommitViewRequest
+from frazil.wire.updates import (
+    AddSnapshot,
+    AssertRefSnapshotId,
+    SetSnapshotRef,
+    TableRequirement,
+    TableUpdate,
+)
+
+REBASE_APPENDS = "frazil.commit.rebase-appends"
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedSnapshot:
+    """One entry of an answer's `committed` list."""
+
+    update: int
+    snapshot_id: int
+    sequence_number: int
+    operation: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedTable:
+    metadata: TableMetadata
+    """The very object it was applied to, where nothing changed."""
+    committed: tuple[CommittedSnapshot, ...] = ()
+    files: tuple[tuple[str, bytes], ...] = ()
+    """What must be durable before the swap, beside the metadata file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """What applying a request may look at beside the metadata."""
+
+    store: Store
+    check_readable: Callable[[str], None]
+    """Raises where the server must not read a location named inside a client's files."""
+    now_ms: int
+
+
+def apply_table_commit(
+    state: TableMetadata, request: CommitTableRequest, environment: Environment
+) -> AppliedTable:
+    added = added_snapshots(request.updates)
+    if already_happened(state, request.updates, added):
+        return AppliedTable(state, committed_snapshots(state, added))
+    try:
+        check_requirements(state, request.requirements)
+        metadata = apply_updates(state, request.updates, now_ms=environment.now_ms)
+    except CommitFailed as stale:
+        return _rebase(state, request, added, environment, stale)
+    return AppliedTable(metadata, committed_snapshots(metadata, added))
+
+
+def apply_table_commit_as_is(
+    state: TableMetadata, request: CommitTableRequest, now_ms: int
+) -> AppliedTable:
+    """For a transaction over several tables: nothing is rebased, nothing has happened yet."""
+    added = added_snapshots(request.updates)
+    check_requirements(state, request.requirements)
+    metadata = apply_updates(state, request.updates, now_ms=now_ms)
+    return AppliedTable(metadata, committed_snapshots(metadata, added))
+
+
+def apply_view_commit(state: ViewMetadata, request: CommitViewRequest, now_ms: int) -> ViewMetadata:
+    check_view_requirements(state, request.requirements)
+    return apply_view_updates(state, request.updates, now_ms=now_ms)
+
+
+def added_snapshots(updates: Sequence[TableUpdate]) -> list[tuple[int, Snapshot]]:
+    """The snapshots a request adds, with the index of the update that does."""
+    return [
+        (index, parse_snapshot(update.snapshot))
+        for index, update in enumerate(updates)
+        if isinstance(update, AddSnapshot)
+    ]
+
+
+def already_happened(
+    state: TableMetadata, updates: Sequence[TableUpdate], added: list[tuple[int, Snapshot]]
+) -> bool:
+    """Whether these snapshots are in the table because this very request was sent before.
+
+    Snapshot ids are drawn by the client, so an id that is in the table and in the history of
+    the ref the request sets can only mean that an earlier answer was lost. Refusing it would
+    make Java's client append the same files again.
+    """
+    present = [snapshot for _, snapshot in added if state.snapshot(snapshot.snapshot_id)]
+    if not present:
+        return False
+    refs = {update.ref_name for update in updates if isinstance(update, SetSnapshotRef)}
+    if len(present) == len(added) and all(_in_history(state, ref, present) for ref in refs):
+        return True
+    ids = ", ".join(str(snapshot.snapshot_id) for snapshot in present)
+    raise CommitFailed(
+        f"Snapshot {ids} is already in the table but not in the history of the ref this "
+        "request sets: refresh the table and commit again"
+    )
+
+
+def _in_history(state: TableMetadata, ref_name: str, snapshots: list[Snapshot]) -> bool:
+    ref = state.ref(ref_name)
+    return ref is not None and all(
+        state.is_ancestor(snapshot.snapshot_id, ref.snapshot_id) for snapshot in snapshots
+    )
+
+
+def committed_snapshots(
+    metadata: TableMetadata, added: list[tuple[int, Snapshot]]
+) -> tuple[CommittedSnapshot, ...]:
+    found = ((index, metadata.snapshot(snapshot.snapshot_id)) for index, snapshot in added)
+    return tuple(
+        CommittedSnapshot(
+            update=index,
+            snapshot_id=snapshot.snapshot_id,
+            sequence_number=snapshot.sequence_number or 0,
+            operation=snapshot.operation,
+        )
+        for index, snapshot in found
+        if snapshot is not None
+    )
+
+
+# --- rebase of classic appends ---------------------------------------------------------------
+
+
+def _rebase(
+    state: TableMetadata,
+    request: CommitTableRequest,
+    added: list[tuple[int, Snapshot]],
+    environment: Environment,
+    stale: CommitFailed,
+) -> AppliedTable:
+    """The server's own rebuild of a stale append, where the table asks for it and the client's
+    manifests prove that it is nothing else. Otherwise the refusal stands."""
+    target = _rebase_target(state, request, added)
+    if target is None:
+        raise stale
+    snapshot, set_ref = target
+    try:
+        rebased = rebase_append(
+            state,
+            snapshot,
+            set_ref.ref_name,
+            environment.store,
+            environment.check_readable,
+            now_ms=environment.now_ms,
+        )
+    except StoreError as error:
+        raise TooManyRequests(f"a manifest could not be read: {error}") from error
+    except TooManyRequests:
+        raise
+    except FrazilError as error:
+        raise CommitFailed(f"{stale.message} (not rebased: {error.message})") from error
+    if isinstance(rebased, NotRebasable):
+        raise CommitFailed(f"{stale.message} (not rebased: {rebased.reason})")
+    updates = tuple(
+        AddSnapshot(snapshot=msgspec.Raw(rebased.snapshot))
+        if isinstance(update, AddSnapshot)
+        else update
+        for update in request.updates
+    )
+    metadata = apply_updates(state, updates, now_ms=environment.now_ms)
+    return AppliedTable(metadata, committed_snapshots(metadata, added), rebased.files)
+
+
+def _rebase_target(
+    state: TableMetadata, request: CommitTableRequest, added: list[tuple[int, Snapshot]]
+) -> tuple[Snapshot, SetSnapshotRef] | None:
+    """The one added snapshot and the branch it goes to, if the request has the right shape."""
+    if state.properties.get(REBASE_APPENDS, "false").lower() != "true":
+        return None
+    refs = [update for update in request.updates if isinstance(update, SetSnapshotRef)]
+    if len(request.updates) != 2 or len(added) != 1 or len(refs) != 1:
+        return None
+    (_, snapshot), set_ref = added[0], refs[0]
+    if set_ref.type != "branch" or set_ref.snapshot_id != snapshot.snapshot_id:
+        return None
+    head = state.ref(set_ref.ref_name)
+    if head is None or not head.is_branch:
+        return None
+    own = [item for item in request.requirements if _is_about(item, set_ref.ref_name)]
+    others = [item for item in request.requirements if not _is_about(item, set_ref.ref_name)]
+    if not _holds(state, others) or not _parent_fits(state, snapshot, head.snapshot_id, own):
+        return None
+    return snapshot, set_ref
+
+
+def _is_about(requirement: TableRequirement, ref_name: str) -> bool:
+    return isinstance(requirement, AssertRefSnapshotId) and requirement.ref == ref_name
+
+
+def _holds(state: TableMetadata, requirements: Sequence[TableRequirement]) -> bool:
+    try:
+        check_requirements(state, requirements)
+    except (CommitFailed, BadRequest):
+        return False
+    return True
+
+
+def _parent_fits(
+    state: TableMetadata,
+    snapshot: Snapshot,
+    head_id: int,
+    own: Sequence[TableRequirement],
+) -> bool:
+    """The client's base must lie in the branch's history, and be the base it also asserted."""
+    parent = snapshot.parent_snapshot_id
+    asserted = [item.snapshot_id for item in own if isinstance(item, AssertRefSnapshotId)]
+    if parent is None:
+        return bool(asserted) and all(base is None for base in asserted)
+    return all(base == parent for base in asserted) and state.is_ancestor(parent, head_id)

@@ -1,0 +1,93 @@
+"""Tables that come into being: by a create, or by the commit of a staged create."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from frazil.commit.apply import AppliedTable, added_snapshots, committed_snapshots
+from frazil.commit.subjects import NextFile, table_file
+from frazil.commit.territory import Territory
+from frazil.db.base import Kind, Relation
+from frazil.format.table_builder import create_from_updates, new_table
+from frazil.format.table_metadata import TableMetadata
+from frazil.store.locations import default_table_location
+from frazil.wire.errors import BadRequest
+from frazil.wire.identifiers import Identifier
+from frazil.wire.requests import CommitTableRequest, CreateTableRequest
+from frazil.wire.updates import AssertCreate
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedTable:
+    relation: Relation
+    applied: AppliedTable
+    file: NextFile[TableMetadata]
+    locations: tuple[str, ...]
+
+
+def is_create(request: CommitTableRequest) -> bool:
+    """Whether a commit brings a table into being; it can then require nothing else."""
+    create = any(isinstance(item, AssertCreate) for item in request.requirements)
+    if create and not all(isinstance(item, AssertCreate) for item in request.requirements):
+        raise BadRequest(
+            "requirements: assert-create stands alone, because nothing else can hold for a "
+            "table that does not exist yet"
+        )
+    return create
+
+
+def created_by_commit(
+    identifier: Identifier, request: CommitTableRequest, territory: Territory, now_ms: int
+) -> CreatedTable:
+    metadata = create_from_updates(request.updates, now_ms=now_ms)
+    added = added_snapshots(request.updates)
+    applied = AppliedTable(metadata, committed_snapshots(metadata, added))
+    return first_file(identifier, metadata, applied, territory)
+
+
+def created_by_request(request: CreateTableRequest, location: str, now_ms: int) -> TableMetadata:
+    properties: Mapping[str, str] = request.properties or {}
+    return new_table(
+        schema=bytes(request.schema),
+        spec=None if request.partition_spec is None else bytes(request.partition_spec),
+        order=None if request.write_order is None else bytes(request.write_order),
+        location=location,
+        properties=properties,
+        uuid=str(uuid.uuid4()),
+        now_ms=now_ms,
+    )
+
+
+def first_file(
+    identifier: Identifier, metadata: TableMetadata, applied: AppliedTable, territory: Territory
+) -> CreatedTable:
+    """The first metadata file of a table, and its row."""
+    locations = territory.owned(metadata)
+    file = table_file(metadata, 0)
+    relation = Relation(Kind.TABLE, identifier, row_uuid(metadata), file.location, version=1)
+    return CreatedTable(relation, applied, file, locations)
+
+
+def row_uuid(metadata: TableMetadata) -> str:
+    """The uuid of the table's row: its own, or one of ours for a version 1 table without."""
+    return metadata.table_uuid or str(uuid.uuid4())
+
+
+def new_location(warehouse: str, identifier: Identifier) -> str:
+    """A folder of its own for every table ever made, so that a name used again after a rename
+    or a drop never shares files with the table that had it before."""
+    return default_table_location(
+        warehouse, identifier.namespace, identifier.name, uuid.uuid4().hex[:8]
+    )
+
+
+def table_folders(metadata: TableMetadata) -> list[str]:
+    """Clients that write to local files before the commit expect these to be there."""
+    base = metadata.location.rstrip("/")
+    properties = metadata.properties
+    return [
+        properties.get("write.data.path", f"{base}/data"),
+        properties.get("write.metadata.path", f"{base}/metadata"),
+    ]

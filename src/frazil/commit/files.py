@@ -1,0 +1,80 @@
+"""Writing the files of a commit before its swap, and deleting them after a proven rejection."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+
+from frazil.store.base import ObjectInfo, Store, StoreError
+from frazil.wire.errors import FrazilError
+
+logger = logging.getLogger("frazil.commit")
+
+
+class FileWriter:
+    """Writes files in parallel; all are durable when `write` returns."""
+
+    def __init__(self, store: Store, executor: Executor) -> None:
+        self._store = store
+        self._executor = executor
+
+    def write(self, files: Mapping[str, Sequence[bytes]]) -> dict[str, Exception]:
+        """Writes every file; returns what went wrong, by location."""
+        items = list(files.items())
+        # The last one is written by this thread: one file needs no hand-over at all.
+        futures = {
+            location: self._executor.submit(self._store.put_new, location, chunks)
+            for location, chunks in items[:-1]
+        }
+        failed: dict[str, Exception] = {}
+        for location, chunks in items[-1:]:
+            try:
+                self._store.put_new(location, chunks)
+            except (StoreError, FrazilError, OSError) as error:
+                failed[location] = error
+        for location, future in futures.items():
+            problem = future.exception()
+            if isinstance(problem, Exception):
+                failed[location] = problem
+        return failed
+
+    def discard(self, locations: Iterable[str]) -> None:
+        """Deletes files of a commit that is proven not to have happened. A failure leaves an
+        orphan behind, which is harmless: no pointer names it."""
+        doomed = list(locations)
+        try:
+            self._store.delete(doomed)
+        except (StoreError, FrazilError, OSError) as error:
+            logger.warning("could not delete %d unused files: %s", len(doomed), error)
+
+
+class PendingStore:
+    """The store as it will be once the files of a group are written: reads see them already."""
+
+    def __init__(self, store: Store, pending: Mapping[str, bytes]) -> None:
+        self._store = store
+        self._pending = pending
+
+    def get(self, location: str, max_bytes: int | None = None) -> bytes:
+        content = self._pending.get(location)
+        return self._store.get(location, max_bytes) if content is None else content
+
+    def size(self, location: str) -> int | None:
+        content = self._pending.get(location)
+        return self._store.size(location) if content is None else len(content)
+
+    def put_new(self, location: str, chunks: Sequence[bytes]) -> None:
+        self._store.put_new(location, chunks)
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        return self._store.list(prefix)
+
+    def delete(self, locations: Iterable[str]) -> None:
+        self._store.delete(locations)
+
+    def make_folders(self, locations: Iterable[str]) -> None:
+        self._store.make_folders(locations)
+
+    def close(self) -> None:
+        """The store behind belongs to someone else."""

@@ -1,0 +1,332 @@
+"""The group commit: N requests for one table, one metadata file, one swap, N answers.
+
+This is the only retry loop of a commit. Each round loads the head, applies every request that
+still waits, in turn, to the metadata in memory, makes all files durable and swaps the pointer.
+A request that fails its checks fails alone. What was refused is told only when the state it was
+judged by is committed: after a lost swap it is judged again.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from frazil.commit.answers import Answer, TableAnswer, TransactionAnswer
+from frazil.commit.apply import Environment
+from frazil.commit.events import commit_payload, event
+from frazil.commit.files import FileWriter, PendingStore
+from frazil.commit.idempotency import Idempotency
+from frazil.commit.pending import Pending, committed_json, key_row
+from frazil.commit.subjects import Applied, NextFile, Subject
+from frazil.commit.swap import Committer, send
+from frazil.commit.territory import Territory
+from frazil.db.base import (
+    Committed,
+    Database,
+    DatabaseUnavailable,
+    EventRow,
+    KeyRow,
+    KeysTaken,
+    Refused,
+    Relation,
+    SwapLost,
+    SwapRelation,
+    Transaction,
+)
+from frazil.store.base import Store
+from frazil.wire.errors import FrazilError, TooManyRequests
+from frazil.wire.identifiers import Identifier
+
+logger = logging.getLogger("frazil.commit")
+
+M = TypeVar("M")
+R = TypeVar("R")
+
+# After so many lost swaps the row is locked before it is loaded, so that a replica with slow
+# commits does not lose for ever against a fast one.
+LOCK_AFTER_LOST = 2
+LOCK_TIMEOUT_S = 10.0
+GIVE_UP_AFTER_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Accepted(Generic[M, R]):
+    pending: Pending[R]
+    applied: Applied[M]
+    changed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Round(Generic[M, R]):
+    """Every waiting request, judged against one head."""
+
+    requests: list[Pending[R]]
+    """All of them, in their order: after a lost swap each is judged again."""
+    relation: Relation
+    base: M
+    new: M
+    accepted: list[_Accepted[M, R]]
+    rejected: list[tuple[Pending[R], FrazilError]]
+
+    @property
+    def changed(self) -> list[_Accepted[M, R]]:
+        return [one for one in self.accepted if one.changed]
+
+    def files(self) -> dict[str, Sequence[bytes]]:
+        return {name: [data] for one in self.accepted for name, data in one.applied.files}
+
+
+class GroupCommit:
+    def __init__(
+        self,
+        database: Database,
+        store: Store,
+        writer: FileWriter,
+        territory: Territory,
+        idempotency: Idempotency,
+    ) -> None:
+        self._database = database
+        self._store = store
+        self._writer = writer
+        self._territory = territory
+        self._idempotency = idempotency
+
+    def run(
+        self, subject: Subject[M, R], identifier: Identifier, group: Sequence[Pending[R]]
+    ) -> None:
+        """Answers every request of the group, whatever happens."""
+        waiting = list(group)
+        try:
+            self._rounds(subject, identifier, waiting)
+        except FrazilError as error:
+            for pending in _unanswered(group):
+                self._reject(pending, error)
+        except Exception as error:
+            logger.exception("commit to %s failed", identifier)
+            for pending in _unanswered(group):
+                pending.future.set_exception(error)
+
+    def _rounds(
+        self, subject: Subject[M, R], identifier: Identifier, waiting: list[Pending[R]]
+    ) -> None:
+        lost = 0
+        give_up = time.monotonic() + GIVE_UP_AFTER_S
+        while waiting:
+            if lost:
+                waiting = self._without_finalised(waiting)
+            with self._held(identifier, lost) as (relation, committer):
+                if relation is None or relation.kind is not subject.kind:
+                    raise subject.missing(identifier)
+                waiting, swap_was_lost = self._round(subject, relation, committer, waiting)
+            lost += swap_was_lost
+            if waiting and time.monotonic() > give_up:
+                raise TooManyRequests(f"too many others commit to {identifier}: send it again")
+
+    @contextmanager
+    def _held(
+        self, identifier: Identifier, lost: int
+    ) -> Iterator[tuple[Relation | None, Committer]]:
+        """The table's row, locked in the database after repeated losses."""
+        try:
+            relation = self._database.relation(identifier)
+            if relation is None or lost < LOCK_AFTER_LOST:
+                yield relation, self._database
+                return
+            with self._database.locked([relation.uuid], LOCK_TIMEOUT_S) as session:
+                held = session.relation_by_uuid(relation.uuid)
+                renamed = held is not None and held.identifier != identifier
+                yield (None if renamed else held), session
+        except DatabaseUnavailable as error:
+            raise TooManyRequests(f"the database is not available: {error}") from error
+
+    # --- one round ---------------------------------------------------------------------------
+
+    def _round(
+        self,
+        subject: Subject[M, R],
+        relation: Relation,
+        committer: Committer,
+        waiting: list[Pending[R]],
+    ) -> tuple[list[Pending[R]], int]:
+        """One attempt; returns who still waits and how many swaps were lost (0 or 1)."""
+        judged = self._judge(subject, relation, waiting)
+        if not judged.changed:
+            self._answer_all(subject, judged, relation.metadata_location)
+            return [], 0
+        file = subject.next_file(judged.base, relation.metadata_location, judged.new)
+        files = {**judged.files(), file.location: file.chunks}
+        failed = self._writer.write(files)
+        if failed:
+            self._writer.discard(files)
+            return self._drop_failed(judged, failed, file.location), 0
+        return self._swap(subject, judged, committer, file, files)
+
+    def _judge(
+        self, subject: Subject[M, R], relation: Relation, waiting: list[Pending[R]]
+    ) -> _Round[M, R]:
+        base = subject.load(relation.metadata_location)
+        state = base
+        accepted: list[_Accepted[M, R]] = []
+        rejected: list[tuple[Pending[R], FrazilError]] = []
+        pending_files: dict[str, bytes] = {}
+        environment = Environment(
+            PendingStore(self._store, pending_files), self._territory.check_readable, now_ms()
+        )
+        for pending in waiting:
+            try:
+                applied = subject.apply(state, pending.request, environment)
+                # Judged request by request: a bad location is the fault of one alone.
+                subject.owned_if_changed(state, applied.metadata)
+            except FrazilError as error:
+                rejected.append((pending, error))
+                continue
+            accepted.append(_Accepted(pending, applied, applied.metadata is not state))
+            pending_files.update(applied.files)
+            state = applied.metadata
+        return _Round(waiting, relation, base, state, accepted, rejected)
+
+    def _swap(
+        self,
+        subject: Subject[M, R],
+        judged: _Round[M, R],
+        committer: Committer,
+        file: NextFile[M],
+        files: dict[str, Sequence[bytes]],
+    ) -> tuple[list[Pending[R]], int]:
+        relation = judged.relation
+        new = moved(relation, file.location, len(judged.changed))
+        locations = subject.owned_if_changed(judged.base, file.metadata)
+        transaction = Transaction(
+            commit_id=str(uuid.uuid4()),
+            changes=(SwapRelation(relation, new, locations),),
+            keys=tuple(row for one in judged.accepted for row in _key_rows(one, relation)),
+            events=tuple(self._events(judged, file.location)),
+        )
+        outcome = send(self._database, committer, transaction, [relation.uuid])
+        match outcome:
+            case Committed():
+                subject.remember(file)
+                self._answer_all(subject, judged, file.location)
+                self._writer.discard(subject.superseded(judged.base, file.metadata))
+                return [], 0
+            case SwapLost():
+                self._writer.discard(files)
+                return judged.requests, 1
+            case KeysTaken(rows):
+                self._writer.discard(files)
+                return self._replay_taken(judged.requests, rows), 0
+            case Refused(_, error):
+                self._writer.discard(files)
+                return self._one_by_one(subject, judged, error), 0
+
+    def _drop_failed(
+        self, judged: _Round[M, R], failed: dict[str, Exception], metadata_location: str
+    ) -> list[Pending[R]]:
+        """Takes out the requests whose own files could not be written; the rest goes on. The
+        swap was never sent, so each of them may simply be sent again."""
+        if metadata_location in failed:
+            raise TooManyRequests(
+                f"the metadata file could not be written: {failed[metadata_location]}"
+            ) from failed[metadata_location]
+        out: set[int] = set()
+        for one in judged.accepted:
+            broken = [failed[name] for name, _ in one.applied.files if name in failed]
+            if broken:
+                out.add(id(one.pending))
+                self._reject(
+                    one.pending, TooManyRequests(f"a file could not be written: {broken[0]}")
+                )
+        return [pending for pending in judged.requests if id(pending) not in out]
+
+    def _one_by_one(
+        self, subject: Subject[M, R], judged: _Round[M, R], error: FrazilError
+    ) -> list[Pending[R]]:
+        """The database refused the swap (a location taken by another table): find out whose
+        fault it is by committing one at a time."""
+        everyone = judged.requests
+        if len(everyone) == 1:
+            self._reject(everyone[0], error)
+            return []
+        for pending in everyone:
+            self.run(subject, judged.relation.identifier, [pending])
+        return []
+
+    # --- answers -----------------------------------------------------------------------------
+
+    def _answer_all(self, subject: Subject[M, R], judged: _Round[M, R], location: str) -> None:
+        identifier = judged.relation.identifier
+        for one in judged.accepted:
+            answer = subject.answer(identifier, location, one.applied.committed)
+            if not judged.changed:
+                # Nothing was swapped, so the key could not be written along with it.
+                self._idempotency.finalise(_key_rows(one, judged.relation))
+            _resolve(one.pending, answer)
+        for pending, error in judged.rejected:
+            self._reject(pending, error)
+
+    def _reject(self, pending: Pending[Any], error: FrazilError) -> None:
+        self._idempotency.refuse(pending.future, pending.context, error)
+
+    def _without_finalised(self, waiting: list[Pending[R]]) -> list[Pending[R]]:
+        """Another replica may have finished the same request in the meantime."""
+        rows = [row for p in waiting if (row := self._idempotency.find(p.context)) is not None]
+        return self._replay_taken(waiting, tuple(rows))
+
+    def _replay_taken(
+        self, waiting: Sequence[Pending[R]], rows: tuple[KeyRow, ...]
+    ) -> list[Pending[R]]:
+        taken = {(row.principal, row.key): row for row in rows}
+        still: list[Pending[R]] = []
+        for pending in waiting:
+            key = pending.context.key
+            row = key and taken.get((pending.context.principal, key.key))
+            if row:
+                self._idempotency.replay_into(pending.future, pending.context, row)
+            else:
+                still.append(pending)
+        return still
+
+    def _events(self, judged: _Round[M, R], location: str) -> Iterator[EventRow]:
+        for number, one in enumerate(judged.changed, start=1):
+            payload = commit_payload(one.pending.request, one.applied.committed, location)
+            row = moved(judged.relation, location, number)
+            yield event(one.pending.context, row, "commit", payload)
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def moved(relation: Relation, location: str, requests: int) -> Relation:
+    return Relation(
+        kind=relation.kind,
+        identifier=relation.identifier,
+        uuid=relation.uuid,
+        metadata_location=location,
+        version=relation.version + requests,
+    )
+
+
+def _unanswered(group: Sequence[Pending[R]]) -> list[Pending[R]]:
+    return [pending for pending in group if not pending.future.done()]
+
+
+def _key_rows(one: _Accepted[M, R], relation: Relation) -> tuple[KeyRow, ...]:
+    committed = committed_json(one.applied.committed)
+    if one.pending.in_transaction:
+        tables = [{"uuid": relation.uuid, "committed": msgspec.Raw(committed)}]
+        return key_row(one.pending.context, 204, committed=msgspec.json.encode(tables))
+    return key_row(one.pending.context, 200, relation_uuid=relation.uuid, committed=committed)
+
+
+def _resolve(pending: Pending[Any], answer: Answer) -> None:
+    if pending.in_transaction and isinstance(answer, TableAnswer):
+        answer = TransactionAnswer((answer,))
+    pending.future.set_result(answer)

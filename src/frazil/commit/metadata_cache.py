@@ -1,0 +1,166 @@
+"""Metadata files are immutable, so each is read and parsed once, within a byte budget."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
+
+from frazil.format.metadata_files import decode_metadata_file
+from frazil.format.metadata_json import (
+    InvalidMetadata,
+    encode_refs_only,
+    encode_table_metadata,
+)
+from frazil.format.table_metadata import TableMetadata
+from frazil.format.view_metadata import ViewMetadata, encode_view_metadata, parse_view_metadata
+from frazil.store.base import ObjectMissing, ObjectTooLarge, Store
+from frazil.wire.errors import BadRequest, NotFound
+
+MAX_METADATA_BYTES = 1 << 30
+"""What a metadata file may hold, decoded: about a million and a half snapshots."""
+
+# Parsed metadata takes roughly this many times the bytes of its JSON.
+_MEMORY_FACTOR = 2
+
+
+@dataclass(slots=True)
+class CachedTable:
+    """A table's metadata and, once asked for, its JSON."""
+
+    metadata: TableMetadata
+    _all: list[bytes] | None = field(default=None, repr=False)
+    _refs: list[bytes] | None = field(default=None, repr=False)
+
+    def chunks(self) -> list[bytes]:
+        if self._all is None:
+            self._all = encode_table_metadata(self.metadata)
+        return self._all
+
+    def refs_chunks(self) -> list[bytes]:
+        if self._refs is None:
+            self._refs = encode_refs_only(self.metadata)
+        return self._refs
+
+    def cost(self) -> int:
+        return sum(map(len, self.chunks())) * _MEMORY_FACTOR
+
+
+@dataclass(slots=True)
+class CachedView:
+    metadata: ViewMetadata
+    _json: list[bytes] | None = field(default=None, repr=False)
+
+    def chunks(self) -> list[bytes]:
+        if self._json is None:
+            self._json = [encode_view_metadata(self.metadata)]
+        return self._json
+
+    def cost(self) -> int:
+        return sum(map(len, self.chunks())) * _MEMORY_FACTOR
+
+
+class _Costed(Protocol):
+    def cost(self) -> int: ...
+
+
+V = TypeVar("V", bound=_Costed)
+
+
+class LruByBytes(Generic[V]):
+    """A thread-safe cache that forgets what was used longest ago once it holds too many bytes."""
+
+    def __init__(self, budget_bytes: int) -> None:
+        self._budget = budget_bytes
+        self._held = 0
+        self._entries: OrderedDict[str, tuple[V, int]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: str) -> V | None:
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is None:
+                return None
+            self._entries.move_to_end(key)
+            return entry[0]
+
+    def put(self, key: str, value: V) -> None:
+        cost = value.cost()
+        with self._lock:
+            old = self._entries.pop(key, None)
+            if old is not None:
+                self._held -= old[1]
+            self._entries[key] = (value, cost)
+            self._held += cost
+            # The newest entry stays even if it alone is above the budget: it is in use.
+            while self._held > self._budget and len(self._entries) > 1:
+                _, (_, dropped) = self._entries.popitem(last=False)
+                self._held -= dropped
+
+    def forget(self, key: str) -> None:
+        with self._lock:
+            old = self._entries.pop(key, None)
+            if old is not None:
+                self._held -= old[1]
+
+
+class MetadataCache:
+    """Reads metadata files through a cache keyed by their location."""
+
+    def __init__(self, store: Store, budget_bytes: int) -> None:
+        self._store = store
+        self._tables: LruByBytes[CachedTable] = LruByBytes(budget_bytes)
+        self._views: LruByBytes[CachedView] = LruByBytes(budget_bytes // 8)
+
+    def table(self, location: str) -> CachedTable:
+        cached = self._tables.get(location)
+        if cached is None:
+            cached = CachedTable(self.read_table(location))
+            self._tables.put(location, cached)
+        return cached
+
+    def view(self, location: str) -> CachedView:
+        cached = self._views.get(location)
+        if cached is None:
+            cached = CachedView(self.read_view(location))
+            self._views.put(location, cached)
+        return cached
+
+    def remember_table(self, location: str, cached: CachedTable) -> None:
+        self._tables.put(location, cached)
+
+    def remember_view(self, location: str, cached: CachedView) -> None:
+        self._views.put(location, cached)
+
+    def check_there(self, location: str) -> None:
+        """A table whose metadata file is gone must not be served from memory."""
+        if self._store.size(location) is None:
+            self._tables.forget(location)
+            self._views.forget(location)
+            raise missing_file(location)
+
+    def read_table(self, location: str) -> TableMetadata:
+        try:
+            return decode_metadata_file(self._read(location), MAX_METADATA_BYTES)
+        except InvalidMetadata as error:
+            raise BadRequest(f"{location} is not valid table metadata: {error}") from error
+
+    def read_view(self, location: str) -> ViewMetadata:
+        try:
+            return parse_view_metadata(self._read(location))
+        except (ValueError, BadRequest) as error:
+            raise BadRequest(f"{location} is not valid view metadata: {error}") from error
+
+    def _read(self, location: str) -> bytes:
+        try:
+            return self._store.get(location, MAX_METADATA_BYTES)
+        except ObjectMissing:
+            raise missing_file(location) from None
+        except ObjectTooLarge as error:
+            raise BadRequest(str(error)) from None
+
+
+def missing_file(location: str) -> NotFound:
+    """In the words that Iceberg's compatibility kit looks for."""
+    return NotFound(f"Failed to open input stream for file: {location}")

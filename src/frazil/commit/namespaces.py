@@ -1,0 +1,77 @@
+"""Namespaces: each change is one transaction on one row."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+from frazil.commit.answers import Answer, JsonAnswer, NoContent
+from frazil.commit.context import Context
+from frazil.commit.pending import key_row
+from frazil.commit.simple import Attempt, SimpleCommit
+from frazil.db.base import (
+    Change,
+    CreateNamespace,
+    Database,
+    DropNamespace,
+    SetNamespaceProperties,
+    Transaction,
+)
+from frazil.wire.errors import NoSuchNamespace, UnprocessableEntity
+from frazil.wire.identifiers import Namespace, namespace_text
+from frazil.wire.json import encode
+from frazil.wire.responses import NamespaceResponse, UpdateNamespacePropertiesResponse
+
+
+class Namespaces:
+    def __init__(self, database: Database, simple: SimpleCommit) -> None:
+        self._database = database
+        self._simple = simple
+
+    def properties(self, namespace: Namespace) -> dict[str, str]:
+        properties = self._database.namespace_properties(namespace)
+        if properties is None:
+            raise NoSuchNamespace(f"Namespace does not exist: {namespace_text(namespace)}")
+        return properties
+
+    def create(self, context: Context, namespace: Namespace, properties: dict[str, str]) -> Answer:
+        body = encode(NamespaceResponse(namespace=namespace, properties=properties))
+        change = CreateNamespace(namespace, properties)
+        return self._simple.run(context, lambda: _attempt(context, change, body))
+
+    def drop(self, context: Context, namespace: Namespace) -> Answer:
+        return self._simple.run(context, lambda: _attempt(context, DropNamespace(namespace), None))
+
+    def update(
+        self,
+        context: Context,
+        namespace: Namespace,
+        removals: Sequence[str],
+        updates: dict[str, str],
+    ) -> Answer:
+        both = sorted(set(removals) & set(updates))
+        if both:
+            raise UnprocessableEntity(
+                f"{', '.join(both)}: named in both removals and updates; keep it in one of them"
+            )
+
+        def prepare() -> Attempt:
+            before = self.properties(namespace)
+            body = encode(
+                UpdateNamespacePropertiesResponse(
+                    updated=tuple(sorted(updates)),
+                    removed=tuple(sorted(set(removals) & set(before))),
+                    missing=tuple(sorted(set(removals) - set(before))),
+                )
+            )
+            after = {key: value for key, value in before.items() if key not in removals} | updates
+            return _attempt(context, SetNamespaceProperties(namespace, before, after), body)
+
+        return self._simple.run(context, prepare)
+
+
+def _attempt(context: Context, change: Change, body: bytes | None) -> Attempt:
+    """A change whose whole answer is known before it is sent."""
+    answer: Answer = NoContent() if body is None else JsonAnswer(body)
+    keys = key_row(context, 204 if body is None else 200, body=body)
+    return Attempt(Transaction(str(uuid.uuid4()), (change,), keys), lambda: answer)

@@ -1,0 +1,82 @@
+"""A request on its way through a queue, and what is kept of it under its idempotency key."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+import msgspec
+
+from frazil.commit.answers import Answer
+from frazil.commit.apply import CommittedSnapshot
+from frazil.commit.context import Context
+from frazil.db.base import KeyRow
+from frazil.wire.errors import CommitFailed, FrazilError, TooManyRequests
+
+R = TypeVar("R")
+
+
+@dataclass(slots=True, eq=False)
+class Pending(Generic[R]):
+    """Intent and the promise to answer it. The request itself is never changed."""
+
+    context: Context
+    request: R
+    group_key: str | None
+    in_transaction: bool = False
+    """Whether the request came as a transaction over this one table: only its answer differs."""
+    future: Future[Answer] = field(default_factory=Future)
+
+    @property
+    def size_bytes(self) -> int:
+        return self.context.request_bytes
+
+
+def key_row(
+    context: Context,
+    status: int,
+    *,
+    body: bytes | None = None,
+    relation_uuid: str | None = None,
+    committed: bytes | None = None,
+) -> tuple[KeyRow, ...]:
+    """The row for this request's key, or nothing where the request carries no key."""
+    if context.key is None:
+        return ()
+    return (
+        KeyRow(
+            principal=context.principal,
+            key=context.key.key,
+            fingerprint=context.key.fingerprint,
+            status=status,
+            body=body,
+            relation_uuid=relation_uuid,
+            committed=committed,
+        ),
+    )
+
+
+def error_row(context: Context, error: FrazilError) -> tuple[KeyRow, ...]:
+    """Terminal errors are finalised; what a retry may turn into a success is not."""
+    terminal = 400 <= error.status < 500 and not isinstance(error, CommitFailed | TooManyRequests)
+    if not terminal:
+        return ()
+    return key_row(context, error.status, body=msgspec.json.encode(error.body()))
+
+
+class _CommittedEntry(msgspec.Struct, frozen=True, rename="kebab"):
+    update: int
+    snapshot_id: int
+    sequence_number: int
+    operation: str | None
+
+
+def committed_json(committed: tuple[CommittedSnapshot, ...]) -> bytes:
+    """The `committed` list of an answer."""
+    return msgspec.json.encode(
+        [
+            _CommittedEntry(c.update, c.snapshot_id, c.sequence_number, c.operation)
+            for c in committed
+        ]
+    )

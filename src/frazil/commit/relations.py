@@ -1,0 +1,112 @@
+"""What tables and views share as rows: drop, rename, and the transaction of one change."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from frazil.commit.answers import Answer, NoContent
+from frazil.commit.context import Context
+from frazil.commit.events import event, pointer_payload, rename_payload
+from frazil.commit.pending import key_row
+from frazil.commit.simple import Attempt, SimpleCommit
+from frazil.db.base import (
+    Change,
+    Database,
+    DropRelation,
+    EventRow,
+    KeyRow,
+    Kind,
+    Relation,
+    SwapRelation,
+    Transaction,
+)
+from frazil.wire.errors import FrazilError, NoSuchTable, NoSuchView
+from frazil.wire.identifiers import Identifier
+
+
+def missing(kind: Kind, identifier: Identifier) -> FrazilError:
+    if kind is Kind.TABLE:
+        return NoSuchTable(f"Table does not exist: {identifier}")
+    return NoSuchView(f"View does not exist: {identifier}")
+
+
+class Relations:
+    """Rows of one kind."""
+
+    def __init__(self, kind: Kind, database: Database, simple: SimpleCommit) -> None:
+        self.kind = kind
+        self._database = database
+        self._simple = simple
+
+    def row(self, identifier: Identifier) -> Relation:
+        row = self._database.relation(identifier)
+        if row is None or row.kind is not self.kind:
+            raise missing(self.kind, identifier)
+        return row
+
+    def drop(
+        self,
+        context: Context,
+        identifier: Identifier,
+        operation: str = "drop",
+        keys: Callable[[Relation], tuple[KeyRow, ...]] | None = None,
+        answer: Callable[[Relation], Answer] | None = None,
+        dropped: Callable[[Relation], None] | None = None,
+    ) -> Answer:
+        """Forgets the row. `answer` and `dropped` see the row as it was."""
+
+        def gone(row: Relation) -> Answer:
+            if dropped:
+                dropped(row)
+            return answer(row) if answer else NoContent()
+
+        def prepare() -> Attempt:
+            row = self.row(identifier)
+            return attempt(
+                [DropRelation(row)],
+                keys(row) if keys else key_row(context, 204),
+                [_next_event(context, row, operation, pointer_payload(row.metadata_location))],
+                lambda: gone(row),
+            )
+
+        return self._simple.run(context, prepare)
+
+    def rename(self, context: Context, source: Identifier, destination: Identifier) -> Answer:
+        def prepare() -> Attempt:
+            row = self.row(source)
+            renamed = replace(row, identifier=destination, version=row.version + 1)
+            payload = rename_payload(str(source), str(destination))
+            return attempt(
+                [SwapRelation(row, renamed)] if source != destination else [],
+                key_row(context, 204),
+                [event(context, renamed, "rename", payload)] if source != destination else [],
+                NoContent,
+            )
+
+        return self._simple.run(context, prepare)
+
+
+def attempt(
+    changes: Sequence[Change],
+    keys: tuple[KeyRow, ...],
+    events: Sequence[EventRow],
+    answer: Callable[[], Answer],
+    files: dict[str, Sequence[bytes]] | None = None,
+) -> Attempt:
+    transaction = Transaction(str(uuid.uuid4()), tuple(changes), keys, tuple(events))
+    return Attempt(transaction, answer, tuple(_uuids(changes)), files or {})
+
+
+def _uuids(changes: Sequence[Change]) -> list[str]:
+    """Rows that exist before the transaction, for finding out about a lost answer."""
+    return [
+        change.expected.uuid
+        for change in changes
+        if isinstance(change, SwapRelation | DropRelation)
+    ]
+
+
+def _next_event(context: Context, row: Relation, operation: str, payload: bytes) -> EventRow:
+    return event(context, replace(row, version=row.version + 1), operation, payload)

@@ -1,0 +1,184 @@
+"""What the group commit needs to know of tables and of views, and nothing more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from frazil.commit.answers import (
+    Answer,
+    LoadedTable,
+    LoadedView,
+    TableAnswer,
+    ViewAnswer,
+)
+from frazil.commit.apply import (
+    CommittedSnapshot,
+    Environment,
+    apply_table_commit,
+    apply_view_commit,
+)
+from frazil.commit.metadata_cache import CachedTable, CachedView, MetadataCache
+from frazil.commit.pending import committed_json
+from frazil.commit.territory import Territory
+from frazil.db.base import Kind
+from frazil.format.metadata_files import (
+    encode_metadata_file,
+    metadata_version,
+    new_metadata_location,
+)
+from frazil.format.table_builder import superseded_files, with_previous_file
+from frazil.format.table_metadata import TableMetadata
+from frazil.format.view_metadata import ViewMetadata, encode_view_metadata, new_view_location
+from frazil.wire.errors import FrazilError, NoSuchTable, NoSuchView
+from frazil.wire.identifiers import Identifier
+from frazil.wire.requests import CommitTableRequest, CommitViewRequest
+
+M = TypeVar("M")
+R = TypeVar("R", contravariant=True)
+
+_DELETE_OLD_FILES = "write.metadata.delete-after-commit.enabled"
+
+
+@dataclass(frozen=True, slots=True)
+class Applied(Generic[M]):
+    metadata: M
+    committed: tuple[CommittedSnapshot, ...] = ()
+    files: tuple[tuple[str, bytes], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NextFile(Generic[M]):
+    """The metadata file that a commit writes."""
+
+    metadata: M
+    location: str
+    chunks: Sequence[bytes]
+
+
+class Subject(Protocol[M, R]):
+    kind: Kind
+
+    def missing(self, identifier: Identifier) -> FrazilError: ...
+
+    def load(self, location: str) -> M: ...
+
+    def apply(self, state: M, request: R, environment: Environment) -> Applied[M]: ...
+
+    def next_file(self, base: M, base_location: str, new: M) -> NextFile[M]: ...
+
+    def owned_if_changed(self, base: M, new: M) -> tuple[str, ...] | None: ...
+
+    def remember(self, file: NextFile[M]) -> None: ...
+
+    def superseded(self, base: M, new: M) -> list[str]: ...
+
+    def answer(
+        self,
+        identifier: Identifier,
+        location: str,
+        committed: tuple[CommittedSnapshot, ...],
+    ) -> Answer: ...
+
+
+class TableSubject:
+    kind = Kind.TABLE
+
+    def __init__(self, cache: MetadataCache, territory: Territory) -> None:
+        self._cache = cache
+        self._territory = territory
+
+    def missing(self, identifier: Identifier) -> FrazilError:
+        return NoSuchTable(f"Table does not exist: {identifier}")
+
+    def load(self, location: str) -> TableMetadata:
+        return self._cache.table(location).metadata
+
+    def apply(
+        self, state: TableMetadata, request: CommitTableRequest, environment: Environment
+    ) -> Applied[TableMetadata]:
+        applied = apply_table_commit(state, request, environment)
+        return Applied(applied.metadata, applied.committed, applied.files)
+
+    def next_file(
+        self, base: TableMetadata, base_location: str, new: TableMetadata
+    ) -> NextFile[TableMetadata]:
+        logged = with_previous_file(new, base_location, base.last_updated_ms)
+        return table_file(logged, metadata_version(base_location) + 1)
+
+    def owned_if_changed(self, base: TableMetadata, new: TableMetadata) -> tuple[str, ...] | None:
+        return self._territory.owned_if_changed(base, new)
+
+    def remember(self, file: NextFile[TableMetadata]) -> None:
+        self._cache.remember_table(file.location, CachedTable(file.metadata))
+
+    def superseded(self, base: TableMetadata, new: TableMetadata) -> list[str]:
+        """Old metadata files to delete, where the table asks for it: only its own."""
+        if new.properties.get(_DELETE_OLD_FILES, "false").lower() != "true":
+            return []
+        belongs: Callable[[str], bool] = lambda file: self._territory.belongs_to(new, file)  # noqa: E731
+        return [file for file in superseded_files(base, new) if belongs(file)]
+
+    def answer(
+        self,
+        identifier: Identifier,
+        location: str,
+        committed: tuple[CommittedSnapshot, ...],
+    ) -> Answer:
+        loaded = LoadedTable(identifier, self._cache.table(location), location)
+        return TableAnswer(loaded, committed_json(committed))
+
+
+class ViewSubject:
+    kind = Kind.VIEW
+
+    def __init__(self, cache: MetadataCache, territory: Territory) -> None:
+        self._cache = cache
+        self._territory = territory
+
+    def missing(self, identifier: Identifier) -> FrazilError:
+        return NoSuchView(f"View does not exist: {identifier}")
+
+    def load(self, location: str) -> ViewMetadata:
+        return self._cache.view(location).metadata
+
+    def apply(
+        self, state: ViewMetadata, request: CommitViewRequest, environment: Environment
+    ) -> Applied[ViewMetadata]:
+        new = apply_view_commit(state, request, environment.now_ms)
+        if new.location != state.location:
+            self._territory.check(new.location, "location")
+        return Applied(new)
+
+    def next_file(
+        self, base: ViewMetadata, base_location: str, new: ViewMetadata
+    ) -> NextFile[ViewMetadata]:
+        return view_file(new, metadata_version(base_location) + 1)
+
+    def owned_if_changed(self, base: ViewMetadata, new: ViewMetadata) -> tuple[str, ...] | None:
+        return None
+
+    def remember(self, file: NextFile[ViewMetadata]) -> None:
+        self._cache.remember_view(file.location, CachedView(file.metadata))
+
+    def superseded(self, base: ViewMetadata, new: ViewMetadata) -> list[str]:
+        return []
+
+    def answer(
+        self,
+        identifier: Identifier,
+        location: str,
+        committed: tuple[CommittedSnapshot, ...],
+    ) -> Answer:
+        return ViewAnswer(LoadedView(identifier, self._cache.view(location), location))
+
+
+def table_file(metadata: TableMetadata, version: int) -> NextFile[TableMetadata]:
+    location = new_metadata_location(metadata, version)
+    return NextFile(metadata, location, encode_metadata_file(metadata, location))
+
+
+def view_file(metadata: ViewMetadata, version: int) -> NextFile[ViewMetadata]:
+    location = new_view_location(metadata, version)
+    return NextFile(metadata, location, [encode_view_metadata(metadata)])

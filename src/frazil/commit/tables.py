@@ -1,0 +1,275 @@
+"""Tables as a whole: create, register, drop, unregister."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+import msgspec
+
+from frazil.commit.answers import Answer, LoadedTable, TableAnswer, TransactionAnswer
+from frazil.commit.apply import AppliedTable, added_snapshots, already_happened
+from frazil.commit.context import Context
+from frazil.commit.creation import (
+    CreatedTable,
+    created_by_commit,
+    created_by_request,
+    first_file,
+    new_location,
+    row_uuid,
+    table_folders,
+)
+from frazil.commit.events import commit_payload, event, pointer_payload
+from frazil.commit.metadata_cache import CachedTable, MetadataCache
+from frazil.commit.pending import Pending, committed_json, key_row
+from frazil.commit.purge import purge_table
+from frazil.commit.relations import Relations, attempt
+from frazil.commit.simple import Attempt, SimpleCommit
+from frazil.commit.territory import Territory
+from frazil.db.base import (
+    Change,
+    CreateRelation,
+    Database,
+    DropRelation,
+    KeyRow,
+    Kind,
+    Relation,
+    SwapRelation,
+)
+from frazil.format.table_metadata import TableMetadata
+from frazil.store.base import Store
+from frazil.wire.errors import AlreadyExists, CommitFailed, Forbidden, NoSuchNamespace
+from frazil.wire.identifiers import Identifier, Namespace, check_name, namespace_text
+from frazil.wire.requests import CommitTableRequest, CreateTableRequest, RegisterTableRequest
+from frazil.wire.updates import AssignUUID
+
+logger = logging.getLogger("frazil.commit")
+
+
+class Tables:
+    def __init__(
+        self,
+        database: Database,
+        store: Store,
+        cache: MetadataCache,
+        territory: Territory,
+        simple: SimpleCommit,
+        warehouse: str,
+    ) -> None:
+        self.rows = Relations(Kind.TABLE, database, simple)
+        self._database = database
+        self._store = store
+        self._cache = cache
+        self._territory = territory
+        self._simple = simple
+        self._warehouse = warehouse
+
+    def load(self, identifier: Identifier) -> LoadedTable:
+        location = self.rows.row(identifier).metadata_location
+        self._cache.check_there(location)
+        return LoadedTable(identifier, self._cache.table(location), location)
+
+    # --- create ------------------------------------------------------------------------------
+
+    def create(self, context: Context, namespace: Namespace, request: CreateTableRequest) -> Answer:
+        identifier = Identifier(namespace, check_name(request.name, "table name"))
+
+        def build() -> CreatedTable:
+            self._refuse_existing(identifier)
+            location = request.location or new_location(self._warehouse, identifier)
+            metadata = created_by_request(request, location, _now_ms())
+            return first_file(identifier, metadata, AppliedTable(metadata), self._territory)
+
+        if request.stage_create:
+            return self._stage(identifier, build())
+        return self._simple.run(context, lambda: self._create(context, build(), None))
+
+    def create_by_commit(
+        self, pending: Pending[CommitTableRequest], identifier: Identifier
+    ) -> Answer:
+        """The commit of a staged create, which brings the table into being."""
+
+        def prepare() -> Attempt:
+            row = self._database.relation(identifier)
+            if row is not None and row.kind is Kind.TABLE:
+                return self._repeated_create(pending, row)
+            self._refuse_existing(identifier)
+            created = created_by_commit(identifier, pending.request, self._territory, _now_ms())
+            return self._create(pending.context, created, pending)
+
+        return self._simple.run(pending.context, prepare)
+
+    def _stage(self, identifier: Identifier, created: CreatedTable) -> Answer:
+        """Answers the metadata a table would have; nothing is kept but the folders."""
+        if self._database.namespace_properties(identifier.namespace) is None:
+            namespace = namespace_text(identifier.namespace)
+            raise NoSuchNamespace(f"Namespace does not exist: {namespace}")
+        metadata = created.file.metadata
+        for location in created.locations:
+            if self._database.owner_of_location(location) is not None:
+                raise Forbidden(f"location {location} belongs to another table: choose another")
+        self._store.make_folders(table_folders(metadata))
+        return TableAnswer(LoadedTable(identifier, CachedTable(metadata), None))
+
+    def _create(
+        self,
+        context: Context,
+        created: CreatedTable,
+        pending: Pending[CommitTableRequest] | None,
+    ) -> Attempt:
+        relation, file = created.relation, created.file
+        committed = committed_json(created.applied.committed) if pending else None
+        if pending:
+            payload = commit_payload(pending.request, created.applied.committed, file.location)
+        else:
+            payload = pointer_payload(file.location)
+        # Made before the row: a client may write there the moment it sees the table.
+        self._store.make_folders(table_folders(file.metadata))
+
+        def answer() -> Answer:
+            self._cache.remember_table(file.location, CachedTable(file.metadata))
+            return self._answer(relation, committed, pending)
+
+        return attempt(
+            [CreateRelation(relation, created.locations)],
+            _create_keys(context, relation, committed, pending),
+            [event(context, relation, "create", payload)],
+            answer,
+            {file.location: file.chunks},
+        )
+
+    def _repeated_create(self, pending: Pending[CommitTableRequest], row: Relation) -> Attempt:
+        """The table is there. It is the client's own if it bears the uuid the client was given
+        when it staged the create: then an answer was lost and nothing is left to do."""
+        state = self._cache.table(row.metadata_location).metadata
+        updates = pending.request.updates
+        own = any(isinstance(u, AssignUUID) and u.uuid == row.uuid for u in updates)
+        added = added_snapshots(updates)
+        if not own or (added and not already_happened(state, updates, added)):
+            raise CommitFailed(f"Requirement failed: table already exists: {row.identifier}")
+        keys = _create_keys(pending.context, row, b"[]", pending)
+        return attempt([], keys, [], lambda: self._answer(row, b"[]", pending))
+
+    def _answer(
+        self,
+        relation: Relation,
+        committed: bytes | None,
+        pending: Pending[CommitTableRequest] | None,
+    ) -> Answer:
+        location = relation.metadata_location
+        loaded = LoadedTable(relation.identifier, self._cache.table(location), location)
+        answer = TableAnswer(loaded, committed)
+        in_transaction = pending is not None and pending.in_transaction
+        return TransactionAnswer((answer,)) if in_transaction else answer
+
+    def _refuse_existing(self, identifier: Identifier) -> None:
+        """Early and in clear words; the database decides again in the transaction."""
+        row = self._database.relation(identifier)
+        if row is not None and row.kind is Kind.VIEW:
+            raise AlreadyExists(f"View with same name already exists: {identifier}")
+        if row is not None:
+            raise AlreadyExists(f"Table already exists: {identifier}")
+
+    # --- register ----------------------------------------------------------------------------
+
+    def register(
+        self, context: Context, namespace: Namespace, request: RegisterTableRequest
+    ) -> Answer:
+        identifier = Identifier(namespace, check_name(request.name, "table name"))
+        location = request.metadata_location
+
+        def prepare() -> Attempt:
+            existing = self._database.relation(identifier)
+            if existing is not None and not (request.overwrite and existing.kind is Kind.TABLE):
+                self._refuse_existing(identifier)
+            target = self._territory.check(location, "metadata-location")
+            metadata = self._cache.read_table(location)
+            relation = _registered_row(identifier, metadata, location, existing)
+            owner = self._database.owner_of_location(str(target))
+            if owner not in (None, relation.uuid, existing and existing.uuid):
+                raise Forbidden(f"metadata-location {location} lies inside another table")
+            return self._register(context, relation, metadata, existing)
+
+        return self._simple.run(context, prepare)
+
+    def _register(
+        self,
+        context: Context,
+        relation: Relation,
+        metadata: TableMetadata,
+        existing: Relation | None,
+    ) -> Attempt:
+        locations = self._territory.owned(metadata)
+        changes: list[Change]
+        if existing is None:
+            changes = [CreateRelation(relation, locations)]
+        elif existing.uuid == relation.uuid:
+            changes = [SwapRelation(existing, relation, locations)]
+        else:
+            changes = [DropRelation(existing), CreateRelation(relation, locations)]
+        payload = pointer_payload(relation.metadata_location)
+
+        def answer() -> Answer:
+            self._cache.remember_table(relation.metadata_location, CachedTable(metadata))
+            return self._answer(relation, None, None)
+
+        return attempt(
+            changes,
+            key_row(context, 200, relation_uuid=relation.uuid),
+            [event(context, relation, "register", payload)],
+            answer,
+        )
+
+    # --- drop --------------------------------------------------------------------------------
+
+    def purge(self, row: Relation) -> None:
+        """Deletes the files of a table that is gone from the catalog. What cannot be deleted
+        is logged and left: the drop itself has happened."""
+        try:
+            metadata = self._cache.table(row.metadata_location).metadata
+            purge_table(
+                metadata,
+                row.metadata_location,
+                self._store,
+                lambda file: self._territory.belongs_to(metadata, file),
+            )
+        except Exception:
+            logger.exception("purge of %s did not finish", row.identifier)
+
+    def unregister(self, context: Context, identifier: Identifier) -> Answer:
+        def keys(row: Relation) -> tuple[KeyRow, ...]:
+            # The row is gone afterwards, so a replay needs the pointer itself.
+            pointer = {"identifier": identifier_json(identifier), "at": row.metadata_location}
+            return key_row(context, 200, committed=msgspec.json.encode(pointer))
+
+        return self.rows.drop(
+            context, identifier, "unregister", keys, lambda row: self._answer(row, None, None)
+        )
+
+
+def identifier_json(identifier: Identifier) -> list[str]:
+    return [*identifier.namespace, identifier.name]
+
+
+def _registered_row(
+    identifier: Identifier, metadata: TableMetadata, location: str, existing: Relation | None
+) -> Relation:
+    uuid = row_uuid(metadata)
+    version = 1 if existing is None or existing.uuid != uuid else existing.version + 1
+    return Relation(Kind.TABLE, identifier, uuid, location, version)
+
+
+def _create_keys(
+    context: Context,
+    relation: Relation,
+    committed: bytes | None,
+    pending: Pending[CommitTableRequest] | None,
+) -> tuple[KeyRow, ...]:
+    if pending is not None and pending.in_transaction:
+        tables = [{"uuid": relation.uuid, "committed": msgspec.Raw(committed or b"[]")}]
+        return key_row(context, 204, committed=msgspec.json.encode(tables))
+    return key_row(context, 200, relation_uuid=relation.uuid, committed=committed)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

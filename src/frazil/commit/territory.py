@@ -1,0 +1,53 @@
+"""Which places a table may own and which the server may touch, by one canonicaliser."""
+
+from __future__ import annotations
+
+from frazil.format.table_metadata import TableMetadata
+from frazil.store.locations import AllowedLocations, Location, canonical_location, is_within
+from frazil.wire.errors import FrazilError
+
+# Properties that move a table's files elsewhere; the last two are the older names of the first.
+PATH_PROPERTIES = (
+    "write.data.path",
+    "write.metadata.path",
+    "write.object-storage.path",
+    "write.folder-storage.path",
+)
+
+
+class Territory:
+    def __init__(self, allowed: AllowedLocations) -> None:
+        self._allowed = allowed
+
+    def owned(self, metadata: TableMetadata) -> tuple[str, ...]:
+        """The canonical locations this table owns; each must be in an allowed place."""
+        named = [("location", metadata.location), *_path_properties(metadata)]
+        return tuple(sorted({str(self._allowed.check(text, field)) for field, text in named}))
+
+    def owned_if_changed(self, base: TableMetadata, new: TableMetadata) -> tuple[str, ...] | None:
+        """None where the places stay as they are: a table registered under older rules can
+        still be committed to."""
+        if base.location == new.location and _path_properties(base) == _path_properties(new):
+            return None
+        return self.owned(new)
+
+    def check(self, location: str, field: str) -> Location:
+        """Raises where the location is not in an allowed place."""
+        return self._allowed.check(location, field)
+
+    def check_readable(self, location: str) -> None:
+        self._allowed.check(location, "a file named in the snapshot")
+
+    def belongs_to(self, metadata: TableMetadata, location: str) -> bool:
+        """Whether a file lies inside the table's own places: only then may it be deleted."""
+        try:
+            file = self._allowed.check(location, "file")
+            places = (metadata.location, *(text for _, text in _path_properties(metadata)))
+            return any(is_within(file, canonical_location(place, "location")) for place in places)
+        except FrazilError:
+            return False
+
+
+def _path_properties(metadata: TableMetadata) -> list[tuple[str, str]]:
+    properties = metadata.properties
+    return [(name, properties[name]) for name in PATH_PROPERTIES if name in properties]

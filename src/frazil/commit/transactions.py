@@ -1,0 +1,277 @@
+"""A commit over several tables: all of them move, or none.
+
+It goes alone, holding the queues of its tables. The row of each table is swapped in the same
+database transaction, in the order of the table uuids, so that two replicas can never wait for
+each other's rows. Nothing is rebased here.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import msgspec
+
+from frazil.commit.answers import LoadedTable, TableAnswer, TransactionAnswer
+from frazil.commit.apply import (
+    AppliedTable,
+    added_snapshots,
+    already_happened,
+    apply_table_commit_as_is,
+)
+from frazil.commit.creation import created_by_commit, is_create
+from frazil.commit.events import commit_payload, event
+from frazil.commit.files import FileWriter
+from frazil.commit.groups import GIVE_UP_AFTER_S, LOCK_AFTER_LOST, LOCK_TIMEOUT_S, moved, now_ms
+from frazil.commit.idempotency import Idempotency
+from frazil.commit.metadata_cache import CachedTable, MetadataCache
+from frazil.commit.pending import Pending, committed_json, key_row
+from frazil.commit.subjects import NextFile, TableSubject
+from frazil.commit.swap import Committer, send
+from frazil.commit.territory import Territory
+from frazil.db.base import (
+    Change,
+    Committed,
+    CreateRelation,
+    Database,
+    DatabaseUnavailable,
+    EventRow,
+    KeyRow,
+    KeysTaken,
+    Kind,
+    Refused,
+    Relation,
+    SwapLost,
+    SwapRelation,
+    Transaction,
+)
+from frazil.format.table_metadata import TableMetadata
+from frazil.wire.errors import AlreadyExists, CommitFailed, FrazilError, TooManyRequests
+from frazil.wire.identifiers import Identifier
+from frazil.wire.requests import CommitTableRequest
+
+logger = logging.getLogger("frazil.commit")
+
+
+@dataclass(frozen=True, slots=True)
+class TableChange:
+    """One table's part of a transaction."""
+
+    identifier: Identifier
+    request: CommitTableRequest
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One table's part, judged: what it becomes."""
+
+    change: TableChange
+    relation: Relation
+    """The row as it will be."""
+    applied: AppliedTable
+    base: TableMetadata | None
+    file: NextFile[TableMetadata] | None
+    """None where this table does not change."""
+    swap: Change | None
+
+
+class MultiTableCommit:
+    def __init__(
+        self,
+        database: Database,
+        writer: FileWriter,
+        cache: MetadataCache,
+        territory: Territory,
+        idempotency: Idempotency,
+        subject: TableSubject,
+    ) -> None:
+        self._database = database
+        self._writer = writer
+        self._cache = cache
+        self._territory = territory
+        self._idempotency = idempotency
+        self._subject = subject
+
+    def run(self, pending: Pending[Sequence[TableChange]]) -> None:
+        """Answers the request, whatever happens."""
+        try:
+            self._rounds(pending)
+        except FrazilError as error:
+            self._idempotency.refuse(pending.future, pending.context, error)
+        except Exception as error:
+            logger.exception("transaction failed")
+            pending.future.set_exception(error)
+
+    def _rounds(self, pending: Pending[Sequence[TableChange]]) -> None:
+        lost = 0
+        give_up = time.monotonic() + GIVE_UP_AFTER_S
+        while not pending.future.done():
+            row = self._idempotency.find(pending.context) if lost else None
+            if row is not None:
+                self._idempotency.replay_into(pending.future, pending.context, row)
+                return
+            with self._held(pending.request, lost) as (rows, committer):
+                lost += self._round(pending, rows, committer)
+            if time.monotonic() > give_up and not pending.future.done():
+                raise TooManyRequests("too many others commit to these tables: send it again")
+
+    @contextmanager
+    def _held(
+        self, changes: Sequence[TableChange], lost: int
+    ) -> Iterator[tuple[list[Relation | None], Committer]]:
+        try:
+            rows = [self._database.relation(change.identifier) for change in changes]
+            uuids = [row.uuid for row in rows if row is not None]
+            if lost < LOCK_AFTER_LOST or not uuids:
+                yield rows, self._database
+                return
+            with self._database.locked(sorted(uuids), LOCK_TIMEOUT_S) as session:
+                yield [row and session.relation_by_uuid(row.uuid) for row in rows], session
+        except DatabaseUnavailable as error:
+            raise TooManyRequests(f"the database is not available: {error}") from error
+
+    def _round(
+        self,
+        pending: Pending[Sequence[TableChange]],
+        rows: Sequence[Relation | None],
+        committer: Committer,
+    ) -> int:
+        """One attempt; returns how many swaps were lost (0 or 1)."""
+        parts = self._judge(pending.request, rows)
+        files = {part.file.location: part.file.chunks for part in parts if part.file}
+        if not files:
+            self._idempotency.finalise(_key_rows(pending, parts))
+            self._answer(pending, parts)
+            return 0
+        failed = self._writer.write(files)
+        if failed:
+            self._writer.discard(files)
+            raise TooManyRequests(f"a file could not be written: {next(iter(failed.values()))}")
+        changed = sorted((p for p in parts if p.swap), key=lambda part: part.relation.uuid)
+        transaction = Transaction(
+            commit_id=str(uuid.uuid4()),
+            changes=tuple(part.swap for part in changed if part.swap),
+            keys=_key_rows(pending, parts),
+            events=tuple(_event(pending, part) for part in changed),
+        )
+        uuids = [part.relation.uuid for part in changed]
+        outcome = send(self._database, committer, transaction, uuids)
+        match outcome:
+            case Committed():
+                self._committed(pending, parts)
+                return 0
+            case SwapLost():
+                self._writer.discard(files)
+                return 1
+            case KeysTaken(taken):
+                self._writer.discard(files)
+                self._idempotency.replay_into(pending.future, pending.context, taken[0])
+                return 0
+            case Refused(_, error):
+                self._writer.discard(files)
+                raise error
+
+    def _judge(
+        self, changes: Sequence[TableChange], rows: Sequence[Relation | None]
+    ) -> list[_Part]:
+        present = list(zip(changes, rows, strict=True))
+        if all(self._happened(change, row) for change, row in present):
+            return [
+                _Part(change, row, AppliedTable(state, ()), state, None, None)
+                for change, row in present
+                if row is not None
+                for state in (self._subject.load(row.metadata_location),)
+            ]
+        return [self._judge_one(change, row) for change, row in present]
+
+    def _happened(self, change: TableChange, row: Relation | None) -> bool:
+        if row is None or row.kind is not Kind.TABLE:
+            return False
+        state = self._subject.load(row.metadata_location)
+        updates = change.request.updates
+        try:
+            return already_happened(state, updates, added_snapshots(updates))
+        except CommitFailed:
+            # For this table the request is stale: its requirements will say so.
+            return False
+
+    def _judge_one(self, change: TableChange, row: Relation | None) -> _Part:
+        if is_create(change.request):
+            return self._judge_create(change, row)
+        if row is None or row.kind is not Kind.TABLE or row.identifier != change.identifier:
+            raise self._subject.missing(change.identifier)
+        base = self._subject.load(row.metadata_location)
+        applied = apply_table_commit_as_is(base, change.request, now_ms())
+        if applied.metadata is base:
+            return _Part(change, row, applied, base, None, None)
+        file = self._subject.next_file(base, row.metadata_location, applied.metadata)
+        new = moved(row, file.location, 1)
+        locations = self._territory.owned_if_changed(base, applied.metadata)
+        return _Part(change, new, applied, base, file, SwapRelation(row, new, locations))
+
+    def _judge_create(self, change: TableChange, row: Relation | None) -> _Part:
+        if row is not None and row.kind is Kind.VIEW:
+            raise AlreadyExists(f"View with same name already exists: {change.identifier}")
+        if row is not None:
+            raise CommitFailed(f"Requirement failed: table already exists: {change.identifier}")
+        created = created_by_commit(change.identifier, change.request, self._territory, now_ms())
+        return _Part(
+            change,
+            created.relation,
+            created.applied,
+            None,
+            created.file,
+            CreateRelation(created.relation, created.locations),
+        )
+
+    def _committed(self, pending: Pending[Sequence[TableChange]], parts: Sequence[_Part]) -> None:
+        for part in parts:
+            if part.file:
+                self._cache.remember_table(part.file.location, CachedTable(part.file.metadata))
+        self._answer(pending, parts)
+        for part in parts:
+            if part.base and part.file:
+                doomed = self._subject.superseded(part.base, part.file.metadata)
+                self._writer.discard(doomed)
+
+    def _answer(self, pending: Pending[Sequence[TableChange]], parts: Sequence[_Part]) -> None:
+        pending.future.set_result(
+            TransactionAnswer(
+                tuple(
+                    TableAnswer(
+                        LoadedTable(
+                            part.change.identifier,
+                            self._cache.table(part.relation.metadata_location),
+                            part.relation.metadata_location,
+                        ),
+                        committed_json(part.applied.committed),
+                    )
+                    for part in parts
+                )
+            )
+        )
+
+
+def _event(pending: Pending[Sequence[TableChange]], part: _Part) -> EventRow:
+    payload = commit_payload(
+        part.change.request, part.applied.committed, part.relation.metadata_location
+    )
+    operation = "create" if part.base is None else "commit"
+    return event(pending.context, part.relation, operation, payload)
+
+
+def _key_rows(
+    pending: Pending[Sequence[TableChange]], parts: Sequence[_Part]
+) -> tuple[KeyRow, ...]:
+    tables = [
+        {
+            "uuid": part.relation.uuid,
+            "committed": msgspec.Raw(committed_json(part.applied.committed)),
+        }
+        for part in parts
+    ]
+    return key_row(pending.context, 204, committed=msgspec.json.encode(tables))
