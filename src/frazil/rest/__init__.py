@@ -1,0 +1,1 @@
+"""The edge: HTTP in, the catalog's answers out, every failure in one shape."""

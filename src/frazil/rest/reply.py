@@ -1,0 +1,167 @@
+"""An answer on its way out, and how the catalog's answers become one."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from msgspec import UNSET, Raw
+from starlette.types import Send
+
+from frazil.commit.answers import (
+    Answer,
+    JsonAnswer,
+    LoadedTable,
+    LoadedView,
+    NoContent,
+    TableAnswer,
+    TransactionAnswer,
+    ViewAnswer,
+)
+from frazil.wire.json import encode
+from frazil.wire.responses import (
+    MinimalCommitResponse,
+    MinimalTransactionResponse,
+    identifier_response,
+)
+
+_JSON = (b"content-type", b"application/json")
+_PIECE_BYTES = 256 * 1024
+_MINIMAL = (b"preference-applied", b"return=minimal")
+
+Header = tuple[bytes, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    status: int
+    chunks: Sequence[bytes] = ()
+    headers: tuple[Header, ...] = ()
+    error_type: str | None = None
+    """For the log."""
+
+    async def send(self, send: Send, method: str, more_headers: Sequence[Header]) -> None:
+        chunks = () if method == "HEAD" else self.chunks
+        headers = [*self.headers, *more_headers]
+        if self.chunks:
+            headers.append(_JSON)
+        if self.status not in (204, 304):
+            headers.append((b"content-length", b"%d" % sum(map(len, chunks))))
+        await send({"type": "http.response.start", "status": self.status, "headers": headers})
+        for piece in _pieces(chunks):
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+
+NO_CONTENT = Reply(204)
+
+
+def json_reply(value: object, status: int = 200) -> Reply:
+    return Reply(status, (encode(value),))
+
+
+def _pieces(chunks: Sequence[bytes]) -> Iterator[bytes]:
+    """Small chunks together, large ones as they are: no copy of a whole large answer is made."""
+    held: list[bytes] = []
+    size = 0
+    for chunk in chunks:
+        if held and size + len(chunk) > _PIECE_BYTES:
+            yield b"".join(held)
+            held, size = [], 0
+        held.append(chunk)
+        size += len(chunk)
+    if held:
+        yield held[0] if len(held) == 1 else b"".join(held)
+
+
+# --- the catalog's answers ----------------------------------------------------------------------
+
+
+class Renderer:
+    """Renders what holds metadata: the metadata's own JSON with a few fields around it."""
+
+    def __init__(self, table_config: Mapping[str, str]) -> None:
+        config = encode(dict(table_config))
+        self._config = b',"config":' + config + b"}"
+        # The config is part of a load's answer: when it changes, so must the tag.
+        self._tag_end = f'-{hashlib.sha256(config).hexdigest()[:8]}"' if table_config else '"'
+
+    def table_etag(self, table: LoadedTable, refs_only: bool = False) -> str:
+        return table.etag(refs_only).removesuffix('"') + self._tag_end
+
+    def loaded_table(self, table: LoadedTable, refs_only: bool = False) -> Reply:
+        chunks = (_opening(table.metadata_location), *table.json_chunks(refs_only), self._config)
+        return Reply(200, chunks, self._table_headers(table, refs_only))
+
+    def loaded_view(self, view: LoadedView) -> Reply:
+        chunks = (_opening(view.metadata_location), *view.json_chunks(), b',"config":{}}')
+        return Reply(200, chunks, (_etag_header(view.etag()),))
+
+    def answer(self, answer: Answer, *, minimal: bool = False) -> Reply:
+        """What a change of the catalog answers; a commit's answer carries no config."""
+        if isinstance(answer, NoContent):
+            return NO_CONTENT
+        if isinstance(answer, JsonAnswer):
+            return Reply(answer.status, (answer.body,))
+        if isinstance(answer, ViewAnswer):
+            return self.loaded_view(answer.view)
+        if isinstance(answer, TransactionAnswer):
+            return _transaction(answer) if minimal else NO_CONTENT
+        return self._commit(answer, minimal)
+
+    def created(self, answer: Answer) -> Reply:
+        """What creating or registering a table answers: the same as loading it."""
+        if isinstance(answer, TableAnswer):
+            return self.loaded_table(answer.table)
+        return self.answer(answer)
+
+    def unregistered(self, answer: Answer) -> Reply:
+        """The table is gone, so its answer carries no tag to ask for it again."""
+        if isinstance(answer, TableAnswer):
+            return Reply(200, _metadata_chunks(answer.table, b"}"))
+        return self.answer(answer)
+
+    def _commit(self, answer: TableAnswer, minimal: bool) -> Reply:
+        headers = self._table_headers(answer.table)
+        if minimal and answer.table.metadata_location is not None:
+            return Reply(200, (encode(_minimal(answer)),), (*headers, _MINIMAL))
+        ending = b"}" if answer.committed is None else b',"committed":' + answer.committed + b"}"
+        return Reply(200, _metadata_chunks(answer.table, ending), headers)
+
+    def _table_headers(self, table: LoadedTable, refs_only: bool = False) -> tuple[Header, ...]:
+        # What is only staged has no version that could be asked for again.
+        if table.metadata_location is None:
+            return ()
+        return (_etag_header(self.table_etag(table, refs_only)),)
+
+
+def not_modified(etag: str) -> Reply:
+    return Reply(304, headers=(_etag_header(etag),))
+
+
+def _etag_header(etag: str) -> Header:
+    return (b"etag", etag.encode())
+
+
+def _opening(metadata_location: str | None) -> bytes:
+    if metadata_location is None:
+        return b'{"metadata":'
+    return b'{"metadata-location":' + encode(metadata_location) + b',"metadata":'
+
+
+def _metadata_chunks(table: LoadedTable, ending: bytes) -> tuple[bytes, ...]:
+    return (_opening(table.metadata_location), *table.json_chunks(), ending)
+
+
+def _minimal(answer: TableAnswer, *, named: bool = False) -> MinimalCommitResponse:
+    return MinimalCommitResponse(
+        metadata_location=answer.table.metadata_location or "",
+        committed=Raw(b"[]" if answer.committed is None else answer.committed),
+        identifier=identifier_response(answer.table.identifier) if named else UNSET,
+    )
+
+
+def _transaction(answer: TransactionAnswer) -> Reply:
+    tables = tuple(_minimal(table, named=True) for table in answer.tables)
+    return Reply(200, (encode(MinimalTransactionResponse(tables)),), (_MINIMAL,))

@@ -1,0 +1,178 @@
+"""Reading and writing JSON on the wire: every refusal names the field and what it should hold."""
+
+from __future__ import annotations
+
+import re
+from itertools import accumulate
+from typing import Any, TypeVar, get_args
+
+import msgspec
+from msgspec import Struct
+
+from frazil.wire.errors import BadRequest
+
+T = TypeVar("T")
+
+MAX_DEPTH = 500
+"""Levels of `{` and `[`. Real requests have some twenty; a long filter of nested ands more."""
+
+_SCAN_BYTES = 1 << 20
+_TO_SQUARE = bytes.maketrans(b"{}", b"[]")
+_NOT_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
+_STEP = {ord("["): 1, ord("]"): -1}
+_LEAF_ROUNDS = 8
+
+# One for each kind of request: making a decoder costs more than most decodes.
+_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
+
+_PLACE = re.compile(r" - at (key in )?`\$?\.?(.*)`$")
+_QUOTED = re.compile(r"`([^`]*)`")
+_TAG_FIELDS = {"action": "update", "type": "requirement", "report-type": "report"}
+
+
+def encode(value: Any) -> bytes:
+    return msgspec.json.encode(value)
+
+
+def decode(kind: type[T], body: bytes) -> T:
+    """The body as a `kind`, or a BadRequest that names the field and what is wrong with it."""
+    check_text(body)
+    try:
+        return _decoder(kind).decode(body)
+    except msgspec.ValidationError as error:
+        raise BadRequest(_explain(kind, body, str(error))) from None
+    except msgspec.DecodeError as error:
+        raise BadRequest(f"the request body is not valid JSON: {error}") from None
+    except RecursionError:
+        raise _too_deep() from None
+
+
+def check_text(body: bytes) -> None:
+    """Refuses what no JSON reader behind the edge should ever see.
+
+    Objects that stay raw are only skipped when a request is decoded, so broken UTF-8 or endless
+    nesting inside them would otherwise come to light much later, or be written to a file.
+    """
+    if not body or body.isspace():
+        raise BadRequest("the request body is empty: send a JSON object")
+    if not body.isascii():
+        try:
+            body.decode()
+        except UnicodeDecodeError as error:
+            raise BadRequest(
+                f"the request body is not valid UTF-8 at byte {error.start}: send JSON in UTF-8"
+            ) from None
+    if body.count(b"{") + body.count(b"[") > MAX_DEPTH:
+        _check_depth(body)
+
+
+def _check_depth(body: bytes) -> None:
+    """Follows the nesting outside of strings, a chunk at a time, at the speed of bytes methods."""
+    if b"\\" in body:
+        # Without escapes every quote begins or ends a string.
+        body = body.replace(b"\\\\", b"").replace(b'\\"', b"")
+    depth = quotes = 0
+    for start in range(0, len(body), _SCAN_BYTES):
+        parts = body[start : start + _SCAN_BYTES].split(b'"')
+        outside = b"".join(parts[quotes % 2 :: 2])
+        quotes += len(parts) - 1
+        brackets = outside.translate(_TO_SQUARE, _NOT_BRACKETS)
+        if (
+            depth + _deepest_at_most(brackets) > MAX_DEPTH
+            and depth + _deepest(brackets) > MAX_DEPTH
+        ):
+            raise _too_deep()
+        depth += 2 * brackets.count(b"[") - len(brackets)
+
+
+def _deepest(brackets: bytes) -> int:
+    return max(accumulate(map(_STEP.__getitem__, brackets), initial=0))
+
+
+def _deepest_at_most(brackets: bytes) -> int:
+    """A cheap upper bound: taking the innermost pairs away lowers what is left by one level."""
+    for round_number in range(_LEAF_ROUNDS):
+        if len(brackets) <= MAX_DEPTH:
+            return round_number + len(brackets)
+        brackets = brackets.replace(b"[]", b"")
+    return _LEAF_ROUNDS + _deepest(brackets)
+
+
+def _too_deep() -> BadRequest:
+    return BadRequest(f"the request body is nested more than {MAX_DEPTH} levels deep: flatten it")
+
+
+def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
+    decoder: msgspec.json.Decoder[T] | None = _decoders.get(kind)
+    if decoder is None:
+        decoder = _decoders[kind] = msgspec.json.Decoder(kind)
+    return decoder
+
+
+# --- saying what is wrong -----------------------------------------------------------------------
+
+
+def _explain(kind: type[Any], body: bytes, text: str) -> str:
+    """msgspec's message, with the field first and in words that a person understands.
+
+    Only the place is taken from the message's form; where it has another form it is shown whole.
+    """
+    found = _PLACE.search(text)
+    place = found.group(2) if found else ""
+    problem = text[: found.start()] if found else text
+    owner, _, last = place.rpartition(".")
+    if last in _TAG_FIELDS and problem.startswith("Invalid value"):
+        return f"{place}: {_unknown_tag(kind, body, owner, last)}"
+    if problem.startswith(("Object missing", "Object contains")):
+        name = _QUOTED.search(problem)
+        where = f"{place}.{name.group(1)}" if place and name else name.group(1) if name else place
+        missing = problem.startswith("Object missing")
+        return f"{where}: " + ("required, but missing" if missing else "unknown field, remove it")
+    problem = _QUOTED.sub(r"\1", problem)
+    problem = problem[:1].lower() + problem[1:]
+    return f"{_with_key(body, place)}: {problem}" if place else f"the request body: {problem}"
+
+
+def _unknown_tag(kind: type[Any], body: bytes, owner: str, field: str) -> str:
+    what = _TAG_FIELDS[field]
+    known = ", ".join(known_tags(kind, field))
+    value = _at(body, f"{owner}.{field}")
+    return f"unknown {what} {str(value)[:100]!r}; known are {known}"
+
+
+def known_tags(kind: Any, field: str) -> tuple[str, ...]:
+    """Every value that the tag `field` may have anywhere inside `kind`."""
+    if isinstance(kind, type) and issubclass(kind, Struct):
+        config = kind.__struct_config__
+        own = {config.tag} if config.tag_field == field else set()
+        inner = [item.type for item in msgspec.structs.fields(kind)]
+    else:
+        own, inner = set(), list(get_args(kind))
+    tags = {str(tag) for tag in own}
+    for item in inner:
+        tags.update(known_tags(item, field))
+    return tuple(sorted(tags))
+
+
+def _with_key(body: bytes, place: str) -> str:
+    """msgspec writes `[...]` for a key of a map; the maps of the wire hold only text."""
+    head, dots, rest = place.partition("[...]")
+    if not dots or rest:
+        return place
+    holder = _at(body, head)
+    if isinstance(holder, dict):
+        for key, value in holder.items():
+            if not isinstance(value, str):
+                return f"{head}[{key[:100]!r}]"
+    return place
+
+
+def _at(body: bytes, place: str) -> Any:
+    """What stands at a place such as `updates[0].action`; None where that cannot be found."""
+    try:
+        value = msgspec.json.decode(body)
+        for name, index in re.findall(r"([^.\[\]]+)|\[(\d+)\]", place):
+            value = value[name] if name else value[int(index)]
+    except (msgspec.DecodeError, RecursionError, LookupError, TypeError):
+        return None
+    return value
