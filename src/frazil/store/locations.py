@@ -1,0 +1,354 @@
+"""The one canonicaliser of locations.
+
+Every URI that a request, a manifest or a setting carries is compared in the form made here, so
+that two spellings of one place are one place and no spelling reaches outside the allowed places.
+
+**Which file a local location means.** Hadoop's `Path`, PyIceberg and DuckDB all take a `%` in a
+local location literally: `file:///wh/a%2Fb` is a folder named `a%2Fb`. So does our store. A client
+that reads it as a URI (RFC 3986) decodes it once and goes to `/wh/a/b`. A local location therefore
+has two readings, the literal and the decoded one. The literal reading is where the bytes are; for
+containment both must lie inside, for overlap either counts. Object keys are taken literally by
+everybody and have one reading.
+
+**What is refused** although some client would accept it: `.` and `..` segments in either reading
+(some client resolves them), control characters, `?` and `#` (PyIceberg cuts there, Hadoop does
+not), backslashes, user info, relative paths, remote hosts in `file:`, and empty segments in object
+keys (Hadoop's s3a drops them, S3FileIO does not). On local paths the kernel drops empty segments,
+and so does the canonical form. Trailing slashes are stripped everywhere.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from urllib.parse import quote, unquote
+
+from frazil.wire.errors import BadRequest
+from frazil.wire.identifiers import Namespace
+
+SCHEMES = ("file", "s3", "memory")
+"""The canonical schemes; `s3a` and `s3n` are other names of `s3`."""
+
+_ALIASES = {"file": "file", "s3": "s3", "s3a": "s3", "s3n": "s3", "memory": "memory"}
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)\Z", re.DOTALL)
+_AUTHORITY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
+_SLASHES = re.compile(r"/+")
+
+# Linux's PATH_MAX and S3's longest key: nothing above could be stored.
+_MAX_BYTES = {"file": 4095, "s3": 1024, "memory": 4095}
+_MAX_SEGMENT_BYTES = 255
+_SHOWN_CHARACTERS = 200
+
+Memo = dict[str, str]
+"""Folders already resolved while one batch of locations is checked; never kept longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A canonical location. `str()` gives its text, which is canonical again."""
+
+    scheme: str
+    authority: str
+    """The bucket; empty for local files."""
+    path: str
+    """Begins with `/`, never ends with one but for the root; symlinks of a local path resolved."""
+    decoded_path: str | None = None
+    """The second reading of a local location that holds percent escapes."""
+
+    def __str__(self) -> str:
+        return self._text(self.path)
+
+    def readings(self) -> tuple[str, ...]:
+        """The text of each reading. A table owns all of them, so that no other table's location
+        coincides with one in either reading."""
+        if self.decoded_path is None:
+            return (self._text(self.path),)
+        return (self._text(self.path), self._text(self.decoded_path))
+
+    def _text(self, path: str) -> str:
+        if self.scheme == "file":
+            return f"file://{path}"
+        return f"{self.scheme}://{self.authority}{'' if path == '/' else path}"
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectAddress:
+    """Where a store finds an object: only parsed, nothing resolved."""
+
+    scheme: str
+    authority: str
+    path: str
+
+    @property
+    def key(self) -> str:
+        """The object's key in its bucket."""
+        return self.path[1:]
+
+
+def parse_location(text: str, field: str = "location") -> ObjectAddress:
+    """Splits a location and refuses what no store may be asked for."""
+    if _CONTROL.search(text):
+        raise BadRequest(f"{field} {_shown(text)} has a control character: remove it")
+    try:
+        length = len(text.encode())
+    except UnicodeEncodeError:
+        raise BadRequest(f"{field} {_shown(text)} is not valid Unicode text") from None
+    scheme, rest = _split_scheme(text, field)
+    if scheme == "file":
+        authority, path = "", _local_path(text, rest, field)
+    else:
+        authority, path = _bucket_and_path(text, rest, field)
+    if length > _MAX_BYTES[scheme]:
+        raise BadRequest(
+            f"{field} {_shown(text)} is {length} bytes long: "
+            f"at most {_MAX_BYTES[scheme]} are allowed for {scheme}:"
+        )
+    _refuse_dot_segments(path, text, field)
+    return ObjectAddress(scheme, authority, path)
+
+
+def canonical_location(text: str, field: str = "location", *, memo: Memo | None = None) -> Location:
+    """The canonical form of a location; BadRequest, naming the field, where it has none."""
+    address = parse_location(text, field)
+    for character in "?#\\":
+        if character in text:
+            raise BadRequest(
+                f"{field} {_shown(text)} has a {character!r}, which clients read differently: "
+                "remove it or percent-encode it"
+            )
+    if address.scheme != "file":
+        return Location(address.scheme, address.authority, address.path)
+    memo = {} if memo is None else memo
+    path = _resolve(address.path, text, field, memo)
+    if not _ESCAPE.search(address.path):
+        return Location("file", "", path)
+    decoded = _resolve(_decode(address.path, text, field), text, field, memo)
+    return Location("file", "", path, None if decoded == path else decoded)
+
+
+def canonical_locations(texts: Iterable[str], field: str = "location") -> list[Location]:
+    """As `canonical_location`, for many: each folder is resolved once."""
+    memo: Memo = {}
+    return [canonical_location(text, field, memo=memo) for text in texts]
+
+
+def local_location(path: str | os.PathLike[str]) -> str:
+    """The location of a path as a user types it; a relative one starts at the working folder."""
+    return f"file://{os.path.abspath(path)}"
+
+
+def is_within(child: Location, parent: Location) -> bool:
+    """Whether `child` is `parent` or lies below it, in both readings."""
+    return (
+        (child.scheme, child.authority) == (parent.scheme, parent.authority)
+        and _is_below(child.path, parent.path)
+        and _is_below(child.decoded_path or child.path, parent.decoded_path or parent.path)
+    )
+
+
+def overlaps(one: Location, other: Location) -> bool:
+    """Whether one is, lies in, or holds the other, in any reading."""
+    if (one.scheme, one.authority) != (other.scheme, other.authority):
+        return False
+    return any(
+        _is_below(left, right) or _is_below(right, left)
+        for left in {one.path, one.decoded_path or one.path}
+        for right in {other.path, other.decoded_path or other.path}
+    )
+
+
+class AllowedLocations:
+    """The places this server may read and write: the warehouse and what the operator added."""
+
+    def __init__(self, warehouse: str, extra: Sequence[str] = ()) -> None:
+        self.warehouse = canonical_location(warehouse, "--warehouse")
+        self.roots = (
+            self.warehouse,
+            *(canonical_location(text, "--allow-location") for text in extra),
+        )
+
+    def check(self, location: str, field: str, *, memo: Memo | None = None) -> Location:
+        """The canonical form of a location in an allowed place; BadRequest for any other."""
+        canonical = canonical_location(location, field, memo=memo)
+        if not any(is_within(canonical, root) for root in self.roots):
+            raise BadRequest(
+                f"{field} {_shown(location)} is outside the warehouse {self.warehouse} and every "
+                "allowed location: choose one inside, or start the server with "
+                f"--allow-location {_shown(location)}"
+            )
+        return canonical
+
+    def check_all(self, locations: Iterable[str], field: str) -> list[Location]:
+        """As `check`, for many: each folder is resolved once."""
+        memo: Memo = {}
+        return [self.check(location, field, memo=memo) for location in locations]
+
+    def check_table(self, location: str, field: str) -> Location:
+        """As `check`, for a table's own folder, which may not hold the warehouse: no other
+        table could be made beside it."""
+        canonical = self.check(location, field)
+        if is_within(self.warehouse, canonical):
+            raise BadRequest(
+                f"{field} {_shown(location)} holds the whole warehouse {self.warehouse}: "
+                "give the table a folder of its own"
+            )
+        return canonical
+
+
+def default_table_location(warehouse: str, namespace: Namespace, name: str, unique: str) -> str:
+    """A folder of its own for a new table.
+
+    A level or name is one folder, percent-encoded, whatever it holds. `unique` keeps a table
+    that takes over a renamed or dropped one's name out of the old folder.
+    """
+    levels = "/".join(_folder(level, _MAX_SEGMENT_BYTES) for level in namespace)
+    if len(levels) > _MAX_LEVELS_BYTES:
+        levels = f"~{_digest('/'.join(quote(level, safe='') for level in namespace))}"
+    suffix = f"-{unique}"
+    folder = _folder(name, _MAX_SEGMENT_BYTES - len(suffix))
+    return f"{warehouse.rstrip('/')}/{levels}/{folder}{suffix}"
+
+
+# S3's keys end at 1,024 bytes: deep namespaces leave room for warehouse, table and file name.
+_MAX_LEVELS_BYTES = 400
+
+
+def _split_scheme(text: str, field: str) -> tuple[str, str]:
+    if text.startswith("/"):
+        if text.startswith("//"):
+            raise BadRequest(
+                f"{field} {_shown(text)} begins with '//', which some clients read as a host: "
+                "write file:///… or one slash"
+            )
+        return "file", text
+    match = _SCHEME.match(text)
+    if match is None:
+        raise BadRequest(
+            f"{field} {_shown(text)} is not an absolute location: "
+            "begin it with '/' or with a scheme such as file:// or s3://"
+        )
+    scheme = _ALIASES.get(match[1].lower())
+    if scheme is None:
+        raise BadRequest(
+            f"{field} {_shown(text)} has the scheme {match[1]!r}, which is not supported: "
+            f"use one of {', '.join(_ALIASES)}"
+        )
+    return scheme, match[2]
+
+
+def _local_path(text: str, rest: str, field: str) -> str:
+    """The path of `/x`, `//localhost/x` or `///x`, without empty segments."""
+    path = rest
+    if rest.startswith("//"):
+        host, slash, tail = rest[2:].partition("/")
+        if host and host.lower() != "localhost":
+            raise BadRequest(
+                f"{field} {_shown(text)} names the host {host!r}: "
+                "local files are written file:///path"
+            )
+        path = slash + tail
+    if not path.startswith("/"):
+        raise BadRequest(f"{field} {_shown(text)} is a relative path: begin it with a '/'")
+    path = _SLASHES.sub("/", path)
+    return path.rstrip("/") or "/"
+
+
+def _bucket_and_path(text: str, rest: str, field: str) -> tuple[str, str]:
+    if not rest.startswith("//"):
+        raise BadRequest(f"{field} {_shown(text)} names no bucket: write scheme://bucket/path")
+    bucket, _, key = rest[2:].partition("/")
+    if not bucket:
+        raise BadRequest(f"{field} {_shown(text)} has an empty bucket: name one")
+    if not _AUTHORITY.match(bucket):
+        raise BadRequest(
+            f"{field} {_shown(text)} has the bucket {bucket!r}: only letters, digits, '.', '_' "
+            "and '-' are allowed, without user or port"
+        )
+    key = key.removesuffix("/")
+    if key.startswith("/") or key.endswith("/") or "//" in key:
+        raise BadRequest(
+            f"{field} {_shown(text)} has an empty path segment, which clients read differently: "
+            "write single slashes"
+        )
+    return bucket, f"/{key}"
+
+
+def _refuse_dot_segments(path: str, text: str, field: str) -> None:
+    if any(segment in (".", "..") for segment in path.split("/")):
+        raise BadRequest(
+            f"{field} {_shown(text)} has a '.' or '..' segment: write the path without it"
+        )
+
+
+def _decode(path: str, text: str, field: str) -> str:
+    """The second reading: percent-decoded once, held to the same rules."""
+    try:
+        decoded = unquote(path, errors="strict")
+    except UnicodeDecodeError:
+        raise BadRequest(f"{field} {_shown(text)} has percent escapes that are not UTF-8") from None
+    if _CONTROL.search(decoded):
+        raise BadRequest(f"{field} {_shown(text)} has an encoded control character: remove it")
+    _refuse_dot_segments(decoded, text, field)
+    return _SLASHES.sub("/", decoded).rstrip("/") or "/"
+
+
+def _resolve(path: str, text: str, field: str, memo: Memo) -> str:
+    """`os.path.realpath`, with the folder's answer remembered for its other files."""
+    folder, _, name = path.rpartition("/")
+    real = memo.get(folder)
+    if real is None:
+        real = memo[folder] = _real_path(folder or "/", text, field)
+    candidate = f"{real.rstrip('/')}/{name}"
+    if not os.path.islink(candidate):
+        return candidate
+    return _real_path(candidate, text, field)
+
+
+def _real_path(path: str, text: str, field: str) -> str:
+    """The path with symlinks resolved; what does not exist yet is taken as it is written."""
+    try:
+        os.stat(path)
+    except OSError as error:
+        # Only these two mean that `realpath` gives up half way instead of resolving all there is.
+        if error.errno == errno.ELOOP:
+            raise BadRequest(f"{field} {_shown(text)} runs into a loop of symlinks") from None
+        if error.errno == errno.ENAMETOOLONG:
+            raise BadRequest(
+                f"{field} {_shown(text)} has a segment or path too long for the file system"
+            ) from None
+    return os.path.realpath(path)
+
+
+def _is_below(child: str, parent: str) -> bool:
+    return child == parent or child.startswith(parent if parent == "/" else f"{parent}/")
+
+
+def _folder(name: str, max_bytes: int) -> str:
+    """A name as one folder: cut, with a hash of the whole, where the encoded form is too long."""
+    encoded = quote(name, safe="")
+    if len(encoded) <= max_bytes:
+        return encoded
+    tail = f"~{_digest(name)}"
+    kept = ""
+    for character in name:
+        # Cut between characters: half an escape would not decode.
+        escape = quote(character, safe="")
+        if len(kept) + len(escape) + len(tail) > max_bytes:
+            break
+        kept += escape
+    return kept + tail
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def _shown(text: str) -> str:
+    cut = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
+    return repr(cut)

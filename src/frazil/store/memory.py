@@ -1,0 +1,76 @@
+"""Objects in memory, for tests of whatever stands on a store."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from frazil.store.base import ObjectExists, ObjectInfo, ObjectMissing, ObjectTooLarge
+from frazil.store.locations import parse_location
+
+
+@dataclass(frozen=True, slots=True)
+class _Object:
+    content: bytes
+    modified_ms: int
+
+
+class MemoryStore:
+    """Implements `Store` for `memory:` locations; safe for many threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._objects: dict[tuple[str, str], _Object] = {}
+
+    def put_new(self, location: str, chunks: Sequence[bytes]) -> None:
+        key = _key(location)
+        found = _Object(b"".join(chunks), time.time_ns() // 1_000_000)
+        with self._lock:
+            if self._objects.setdefault(key, found) is not found:
+                raise ObjectExists(location)
+
+    def get(self, location: str, max_bytes: int | None = None) -> bytes:
+        with self._lock:
+            found = self._objects.get(_key(location))
+        if found is None:
+            raise ObjectMissing(location)
+        if max_bytes is not None and len(found.content) > max_bytes:
+            raise ObjectTooLarge(location, max_bytes)
+        return found.content
+
+    def size(self, location: str) -> int | None:
+        with self._lock:
+            found = self._objects.get(_key(location))
+        return None if found is None else len(found.content)
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        bucket, path = _key(prefix)
+        folder = path.rstrip("/") + "/"
+        with self._lock:
+            found = [
+                (key, an_object)
+                for (its_bucket, key), an_object in self._objects.items()
+                if its_bucket == bucket and key.startswith(folder)
+            ]
+        text = prefix.rstrip("/")
+        for key, an_object in found:
+            below = key.removeprefix(folder)
+            yield ObjectInfo(f"{text}/{below}", len(an_object.content), an_object.modified_ms)
+
+    def delete(self, locations: Iterable[str]) -> None:
+        for location in locations:
+            with self._lock:
+                self._objects.pop(_key(location), None)
+
+    def make_folders(self, locations: Iterable[str]) -> None:
+        """There are no folders in memory."""
+
+    def close(self) -> None:
+        """The objects stay until the store itself goes."""
+
+
+def _key(location: str) -> tuple[str, str]:
+    address = parse_location(location)
+    return address.authority, address.path

@@ -1,0 +1,92 @@
+"""One store for every location: the scheme decides which one does the work."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from frazil.store.base import ObjectInfo, Store, StoreError
+from frazil.store.local import LocalStore
+from frazil.store.locations import parse_location
+from frazil.store.s3_settings import S3Settings
+from frazil.wire.errors import BadRequest
+
+
+class RoutingStore:
+    """Implements `Store` over one store for each scheme, opened when it is first needed."""
+
+    def __init__(self, openers: Mapping[str, Callable[[], Store]]) -> None:
+        self._openers = dict(openers)
+        self._lock = threading.Lock()
+        self._stores: dict[str, Store] = {}
+
+    def put_new(self, location: str, chunks: Sequence[bytes]) -> None:
+        self._store_of(location).put_new(location, chunks)
+
+    def get(self, location: str, max_bytes: int | None = None) -> bytes:
+        return self._store_of(location).get(location, max_bytes)
+
+    def size(self, location: str) -> int | None:
+        return self._store_of(location).size(location)
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        return self._store_of(prefix).list(prefix)
+
+    def delete(self, locations: Iterable[str]) -> None:
+        for scheme, its_locations in _by_scheme(locations).items():
+            self._store(scheme).delete(its_locations)
+
+    def make_folders(self, locations: Iterable[str]) -> None:
+        for scheme, its_locations in _by_scheme(locations).items():
+            self._store(scheme).make_folders(its_locations)
+
+    def close(self) -> None:
+        with self._lock:
+            stores = list(self._stores.values())
+            self._stores.clear()
+        for store in stores:
+            store.close()
+
+    def _store_of(self, location: str) -> Store:
+        return self._store(parse_location(location).scheme)
+
+    def _store(self, scheme: str) -> Store:
+        found = self._stores.get(scheme)
+        if found is not None:
+            return found
+        if scheme not in self._openers:
+            raise BadRequest(
+                f"this server has no store for {scheme}: locations: "
+                f"use one of {', '.join(sorted(self._openers))}"
+            )
+        with self._lock:
+            if scheme not in self._stores:
+                self._stores[scheme] = self._openers[scheme]()
+            return self._stores[scheme]
+
+
+def open_store(
+    s3: S3Settings | None = None, environ: Mapping[str, str] = os.environ
+) -> RoutingStore:
+    """The server's store: local files and S3. Nothing is connected before its first use."""
+    return RoutingStore({"file": LocalStore, "s3": lambda: _open_s3(s3, environ)})
+
+
+def _open_s3(settings: S3Settings | None, environ: Mapping[str, str]) -> Store:
+    try:
+        from frazil.store.s3 import S3Store
+    except ModuleNotFoundError as error:
+        if error.name != "obstore":
+            raise
+        raise StoreError(
+            "S3 locations need the s3 extra, which is not installed: pip install 'frazil[s3]'"
+        ) from error
+    return S3Store(settings, environ)
+
+
+def _by_scheme(locations: Iterable[str]) -> dict[str, list[str]]:
+    grouped: dict[str, list[str]] = {}
+    for location in locations:
+        grouped.setdefault(parse_location(location).scheme, []).append(location)
+    return grouped

@@ -1,0 +1,268 @@
+"""Objects in S3 and in stores that speak its protocol, by obstore.
+
+Only this module imports obstore, and only `frazil.store.router` imports this module, when the
+first `s3:` location is met: without S3 the extra need not be installed.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import obstore
+from obstore import store as obstore_store
+from obstore.exceptions import AlreadyExistsError, BaseError, GenericError
+
+from frazil.store.base import (
+    ObjectExists,
+    ObjectInfo,
+    ObjectMissing,
+    ObjectTooLarge,
+    StoreError,
+)
+from frazil.store.locations import ObjectAddress, parse_location
+from frazil.store.s3_settings import ProfileError, S3Settings, profile_keys, wants_profile
+from frazil.wire.errors import BadRequest
+
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig, S3Config, S3Credential, S3CredentialProvider
+
+_CONNECT_TIMEOUT = timedelta(seconds=5)
+# No byte for so long, and so long for the largest object at all.
+_READ_TIMEOUT = timedelta(seconds=20)
+_REQUEST_TIMEOUT = timedelta(seconds=120)
+_READ_RETRIES = 5
+_READ_RETRY_TIMEOUT = timedelta(seconds=60)
+
+_PUT_ATTEMPTS = 5
+_PUT_RETRY_TIMEOUT_S = 60.0
+_PUT_FIRST_WAIT_S = 0.05
+
+# What one DeleteObjects request takes, and one page of a listing holds.
+_PAGE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class _Bucket:
+    reader: obstore_store.S3Store
+    writer: obstore_store.S3Store
+    """Sends a request once. A PUT that obstore itself sent again after a lost answer would find
+    our own object and report it as somebody else's; here every sending is counted."""
+
+
+class S3Store:
+    """Implements `Store` for `s3:`, `s3a:` and `s3n:` locations."""
+
+    def __init__(
+        self, settings: S3Settings | None = None, environ: Mapping[str, str] = os.environ
+    ) -> None:
+        self._settings = S3Settings.from_environment(environ) if settings is None else settings
+        self._environ = environ
+        self._lock = threading.Lock()
+        self._buckets: dict[str, _Bucket] = {}
+
+    def put_new(self, location: str, chunks: Sequence[bytes]) -> None:
+        address = _object_address(location)
+        content = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        writer = self._bucket(address.authority).writer
+        give_up_at = time.monotonic() + _PUT_RETRY_TIMEOUT_S
+        attempt = 1
+        while True:
+            try:
+                obstore.put(writer, address.key, content, mode="create", use_multipart=False)
+                return
+            except AlreadyExistsError as error:
+                if self._is_decided(location, content, attempt):
+                    return
+                failure: Exception = error
+            except GenericError as error:
+                failure = error
+            except (BaseError, OSError) as error:
+                raise _failed("write", location, error) from error
+            if attempt == _PUT_ATTEMPTS or time.monotonic() > give_up_at:
+                raise _failed("write", location, failure) from failure
+            time.sleep(_PUT_FIRST_WAIT_S * 2**attempt * random.uniform(0.5, 1))
+            attempt += 1
+
+    def _is_decided(self, location: str, content: bytes, attempt: int) -> bool:
+        """Who holds the name after a refused PUT: True for us, ObjectExists for another writer,
+        False for nobody yet.
+
+        A PUT sent again meets what the first sending left, when only its answer was lost. The
+        first one meets another's object, or S3's 409 for two conditional writes at one moment,
+        of which it is not known that either succeeded.
+        """
+        if attempt == 1:
+            if self.size(location) is None:
+                return False
+            raise ObjectExists(location)
+        try:
+            if self.get(location, max_bytes=len(content)) == content:
+                return True
+        except ObjectTooLarge:
+            pass
+        except ObjectMissing:
+            return False
+        raise ObjectExists(location)
+
+    def get(self, location: str, max_bytes: int | None = None) -> bytes:
+        address = _object_address(location)
+        try:
+            found = obstore.get(self._bucket(address.authority).reader, address.key)
+            if max_bytes is not None and found.meta["size"] > max_bytes:
+                raise ObjectTooLarge(location, max_bytes)
+            return found.bytes().to_bytes()
+        except FileNotFoundError:
+            raise ObjectMissing(location) from None
+        except (BaseError, OSError) as error:
+            raise _failed("read", location, error) from error
+
+    def size(self, location: str) -> int | None:
+        address = _object_address(location)
+        try:
+            return obstore.head(self._bucket(address.authority).reader, address.key)["size"]
+        except FileNotFoundError:
+            return None
+        except (BaseError, OSError) as error:
+            raise _failed("look at", location, error) from error
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        address = _s3_address(prefix)
+        text = prefix.rstrip("/")
+        skipped = len(address.key) + 1 if address.key else 0
+        try:
+            pages = obstore.list(
+                self._bucket(address.authority).reader, address.key or None, chunk_size=_PAGE
+            )
+            for page in pages:
+                for found in page:
+                    yield ObjectInfo(
+                        f"{text}/{found['path'][skipped:]}",
+                        found["size"],
+                        int(found["last_modified"].timestamp() * 1000),
+                    )
+        except FileNotFoundError as error:
+            raise StoreError(f"cannot list {prefix}: there is no such bucket") from error
+        except (BaseError, OSError) as error:
+            raise _failed("list", prefix, error) from error
+
+    def delete(self, locations: Iterable[str]) -> None:
+        waiting: dict[str, list[str]] = {}
+        for location in locations:
+            address = _object_address(location)
+            keys = waiting.setdefault(address.authority, [])
+            keys.append(address.key)
+            if len(keys) == _PAGE:
+                self._delete(address.authority, waiting.pop(address.authority))
+        for bucket, keys in waiting.items():
+            self._delete(bucket, keys)
+
+    def _delete(self, bucket: str, keys: Sequence[str]) -> None:
+        try:
+            obstore.delete(self._bucket(bucket).reader, keys)
+        except FileNotFoundError as error:
+            # A missing object is no error to S3, so this is the bucket.
+            raise StoreError(f"cannot delete in s3://{bucket}: no such bucket") from error
+        except (BaseError, OSError) as error:
+            raise _failed("delete", f"{len(keys)} objects in s3://{bucket}", error) from error
+
+    def make_folders(self, locations: Iterable[str]) -> None:
+        """S3 has no folders."""
+
+    def close(self) -> None:
+        with self._lock:
+            self._buckets.clear()
+
+    def _bucket(self, name: str) -> _Bucket:
+        with self._lock:
+            found = self._buckets.get(name)
+            if found is None:
+                found = self._buckets[name] = _Bucket(
+                    reader=self._client(name, _READ_RETRIES), writer=self._client(name, 0)
+                )
+            return found
+
+    def _client(self, bucket: str, max_retries: int) -> obstore_store.S3Store:
+        config: S3Config = {
+            "region": self._settings.region,
+            "virtual_hosted_style_request": not self._settings.path_style,
+        }
+        options: ClientConfig = {
+            "connect_timeout": _CONNECT_TIMEOUT,
+            "read_timeout": _READ_TIMEOUT,
+            "timeout": _REQUEST_TIMEOUT,
+        }
+        config.update(_environment_keys(self._environ))
+        endpoint = self._settings.bucket_endpoint(bucket)
+        if endpoint is not None:
+            # The most specific name: the plain `endpoint` would yield to AWS_ENDPOINT_URL_S3.
+            config["aws_endpoint_url_s3"] = endpoint
+            options["allow_http"] = endpoint.startswith("http://")
+        return obstore_store.S3Store(
+            bucket,
+            config=config,
+            client_options=options,
+            retry_config={"max_retries": max_retries, "retry_timeout": _READ_RETRY_TIMEOUT},
+            credential_provider=self._credential_provider(),
+        )
+
+    def _credential_provider(self) -> S3CredentialProvider | None:
+        """None leaves the search for keys to obstore."""
+        try:
+            if not wants_profile(self._environ):
+                return None
+            # Asked once here: what is wrong is said at once and in plain words.
+            profile_keys(self._environ)
+        except ProfileError as error:
+            raise StoreError(str(error)) from error
+
+        def provide() -> S3Credential:
+            keys = profile_keys(self._environ)
+            return {
+                "access_key_id": keys.access_key_id,
+                "secret_access_key": keys.secret_access_key,
+                "token": keys.session_token,
+                "expires_at": keys.expires_at,
+            }
+
+        return provide
+
+
+def _environment_keys(environ: Mapping[str, str]) -> S3Config:
+    """Given to obstore by hand: by itself it reads the process's own environment only, and goes
+    on to ask the machine for keys where it finds none."""
+    keys: S3Config = {}
+    if environ.get("AWS_ACCESS_KEY_ID"):
+        if not environ.get("AWS_SECRET_ACCESS_KEY"):
+            raise StoreError("AWS_ACCESS_KEY_ID is set without AWS_SECRET_ACCESS_KEY: set both")
+        keys["access_key_id"] = environ["AWS_ACCESS_KEY_ID"]
+        keys["secret_access_key"] = environ["AWS_SECRET_ACCESS_KEY"]
+        if environ.get("AWS_SESSION_TOKEN"):
+            keys["session_token"] = environ["AWS_SESSION_TOKEN"]
+    return keys
+
+
+def _s3_address(location: str) -> ObjectAddress:
+    address = parse_location(location)
+    if address.scheme != "s3":
+        raise BadRequest(f"location {location!r} is not in S3: use s3://bucket/path")
+    return address
+
+
+def _object_address(location: str) -> ObjectAddress:
+    address = _s3_address(location)
+    if not address.key:
+        raise BadRequest(f"location {location!r} is a whole bucket: name an object in it")
+    return address
+
+
+def _failed(action: str, location: str, error: Exception) -> StoreError:
+    # obstore's text goes on with a dump of its own structures.
+    lines = str(error).splitlines() or [type(error).__name__]
+    return StoreError(f"cannot {action} {location}: {lines[0]}")
