@@ -1,0 +1,223 @@
+"""Brings the jars of `requirements/jars.lock` into `.cache/jars`: `jars.py fetch GROUP...`.
+
+They are downloaded by the Ivy that comes inside PySpark, so that no Maven is needed, only when
+missing, and checked against their SHA-256. Ivy's own default repository is used, or the settings
+file that FRAZIL_IVY_SETTINGS names (a machine behind a mirror has one). `jars.py lock` writes
+jars.lock anew from jars.in.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from xml.etree import ElementTree
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))  # run as a file, this module stands beside no package
+
+from scripts.java import Java, JavaError, find_java  # noqa: E402
+
+JARS_DIR = ROOT / ".cache" / "jars"
+WANTED = ROOT / "requirements" / "jars.in"
+LOCK = ROOT / "requirements" / "jars.lock"
+MAVEN_ATTRIBUTES = "http://ant.apache.org/ivy/maven"
+FILE_PATTERN = "[artifact]-[revision](-[classifier]).[ext]"
+ATTEMPTS = 3
+
+
+class JarError(Exception):
+    """A jar cannot be had or is not the one that was locked."""
+
+
+@dataclass(frozen=True)
+class Jar:
+    group: str
+    organisation: str
+    name: str
+    version: str
+    classifier: str
+    extension: str
+    sha256: str = ""
+
+    @property
+    def coordinates(self) -> str:
+        text = f"{self.organisation}:{self.name}:{self.version}"
+        text += f":{self.classifier}" if self.classifier else ""
+        return text if self.extension == "jar" else f"{text}@{self.extension}"
+
+    @property
+    def path(self) -> Path:
+        classifier = f"-{self.classifier}" if self.classifier else ""
+        return JARS_DIR / f"{self.name}-{self.version}{classifier}.{self.extension}"
+
+
+def parse_line(line: str) -> Jar:
+    group, coordinates, *digest = line.split()
+    coordinates, _, extension = coordinates.partition("@")
+    organisation, name, version, *classifier = coordinates.split(":")
+    return Jar(
+        group,
+        organisation,
+        name,
+        version,
+        classifier[0] if classifier else "",
+        extension or "jar",
+        digest[0] if digest else "",
+    )
+
+
+def read_jars(path: Path) -> list[Jar]:
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [parse_line(line) for line in lines if line.strip() and not line.startswith("#")]
+
+
+def locked_jars(groups: Iterable[str]) -> list[Jar]:
+    jars = read_jars(LOCK)
+    known = {jar.group for jar in jars}
+    for group in groups:
+        if group not in known:
+            raise JarError(f"no group {group!r} in {LOCK.name}: there are {', '.join(known)}")
+    return [jar for jar in jars if jar.group in groups]
+
+
+def sha256(path: Path) -> str:
+    with open(path, "rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+def is_there(jar: Jar) -> bool:
+    """On disk with its locked content. A file of another content is moved out of the way."""
+    if not jar.path.exists():
+        return False
+    if jar.sha256 and sha256(jar.path) != jar.sha256:
+        jar.path.unlink()
+        return False
+    return True
+
+
+def pyspark_jars() -> Path:
+    spec = find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise JarError("pyspark is not installed, and the jars come by its Ivy. Type: make test")
+    return Path(spec.origin).parent / "jars"
+
+
+def ivy_module(jars: Iterable[Jar]) -> bytes:
+    """An ivy.xml that names each artifact and follows no dependency of any."""
+    ElementTree.register_namespace("m", MAVEN_ATTRIBUTES)
+    module = ElementTree.Element("ivy-module", {"version": "2.0"})
+    ElementTree.SubElement(module, "info", {"organisation": "frazil", "module": "jars"})
+    dependencies = ElementTree.SubElement(module, "dependencies")
+    elements: dict[tuple[str, str, str], ElementTree.Element] = {}
+    for jar in jars:
+        key = (jar.organisation, jar.name, jar.version)
+        if key not in elements:
+            attributes = {"org": jar.organisation, "name": jar.name, "rev": jar.version}
+            attributes |= {"transitive": "false", "force": "true"}
+            elements[key] = ElementTree.SubElement(dependencies, "dependency", attributes)
+        artifact = {"name": jar.name, "type": jar.extension, "ext": jar.extension}
+        if jar.classifier:
+            artifact[f"{{{MAVEN_ATTRIBUTES}}}classifier"] = jar.classifier
+        ElementTree.SubElement(elements[key], "artifact", artifact)
+    return ElementTree.tostring(module)
+
+
+def run_ivy(java: Java, jars: Sequence[Jar], folder: Path) -> str:
+    """Downloads into the folder; answers what Ivy said, for the case that something is missing."""
+    (ivy_jar,) = pyspark_jars().glob("ivy-*.jar")
+    module = folder / "ivy.xml"
+    module.write_bytes(ivy_module(jars))
+    command = [str(java.executable), "-jar", str(ivy_jar), "-warn", "-ivy", str(module)]
+    command += ["-cache", str(folder / "cache"), "-retrieve", str(folder / FILE_PATTERN)]
+    settings = os.environ.get("FRAZIL_IVY_SETTINGS")
+    if settings:
+        command += ["-settings", settings]
+    finished = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    return finished.stdout
+
+
+def download(java: Java, jars: Sequence[Jar]) -> None:
+    JARS_DIR.mkdir(parents=True, exist_ok=True)
+    missing = list(jars)
+    said = ""
+    for _ in range(ATTEMPTS):
+        # Beside the jars, so that moving a finished file into place is one rename.
+        with tempfile.TemporaryDirectory(dir=JARS_DIR.parent, prefix="ivy-") as name:
+            folder = Path(name)
+            said = run_ivy(java, missing, folder)
+            for jar in missing:
+                arrived = folder / jar.path.name
+                if arrived.exists():
+                    keep(jar, arrived)
+        missing = [jar for jar in missing if not jar.path.exists()]
+        if not missing:
+            return
+    names = ", ".join(jar.coordinates for jar in missing)
+    raise JarError(f"could not download {names}. Ivy said:\n{said}")
+
+
+def keep(jar: Jar, arrived: Path) -> None:
+    digest = sha256(arrived)
+    if jar.sha256 and digest != jar.sha256:
+        raise JarError(f"{jar.coordinates} has SHA-256 {digest}, but {LOCK.name} says {jar.sha256}")
+    shutil.move(arrived, jar.path)
+
+
+def fetch(groups: Sequence[str]) -> list[Path]:
+    """Every jar of the groups on disk and checked; downloads those that are missing."""
+    jars = locked_jars(groups)
+    missing = [jar for jar in jars if not is_there(jar)]
+    if missing:
+        started = time.monotonic()
+        print(f"set-up: downloading {len(missing)} jars ({', '.join(groups)})", flush=True)
+        download(find_java(), missing)
+        print(f"set-up: jars ready in {time.monotonic() - started:.1f} s", flush=True)
+    return [jar.path for jar in jars]
+
+
+def write_lock() -> None:
+    """Keeps the hash of what is locked already; downloads what is new to learn its hash."""
+    locked = {jar.coordinates: jar.sha256 for jar in read_jars(LOCK)}
+    wanted = read_jars(WANTED)
+    unknown = [jar for jar in wanted if jar.coordinates not in locked and not jar.path.exists()]
+    if unknown:
+        download(find_java(), unknown)
+    lines = ["# Written by `make lock` from jars.in: group, coordinates, SHA-256."]
+    for jar in wanted:
+        digest = locked.get(jar.coordinates) or sha256(jar.path)
+        lines.append(f"{jar.group}  {jar.coordinates}  {digest}")
+    LOCK.write_text("\n".join(lines) + "\n")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    fetch_parser = commands.add_parser("fetch", help="download what is missing")
+    fetch_parser.add_argument("groups", nargs="+")
+    commands.add_parser("lock", help="write jars.lock from jars.in")
+    arguments = parser.parse_args()
+    try:
+        if arguments.command == "fetch":
+            fetch(arguments.groups)
+        else:
+            write_lock()
+    except (JarError, JavaError) as error:
+        print(f"jars: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

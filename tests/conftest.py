@@ -1,0 +1,168 @@
+"""What every test may ask for: real components, each started once a run and only if asked for."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import uuid
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from scripts.java import Java, find_java
+from tests.support.network import forbid_network
+from tests.support.s3 import S3Server, start_s3
+from tests.support.server import RunningServer, ServerFactory, running_server
+
+if TYPE_CHECKING:
+    import duckdb
+    from pyspark.sql import SparkSession
+
+    from tests.support.postgres import PostgresServer
+
+Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
+SERVERS = pytest.StashKey[list[RunningServer]]()
+LOG_CHARACTERS = 20_000
+REQUIRE_ALL = os.environ.get("FRAZIL_REQUIRE_ALL") == "1"
+
+# A run of `make test` says the same today and tomorrow; `make test-full` looks for new examples.
+# Deadlines measure the machine, not the code: every test has pytest's time limit.
+_slow = [HealthCheck.too_slow, HealthCheck.data_too_large]
+settings.register_profile("default", derandomize=True, deadline=None, suppress_health_check=_slow)
+settings.register_profile("full", max_examples=1000, deadline=None, suppress_health_check=_slow)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--full", action="store_true", help="also run the tests marked `full`")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+    forbid_network()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--full"):
+        return
+    left_out = [item for item in items if item.get_closest_marker("full")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed:
+        for server in item.stash.get(SERVERS, []):
+            report.sections.append((f"log of {server.url}", server.log[-LOG_CHARACTERS:]))
+    return _refuse_skip(report)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    return _refuse_skip(report)
+
+
+def _refuse_skip(report: Report) -> Report:
+    """With FRAZIL_REQUIRE_ALL=1 a skip is a failure: what is not run is not shown."""
+    if REQUIRE_ALL and report.skipped and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"skipped, but FRAZIL_REQUIRE_ALL=1 wants every test: {report.longrepr}"
+    return report
+
+
+@pytest.fixture(scope="session")
+def java() -> Java:
+    """The Java of this run: the system's if it is 17 to 22, else the wheel's."""
+    return find_java()
+
+
+@pytest.fixture(scope="session")
+def java_home(java: Java) -> Path:
+    return java.home
+
+
+@pytest.fixture(scope="session")
+def jars_dir() -> Path:
+    from scripts.jars import JARS_DIR, fetch
+
+    fetch(["spark", "kit"])
+    return JARS_DIR
+
+
+@pytest.fixture(scope="session")
+def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
+    """One PostgreSQL for the whole run."""
+    from tests.support.postgres import start_postgres
+
+    server = start_postgres()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def postgres_database(postgres_server: PostgresServer) -> str:
+    """The URL of an empty database of this test's own."""
+    return postgres_server.create_database(f"test_{uuid.uuid4().hex[:12]}")
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[S3Server]:
+    """One S3 server for the whole run."""
+    server = start_s3()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def s3_bucket(s3_server: S3Server) -> str:
+    """The location of an empty bucket of this test's own, `s3://...`."""
+    return s3_server.create_bucket(f"test-{uuid.uuid4().hex[:12]}")
+
+
+@pytest.fixture(scope="session")
+def spark(
+    java: Java, jars_dir: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SparkSession]:
+    """One Spark for the whole run; a test adds its catalog with `tests.support.spark`."""
+    from tests.support.spark import start_spark
+
+    session = start_spark(java, tmp_path_factory.mktemp("spark"))
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def server(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[ServerFactory]:
+    """Starts `frazil serve` with the given flags, as often as asked; all must end cleanly."""
+    numbers = itertools.count()
+    started: list[RunningServer] = request.node.stash.setdefault(SERVERS, [])
+    with ExitStack() as stack:
+
+        def start(
+            *flags: str, env: Mapping[str, str] | None = None, directory: Path | None = None
+        ) -> RunningServer:
+            where = directory or tmp_path / f"server-{next(numbers)}"
+            started.append(stack.enter_context(running_server(where, *flags, env=env)))
+            return started[-1]
+
+        yield start
+
+
+@pytest.fixture
+def duckdb_connection() -> Iterator[Callable[[], duckdb.DuckDBPyConnection]]:
+    """Makes connections of stock DuckDB with the iceberg extension loaded."""
+    from tests.support.duck import connect
+
+    with ExitStack() as stack:
+        yield lambda: stack.enter_context(connect())

@@ -1,0 +1,31 @@
+"""DuckDB with its iceberg extension, loaded from wheels: nothing is downloaded."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import duckdb
+
+# avro before iceberg, which needs it; httpfs brings HTTP and S3.
+EXTENSIONS = ("avro", "httpfs", "iceberg")
+
+
+def connect() -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect(
+        config={"autoinstall_known_extensions": False, "autoload_known_extensions": False}
+    )
+    for name in EXTENSIONS:
+        package = importlib.import_module(f"duckdb_extension_{name}")
+        folder = Path(package.__path__[0])
+        (path,) = folder.glob(f"extensions/*/{name}.duckdb_extension")
+        connection.execute(f"LOAD '{path}'")
+    return connection
+
+
+def attach(connection: duckdb.DuckDBPyConnection, url: str, name: str = "ice") -> None:
+    """Attaches the catalog at the URL, without authentication and without vended credentials."""
+    connection.execute(
+        f"ATTACH '' AS {name} (TYPE iceberg, ENDPOINT '{url}', AUTHORIZATION_TYPE 'none',"
+        " ACCESS_DELEGATION_MODE 'none')"
+    )

@@ -1,0 +1,173 @@
+"""Runs Apache Iceberg's REST Compatibility Kit against a server and reads its report.
+
+The kit is a set of JUnit classes; JUnit's console launcher runs them in a JVM of their own. What
+they need beside the jars of the group `kit` is taken from PySpark's folder of jars.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree
+
+from scripts.jars import fetch, pyspark_jars
+from scripts.java import ROOT, Java
+
+PACKAGE = "org.apache.iceberg.rest"
+TABLES = f"{PACKAGE}.WholeKitCatalogTests"
+VIEWS = f"{PACKAGE}.RESTCompatibilityKitViewCatalogTests"
+# The kit has a property for names with dots, but none for these two: they are methods.
+WHOLE_KIT_SOURCE = f"""package {PACKAGE}
+
+class WholeKitCatalogTests extends RESTCompatibilityKitCatalogTests {{
+  override protected def supportsNestedNamespaces: Boolean = true
+  override protected def supportsNamesWithSlashes: Boolean = true
+}}
+"""
+PROPERTIES = {
+    "rck.requires-namespace-create": "true",
+    "rck.supports-serverside-retry": "true",
+    "rck.supports-names-with-dot": "true",
+}
+FROM_PYSPARK = (
+    "hadoop-client-api-*",
+    "hadoop-client-runtime-*",
+    "jackson-annotations-*",
+    "jackson-core-[0-9]*",
+    "jackson-databind-*",
+    "avro-[0-9]*",
+    "slf4j-api-*",
+    "RoaringBitmap-*",
+)
+JVM_FLAGS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+# The table tests ask for tables below file:/tmp/<namespace>, whatever the warehouse.
+KIT_FOLDERS = ("ns", "newdb", "ns1", "ns2", "other_ns", "a")
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    outcome: str
+    """`passed`, `failed` or `skipped`."""
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class KitReport:
+    cases: tuple[Case, ...]
+
+    def named(self, outcome: str) -> list[str]:
+        return sorted(case.name for case in self.cases if case.outcome == outcome)
+
+    def failures(self) -> str:
+        """Each failing case by name, with what it expected and saw."""
+        failed = [case for case in self.cases if case.outcome == "failed"]
+        return "\n\n".join(f"{case.name}\n{case.detail}" for case in failed)
+
+
+def kit_jars(java: Java) -> list[Path]:
+    return [compile_whole_kit(java), *fetch(["kit"]), *_from_pyspark()]
+
+
+def _from_pyspark() -> list[Path]:
+    folder = pyspark_jars()
+    found = []
+    for pattern in FROM_PYSPARK:
+        (jar,) = folder.glob(f"{pattern}.jar")
+        found.append(jar)
+    return found
+
+
+def compile_whole_kit(java: Java) -> Path:
+    """Compiles the subclass with the Scala compiler inside PySpark, once: a JRE has no javac."""
+    digest = hashlib.sha256(WHOLE_KIT_SOURCE.encode()).hexdigest()[:16]
+    target = ROOT / ".cache" / f"kit-{digest}"
+    if target.is_dir():
+        return target
+    draft = target.with_name(f"{target.name}.{os.getpid()}")
+    draft.mkdir(parents=True)
+    source = draft / "WholeKit.scala"
+    source.write_text(WHOLE_KIT_SOURCE)
+    class_path = os.pathsep.join(map(str, [*fetch(["kit"]), *pyspark_jars().glob("scala-*.jar")]))
+    command = [str(java.executable), "-cp", class_path, "scala.tools.nsc.Main", "-nowarn"]
+    command += ["-cp", class_path, "-d", str(draft), str(source)]
+    subprocess.run(command, check=True, timeout=60)
+    try:
+        draft.rename(target)
+    except OSError:  # another run was faster, with the same result
+        shutil.rmtree(draft)
+    return target
+
+
+@contextmanager
+def kit_folders() -> Iterator[None]:
+    """Removes the folders that the kit's tables leave in /tmp, but none that was there before."""
+    made = [path for path in (Path("/tmp") / name for name in KIT_FOLDERS) if not path.exists()]
+    try:
+        yield
+    finally:
+        for path in made:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def run_kit(
+    url: str,
+    java: Java,
+    directory: Path,
+    classes: Sequence[str],
+    *,
+    jars: Sequence[Path] | None = None,
+    properties: Mapping[str, str] | None = None,
+    env: Mapping[str, str] | None = None,
+    timeout_seconds: float = 55,
+) -> KitReport:
+    """Runs the classes against the server; temporary files and the report go to the directory."""
+    temporary = directory / "kit-tmp"
+    temporary.mkdir(parents=True, exist_ok=True)
+    system = {
+        "java.io.tmpdir": str(temporary),
+        "uri": url,
+        **PROPERTIES,
+        **(properties or {}),
+    }
+    class_path = os.pathsep.join(map(str, jars if jars is not None else kit_jars(java)))
+    command = [str(java.executable), *JVM_FLAGS, "-cp", class_path]
+    command += [f"-D{name}={value}" for name, value in system.items()]
+    command += ["org.junit.platform.console.ConsoleLauncher", "execute", "--disable-banner"]
+    command += ["--config", "rck.local=false", "--include-engine", "junit-jupiter"]
+    command += ["--details", "summary", "--reports-dir", str(directory / "kit-report")]
+    for name in classes:
+        command += ["--select-class", name]
+    log = directory / "kit.log"
+    with open(log, "wb") as output:
+        subprocess.run(
+            command,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **(env or {})},
+            timeout=timeout_seconds,
+            check=False,
+        )
+    report = directory / "kit-report" / "TEST-junit-jupiter.xml"
+    assert report.exists(), f"the kit did not run:\n{log.read_text(errors='replace')}"
+    return read_report(report)
+
+
+def read_report(path: Path) -> KitReport:
+    return KitReport(tuple(_case(element) for element in ElementTree.parse(path).iter("testcase")))
+
+
+def _case(element: ElementTree.Element) -> Case:
+    name = element.get("name", "").removesuffix("()")
+    for tag, outcome in (("failure", "failed"), ("error", "failed"), ("skipped", "skipped")):
+        found = element.find(tag)
+        if found is not None:
+            text = (found.text or found.get("message") or "").strip()
+            return Case(name, outcome, text[:2000])
+    return Case(name, "passed")

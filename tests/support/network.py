@@ -1,0 +1,40 @@
+"""After set-up no test uses the network: a socket that leaves this machine is an error.
+
+An audit hook sees every connection Python makes, whatever library opens it. Child processes and
+native libraries are not seen by it; those are given loopback addresses only.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import sys
+from typing import Any
+
+
+class NetworkUsed(Exception):
+    """A test reached out; the message names the address."""
+
+
+def is_local(address: Any) -> bool:
+    if not isinstance(address, tuple):
+        return True  # a Unix socket's path
+    host = str(address[0]).partition("%")[0]
+    if host in ("", "localhost"):
+        return True
+    try:
+        ip = ipaddress.ip_address(host)
+    except ValueError:
+        return False  # a name: it would have to be looked up
+    return ip.is_loopback or ip.is_unspecified
+
+
+def _watch(event: str, arguments: tuple[Any, ...]) -> None:
+    if event in ("socket.connect", "socket.sendto") and not is_local(arguments[1]):
+        raise NetworkUsed(f"a test connects to {arguments[1]}: tests use loopback only")
+    if event == "socket.getaddrinfo" and not is_local((arguments[0] or "",)):
+        raise NetworkUsed(f"a test looks up {arguments[0]!r}: tests use loopback only")
+
+
+def forbid_network() -> None:
+    """Holds until the process ends: an audit hook cannot be taken out again."""
+    sys.addaudithook(_watch)

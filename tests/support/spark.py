@@ -1,0 +1,58 @@
+"""One small Spark for the whole run, with Iceberg's own runtime jar."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scripts.jars import locked_jars
+from scripts.java import Java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CATALOG_CLASS = "org.apache.iceberg.spark.SparkCatalog"
+EXTENSIONS_CLASS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+
+
+def start_spark(java: Java, directory: Path) -> SparkSession:
+    """A local session of two threads; its files stay below the directory."""
+    from pyspark.sql import SparkSession
+
+    os.environ["JAVA_HOME"] = str(java.home)
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    (runtime,) = locked_jars(["spark"])
+    settings = {
+        "spark.jars": str(runtime.path),
+        "spark.sql.extensions": EXTENSIONS_CLASS,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": "768m",
+        "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -Djava.io.tmpdir={directory}",
+        "spark.local.dir": str(directory / "local"),
+        "spark.sql.warehouse.dir": str(directory / "spark-warehouse"),
+        "spark.sql.shuffle.partitions": "2",
+        "spark.default.parallelism": "2",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+    }
+    builder = SparkSession.builder.master("local[2]").appName("frazil-tests")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def add_catalog(spark: SparkSession, name: str, url: str, **properties: str) -> None:
+    """Makes `name` the REST catalog at the URL; Spark reads it when the name is first used.
+
+    A session never forgets a catalog it has loaded, so every test takes a name of its own.
+    """
+    spark.conf.set(f"spark.sql.catalog.{name}", CATALOG_CLASS)
+    spark.conf.set(f"spark.sql.catalog.{name}.type", "rest")
+    spark.conf.set(f"spark.sql.catalog.{name}.uri", url)
+    spark.conf.set(f"spark.sql.catalog.{name}.cache-enabled", "false")
+    for key, value in properties.items():
+        spark.conf.set(f"spark.sql.catalog.{name}.{key}", value)
