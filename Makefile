@@ -47,7 +47,7 @@ lint: test-environment ## Check style, types, the direction of imports and the w
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
 	@$(PY) -m mypy src scripts tests
-	@$(PY) scripts/lint_imports.py
+	@.venv/bin/lint-imports
 	@$(PY) scripts/lint_words.py
 
 .PHONY: bench
