@@ -20,8 +20,9 @@ setup: run-environment ## Make .venv with .venv/bin/frazil, then check the machi
 	@.venv/bin/frazil doctor
 
 .PHONY: demo
-demo: run-environment ## Show a catalog at work: stock PyIceberg writes, DuckDB reads
-	@.venv/bin/frazil demo
+demo: ## Show a catalog at work: stock PyIceberg writes, DuckDB reads
+	@scripts/bootstrap.sh run --say
+	@$(PY) demo/demo.py
 
 .PHONY: serve
 serve: run-environment ## Start the catalog on port 8181 (./frazil.db, ./warehouse)
@@ -46,7 +47,7 @@ conformance: test-environment ## Run Iceberg's compatibility kit on every databa
 lint: test-environment ## Check style, types, the direction of imports and the words in the files
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
-	@$(PY) -m mypy src scripts tests
+	@$(PY) -m mypy src scripts tests demo benchmarks
 	@.venv/bin/lint-imports
 	@$(PY) scripts/lint_words.py
 

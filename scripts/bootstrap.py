@@ -142,10 +142,8 @@ def is_stale(level: str) -> bool:
     )
 
 
-def bootstrap(level: str) -> bool:
+def bootstrap(level: str, uv: str | None) -> bool:
     """Brings `.venv` to the level; says whether anything had to be done."""
-    started = time.monotonic()
-    uv = find_uv()
     worked = False
     if is_stale(level):
         make_venv(uv)
@@ -153,31 +151,39 @@ def bootstrap(level: str) -> bool:
     for name in LEVELS[: LEVELS.index(level) + 1]:
         wanted = fingerprint(lock_file(name))
         if not is_stamped(name, wanted):
-            print(f"set-up: installing {lock_file(name).relative_to(ROOT)}", flush=True)
+            started = time.monotonic()
             install(uv, ["--require-hashes", "-r", lock_file(name)])
             stamp_file(name).write_text(wanted)
+            tell(started, f"requirements/{name}.lock installed by {'uv' if uv else 'pip'}")
             worked = True
     project = fingerprint(ROOT / "pyproject.toml")
     if not is_stamped("project", project):
+        started = time.monotonic()
         install(uv, ["--no-deps", "--no-build-isolation", "--editable", ROOT])
         stamp_file("project").write_text(project)
+        tell(started, "frazil installed from the checkout")
         worked = True
-    if worked:
-        tool = "uv" if uv else "pip"
-        print(f"set-up: .venv ready in {time.monotonic() - started:.1f} s, by {tool}", flush=True)
     return worked
+
+
+def tell(started: float, text: str) -> None:
+    print(f"{time.monotonic() - started:6.2f} s  set-up: {text}", flush=True)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("level", choices=LEVELS)
-    level: str = parser.parse_args().level
+    parser.add_argument("--say", action="store_true", help="print a line if nothing was to do")
+    arguments = parser.parse_args()
+    started = time.monotonic()
     try:
         with one_at_a_time():
-            bootstrap(level)
+            worked = bootstrap(arguments.level, find_uv())
     except BootstrapError as error:
         print(f"frazil: {error}", file=sys.stderr)
         return 1
+    if arguments.say and not worked:
+        tell(started, ".venv is as the locks say")
     return 0
 
 

@@ -181,9 +181,10 @@ def fetch(groups: Sequence[str]) -> list[Path]:
     missing = [jar for jar in jars if not is_there(jar)]
     if missing:
         started = time.monotonic()
-        print(f"set-up: downloading {len(missing)} jars ({', '.join(groups)})", flush=True)
         download(find_java(), missing)
-        print(f"set-up: jars ready in {time.monotonic() - started:.1f} s", flush=True)
+        seconds = time.monotonic() - started
+        what = f"{len(missing)} jars downloaded ({', '.join(groups)})"
+        print(f"{seconds:6.2f} s  set-up: {what}", flush=True)
     return [jar.path for jar in jars]
 
 
