@@ -168,8 +168,9 @@ def _from_json(value: dict[str, Any]) -> Schema:
     identifiers = tuple(
         dict.fromkeys(json_object.get_ints(value, "identifier-field-ids", "schema"))
     )
-    raw = json_object.encode(_with_schema_id(value, schema_id))
-    schema = Schema(raw, schema_id, struct, identifiers)
+    value = _with_schema_id(value, schema_id)
+    _drop_nulls(value)
+    schema = Schema(json_object.encode(value), schema_id, struct, identifiers)
     for field_id in identifiers:
         _check_identifier_field(schema, field_id)
     # Touching the index finds duplicate ids and names even where there are no identifier fields.
@@ -183,6 +184,23 @@ def _with_schema_id(value: dict[str, Any], schema_id: int) -> dict[str, Any]:
     return {"type": "struct", "schema-id": schema_id} | {
         key: item for key, item in value.items() if key != "schema-id"
     }
+
+
+def _drop_nulls(value: object) -> None:
+    """Takes out optional members that are null: other readers accept only their absence."""
+    if isinstance(value, list):
+        for item in value:
+            _drop_nulls(item)
+    elif isinstance(value, dict):
+        for key in _NOT_NULL.intersection(value):
+            if value[key] is None:
+                del value[key]
+        for key in _TYPE_MEMBERS.intersection(value):
+            _drop_nulls(value[key])
+
+
+_NOT_NULL: Final = frozenset({"identifier-field-ids", "doc", "initial-default", "write-default"})
+_TYPE_MEMBERS: Final = frozenset({"fields", "type", "element", "key", "value"})
 
 
 def _check_identifier_field(schema: Schema, field_id: int) -> None:

@@ -97,7 +97,7 @@ def check_value(type_: Type, value: Any) -> None:
         raise _misfit(type_, value)
     bits = _INT_BITS.get(type_.type_id)
     if bits is not None and not -(1 << (bits - 1)) <= value < 1 << (bits - 1):
-        raise InvalidValue(f"{value} does not fit in the {bits} bits of {_named(type_)}")
+        raise InvalidValue(f"{_shown(value)} does not fit in the {bits} bits of {_named(type_)}")
     if type_.type_id is TypeId.TIME and not 0 <= value < temporal.MICROS_PER_DAY:
         raise InvalidValue(f"{value} microseconds are not a time of day")
     if isinstance(type_, DecimalType):
@@ -146,9 +146,12 @@ def _read_float(type_: Type, value: object) -> float:
     try:
         number = float(value)
         # A float column holds what 32 bits can: the nearest such value is the one meant.
-        return number if type_.type_id is TypeId.DOUBLE else _float32(number)
+        number = number if type_.type_id is TypeId.DOUBLE else _float32(number)
     except OverflowError:
-        raise InvalidValue(f"{value} is too large for {_named(type_)}") from None
+        number = math.inf
+    if not math.isfinite(number):
+        raise InvalidValue(f"{_shown(value)} is too large for {_named(type_)}")
+    return number
 
 
 def _read_decimal(type_: Type, value: object) -> Decimal:
@@ -441,9 +444,9 @@ def _scale(value: Decimal) -> int:
 
 def _check_decimal(type_: DecimalType, value: Decimal) -> None:
     if _scale(value) != type_.scale:
-        raise InvalidValue(f"{value} does not have the scale {type_.scale} of {type_}")
+        raise InvalidValue(f"{_shown(value)} does not have the scale {type_.scale} of {type_}")
     if len(str(abs(unscaled(value)))) > type_.precision:
-        raise InvalidValue(f"{value} has more digits than {type_} allows")
+        raise InvalidValue(f"{_shown(value)} has more digits than {type_} allows")
 
 
 def _float32(value: float) -> float:
@@ -459,10 +462,13 @@ def _named(type_: Type) -> str:
 
 
 def _misfit(type_: Type, value: object) -> InvalidValue:
-    shown = repr(value)
-    if len(shown) > 100:
-        shown = f"{shown[:97]}..."
-    return InvalidValue(f"{shown} is not a {_named(type_)} value")
+    return InvalidValue(f"{_shown(value)} is not a {_named(type_)} value")
+
+
+def _shown(value: object) -> str:
+    """A value as a message shows it: whole when it is short."""
+    shown = str(value) if isinstance(value, Decimal) else repr(value)
+    return shown if len(shown) <= 100 else f"{shown[:97]}..."
 
 
 def _not_binary(type_: Type, data: bytes) -> InvalidValue:
