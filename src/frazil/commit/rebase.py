@@ -1,0 +1,224 @@
+"""Reading what a rebase needs and making its files (CONTRACT 7); the rules are in format/rebase.py."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from frazil.format.avro_files import MANIFEST_LIMITS, MANIFEST_LIST_LIMITS
+from frazil.format.avro_types import UnreadableAvro
+from frazil.format.manifest_list import (
+    ManifestFile,
+    ManifestList,
+    read_manifest_list,
+    write_manifest_list,
+)
+from frazil.format.manifests import Manifest, only_added, read_manifest
+from frazil.format.rebase import (
+    AddedManifest,
+    RebaseRefused,
+    RebaseTarget,
+    RewrittenManifest,
+    list_difference,
+    listed_on_head,
+    prove_append,
+    rebase_target,
+    rebased_snapshot,
+)
+from frazil.format.snapshots import Snapshot
+from frazil.format.table_metadata import TableMetadata, strip_trailing_slash
+from frazil.store.base import ObjectMissing, ObjectTooLarge, Store
+
+_READERS: Final = 8
+_ENTRY_BYTES: Final = 800
+"""About what a parsed record takes in memory beside its own bytes."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class RebasedAppend:
+    snapshot: bytes
+    """The new snapshot's JSON: same id, unknown fields kept."""
+    files: tuple[tuple[str, bytes], ...]
+    """Location and content of the new manifest list, and of new manifests where needed."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotRebasable:
+    reason: str
+
+
+class ManifestCache:
+    """Parsed manifests and manifest lists by location, least recently used out first.
+
+    The files are immutable, and every rebase of a busy table reads its head's list again. One for
+    a store: a location stands for one content. Safe for many threads.
+    """
+
+    def __init__(self, max_bytes: int = 64 << 20) -> None:
+        self._max_bytes = max_bytes
+        self._lock = threading.Lock()
+        self._bytes = 0
+        self._lists: OrderedDict[str, tuple[ManifestList | Manifest, int]] = OrderedDict()
+
+    def get(self, location: str) -> ManifestList | Manifest | None:
+        with self._lock:
+            found = self._lists.get(location)
+            if found is None:
+                return None
+            self._lists.move_to_end(location)
+            return found[0]
+
+    def put(self, location: str, parsed: ManifestList | Manifest) -> None:
+        size = _size(parsed)
+        if size > self._max_bytes // 4:
+            return
+        with self._lock:
+            if location in self._lists:
+                return
+            self._lists[location] = parsed, size
+            self._bytes += size
+            while self._bytes > self._max_bytes:
+                _, (_, freed) = self._lists.popitem(last=False)
+                self._bytes -= freed
+
+    @property
+    def size_bytes(self) -> int:
+        with self._lock:
+            return self._bytes
+
+
+def rebase_append(
+    head: TableMetadata,
+    snapshot: Snapshot,
+    branch: str,
+    store: Store,
+    allowed: Callable[[str], None],
+    *,
+    cache: ManifestCache | None = None,
+) -> RebasedAppend | NotRebasable:
+    """Builds a client's append again on the head of `branch`, if its manifests prove that it is an
+    append. Writes nothing. `allowed` is asked before any location is read, and raises where it
+    must not be; a StoreError that may pass is raised as well."""
+    reader = _Reader(store, allowed, cache)
+    try:
+        target = rebase_target(head, snapshot, branch)
+        return _rebase(target, reader)
+    except RebaseRefused as refused:
+        return NotRebasable(str(refused))
+    except UnreadableAvro as error:
+        return NotRebasable(f"a manifest cannot be read: {error}")
+    except (ObjectMissing, ObjectTooLarge) as error:
+        return NotRebasable(str(error))
+
+
+def _rebase(target: RebaseTarget, reader: _Reader) -> RebasedAppend:
+    own = reader.manifest_list(target.snapshot)
+    parent = None if target.parent is None else reader.manifest_list(target.parent)
+    difference = list_difference(target, own, parent)
+    manifests = reader.manifests((*difference.added, *difference.replaced))
+    added = prove_append(target, difference, manifests)
+    head = reader.manifest_list(target.head)
+
+    commit_uuid = uuid.uuid4()
+    folder = _metadata_folder(target.metadata)
+    files: list[tuple[str, bytes]] = []
+    rewritten: dict[str, RewrittenManifest] = {}
+    for item in added:
+        if item.rewrite:
+            path = f"{folder}/{commit_uuid}-m{len(files)}.avro"
+            content = _only_added(target, item, reader)
+            files.append((path, content))
+            rewritten[item.listed.manifest_path] = RewrittenManifest(path, len(content))
+    written = write_manifest_list(
+        listed_on_head(target, own, head, added, rewritten),
+        like=head,
+        format_version=target.metadata.format_version,
+        snapshot_id=target.snapshot.snapshot_id,
+        parent_snapshot_id=target.head.snapshot_id,
+        sequence_number=target.sequence_number,
+        first_row_id=target.metadata.next_row_id if target.metadata.format_version > 2 else None,
+        codec=own.codec,
+    )
+    # The name is Java's: the first attempt of a commit that has its own uuid.
+    location = f"{folder}/snap-{target.snapshot.snapshot_id}-1-{commit_uuid}.avro"
+    files.append((location, written.content))
+    rebased = rebased_snapshot(
+        target,
+        added,
+        manifest_list=location,
+        kept_manifests=len(head.manifests),
+        assigned_rows=written.assigned_rows,
+    )
+    return RebasedAppend(rebased, tuple(files))
+
+
+def _only_added(target: RebaseTarget, item: AddedManifest, reader: _Reader) -> bytes:
+    content = reader.content(item.listed.manifest_path, MANIFEST_LIMITS.file_bytes)
+    return only_added(content, target.sequence_number)
+
+
+def _metadata_folder(metadata: TableMetadata) -> str:
+    own = metadata.properties.get("write.metadata.path")
+    return strip_trailing_slash(own) if own else f"{metadata.location}/metadata"
+
+
+class _Reader:
+    """Reads manifests and lists for one rebase: checked, capped and remembered."""
+
+    def __init__(
+        self, store: Store, allowed: Callable[[str], None], cache: ManifestCache | None
+    ) -> None:
+        self._store = store
+        self._allowed = allowed
+        self._cache = cache
+
+    def content(self, location: str, max_bytes: int) -> bytes:
+        self._allowed(location)
+        return self._store.get(location, max_bytes)
+
+    def manifest_list(self, snapshot: Snapshot) -> ManifestList:
+        location = snapshot.manifest_list
+        if location is None:
+            raise RebaseRefused(f"snapshot {snapshot.snapshot_id} has no manifest list")
+        return self._read(
+            location, ManifestList, read_manifest_list, MANIFEST_LIST_LIMITS.file_bytes
+        )
+
+    def manifests(self, listed: Sequence[ManifestFile]) -> dict[str, Manifest]:
+        """All of them by path; read at the same time, for a merge replaces a hundred and more."""
+        paths = [manifest.manifest_path for manifest in listed]
+        if len(paths) < 3:
+            return {path: self._manifest(path) for path in paths}
+        with ThreadPoolExecutor(min(_READERS, len(paths)), "frazil-rebase") as pool:
+            return dict(zip(paths, pool.map(self._manifest, paths), strict=True))
+
+    def _manifest(self, path: str) -> Manifest:
+        return self._read(path, Manifest, read_manifest, MANIFEST_LIMITS.file_bytes)
+
+    def _read(self, location: str, kind: type[T], parse: Callable[[bytes], T], max_bytes: int) -> T:
+        self._allowed(location)
+        found = None if self._cache is None else self._cache.get(location)
+        if isinstance(found, kind):
+            return found
+        content = self._store.get(location, max_bytes)
+        try:
+            parsed = parse(content)
+        except UnreadableAvro as error:
+            raise UnreadableAvro(f"{location}: {error}") from None
+        if self._cache is not None and isinstance(parsed, ManifestList | Manifest):
+            self._cache.put(location, parsed)
+        return parsed
+
+
+def _size(parsed: ManifestList | Manifest) -> int:
+    if isinstance(parsed, ManifestList):
+        return sum(_ENTRY_BYTES + len(manifest.raw) for manifest in parsed.manifests)
+    header = sum(len(value) for value in parsed.metadata.values())
+    return header + sum(_ENTRY_BYTES + len(entry.file_path) for entry in parsed.entries)

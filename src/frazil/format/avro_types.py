@@ -1,0 +1,485 @@
+"""Avro's types as nodes that read, skip and write values in binary.
+
+Written for bytes that a stranger may have made: every count and length is compared with the bytes
+that are left before anything is allocated.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+MAX_ITEMS: Final = 10_000
+"""Elements of one array or map that is decoded; those that are skipped cost nothing."""
+
+
+class UnreadableAvro(Exception):
+    """The bytes are no Avro that can be read safely; the message says what is wrong."""
+
+
+class Node(Protocol):
+    """One type. `layout` is equal for types whose values have the same bytes."""
+
+    @property
+    def layout(self) -> str: ...
+
+    @property
+    def min_bytes(self) -> int: ...
+
+    @property
+    def varints(self) -> int | None:
+        """How many varints a value is, where it is nothing but a fixed number of them."""
+
+    def read(self, data: bytes, at: int) -> tuple[Any, int]: ...
+
+    def skip(self, data: bytes, at: int) -> int: ...
+
+    def write(self, out: bytearray, value: Any) -> None: ...
+
+
+def read_long(data: bytes, at: int) -> tuple[int, int]:
+    byte = data[at]
+    at += 1
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), at
+    number, shift = byte & 0x7F, 7
+    while byte & 0x80:
+        if shift > 63:
+            raise UnreadableAvro("a number has more than 64 bits")
+        byte = data[at]
+        at += 1
+        number |= (byte & 0x7F) << shift
+        shift += 7
+    if number >> 64:
+        raise UnreadableAvro("a number has more than 64 bits")
+    return (number >> 1) ^ -(number & 1), at
+
+
+def write_long(out: bytearray, value: int) -> None:
+    if not -(1 << 63) <= value < 1 << 63:
+        raise ValueError(f"{value} does not fit into 64 bits")
+    number = (value << 1) ^ (value >> 63)
+    while number & ~0x7F:
+        out.append((number & 0x7F) | 0x80)
+        number >>= 7
+    out.append(number)
+
+
+def read_bytes(data: bytes, at: int) -> tuple[bytes, int]:
+    length, at = read_long(data, at)
+    end = at + length
+    if length < 0 or end > len(data):
+        raise UnreadableAvro("a length points beyond the data")
+    return data[at:end], end
+
+
+def _skip_bytes(data: bytes, at: int) -> int:
+    length, at = read_long(data, at)
+    if length < 0 or at + length > len(data):
+        raise UnreadableAvro("a length points beyond the data")
+    return at + length
+
+
+@dataclass(frozen=True, slots=True)
+class Null:
+    layout: str = "null"
+    min_bytes: int = 0
+    varints: int | None = None
+
+    def read(self, data: bytes, at: int) -> tuple[Any, int]:
+        return None, at
+
+    def skip(self, data: bytes, at: int) -> int:
+        return at
+
+    def write(self, out: bytearray, value: Any) -> None:
+        if value is not None:
+            raise ValueError(f"{value!r} is not null")
+
+
+@dataclass(frozen=True, slots=True)
+class Boolean:
+    layout: str = "boolean"
+    min_bytes: int = 1
+    varints: int | None = 1
+
+    def read(self, data: bytes, at: int) -> tuple[Any, int]:
+        return data[at] != 0, at + 1
+
+    def skip(self, data: bytes, at: int) -> int:
+        return at + 1
+
+    def write(self, out: bytearray, value: Any) -> None:
+        out.append(1 if value else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Integer:
+    """`int` and `long` are the same bytes; `layout` keeps them apart for readers' sake."""
+
+    layout: str
+    min_bytes: int = 1
+    varints: int | None = 1
+
+    def read(self, data: bytes, at: int) -> tuple[Any, int]:
+        return read_long(data, at)
+
+    def skip(self, data: bytes, at: int) -> int:
+        while data[at] & 0x80:
+            at += 1
+        return at + 1
+
+    def write(self, out: bytearray, value: Any) -> None:
+        write_long(out, value)
+
+
+@dataclass(frozen=True, slots=True)
+class Floating:
+    layout: str
+    packing: struct.Struct
+    varints: int | None = None
+
+    @property
+    def min_bytes(self) -> int:
+        return self.packing.size
+
+    def read(self, data: bytes, at: int) -> tuple[Any, int]:
+        return self.packing.unpack_from(data, at)[0], at + self.packing.size
+
+    def skip(self, data: bytes, at: int) -> int:
+        return at + self.packing.size
+
+    def write(self, out: bytearray, value: Any) -> None:
+        out += self.packing.pack(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Bytes:
+    layout: str = "bytes"
+    min_bytes: int = 1
+    varints: int | None = None
+
+    def read(self, data: bytes, at: int) -> tuple[Any, int]:
+        return read_bytes(data, at)
+
+    def skip(self, data: bytes, at: int) -> int:
+        return _skip_bytes(data, at)
+
+    def write(self, out: bytearray, value: Any) -> None:
+        write_long(out, len(value))
+        out += value
+
+
+@dataclass(frozen=True, slots=True)
+class String:
+    layout: str = "string"
+    min_bytes: int = 1
+    varints: int | None = None
+
+    def read(self, data: bytes, at: int) -> tuple[Any, int]:
+        value, at = read_bytes(data, at)
+        return value.decode("utf-8"), at
+
+    def skip(self, data: bytes, at: int) -> int:
+        return _skip_bytes(data, at)
+
+    def write(self, out: bytearray, value: Any) -> None:
+        encoded = value.encode("utf-8")
+        write_long(out, len(encoded))
+        out += encoded
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    size: int
+    varints: int | None = None
+
+    @property
+    def layout(self) -> str:
+        return f"fixed[{self.size}]"
+
+    @property
+    def min_bytes(self) -> int:
+        return self.size
+
+    def read(self, data: bytes, at: int) -> tuple[Any, int]:
+        end = at + self.size
+        if end > len(data):
+            raise UnreadableAvro("a fixed value points beyond the data")
+        return data[at:end], end
+
+    def skip(self, data: bytes, at: int) -> int:
+        return at + self.size
+
+    def write(self, out: bytearray, value: Any) -> None:
+        if len(value) != self.size:
+            raise ValueError(f"{len(value)} bytes are not fixed[{self.size}]")
+        out += value
+
+
+@dataclass(frozen=True, slots=True)
+class Enumeration:
+    symbols: tuple[str, ...]
+    min_bytes: int = 1
+    varints: int | None = 1
+
+    @property
+    def layout(self) -> str:
+        return f"enum[{','.join(self.symbols)}]"
+
+    def read(self, data: bytes, at: int) -> tuple[Any, int]:
+        index, at = read_long(data, at)
+        if not 0 <= index < len(self.symbols):
+            raise UnreadableAvro(f"an enum has no symbol {index}")
+        return self.symbols[index], at
+
+    def skip(self, data: bytes, at: int) -> int:
+        return read_long(data, at)[1]
+
+    def write(self, out: bytearray, value: Any) -> None:
+        write_long(out, self.symbols.index(value))
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    items: Node
+    min_bytes: int = 1
+    varints: int | None = None
+
+    @property
+    def layout(self) -> str:
+        return f"array<{self.items.layout}>"
+
+    def read(self, data: bytes, at: int) -> tuple[Any, int]:
+        values: list[Any] = []
+        while True:
+            count, _, at = _block(data, at, self.items.min_bytes)
+            if count == 0:
+                return values, at
+            if len(values) + count > MAX_ITEMS:
+                raise UnreadableAvro(f"an array has more than {MAX_ITEMS} elements")
+            for _ in range(count):
+                value, at = self.items.read(data, at)
+                values.append(value)
+
+    def skip(self, data: bytes, at: int) -> int:
+        while True:
+            count, size, at = _block(data, at, self.items.min_bytes)
+            if count == 0:
+                return at
+            if size is not None:
+                at += size
+            elif self.items.varints is not None:
+                at = _skip_varints(data, at, count * self.items.varints)
+            else:
+                for _ in range(count):
+                    at = self.items.skip(data, at)
+
+    def write(self, out: bytearray, value: Any) -> None:
+        if value:
+            write_long(out, len(value))
+            for item in value:
+                self.items.write(out, item)
+        out.append(0)
+
+
+@dataclass(frozen=True, slots=True)
+class StringMap:
+    """Avro's own map, whose keys are strings. Iceberg's maps are arrays of key and value."""
+
+    values: Node
+    min_bytes: int = 1
+    varints: int | None = None
+
+    @property
+    def layout(self) -> str:
+        return f"map<{self.values.layout}>"
+
+    def read(self, data: bytes, at: int) -> tuple[Any, int]:
+        entries: dict[str, Any] = {}
+        while True:
+            count, _, at = _block(data, at, 1 + self.values.min_bytes)
+            if count == 0:
+                return entries, at
+            if len(entries) + count > MAX_ITEMS:
+                raise UnreadableAvro(f"a map has more than {MAX_ITEMS} entries")
+            for _ in range(count):
+                key, at = read_bytes(data, at)
+                entries[key.decode("utf-8")], at = self.values.read(data, at)
+
+    def skip(self, data: bytes, at: int) -> int:
+        while True:
+            count, size, at = _block(data, at, 1 + self.values.min_bytes)
+            if count == 0:
+                return at
+            if size is not None:
+                at += size
+                continue
+            for _ in range(count):
+                at = self.values.skip(data, _skip_bytes(data, at))
+
+    def write(self, out: bytearray, value: Any) -> None:
+        if value:
+            write_long(out, len(value))
+            for key, item in value.items():
+                String().write(out, key)
+                self.values.write(out, item)
+        out.append(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    branches: tuple[Node, ...]
+    varints: int | None = None
+
+    @property
+    def layout(self) -> str:
+        return f"[{','.join(branch.layout for branch in self.branches)}]"
+
+    @property
+    def min_bytes(self) -> int:
+        return 1 + min(branch.min_bytes for branch in self.branches)
+
+    @property
+    def null(self) -> int | None:
+        """The index of the null branch."""
+        return next((i for i, branch in enumerate(self.branches) if isinstance(branch, Null)), None)
+
+    @property
+    def optional_of(self) -> Node | None:
+        """The other branch of a union of null and one type, Iceberg's optional field."""
+        others = [branch for branch in self.branches if not isinstance(branch, Null)]
+        return others[0] if len(self.branches) == 2 and len(others) == 1 else None
+
+    def _branch(self, data: bytes, at: int) -> tuple[Node, int]:
+        index, at = read_long(data, at)
+        if not 0 <= index < len(self.branches):
+            raise UnreadableAvro(f"a union has no branch {index}")
+        return self.branches[index], at
+
+    def read(self, data: bytes, at: int) -> tuple[Any, int]:
+        branch, at = self._branch(data, at)
+        return branch.read(data, at)
+
+    def skip(self, data: bytes, at: int) -> int:
+        branch, at = self._branch(data, at)
+        return branch.skip(data, at)
+
+    def write(self, out: bytearray, value: Any) -> None:
+        if value is None and self.null is not None:
+            write_long(out, self.null)
+            return
+        other = self.optional_of
+        if other is None:
+            raise ValueError("only a union of null and one type can be written")
+        write_long(out, self.branches.index(other))
+        other.write(out, value)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    name: str
+    node: Node
+    field_id: int | None
+
+    @property
+    def nullable(self) -> bool:
+        return isinstance(self.node, Null) or (
+            isinstance(self.node, Union) and self.node.null is not None
+        )
+
+    @property
+    def value_node(self) -> Node:
+        """The type of the field's values that are not null."""
+        if isinstance(self.node, Union) and self.node.optional_of is not None:
+            return self.node.optional_of
+        return self.node
+
+    def encoded(self, value: Any) -> bytes:
+        out = bytearray()
+        self.node.write(out, value)
+        return bytes(out)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    fields: tuple[Field, ...]
+    layout: str
+    min_bytes: int
+    varints: int | None
+
+    @classmethod
+    def of(cls, fields: Sequence[Field]) -> Record:
+        counts = [field.node.varints for field in fields]
+        known = [count for count in counts if count is not None]
+        return cls(
+            tuple(fields),
+            f"{{{','.join(f'{field.field_id}:{field.node.layout}' for field in fields)}}}",
+            sum(field.node.min_bytes for field in fields),
+            sum(known) if fields and len(known) == len(counts) else None,
+        )
+
+    def read(self, data: bytes, at: int) -> tuple[Any, int]:
+        values: dict[str, Any] = {}
+        for field in self.fields:
+            values[field.name], at = field.node.read(data, at)
+        return values, at
+
+    def skip(self, data: bytes, at: int) -> int:
+        for field in self.fields:
+            at = field.node.skip(data, at)
+        return at
+
+    def write(self, out: bytearray, value: Any) -> None:
+        for field in self.fields:
+            try:
+                field.node.write(out, value[field.name])
+            except (KeyError, TypeError, AttributeError, ValueError) as error:
+                raise ValueError(f"field {field.name}: {error}") from error
+
+    def spans(self, data: bytes, at: int) -> list[tuple[int, int]]:
+        """Where each field's bytes lie."""
+        spans: list[tuple[int, int]] = []
+        for field in self.fields:
+            end = field.node.skip(data, at)
+            spans.append((at, end))
+            at = end
+        return spans
+
+    def spliced(self, data: bytes, at: int, changes: Mapping[int, bytes]) -> bytes:
+        """A value's bytes with those of some fields, by Iceberg id, replaced."""
+        parts: list[bytes] = []
+        for field in self.fields:
+            end = field.node.skip(data, at)
+            changed = None if field.field_id is None else changes.get(field.field_id)
+            parts.append(data[at:end] if changed is None else changed)
+            at = end
+        return b"".join(parts)
+
+    def by_id(self, field_id: int) -> Field | None:
+        """A field by its Iceberg id, which is how Iceberg's readers find fields."""
+        return next((field for field in self.fields if field.field_id == field_id), None)
+
+
+def _block(data: bytes, at: int, min_item_bytes: int) -> tuple[int, int | None, int]:
+    """The head of an array's or map's block: how many elements, and their bytes if told."""
+    count, at = read_long(data, at)
+    size: int | None = None
+    if count < 0:
+        count = -count
+        size, at = read_long(data, at)
+        if not 0 <= size <= len(data) - at:
+            raise UnreadableAvro("an array's block points beyond the data")
+    if count * min_item_bytes > (len(data) - at if size is None else size):
+        raise UnreadableAvro(f"an array claims {count} elements, more than it has bytes for")
+    return count, size, at
+
+
+def _skip_varints(data: bytes, at: int, count: int) -> int:
+    for _ in range(count):
+        while data[at] & 0x80:
+            at += 1
+        at += 1
+    return at
