@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import frazil
-from frazil.settings import Settings, all_settings, all_tokens, resolve
+from frazil.settings import Settings, all_settings, all_tokens, resolve, token_name
 
 
 def run(
@@ -122,7 +122,12 @@ def test_a_new_token_is_one_the_server_will_know(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a:b", "a,b", "-a", "ü", "x" * 65, "a\nb"])
-def test_a_token_needs_a_plain_name(tmp_path: Path, name: str) -> None:
-    done = run("token", "new", "--", name, cwd=tmp_path)
+def test_a_token_needs_a_plain_name(name: str) -> None:
+    with pytest.raises(ValueError, match="is not a token name"):
+        token_name(name)
+
+
+def test_a_token_without_a_plain_name_is_a_usage_error(tmp_path: Path) -> None:
+    done = run("token", "new", "a b", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "is not a token name" in done.stderr
+    assert "'a b' is not a token name" in done.stderr

@@ -26,9 +26,7 @@ def test_other_addresses_need_tokens_or_insecure(host: str) -> None:
     check_exposure(Settings(host=host, insecure=True), has_tokens=False)
 
 
-def test_a_name_that_is_no_address_is_refused() -> None:
-    with pytest.raises(StartRefused, match="is no address of this machine"):
-        check_exposure(Settings(host="no such host.invalid"), has_tokens=False)
+def test_an_address_of_another_machine_is_refused() -> None:
     with pytest.raises(StartRefused, match="is no address of this machine"):
         bind("192.0.2.1", 0)
 

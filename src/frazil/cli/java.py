@@ -23,7 +23,7 @@ class FoundJava:
 
 
 def find_java() -> FoundJava:
-    passed_over = []
+    passed_over: list[str] = []
     for home in _system_homes():
         release = _feature_release(home)
         if release is not None and OLDEST <= release <= NEWEST:

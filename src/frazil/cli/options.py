@@ -72,7 +72,7 @@ def _option(setting: Setting) -> inspect.Parameter:
     """All values stay text here: one parser in `settings` reads them, whatever their source."""
     assert setting.flag is not None
     help_text = f"{setting.help} [env: {setting.env}] [default: {_shown_default(setting)}]"
-    if isinstance(setting.default, bool):
+    if setting.is_switch:
         flags = f"{setting.flag}/--no-{setting.flag.removeprefix('--')}"
         return _parameter(setting.name, Optional[bool], typer.Option(flags, help=help_text))  # noqa: UP045
     option = typer.Option(setting.flag, metavar=setting.metavar, help=help_text)

@@ -58,6 +58,14 @@ def url_of(listener: socket.socket) -> str:
 def _addresses(host: str, port: int) -> list[tuple[socket.AddressFamily, str]]:
     """IPv4 first: `localhost` means 127.0.0.1 to most clients."""
     try:
+        literal = ipaddress.ip_address(host)
+    except ValueError:
+        return _looked_up(host, port)
+    return [(socket.AF_INET6 if literal.version == 6 else socket.AF_INET, str(literal))]
+
+
+def _looked_up(host: str, port: int) -> list[tuple[socket.AddressFamily, str]]:
+    try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
         raise StartRefused(

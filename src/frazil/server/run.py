@@ -9,6 +9,7 @@ from types import FrameType
 
 import uvicorn
 
+from frazil.rest.app import drain
 from frazil.server.assembly import assembled
 from frazil.server.listen import bind, check_exposure, url_of
 from frazil.server.protocol import BoundedHttpProtocol
@@ -42,28 +43,30 @@ def serve(settings: Settings, ready: Callable[[str], None]) -> None:
             timeout_keep_alive=_KEEP_ALIVE_S,
             timeout_graceful_shutdown=settings.shutdown_timeout_s,
         )
-        server = _AnnouncedServer(config, lambda: ready(url_of(listener)))
-        _end_by_signal(server)
+        server = _Server(config, lambda: ready(url_of(listener)), lambda: drain(app))
+        # uvicorn raises the signal that ended it once more when it is done, for handlers that
+        # were there before it. With the default ones the process would die before the catalog
+        # is closed.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, server.handle_exit)
         server.run(sockets=[listener])
 
 
-class _AnnouncedServer(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, announce: Callable[[], None]) -> None:
+class _Server(uvicorn.Server):
+    """Says when it is ready, and lets the edge know as soon as it is to end."""
+
+    def __init__(
+        self, config: uvicorn.Config, announce: Callable[[], None], drain: Callable[[], None]
+    ) -> None:
         super().__init__(config)
         self._announce = announce
+        self._drain = drain
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
             self._announce()
 
-
-def _end_by_signal(server: uvicorn.Server) -> None:
-    """uvicorn raises the signal that ended it once more when it is done, for handlers that were
-    there before it. With the default ones the process would die before the catalog is closed."""
-
-    def end(number: int, frame: FrameType | None) -> None:
-        server.should_exit = True
-
-    signal.signal(signal.SIGTERM, end)
-    signal.signal(signal.SIGINT, end)
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._drain()
+        super().handle_exit(sig, frame)

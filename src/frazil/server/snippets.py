@@ -16,7 +16,7 @@ def snippets(settings: Settings, url: str, with_token: bool) -> dict[str, str]:
     return {
         "curl": _curl(url, with_token),
         "PyIceberg": _pyiceberg(url, with_token),
-        "DuckDB": _duckdb(settings, url, with_token, on_s3),
+        "DuckDB shell": _duckdb(settings, url, with_token, on_s3),
         "Spark": _spark(url, with_token, on_s3),
     }
 

@@ -1,0 +1,171 @@
+"""`frazil doctor` on this machine, and on machines that lack something."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from frazil.cli.checks import CHECKS, Problem, fsync, java
+from frazil.cli.doctor import examine
+from frazil.cli.java import FoundJava
+from frazil.cli.options import Output
+from frazil.settings import Settings, resolve
+
+
+def doctor(cwd: Path, *arguments: str, **environ: str) -> tuple[int, dict[str, dict[str, Any]]]:
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("FRAZIL_")}
+    done = subprocess.run(
+        [sys.executable, "-m", "frazil", "doctor", "--output", "json", *arguments],
+        cwd=cwd,
+        env=clean | environ,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    answer = json.loads(done.stdout)
+    assert answer["healthy"] == (done.returncode == 0)
+    return done.returncode, {finding["check"]: finding for finding in answer["checks"]}
+
+
+def test_this_machine_is_fit_and_nothing_is_left_behind(tmp_path: Path) -> None:
+    code, findings = doctor(tmp_path)
+    assert list(findings) == list(CHECKS)
+    assert {name: f for name, f in findings.items() if f["status"] == "failed"} == {}
+    assert code == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_text_names_each_check(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "frazil", "doctor"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert [line.split()[1] for line in done.stdout.splitlines() if "fix:" not in line] == list(
+        CHECKS
+    )
+
+
+def test_a_file_that_is_no_database(tmp_path: Path) -> None:
+    (tmp_path / "frazil.db").write_bytes(b"not a database" * 100)
+    code, findings = doctor(tmp_path)
+    assert (code, findings["database"]["status"]) == (1, "failed")
+    assert "--database" in findings["database"]["fix"]
+
+
+def test_a_database_of_a_newer_frazil(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "frazil.db") as connection:
+        connection.execute("CREATE TABLE schema_version (version INTEGER, name TEXT)")
+        connection.execute("INSERT INTO schema_version VALUES (9999, 'later')")
+    connection.close()
+    code, findings = doctor(tmp_path)
+    assert code == 1
+    assert "schema version 9999" in findings["database"]["detail"]
+
+
+def test_a_database_that_does_not_answer(tmp_path: Path) -> None:
+    url = "postgresql://etl:hidden@127.0.0.1:1/x"
+    code, findings = doctor(tmp_path, "--database", url)
+    assert (code, findings["database"]["status"]) == (1, "failed")
+    assert "hidden" not in json.dumps(findings)
+
+
+def test_a_warehouse_that_cannot_be(tmp_path: Path) -> None:
+    (tmp_path / "warehouse").write_text("a file")
+    code, findings = doctor(tmp_path)
+    assert code == 1
+    assert findings["put-if-absent"]["status"] == "failed"
+    assert findings["fsync"]["status"] == "failed"
+    assert findings["database"]["status"] == "ok"
+
+
+def test_an_s3_warehouse_that_does_not_answer(tmp_path: Path) -> None:
+    code, findings = doctor(
+        tmp_path,
+        "--warehouse",
+        "s3://bucket/prefix",
+        FRAZIL_S3_ENDPOINT="ftp://nowhere",
+    )
+    assert (code, findings["put-if-absent"]["status"]) == (1, "failed")
+
+
+def test_fsync_without_local_files() -> None:
+    settings = Settings(warehouse="s3://bucket", database="postgresql://db/x")
+    assert fsync(settings) == "nothing is written to local files"
+
+
+def java_home(folder: Path, release: str) -> Path:
+    (folder / "bin").mkdir(parents=True)
+    executable = folder / "bin" / "java"
+    executable.write_text("#!/bin/sh\n")
+    executable.chmod(0o755)
+    (folder / "release").write_text(f'IMPLEMENTOR="x"\nJAVA_VERSION="{release}"\n')
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("release", "fit"),
+    [
+        ("17.0.1", True),
+        ("22", True),
+        ("21-ea", True),
+        ("1.8.0_402", False),
+        ("11.0.2", False),
+        ("23", False),
+    ],
+)
+def test_java_17_to_22_is_taken_and_any_other_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, release: str, fit: bool
+) -> None:
+    home = java_home(tmp_path / "jdk", release)
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    try:
+        detail = java(Settings())
+    except Problem as problem:
+        detail = str(problem)
+    number = release.removeprefix("1.").split(".")[0].split("-")[0]
+    if fit:
+        assert detail == f"Java {number} at {home}"
+    else:
+        assert f"Java {number} at {home} passed over: 17 to 22 is needed" in detail
+
+
+@pytest.mark.parametrize(("require", "status"), [((), "warning"), (("java",), "failed")])
+def test_a_missing_java_matters_only_where_it_is_required(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    require: tuple[str, ...],
+    status: str,
+) -> None:
+    monkeypatch.setattr("frazil.cli.checks.find_java", lambda: FoundJava(None, ()))
+    with pytest.raises(typer.Exit) as ended:
+        examine(resolve(), require, Output.JSON)
+    answer = json.loads(capsys.readouterr().out)
+    findings = {finding["check"]: finding for finding in answer["checks"]}
+    assert findings["java"]["status"] == status
+    assert ended.value.exit_code == (1 if require else 0)
+
+
+def test_an_unknown_requirement_is_a_usage_error(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "frazil", "doctor", "--require", "coffee"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "known are python" in done.stderr

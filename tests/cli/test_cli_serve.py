@@ -1,0 +1,276 @@
+"""`frazil serve` as a process of its own: how it starts, answers, refuses and ends."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+STOP_S = 40
+
+
+@dataclass
+class Running:
+    process: subprocess.Popen[str]
+    announced: dict[str, Any]
+
+    @property
+    def url(self) -> str:
+        return str(self.announced["url"])
+
+    def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:
+        """Its exit code, and what it wrote to stderr."""
+        self.process.send_signal(number)
+        _, errors = self.process.communicate(timeout=STOP_S)
+        return self.process.returncode, errors
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "frazil", "serve", "--output", "json", *arguments]
+
+
+def clean_environment(**more: str) -> dict[str, str]:
+    return {k: v for k, v in os.environ.items() if not k.startswith("FRAZIL_")} | more
+
+
+@contextmanager
+def serving(cwd: Path, *arguments: str, **environ: str) -> Iterator[Running]:
+    process = subprocess.Popen(
+        command("--port", "0", *arguments),
+        cwd=cwd,
+        env=clean_environment(**environ),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        if not line:
+            pytest.fail(f"the server did not start: {process.communicate()[1]}")
+        yield Running(process, json.loads(line))
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def refused(cwd: Path, *arguments: str, **environ: str) -> tuple[int, str]:
+    """The exit code and the message of a server that must not start."""
+    done = subprocess.run(
+        command(*arguments),
+        cwd=cwd,
+        env=clean_environment(**environ),
+        capture_output=True,
+        text=True,
+        timeout=STOP_S,
+        check=False,
+    )
+    assert done.stdout == ""
+    return done.returncode, json.loads(done.stderr)["error"]["message"]
+
+
+def get(url: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
+    request = urllib.request.Request(url, headers=headers)
+    try:
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return answer.status, dict(answer.headers), answer.read()
+    except urllib.error.HTTPError as error:
+        return error.code, dict(error.headers), error.read()
+
+
+def test_it_starts_with_nothing_but_a_folder(tmp_path: Path) -> None:
+    with serving(tmp_path) as server:
+        assert server.announced["warehouse"] == f"file://{tmp_path}/warehouse"
+        assert server.announced["database"] == "sqlite:///frazil.db"
+        assert server.announced["authentication"] == "none"
+        assert set(server.announced["snippets"]) == {"curl", "PyIceberg", "DuckDB shell", "Spark"}
+        assert all(server.url in text for text in server.announced["snippets"].values())
+        assert (tmp_path / "frazil.db").is_file()
+        assert list((tmp_path / "warehouse").iterdir()) == []
+        assert get(f"{server.url}/healthz")[0] == 200
+        assert get(f"{server.url}/readyz")[0] == 200
+        status, headers, body = get(f"{server.url}/v1/config?warehouse=any")
+        assert (status, "endpoints" in json.loads(body)) == (200, True)
+        request_id = next(v for k, v in headers.items() if k.lower() == "x-request-id")
+        code, log = server.stop()
+    assert code == 0
+    (line,) = [line for line in log.splitlines() if request_id in line]
+    assert "frazil.access" in line
+    assert "status=200" in line
+
+
+def test_the_curl_snippet_works_as_pasted(tmp_path: Path) -> None:
+    with serving(tmp_path) as server:
+        done = subprocess.run(
+            server.announced["snippets"]["curl"], shell=True, capture_output=True, check=True
+        )
+        assert "endpoints" in json.loads(done.stdout)
+        assert server.stop(signal.SIGINT)[0] == 0
+
+
+def test_text_output_is_for_people(tmp_path: Path) -> None:
+    arguments = [a for a in command("--port", "0") if a not in ("--output", "json")]
+    process = subprocess.Popen(
+        arguments,
+        cwd=tmp_path,
+        env=clean_environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        url = first.removeprefix("Frazil is ready at ").strip()
+        assert get(f"{url}/healthz")[0] == 200
+    finally:
+        process.terminate()
+        rest, _ = process.communicate(timeout=STOP_S)
+    assert process.returncode == 0
+    assert f'uri="{url}"' in rest
+    assert "ATTACH '' AS frazil" in rest
+
+
+def test_a_second_process_on_the_same_file_is_refused(tmp_path: Path) -> None:
+    with serving(tmp_path) as server:
+        code, message = refused(tmp_path, "--port", "0")
+        assert code == 1
+        assert "already in use" in message
+        assert str(server.process.pid) in message
+        assert get(f"{server.url}/readyz")[0] == 200
+        with serving(tmp_path, "--database", "sqlite:///other.db") as beside:
+            assert get(f"{beside.url}/readyz")[0] == 200
+    with serving(tmp_path) as again:
+        assert get(f"{again.url}/readyz")[0] == 200
+
+
+def test_a_killed_server_leaves_no_lock(tmp_path: Path) -> None:
+    with serving(tmp_path) as server:
+        server.process.kill()
+        server.process.wait()
+    with serving(tmp_path) as again:
+        assert get(f"{again.url}/readyz")[0] == 200
+
+
+def test_a_port_in_use_is_refused(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        code, message = refused(tmp_path, "--port", port)
+    assert code == 1
+    assert f"port {port}" in message
+    assert "--port" in message
+
+
+def test_beyond_loopback_only_with_tokens_or_insecure(tmp_path: Path) -> None:
+    code, message = refused(tmp_path, "--host", "0.0.0.0", "--port", "0")
+    assert code == 2
+    assert "FRAZIL_TOKENS" in message
+    assert "--insecure" in message
+    assert list(tmp_path.iterdir()) == []
+    with serving(tmp_path, "--host", "0.0.0.0", "--insecure") as server:
+        assert get(f"{server.url}/v1/config")[0] == 200
+
+
+def test_only_a_known_token_is_let_in(tmp_path: Path) -> None:
+    entry = f"etl:{hashlib.sha256(b'open sesame').hexdigest()}"
+    with serving(tmp_path, "--host", "0.0.0.0", FRAZIL_TOKENS=entry) as server:
+        assert server.announced["authentication"] == "token"
+        config = f"{server.url}/v1/config"
+        assert get(f"{server.url}/healthz")[0] == 200
+        assert get(config)[0] == 401
+        assert get(config, Authorization="Bearer guess")[0] == 401
+        assert get(config, Authorization="Bearer open sesame")[0] == 200
+        curl = server.announced["snippets"]["curl"]
+        done = subprocess.run(
+            curl,
+            shell=True,
+            capture_output=True,
+            check=True,
+            env={**os.environ, "FRAZIL_TOKEN": "open sesame"},
+        )
+        assert "endpoints" in json.loads(done.stdout)
+        _, log = server.stop()
+    assert "principal=etl" in log
+    assert "open sesame" not in log
+
+
+def test_settings_reach_the_server(tmp_path: Path) -> None:
+    (tmp_path / "f.toml").write_text('log_format = "json"\nmax_request_bytes = 2048\n')
+    with serving(tmp_path, "--config", "f.toml", "--idempotency-lifetime-s", "90") as server:
+        config = json.loads(get(f"{server.url}/v1/config")[2])
+        assert config["idempotency-key-lifetime"] == "PT90S"
+        body = json.dumps({"namespace": ["n" * 4096]}).encode()
+        request = urllib.request.Request(
+            f"{server.url}/v1/namespaces", body, {"Content-Type": "application/json"}
+        )
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            urllib.request.urlopen(request, timeout=20)
+        assert caught.value.code == 413
+        _, log = server.stop()
+    lines = [json.loads(line) for line in log.splitlines()]
+    statuses = [line["status"] for line in lines if line["logger"] == "frazil.access"]
+    assert statuses == [200, 413]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--host", "no..name"), "is no address of this machine"),
+        (("--warehouse", "ftp://host/x"), "ftp"),
+        (("--warehouse", "/proc/nowhere"), "/proc/nowhere"),
+        (("--database", "mysql://db/x"), "mysql"),
+        (("--database", "sqlite:///no/such/../folder\x01"), "sqlite"),
+        (("--allow-location", "gopher://x"), "gopher"),
+        (("--tokens-file", "none"), "tokens_file none cannot be read"),
+    ],
+)
+def test_what_cannot_work_is_refused_at_the_start(
+    tmp_path: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    code, told = refused(tmp_path, "--port", "0", *arguments)
+    assert code in (1, 2)
+    assert message in told
+
+
+def test_sigterm_finishes_what_is_in_flight(tmp_path: Path) -> None:
+    """A request whose body is still arriving when the signal comes is answered all the same."""
+    with serving(tmp_path) as server:
+        host, port = server.url.removeprefix("http://").split(":")
+        body = json.dumps({"namespace": ["late"], "properties": {}}).encode()
+        head = (
+            f"POST /v1/namespaces HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
+            f"Content-Length: {len(body)}\r\n\r\n"
+        ).encode()
+        with socket.create_connection((host, int(port)), timeout=20) as connection:
+            connection.sendall(head + body[:10])
+            # The server has seen the head as soon as it has answered a later request.
+            assert get(f"{server.url}/healthz")[0] == 200
+            server.process.send_signal(signal.SIGTERM)
+            # From here on nobody new is let in, refused or reset as the kernel likes.
+            with pytest.raises(OSError):
+                while True:
+                    time.sleep(0.01)
+                    socket.create_connection((host, int(port)), timeout=1).close()
+            connection.sendall(body[10:])
+            answer = connection.makefile("rb").read()
+        assert answer.startswith(b"HTTP/1.1 200 ")
+        assert b'"late"' in answer
+        server.process.communicate(timeout=STOP_S)
+        assert server.process.returncode == 0
+    with serving(tmp_path) as again:
+        assert b"late" in get(f"{again.url}/v1/namespaces")[2]
