@@ -20,6 +20,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.server import clean_environment
+
 STOP_S = 40
 
 
@@ -43,16 +45,12 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "frazil", "serve", "--output", "json", *arguments]
 
 
-def clean_environment(**more: str) -> dict[str, str]:
-    return {k: v for k, v in os.environ.items() if not k.startswith("FRAZIL_")} | more
-
-
 @contextmanager
 def serving(cwd: Path, *arguments: str, **environ: str) -> Iterator[Running]:
     process = subprocess.Popen(
         command("--port", "0", *arguments),
         cwd=cwd,
-        env=clean_environment(**environ),
+        env=clean_environment(environ),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -74,7 +72,7 @@ def refused(cwd: Path, *arguments: str, **environ: str) -> tuple[int, str]:
     done = subprocess.run(
         command(*arguments),
         cwd=cwd,
-        env=clean_environment(**environ),
+        env=clean_environment(environ),
         capture_output=True,
         text=True,
         timeout=STOP_S,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from urllib.parse import urlsplit
 
+from frazil.server.storage import s3_settings
 from frazil.settings import Settings, warehouse_location
 
 _SPARK_PACKAGE = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"
@@ -51,18 +53,18 @@ def _duckdb(settings: Settings, url: str, with_token: bool, on_s3: bool) -> str:
 
 
 def _duckdb_s3_secret(settings: Settings) -> str:
+    s3 = s3_settings(settings, os.environ)
     parts = [
         "TYPE s3",
         "KEY_ID getenv('AWS_ACCESS_KEY_ID')",
         "SECRET getenv('AWS_SECRET_ACCESS_KEY')",
+        f"REGION '{s3.region}'",
     ]
-    if settings.s3_region:
-        parts.append(f"REGION '{settings.s3_region}'")
-    if settings.s3_endpoint:
-        endpoint = urlsplit(settings.s3_endpoint)
+    if s3.endpoint is not None:
+        endpoint = urlsplit(s3.endpoint)
         parts.append(f"ENDPOINT '{endpoint.netloc}'")
         parts.append(f"USE_SSL {'true' if endpoint.scheme == 'https' else 'false'}")
-    if settings.s3_path_style:
+    if s3.path_style:
         parts.append("URL_STYLE 'path'")
     return f"CREATE SECRET warehouse ({', '.join(parts)});"
 
