@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from typing import Protocol, TypeAlias
 
 from frazil.wire.errors import FrazilError
 from frazil.wire.identifiers import Identifier, Namespace
 
 
-class Kind(str, Enum):
+class Kind(StrEnum):
     """Tables and views share one space of names."""
 
     TABLE = "table"
@@ -180,8 +180,22 @@ class DatabaseUnavailable(Exception):
     """The database could not be reached; nothing of this call has happened."""
 
 
+class CommitIdTaken(DatabaseUnavailable):
+    """This commit id was used before, or `resolve` has answered that it never commits; nothing
+    of this call has happened."""
+
+
+class DatabaseRefused(Exception):
+    """This database cannot be used as it is: in use by another process, too old, too new, or not
+    reachable by the given URL. The message says what to do."""
+
+
 class Session(Protocol):
-    """Reads and one write that see the rows a lock holds."""
+    """Reads and one write that see the rows a lock holds.
+
+    After any outcome but `Committed` the rows are still held, so that the rest of a group can be
+    applied again; `Committed` ends the session's writing.
+    """
 
     def relation_by_uuid(self, uuid: str) -> Relation | None: ...
 
@@ -212,6 +226,10 @@ class Database(Protocol):
 
     def relation_by_uuid(self, uuid: str) -> Relation | None: ...
 
+    def last_version(self, uuid: str) -> int:
+        """The highest version any event of this uuid carries, 0 where there is none. A relation
+        that is registered again under its old uuid goes on counting from here."""
+
     def list_relations(
         self, kind: Kind, namespace: Namespace, after: str | None, limit: int | None
     ) -> tuple[Sequence[str], str | None]:
@@ -241,6 +259,11 @@ class Database(Protocol):
 
     def forget_keys(self, older_than_s: int) -> int:
         """Deletes rows older than this by the database's own clock; returns how many."""
+
+    # commit ids
+    def forget_commits(self, older_than_s: int) -> int:
+        """Deletes commit ids older than this by the database's own clock; returns how many. Only
+        ids that nobody can still ask `resolve` about may be forgotten: keep days, not minutes."""
 
     # events
     def assign_positions(self, limit: int) -> int:

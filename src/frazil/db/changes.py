@@ -1,0 +1,299 @@
+"""Applies a transaction to the rows, the same way on both databases.
+
+The order inside a transaction is fixed, so that two transactions never wait for each other in a
+circle: the commit id, the idempotency keys (sorted), the rows in the order given, then all
+locations under one lock, then the events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from frazil.db import locations, rows
+from frazil.db.base import (
+    Change,
+    CommitIdTaken,
+    Committed,
+    CreateNamespace,
+    CreateRelation,
+    DropNamespace,
+    DropRelation,
+    KeyRow,
+    KeysTaken,
+    Kind,
+    Refused,
+    Relation,
+    SetNamespaceProperties,
+    SwapLost,
+    SwapRelation,
+    Transaction,
+    TransactionOutcome,
+)
+from frazil.db.rows import Statements
+from frazil.wire.errors import (
+    AlreadyExists,
+    BadRequest,
+    FrazilError,
+    NamespaceNotEmpty,
+    NoSuchNamespace,
+)
+from frazil.wire.identifiers import Identifier, Namespace, namespace_text
+
+
+class _Lost(Exception):
+    """The row is no longer as expected."""
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One run of a transaction; `index` is the change at hand, for whoever must report it."""
+
+    transaction: Transaction
+    index: int = 0
+
+    def apply(self, sql: Statements) -> TransactionOutcome:
+        """Anything but `Committed` must be rolled back by the caller. Raises CommitIdTaken."""
+        _claim_commit(sql, self.transaction)
+        if taken := _insert_keys(sql, self.transaction):
+            return taken
+        try:
+            self._apply_rows(sql)
+            self._apply_locations(sql)
+        except _Lost:
+            return SwapLost(self.index)
+        except FrazilError as error:
+            return Refused(self.index, error)
+        return self._insert_events(sql)
+
+    def _apply_rows(self, sql: Statements) -> None:
+        for index, change in enumerate(self.transaction.changes):
+            self.index = index
+            _APPLY[type(change)](sql, change)
+
+    def _apply_locations(self, sql: Statements) -> None:
+        """All that move are released before any is claimed: tables may trade places."""
+        moving: list[tuple[int, Relation, tuple[str, ...]]] = []
+        for index, change in enumerate(self.transaction.changes):
+            if isinstance(change, CreateRelation) and change.locations:
+                moving.append((index, change.relation, change.locations))
+            elif isinstance(change, SwapRelation) and change.locations is not None:
+                self.index = index
+                if not locations.same(sql, change.new, change.locations):
+                    moving.append((index, change.new, change.locations))
+        if not moving:
+            return
+        sql.fetch("hold_locations", {})
+        for _, relation, _ in moving:
+            locations.release(sql, relation)
+        for self.index, relation, wanted in moving:
+            locations.claim(sql, relation, wanted)
+
+    def _insert_events(self, sql: Statements) -> TransactionOutcome:
+        events = self.transaction.events
+        if not events:
+            return Committed()
+        inserted = sql.execute_many("insert_event", [rows.event_parameters(e) for e in events])
+        # A version that is in the outbox already: this uuid lived before, and its history went
+        # on since the caller asked for `last_version`.
+        return Committed() if inserted == len(events) else SwapLost(self._index_of_used_version())
+
+    def _index_of_used_version(self) -> int:
+        """The change whose relation the events speak of; a drop or create of an old uuid."""
+        uuids = {event.uuid for event in self.transaction.events}
+        for index, change in enumerate(self.transaction.changes):
+            if uuids & set(touched((change,))):
+                return index
+        return 0
+
+
+def touched(changes: tuple[Change, ...]) -> frozenset[str]:
+    """The uuids of the relations whose rows these changes write."""
+    uuids = set()
+    for change in changes:
+        match change:
+            case CreateRelation(relation):
+                uuids.add(relation.uuid)
+            case SwapRelation(expected) | DropRelation(expected):
+                uuids.add(expected.uuid)
+    return frozenset(uuids)
+
+
+def resolve(sql: Statements, commit_id: str) -> bool:
+    """Claims the id for good: after this it is either found committed, or never will be."""
+    sql.execute("claim_commit", {"commit_id": commit_id, "state": "void"})
+    state: str = sql.fetch("commit_state", {"commit_id": commit_id})[0][0]
+    return state == "committed"
+
+
+def place_events(sql: Statements, limit: int) -> int:
+    """Gives up to `limit` outbox rows the next global positions."""
+    sql.execute("lock_position", {})
+    last: int = sql.fetch("last_position", {})[0][0]
+    placed = sql.execute("assign_positions", {"last": last, "limit": limit})
+    sql.execute("set_last_position", {"last": last + placed})
+    return placed
+
+
+def _claim_commit(sql: Statements, transaction: Transaction) -> None:
+    claim = {"commit_id": transaction.commit_id, "state": "committed"}
+    if not sql.execute("claim_commit", claim):
+        raise CommitIdTaken(
+            f"commit id {transaction.commit_id} was used before or declared void; "
+            "nothing was changed"
+        )
+
+
+def _insert_keys(sql: Statements, transaction: Transaction) -> KeysTaken | None:
+    keys = sorted(transaction.keys, key=lambda row: (row.principal, row.key))
+    if not keys:
+        return None
+    if len({(row.principal, row.key) for row in keys}) < len(keys):
+        raise ValueError("an Idempotency-Key stands twice in one transaction")
+    commit_id = transaction.commit_id
+    inserted = sql.execute_many("insert_key", [rows.key_parameters(k, commit_id) for k in keys])
+    return None if inserted == len(keys) else KeysTaken(tuple(_taken(sql, keys, commit_id)))
+
+
+def _taken(sql: Statements, keys: list[KeyRow], commit_id: str) -> Iterator[KeyRow]:
+    """Which keys were there before: those whose row another transaction wrote."""
+    for row in keys:
+        asked = {"principal": row.principal, "idempotency_key": row.key, "commit_id": commit_id}
+        for found in sql.fetch("key_of_another", asked):
+            yield rows.key_of(row.principal, row.key, found)
+
+
+def _create_namespace(sql: Statements, change: CreateNamespace) -> None:
+    if not change.namespace:
+        raise BadRequest("namespace is empty: give it at least one level")
+    *parent, level = change.namespace
+    if parent:
+        _hold_namespace(sql, tuple(parent))
+    key = rows.namespace_key(change.namespace)
+    rows.check_indexable(key, "namespace")
+    created = sql.execute(
+        "create_namespace",
+        {
+            "namespace": key,
+            "parent": rows.namespace_key(tuple(parent)),
+            "level": level,
+            "properties": rows.properties_text(change.properties),
+        },
+    )
+    if not created:
+        raise AlreadyExists(f"Namespace already exists: {namespace_text(change.namespace)}")
+
+
+def _set_namespace_properties(sql: Statements, change: SetNamespaceProperties) -> None:
+    key = rows.namespace_key(change.namespace)
+    swapped = sql.execute(
+        "set_namespace_properties",
+        {
+            "namespace": key,
+            "expected": rows.properties_text(change.expected),
+            "properties": rows.properties_text(change.properties),
+        },
+    )
+    if not swapped:
+        _hold_namespace(sql, change.namespace)
+        raise _Lost
+
+
+def _drop_namespace(sql: Statements, change: DropNamespace) -> None:
+    """Mirrors what InMemoryCatalog.dropNamespace counts as not empty, children first."""
+    key = {"namespace": rows.namespace_key(change.namespace)}
+    shown = namespace_text(change.namespace)
+    if not sql.fetch("hold_namespace_alone", key):
+        raise NoSuchNamespace(f"Namespace does not exist: {shown}")
+    contents = zip(
+        ("child namespaces", "tables", "views"),
+        sql.fetch("namespace_contents", key)[0],
+        strict=True,
+    )
+    held = [what for what, found in contents if found]
+    if held:
+        raise NamespaceNotEmpty(
+            f"Namespace {shown} is not empty. It holds {' and '.join(held)}: drop them first"
+        )
+    sql.execute("drop_namespace", key)
+
+
+def _create_relation(sql: Statements, change: CreateRelation) -> None:
+    relation = change.relation
+    _hold_namespace(sql, relation.identifier.namespace)
+    if not sql.execute("create_relation", rows.relation_parameters(relation)):
+        _raise_taken(sql, relation)
+
+
+def _raise_taken(sql: Statements, relation: Relation) -> None:
+    """Java has two texts: one for the same kind, one for a view where a table is wanted."""
+    there = _kind_at(sql, relation.identifier)
+    if there is relation.kind:
+        raise AlreadyExists(f"{_title(there)} already exists: {relation.identifier}")
+    if there is not None:
+        raise AlreadyExists(f"{_title(there)} with same name already exists: {relation.identifier}")
+    found = sql.fetch("relation_by_uuid", {"uuid": relation.uuid})
+    if found:
+        other = rows.relation_with(relation.uuid, found[0])
+        raise AlreadyExists(
+            f"{_title(other.kind)} with same UUID {relation.uuid} already exists: "
+            f"{other.identifier}"
+        )
+    raise _Lost  # whatever was in the way has gone since
+
+
+def _swap_relation(sql: Statements, change: SwapRelation) -> None:
+    expected, new = change.expected, change.new
+    if expected.uuid != new.uuid or expected.kind is not new.kind:
+        raise ValueError("a swap keeps the uuid and the kind of its relation")
+    if new.identifier != expected.identifier:
+        _check_rename(sql, expected, new)
+    swapped = sql.execute(
+        "swap_relation", {**rows.relation_parameters(new), **rows.expected_parameters(expected)}
+    )
+    if not swapped:
+        raise _Lost
+
+
+def _check_rename(sql: Statements, expected: Relation, new: Relation) -> None:
+    """A name taken between this look and the swap meets the unique index, and the transaction is
+    run again."""
+    if new.identifier.namespace != expected.identifier.namespace:
+        _hold_namespace(sql, new.identifier.namespace)
+    there = _kind_at(sql, new.identifier)
+    if there is not None:
+        raise AlreadyExists(
+            f"Cannot rename {expected.identifier} to {new.identifier}. "
+            f"{_title(there)} already exists"
+        )
+
+
+def _drop_relation(sql: Statements, change: DropRelation) -> None:
+    if not sql.execute("drop_relation", rows.expected_parameters(change.expected)):
+        raise _Lost
+
+
+def _hold_namespace(sql: Statements, namespace: Namespace) -> None:
+    if not sql.fetch("hold_namespace", {"namespace": rows.namespace_key(namespace)}):
+        raise NoSuchNamespace(f"Namespace does not exist: {namespace_text(namespace)}")
+
+
+def _kind_at(sql: Statements, identifier: Identifier) -> Kind | None:
+    asked = {"namespace": rows.namespace_key(identifier.namespace), "name": identifier.name}
+    found = sql.fetch("relation", asked)
+    return rows.relation_at(identifier, found[0]).kind if found else None
+
+
+def _title(kind: Kind) -> str:
+    return kind.value.capitalize()
+
+
+_APPLY: Final[dict[type, Callable[[Statements, Any], None]]] = {
+    CreateNamespace: _create_namespace,
+    SetNamespaceProperties: _set_namespace_properties,
+    DropNamespace: _drop_namespace,
+    CreateRelation: _create_relation,
+    SwapRelation: _swap_relation,
+    DropRelation: _drop_relation,
+}

@@ -1,0 +1,38 @@
+"""Opens the database that a URL names."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from frazil.db.base import Database, DatabaseRefused
+from frazil.db.sqlite import SqliteDatabase
+
+_SQLITE: Final = "sqlite:///"
+_POSTGRES: Final = ("postgresql://", "postgres://")
+
+
+def connect(url: str) -> Database:
+    """`sqlite:///relative/path`, `sqlite:////absolute/path`, `sqlite:///:memory:` (ends with the
+    process) or `postgresql://user@host:port/name`. Raises DatabaseRefused."""
+    if url.startswith(_SQLITE) and len(url) > len(_SQLITE):
+        return SqliteDatabase(url.removeprefix(_SQLITE))
+    if url.startswith(_POSTGRES):
+        return _connect_postgres(url)
+    # A URL may hold a password, so only its scheme is shown.
+    scheme = url.partition(":")[0][:20]
+    raise DatabaseRefused(
+        f"the database URL begins with {scheme!r}: use sqlite:///PATH (sqlite:////PATH for an "
+        "absolute one) or postgresql://USER@HOST:PORT/NAME"
+    )
+
+
+def _connect_postgres(url: str) -> Database:
+    try:
+        import psycopg  # noqa: F401  (its absence is told apart from a mistake of our own)
+    except ImportError as error:
+        raise DatabaseRefused(
+            f"PostgreSQL needs its driver ({error}): pip install 'frazil[postgres]'"
+        ) from error
+    from frazil.db.postgres import PostgresDatabase
+
+    return PostgresDatabase(url)

@@ -1,0 +1,387 @@
+"""The catalog's rows in PostgreSQL 15 or newer, shared by any number of servers.
+
+Transactions run READ COMMITTED: the one compare-and-swap statement and its row count decide.
+A connection lost before COMMIT was sent means that nothing happened; lost after it, the outcome is
+unknown until `resolve` has claimed the commit id on another connection.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, Final, TypeVar
+
+import psycopg
+from psycopg import errors
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import TransactionStatus
+
+from frazil.db import changes, rows
+from frazil.db.base import (
+    Committed,
+    DatabaseRefused,
+    DatabaseUnavailable,
+    KeyRow,
+    OutcomeUnknown,
+    Session,
+    SwapLost,
+    Transaction,
+    TransactionOutcome,
+)
+from frazil.db.migrate import migrate
+from frazil.db.pool import Connection, Pool
+from frazil.db.reads import Reads
+from frazil.db.rows import Parameters, Row
+from frazil.db.sql import QueryName, migrations, queries
+
+T = TypeVar("T")
+
+_OLDEST_VERSION: Final = 15
+_POOL_SIZE: Final = 16
+_SESSION_POOL_SIZE: Final = 8
+_POOL_WAIT_S: Final = 10.0
+_ATTEMPTS: Final = 4
+_RESOLVE_PAUSE_S: Final = 0.05
+_MIGRATION_WAIT_S: Final = 120.0
+_LOCK_WAIT_S: Final = 10.0
+_STATEMENT_MS: Final = 30_000
+_MAX_IDLE_S: Final = 15.0
+_MAX_SESSION_IDLE_S: Final = 120.0
+"""A session waits for files to be written; a plain transaction never lies idle."""
+
+_CONNECTION_DEFAULTS: Final[dict[str, str]] = {
+    "connect_timeout": "5",
+    # A host that vanishes without a word is noticed in about 20 s, not after TCP's two hours.
+    "keepalives": "1",
+    "keepalives_idle": "10",
+    "keepalives_interval": "3",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "20000",
+    "application_name": "frazil",
+}
+"""Used where the URL does not say otherwise."""
+
+_SETTINGS: Final[dict[str, str]] = {
+    "client_encoding": "UTF8",
+    "default_transaction_isolation": "read committed",
+    "statement_timeout": str(_STATEMENT_MS),
+    "lock_timeout": str(int(_LOCK_WAIT_S * 1000)),
+    # A server that died without closing its connection must not hold rows for long.
+    "idle_in_transaction_session_timeout": str(int(_MAX_IDLE_S * 1000)),
+}
+
+_CLASHES: Final = (
+    errors.SerializationFailure,
+    errors.DeadlockDetected,
+    errors.UniqueViolation,
+)
+"""Two transactions met; the one that lost is rolled back and can simply run again."""
+
+_OUTAGES: Final = (
+    psycopg.OperationalError,
+    psycopg.InterfaceError,
+    errors.ReadOnlySqlTransaction,
+    errors.UndefinedTable,
+)
+"""Not reachable, too busy, a standby, or not migrated yet."""
+
+
+class _Broken(Exception):
+    """The connection is gone."""
+
+
+class _Clash(Exception):
+    """One of `_CLASHES`, at this change."""
+
+    def __init__(self, index: int) -> None:
+        super().__init__(index)
+        self.index = index
+
+
+class PostgresStatements:
+    """Named statements on one connection."""
+
+    def __init__(self, connection: Connection, texts: dict[QueryName, bytes]) -> None:
+        self.connection = connection
+        self._texts = texts
+
+    def fetch(self, name: QueryName, parameters: Parameters) -> Sequence[Row]:
+        return self.connection.execute(self._texts[name], parameters).fetchall()
+
+    def execute(self, name: QueryName, parameters: Parameters) -> int:
+        return self.connection.execute(self._texts[name], parameters).rowcount
+
+    def execute_many(self, name: QueryName, parameters: Sequence[Parameters]) -> int:
+        """psycopg sends them as one pipeline: one round trip for a whole group."""
+        with self.connection.cursor() as cursor:
+            cursor.executemany(self._texts[name], parameters)
+            return cursor.rowcount
+
+    def control(self, command: bytes) -> None:
+        """BEGIN, ROLLBACK and the like, which are never worth preparing."""
+        self.connection.execute(command, prepare=False)
+
+    def limit_transaction(self, *, wait_s: float, idle_s: float = _MAX_IDLE_S) -> None:
+        """How long this transaction may wait for a lock and lie idle. 0 would mean "for ever", so
+        the least is 1 ms."""
+        wait_ms = max(1, int(wait_s * 1000))
+        self.connection.execute(
+            b"SELECT set_config('lock_timeout', %s, true),"
+            b" set_config('statement_timeout', %s, true),"
+            b" set_config('idle_in_transaction_session_timeout', %s, true)",
+            (str(wait_ms), str(wait_ms + _STATEMENT_MS), str(int(idle_s * 1000))),
+        )
+
+    def alive(self) -> bool:
+        return self.connection.info.transaction_status != TransactionStatus.UNKNOWN
+
+
+class PostgresDatabase(Reads):
+    """`Database` over psycopg 3."""
+
+    def __init__(self, url: str, pool_size: int = _POOL_SIZE) -> None:
+        try:
+            self._parameters: dict[str, Any] = {**_CONNECTION_DEFAULTS, **conninfo_to_dict(url)}
+        except psycopg.ProgrammingError as error:
+            raise DatabaseRefused(f"the PostgreSQL URL is not understood: {error}") from error
+        self._texts = {name: text.encode() for name, text in queries("postgres").items()}
+        self._pool = Pool(self._connect, pool_size, _POOL_WAIT_S)
+        # Holders of rows wait for files and for each other: apart, they cannot starve the reads.
+        self._sessions = Pool(self._connect, _SESSION_POOL_SIZE, _POOL_WAIT_S)
+
+    def migrate(self) -> None:
+        with self._transaction() as sql:
+            sql.limit_transaction(wait_s=_MIGRATION_WAIT_S)
+            migrate(sql, migrations("postgres"), lambda text: sql.control(text.encode()))
+            sql.control(b"COMMIT")
+
+    def close(self) -> None:
+        self._pool.close()
+        self._sessions.close()
+
+    def fetch(self, name: QueryName, parameters: Parameters) -> Sequence[Row]:
+        return self._run_twice(lambda sql: sql.fetch(name, parameters))
+
+    # --- writes --------------------------------------------------------------------------------
+
+    def commit(self, transaction: Transaction) -> TransactionOutcome:
+        index = 0
+        for attempt in range(_ATTEMPTS):
+            try:
+                with self._transaction() as sql:
+                    return _commit(sql, transaction)
+            except _Clash as clash:
+                index = clash.index
+                time.sleep(random.uniform(0, 0.01 * 2**attempt))
+        return SwapLost(index)
+
+    def resolve(self, commit_id: str, uuids: Sequence[str], timeout_s: float) -> bool:
+        """Asks until it knows or the time is over; asking again is harmless."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                return self._resolve(commit_id, uuids, deadline - time.monotonic())
+            except _OUTAGES as error:
+                if time.monotonic() + _RESOLVE_PAUSE_S >= deadline:
+                    raise DatabaseUnavailable(
+                        f"the outcome of commit {commit_id} could not be found out in "
+                        f"{timeout_s:g} s: {_reason(error)}"
+                    ) from error
+            time.sleep(_RESOLVE_PAUSE_S)
+
+    def _resolve(self, commit_id: str, uuids: Sequence[str], wait_s: float) -> bool:
+        """On a new connection. The rows' locks wait for a transaction that is still running; the
+        claim of the commit id then finds it, or keeps it from ever committing."""
+        with self._connect() as connection:
+            sql = PostgresStatements(connection, self._texts)
+            sql.control(b"BEGIN")
+            sql.limit_transaction(wait_s=wait_s)
+            sql.fetch("hold_relations", {"uuids": rows.json_list(sorted(uuids))})
+            committed = changes.resolve(sql, commit_id)
+            sql.control(b"COMMIT")
+            return committed
+
+    @contextmanager
+    def locked(self, uuids: Sequence[str], timeout_s: float) -> Iterator[Session]:
+        with self._transaction(self._sessions, wait_s=timeout_s) as sql:
+            sql.limit_transaction(wait_s=timeout_s)
+            sql.fetch("hold_relations", {"uuids": rows.json_list(sorted(uuids))})
+            sql.limit_transaction(wait_s=_LOCK_WAIT_S, idle_s=_MAX_SESSION_IDLE_S)
+            yield _PostgresSession(sql)
+
+    def finalise(self, row: KeyRow) -> KeyRow:
+        """One statement is its own transaction; after a lost answer it is sent again."""
+
+        def work(sql: PostgresStatements) -> KeyRow:
+            if sql.execute("insert_key", rows.key_parameters(row, commit_id=None)):
+                return row
+            found = sql.fetch("key", {"principal": row.principal, "idempotency_key": row.key})
+            return rows.key_of(row.principal, row.key, found[0]) if found else row
+
+        return self._run_twice(work)
+
+    def forget_keys(self, older_than_s: int) -> int:
+        age = {"older_than_ms": older_than_s * 1000}
+        return self._run_twice(lambda sql: sql.execute("forget_keys", age))
+
+    def forget_commits(self, older_than_s: int) -> int:
+        age = {"older_than_ms": older_than_s * 1000}
+        return self._run_twice(lambda sql: sql.execute("forget_commits", age))
+
+    def assign_positions(self, limit: int) -> int:
+        if not self.fetch("unplaced_event", {}):
+            return 0
+        with self._transaction() as sql:
+            placed = changes.place_events(sql, limit)
+            sql.control(b"COMMIT")
+        return placed
+
+    # --- connections ---------------------------------------------------------------------------
+
+    def _run_twice(self, work: Callable[[PostgresStatements], T]) -> T:
+        """For what does no harm when done again, without a transaction around it: a connection
+        that broke while it was idle, or broke now, is replaced once."""
+        with _outages_reported():
+            try:
+                return self._run(work)
+            except _Broken:
+                self._pool.discard_idle()
+                return self._run(work)
+
+    def _run(self, work: Callable[[PostgresStatements], T]) -> T:
+        with self._pool.connection() as connection:
+            sql = PostgresStatements(connection, self._texts)
+            try:
+                return work(sql)
+            except _OUTAGES as error:
+                if sql.alive():
+                    raise
+                raise _Broken(_reason(error)) from error
+
+    @contextmanager
+    def _transaction(
+        self, pool: Pool | None = None, wait_s: float | None = None
+    ) -> Iterator[PostgresStatements]:
+        """A transaction that is rolled back unless the block ends it."""
+        with _outages_reported():
+            chosen = pool or self._pool
+            with chosen.connection(begin=True, wait_s=wait_s) as connection:
+                sql = PostgresStatements(connection, self._texts)
+                try:
+                    yield sql
+                finally:
+                    if connection.info.transaction_status != TransactionStatus.IDLE:
+                        _roll_back(sql)
+
+    def _connect(self) -> Connection:
+        connection = psycopg.connect(**self._parameters, autocommit=True)
+        try:
+            _check_server(connection)
+            for name, value in _SETTINGS.items():
+                connection.execute(b"SELECT set_config(%s, %s, false)", (name, value))
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+class _PostgresSession(Reads):
+    """The holder of some rows. A SAVEPOINT keeps its locks when a transaction is not committed."""
+
+    def __init__(self, sql: PostgresStatements) -> None:
+        self._sql = sql
+        self._ended = False
+
+    def fetch(self, name: QueryName, parameters: Parameters) -> Sequence[Row]:
+        with _outages_reported():
+            return self._sql.fetch(name, parameters)
+
+    def commit(self, transaction: Transaction) -> TransactionOutcome:
+        if self._ended:
+            raise RuntimeError("a session commits once: take the rows again")
+        with _outages_reported():
+            try:
+                return self._commit(transaction)
+            except _Clash as clash:
+                return SwapLost(clash.index)
+
+    def _commit(self, transaction: Transaction) -> TransactionOutcome:
+        self._sql.control(b"SAVEPOINT attempt")
+        outcome: TransactionOutcome | None = None
+        try:
+            outcome = _apply(self._sql, transaction)
+        finally:
+            if not isinstance(outcome, Committed) and self._sql.alive():
+                self._sql.control(b"ROLLBACK TO SAVEPOINT attempt")
+        if isinstance(outcome, Committed):
+            self._ended = True
+            _send_commit(self._sql)
+        return outcome
+
+
+def _commit(sql: PostgresStatements, transaction: Transaction) -> TransactionOutcome:
+    outcome = _apply(sql, transaction)
+    if isinstance(outcome, Committed):
+        _send_commit(sql)
+    return outcome
+
+
+def _apply(sql: PostgresStatements, transaction: Transaction) -> TransactionOutcome:
+    attempt = changes.Attempt(transaction)
+    try:
+        return attempt.apply(sql)
+    except _CLASHES as error:
+        raise _Clash(attempt.index) from error
+
+
+def _send_commit(sql: PostgresStatements) -> None:
+    """From here on a lost connection is an unknown outcome. An error that the server itself
+    answers is not: then it has rolled back."""
+    try:
+        answer = sql.connection.execute(b"COMMIT", prepare=False).statusmessage
+    except _CLASHES as error:
+        raise _Clash(0) from error
+    except psycopg.Error as error:
+        if sql.connection.info.transaction_status == TransactionStatus.IDLE:
+            raise
+        raise OutcomeUnknown(f"the answer to COMMIT was lost: {_reason(error)}") from error
+    if answer != "COMMIT":
+        raise DatabaseUnavailable(f"PostgreSQL answered COMMIT with {answer}; nothing was changed")
+
+
+def _roll_back(sql: PostgresStatements) -> None:
+    """A connection that cannot even do this is dropped by the pool, and the server rolls back."""
+    with suppress(psycopg.Error):
+        sql.control(b"ROLLBACK")
+
+
+def _check_server(connection: Connection) -> None:
+    """Both come with the connection's greeting and cost no round trip."""
+    version = connection.info.server_version // 10_000
+    if version < _OLDEST_VERSION:
+        raise DatabaseRefused(
+            f"PostgreSQL {version} is too old: Frazil needs {_OLDEST_VERSION} or newer, "
+            "upgrade the server"
+        )
+    encoding = connection.info.parameter_status("server_encoding")
+    if encoding != "UTF8":
+        raise DatabaseRefused(
+            f"the PostgreSQL database {connection.info.dbname} has the encoding {encoding}: "
+            "create it with ENCODING 'UTF8' TEMPLATE template0"
+        )
+
+
+@contextmanager
+def _outages_reported() -> Iterator[None]:
+    try:
+        yield
+    except _Broken as error:
+        raise DatabaseUnavailable(f"PostgreSQL could not be asked: {error}") from error
+    except _OUTAGES as error:
+        raise DatabaseUnavailable(f"PostgreSQL could not be asked: {_reason(error)}") from error
+
+
+def _reason(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,121 @@
+"""Named SQL, read from the files beside this module.
+
+`queries.sql` holds what both databases share, `sqlite.sql` and `postgres.sql` what each says in its
+own words; together each dialect has exactly the statements of `QueryName`. Migrations are numbered
+files, one folder for each dialect.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Final, Literal, TypeAlias, cast, get_args
+
+Dialect: TypeAlias = Literal["sqlite", "postgres"]
+
+QueryName: TypeAlias = Literal[
+    "assign_positions",
+    "claim_commit",
+    "commit_state",
+    "create_location",
+    "create_namespace",
+    "create_relation",
+    "create_schema_version",
+    "drop_locations",
+    "drop_namespace",
+    "drop_relation",
+    "events",
+    "forget_commits",
+    "forget_keys",
+    "hold_locations",
+    "hold_namespace",
+    "hold_namespace_alone",
+    "hold_relations",
+    "hold_schema",
+    "insert_event",
+    "insert_key",
+    "key",
+    "key_of_another",
+    "last_position",
+    "last_version",
+    "list_namespaces",
+    "list_relations",
+    "location_at_or_above",
+    "location_below",
+    "locations_of",
+    "lock_position",
+    "namespace_contents",
+    "namespace_properties",
+    "record_schema_version",
+    "relation",
+    "relation_by_uuid",
+    "schema_version",
+    "set_last_position",
+    "set_namespace_properties",
+    "swap_relation",
+    "unplaced_event",
+]
+
+_BLOCK: Final = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
+_COMMENT: Final = re.compile(r"^\s*--.*$", re.MULTILINE)
+_PARAMETER: Final = re.compile(r"(?<![:\w]):([a-z_]+)")
+_MIGRATION: Final = re.compile(r"(\d{4})_(\w+)\.sql")
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    version: int
+    name: str
+    statements: tuple[str, ...]
+
+
+def queries(dialect: Dialect) -> dict[QueryName, str]:
+    """Every statement by its name, without comments, in the dialect's parameter style."""
+    folder = files(__package__)
+    texts = {**_blocks(folder / "queries.sql"), **_blocks(folder / f"{dialect}.sql")}
+    expected = set(get_args(QueryName))
+    if texts.keys() != expected:
+        raise LookupError(
+            f"the {dialect} statements and QueryName differ by {sorted(texts.keys() ^ expected)}"
+        )
+    adapted = {name: _adapt(text, dialect) for name, text in texts.items()}
+    return cast("dict[QueryName, str]", adapted)
+
+
+def migrations(dialect: Dialect) -> tuple[Migration, ...]:
+    """The steps from an empty database to this version's schema, in order."""
+    steps = []
+    for file in (files(__package__) / "migrations" / dialect).iterdir():
+        if match := _MIGRATION.fullmatch(file.name):
+            steps.append(Migration(int(match[1]), match[2], _statements(file)))
+    steps.sort(key=lambda step: step.version)
+    if [step.version for step in steps] != list(range(1, len(steps) + 1)):
+        raise LookupError(f"the {dialect} migrations are not numbered 0001, 0002, … without gaps")
+    return tuple(steps)
+
+
+def _blocks(file: Traversable) -> dict[str, str]:
+    _, *parts = _BLOCK.split(file.read_text(encoding="utf-8"))
+    names, bodies = parts[::2], parts[1::2]
+    if len(set(names)) != len(names):
+        raise LookupError(f"{file.name} names a statement twice")
+    return dict(zip(names, map(_one_statement, bodies), strict=True))
+
+
+def _one_statement(body: str) -> str:
+    return _COMMENT.sub("", body).strip().removesuffix(";")
+
+
+def _statements(file: Traversable) -> tuple[str, ...]:
+    """A migration's statements; each ends with `;` at the end of a line."""
+    text = _COMMENT.sub("", file.read_text(encoding="utf-8"))
+    return tuple(part.strip() for part in re.split(r";\s*\n", text) if part.strip())
+
+
+def _adapt(text: str, dialect: Dialect) -> str:
+    """`:name` is SQLite's own style; psycopg wants `%(name)s` and `%` doubled."""
+    if dialect == "sqlite":
+        return text
+    return _PARAMETER.sub(r"%(\1)s", text.replace("%", "%%"))

@@ -1,0 +1,47 @@
+-- What PostgreSQL says in its own words: row locks, arrays and its clock.
+
+-- name: hold_namespace
+-- Whoever puts something into a namespace shares this lock; a drop of the namespace waits for it.
+SELECT 1 FROM namespaces WHERE namespace = :namespace FOR KEY SHARE;
+
+-- name: hold_namespace_alone
+-- Taken before a namespace is looked into and dropped: nothing can enter it in between.
+SELECT 1 FROM namespaces WHERE namespace = :namespace FOR UPDATE;
+
+-- name: hold_relations
+-- In the order of uuids, as every transaction takes them, so that two never wait for each other.
+SELECT uuid FROM relations
+WHERE uuid IN (SELECT jsonb_array_elements_text(CAST(:uuids AS jsonb)))
+ORDER BY uuid FOR UPDATE;
+
+-- name: hold_locations
+-- Two nested locations conflict on no index, so check and insert of locations run one at a time.
+-- The number is only a name for this lock; swaps that keep their locations never take it.
+SELECT pg_advisory_xact_lock(7305804402127890);
+
+-- name: location_at_or_above
+-- Every ancestor of a location is one equality; the prefixes come as a JSON list. The longest
+-- match is the nearest owner.
+SELECT location, uuid FROM relation_locations
+WHERE location IN (SELECT jsonb_array_elements_text(CAST(:prefixes AS jsonb))) AND uuid <> :uuid
+ORDER BY length(location) DESC LIMIT 1;
+
+-- name: forget_keys
+DELETE FROM idempotency_keys
+WHERE created_ms < CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint) - :older_than_ms;
+
+-- name: forget_commits
+DELETE FROM commits
+WHERE created_ms < CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint) - :older_than_ms;
+
+-- name: create_schema_version
+CREATE TABLE IF NOT EXISTS schema_version (
+    version integer PRIMARY KEY,
+    name text NOT NULL,
+    applied_ms bigint NOT NULL
+        DEFAULT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)
+);
+
+-- name: hold_schema
+-- One process migrates; the others wait here and then find nothing to do.
+SELECT pg_advisory_xact_lock(7305804402127891);

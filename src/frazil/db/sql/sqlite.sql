@@ -1,0 +1,41 @@
+-- What SQLite says in its own words. There is one writer, so nothing needs a row lock.
+
+-- name: hold_namespace
+SELECT 1 FROM namespaces WHERE namespace = :namespace;
+
+-- name: hold_namespace_alone
+SELECT 1 FROM namespaces WHERE namespace = :namespace;
+
+-- name: hold_relations
+SELECT uuid FROM relations WHERE uuid IN (SELECT value FROM json_each(:uuids)) ORDER BY uuid;
+
+-- name: hold_locations
+-- Nothing to hold: the writer is alone.
+SELECT 1;
+
+-- name: location_at_or_above
+-- Every ancestor of a location is one equality; the prefixes come as a JSON list. The longest
+-- match is the nearest owner.
+SELECT location, uuid FROM relation_locations
+WHERE location IN (SELECT value FROM json_each(:prefixes)) AND uuid <> :uuid
+ORDER BY length(location) DESC LIMIT 1;
+
+-- name: forget_keys
+DELETE FROM idempotency_keys
+WHERE created_ms < CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) - :older_than_ms;
+
+-- name: forget_commits
+DELETE FROM commits
+WHERE created_ms < CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) - :older_than_ms;
+
+-- name: create_schema_version
+CREATE TABLE IF NOT EXISTS schema_version (
+    version INTEGER PRIMARY KEY,
+    name TEXT NOT NULL,
+    applied_ms INTEGER NOT NULL
+        DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER))
+);
+
+-- name: hold_schema
+-- BEGIN IMMEDIATE already holds the whole file.
+SELECT 1;

@@ -1,0 +1,250 @@
+"""The catalog's rows in one SQLite file, owned by one process.
+
+One thread writes (`SqliteWriter`), readers have connections of their own: in WAL mode neither
+waits for the other. `synchronous=FULL` makes every COMMIT durable before it is answered.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import tempfile
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, TypeVar
+
+from frazil.db import changes, rows
+from frazil.db.base import (
+    Committed,
+    DatabaseRefused,
+    DatabaseUnavailable,
+    KeyRow,
+    OutcomeUnknown,
+    Relation,
+    Session,
+    Transaction,
+    TransactionOutcome,
+)
+from frazil.db.file_lock import FileLock
+from frazil.db.migrate import migrate
+from frazil.db.reads import Reads
+from frazil.db.row_locks import RowLocks
+from frazil.db.rows import Parameters, Row
+from frazil.db.sql import QueryName, migrations, queries
+from frazil.db.sqlite_writer import SqliteStatements, SqliteWriter, Written, is_outage
+
+T = TypeVar("T")
+
+MEMORY: Final = ":memory:"
+"""A database that ends with the process: a file in a temporary folder, because a database that is
+really in memory cannot be read beside its writer."""
+
+_OLDEST_SQLITE: Final = (3, 35, 0)
+_ROW_WAIT_S: Final = 30.0
+_MAX_IDLE_READERS: Final = 32
+_FILE_WAIT_S: Final = 5.0
+"""How long to wait for another program (a backup, the sqlite3 shell) that holds the file."""
+
+
+class SqliteDatabase(Reads):
+    """`Database` over plain sqlite3."""
+
+    def __init__(self, path: Path | str) -> None:
+        if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
+            raise DatabaseRefused(
+                f"Python's SQLite is {sqlite3.sqlite_version}: 3.35 or newer is needed"
+            )
+        self._queries = queries("sqlite")
+        self._folder = tempfile.TemporaryDirectory("-frazil-db") if str(path) == MEMORY else None
+        wanted = Path(self._folder.name) / "catalog.db" if self._folder else Path(path)
+        self._path = wanted.resolve()
+        self._lock = _prepare(self._path)
+        self._idle: deque[SqliteStatements] = deque()
+        self._row_locks = RowLocks()
+        self._writer = SqliteWriter(self._open_writer)
+        self._closed = False
+
+    def migrate(self) -> None:
+        def work(sql: SqliteStatements) -> Written[None]:
+            migrate(sql, migrations("sqlite"), sql.connection.execute)
+            return Written(None, keep=True)
+
+        self._run_twice(work)
+
+    # --- reads ---------------------------------------------------------------------------------
+
+    def fetch(self, name: QueryName, parameters: Parameters) -> Sequence[Row]:
+        """A connection serves one thread at a time; a deque's pop and append are atomic."""
+        if self._closed:
+            raise DatabaseUnavailable("the database is closed")
+        try:
+            statements = self._idle.pop()
+        except IndexError:
+            statements = self._open_reader()
+        try:
+            found = statements.fetch(name, parameters)
+        except sqlite3.Error as error:
+            statements.connection.close()
+            if is_outage(error):
+                raise DatabaseUnavailable(f"SQLite could not read: {error}") from error
+            raise
+        if self._closed or len(self._idle) >= _MAX_IDLE_READERS:
+            statements.connection.close()
+        else:
+            self._idle.append(statements)
+        return found
+
+    # --- writes --------------------------------------------------------------------------------
+
+    def commit(self, transaction: Transaction) -> TransactionOutcome:
+        with self._row_locks.hold(changes.touched(transaction.changes), _ROW_WAIT_S):
+            return self.write(transaction)
+
+    def write(self, transaction: Transaction) -> TransactionOutcome:
+        """The caller holds the rows."""
+
+        def work(sql: SqliteStatements) -> Written[TransactionOutcome]:
+            outcome = changes.Attempt(transaction).apply(sql)
+            return Written(outcome, keep=isinstance(outcome, Committed))
+
+        return self._writer.run(work)
+
+    def resolve(self, commit_id: str, uuids: Sequence[str], timeout_s: float) -> bool:
+        """After a failed COMMIT the writer has opened a new connection. What the failed one left
+        in the WAL is either part of it, or overwritten by the claim of the commit id."""
+
+        def work(sql: SqliteStatements) -> Written[bool]:
+            return Written(changes.resolve(sql, commit_id), keep=True)
+
+        with self._row_locks.hold(frozenset(uuids), timeout_s):
+            try:
+                return self._writer.run(work, timeout_s)
+            except OutcomeUnknown as error:
+                raise DatabaseUnavailable(str(error)) from error
+
+    @contextmanager
+    def locked(self, uuids: Sequence[str], timeout_s: float) -> Iterator[Session]:
+        held = frozenset(uuids)
+        with self._row_locks.hold(held, timeout_s):
+            yield _SqliteSession(self, self._row_locks, held)
+
+    def finalise(self, row: KeyRow) -> KeyRow:
+        def work(sql: SqliteStatements) -> Written[KeyRow]:
+            if sql.execute("insert_key", rows.key_parameters(row, commit_id=None)):
+                return Written(row, keep=True)
+            found = sql.fetch("key", {"principal": row.principal, "idempotency_key": row.key})
+            return Written(rows.key_of(row.principal, row.key, found[0]), keep=False)
+
+        return self._run_twice(work)
+
+    def forget_keys(self, older_than_s: int) -> int:
+        return self._forget("forget_keys", older_than_s)
+
+    def forget_commits(self, older_than_s: int) -> int:
+        return self._forget("forget_commits", older_than_s)
+
+    def assign_positions(self, limit: int) -> int:
+        if not self.fetch("unplaced_event", {}):
+            return 0
+        return self._run_twice(lambda sql: Written(changes.place_events(sql, limit), keep=True))
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._writer.close()
+        while self._idle:
+            self._idle.pop().connection.close()
+        self._lock.release()
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    def _forget(self, name: QueryName, older_than_s: int) -> int:
+        def work(sql: SqliteStatements) -> Written[int]:
+            forgotten = sql.execute(name, {"older_than_ms": older_than_s * 1000})
+            return Written(forgotten, keep=forgotten > 0)
+
+        return self._run_twice(work)
+
+    def _run_twice(self, work: Callable[[SqliteStatements], Written[T]]) -> T:
+        """For writes that do no harm when done again: a lost answer is worth one more try."""
+        try:
+            return self._writer.run(work)
+        except OutcomeUnknown:
+            try:
+                return self._writer.run(work)
+            except OutcomeUnknown as error:
+                raise DatabaseUnavailable(str(error)) from error
+
+    def _open_writer(self) -> SqliteStatements:
+        connection = _connect(self._path)
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA temp_store = MEMORY")
+        return SqliteStatements(connection, self._queries)
+
+    def _open_reader(self) -> SqliteStatements:
+        try:
+            connection = _connect(self._path)
+            connection.execute("PRAGMA query_only = ON")
+        except sqlite3.Error as error:
+            raise DatabaseUnavailable(f"SQLite could not open {self._path}: {error}") from error
+        return SqliteStatements(connection, self._queries)
+
+
+class _SqliteSession:
+    """The holder of some rows; others wait for them in `SqliteDatabase.commit`."""
+
+    def __init__(self, database: SqliteDatabase, locks: RowLocks, held: frozenset[str]) -> None:
+        self._database = database
+        self._locks = locks
+        self._held = held
+        self._committed = False
+
+    def relation_by_uuid(self, uuid: str) -> Relation | None:
+        return self._database.relation_by_uuid(uuid)
+
+    def commit(self, transaction: Transaction) -> TransactionOutcome:
+        if self._committed:
+            raise RuntimeError("a session commits once: take the rows again")
+        others = changes.touched(transaction.changes) - self._held
+        with self._locks.hold(others, _ROW_WAIT_S):
+            outcome = self._database.write(transaction)
+        self._committed = isinstance(outcome, Committed)
+        return outcome
+
+
+def _prepare(path: Path) -> FileLock:
+    """Takes the lock, makes the file and turns WAL on, which the file then remembers."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(path)
+    except OSError as error:
+        raise DatabaseRefused(f"the SQLite file {path} cannot be opened: {error}") from error
+    try:
+        connection = _connect(path)
+        try:
+            mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        lock.release()
+        raise DatabaseRefused(f"the SQLite file {path} cannot be opened: {error}") from error
+    if mode != "wal":
+        lock.release()
+        raise DatabaseRefused(
+            f"the file system of {path} does not support SQLite's WAL: use a local disk"
+        )
+    return lock
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    """Transactions are begun and ended by hand (isolation_level=None)."""
+    return sqlite3.connect(
+        path,
+        timeout=_FILE_WAIT_S,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=256,
+    )
