@@ -112,6 +112,19 @@ def measure(way: Way, folder: Path, files: int, content: bytes, parallel: int) -
     )
 
 
+def best_of_rounds(
+    scratch: Path, files: int, content: bytes, parallel: int, rounds: int = 3
+) -> list[Measured]:
+    """The ways take turns and the best round of each counts: a busy neighbour then slows all
+    alike instead of the one that happened to run beside it."""
+    measured: dict[Way, list[Measured]] = {way: [] for way in WAYS}
+    for number in range(rounds):
+        for way in WAYS:
+            folder = scratch / f"{way.__name__}-{parallel}-{number}"
+            measured[way].append(measure(way, folder, files, content, parallel))
+    return [min(found, key=lambda row: row.wall_us_a_file) for found in measured.values()]
+
+
 def table(rows: Sequence[Measured]) -> str:
     lines = [f"{'way':<22}{'parallel':>9}{'p50 µs':>10}{'p99 µs':>10}{'wall µs a file':>16}"]
     lines += [
@@ -130,23 +143,12 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print JSON only")
     options = parser.parse_args()
     content = os.urandom(options.bytes)
-    rows: list[Measured] = []
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="store-put-new-") as scratch:
-        # Ways alternate inside a round and the best of three rounds counts: a busy neighbour
-        # then slows all ways alike instead of the one that happened to run beside it.
-        for parallel in (1, 3, 8):
-            for way in WAYS:
-                rounds = [
-                    measure(
-                        way,
-                        Path(scratch) / f"{way.__name__}-{parallel}-{number}",
-                        options.files,
-                        content,
-                        parallel,
-                    )
-                    for number in range(3)
-                ]
-                rows.append(min(rounds, key=lambda row: row.p50_us))
+        rows = [
+            row
+            for parallel in (1, 3, 8)
+            for row in best_of_rounds(Path(scratch), options.files, content, parallel)
+        ]
     if not options.json:
         print(table(rows))
     print(json.dumps([asdict(row) for row in rows]))

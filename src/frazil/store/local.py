@@ -42,7 +42,7 @@ class LocalStore:
 
         So a crash or a full disk leaves nothing behind, and nobody who lists the folder meets a
         half-written file. It costs what an exclusive create costs when files are written one by
-        one and about a fifth more when eight are written at once; a temporary name costs more
+        one and up to a fifth more when several are written at once; a temporary name costs more
         than either (benchmarks/store_put_new.py). Where a file system has no unnamed files, the
         name is created exclusively and removed on failure: still safe, since nobody knows an
         object's name before the catalog's pointer names it.

@@ -270,13 +270,12 @@ def _bucket_and_path(text: str, rest: str, field: str) -> tuple[str, str]:
             f"{field} {_shown(text)} has the bucket {bucket!r}: only letters, digits, '.', '_' "
             "and '-' are allowed, without user or port"
         )
-    key = key.removesuffix("/")
-    if key.startswith("/") or key.endswith("/") or "//" in key:
+    if key.startswith("/") or "//" in key:
         raise BadRequest(
             f"{field} {_shown(text)} has an empty path segment, which clients read differently: "
             "write single slashes"
         )
-    return bucket, f"/{key}"
+    return bucket, f"/{key.removesuffix('/')}"
 
 
 def _refuse_dot_segments(path: str, text: str, field: str) -> None:

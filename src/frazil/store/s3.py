@@ -47,6 +47,8 @@ _PUT_FIRST_WAIT_S = 0.05
 # What one DeleteObjects request takes, and one page of a listing holds.
 _PAGE = 1000
 
+_SHOWN_CHARACTERS = 500
+
 
 @dataclass(frozen=True, slots=True)
 class _Bucket:
@@ -147,8 +149,6 @@ class S3Store:
                         found["size"],
                         int(found["last_modified"].timestamp() * 1000),
                     )
-        except FileNotFoundError as error:
-            raise StoreError(f"cannot list {prefix}: there is no such bucket") from error
         except (BaseError, OSError) as error:
             raise _failed("list", prefix, error) from error
 
@@ -166,9 +166,6 @@ class S3Store:
     def _delete(self, bucket: str, keys: Sequence[str]) -> None:
         try:
             obstore.delete(self._bucket(bucket).reader, keys)
-        except FileNotFoundError as error:
-            # A missing object is no error to S3, so this is the bucket.
-            raise StoreError(f"cannot delete in s3://{bucket}: no such bucket") from error
         except (BaseError, OSError) as error:
             raise _failed("delete", f"{len(keys)} objects in s3://{bucket}", error) from error
 
@@ -263,6 +260,6 @@ def _object_address(location: str) -> ObjectAddress:
 
 
 def _failed(action: str, location: str, error: Exception) -> StoreError:
-    # obstore's text goes on with a dump of its own structures.
-    lines = str(error).splitlines() or [type(error).__name__]
-    return StoreError(f"cannot {action} {location}: {lines[0]}")
+    # obstore's text goes on with a dump of its own structures; the server's may have many lines.
+    said = " ".join(str(error).partition("\n\nDebug source")[0].split())
+    return StoreError(f"cannot {action} {location}: {said[:_SHOWN_CHARACTERS]}")

@@ -1,7 +1,8 @@
 """How the S3 store is reached: the `FRAZIL_S3_*` settings and AWS's usual places for keys.
 
-Web identity tokens, container and instance credentials are read by obstore itself. The shared files of the AWS command line are read here, in AWS's order: after
-keys and web identity in the environment, before container and instance.
+Keys are looked for in AWS's order: in the environment, by a web identity token, in the shared
+files of the AWS command line, from the container, from the instance. The shared files are read
+here; tokens, container and instance are left to obstore.
 """
 
 from __future__ import annotations
