@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from frazil.commit.rebase import NotRebasable, rebase_append
+from frazil.commit.rebase import ManifestCache, NotRebasable, rebase_append
 from frazil.format.requirements import check_requirements
 from frazil.format.snapshots import Snapshot, parse_snapshot
 from frazil.format.table_builder import apply_updates
@@ -58,6 +58,7 @@ class Environment:
     store: Store
     check_readable: Callable[[str], None]
     """Raises where the server must not read a location named inside a client's files."""
+    manifests: ManifestCache
     now_ms: int
 
 
@@ -167,7 +168,7 @@ def _rebase(
             set_ref.ref_name,
             environment.store,
             environment.check_readable,
-            now_ms=environment.now_ms,
+            cache=environment.manifests,
         )
     except StoreError as error:
         raise TooManyRequests(f"a manifest could not be read: {error}") from error

@@ -24,6 +24,7 @@ from frazil.commit.events import commit_payload, event
 from frazil.commit.files import FileWriter, PendingStore
 from frazil.commit.idempotency import Idempotency
 from frazil.commit.pending import Pending, committed_json, key_row
+from frazil.commit.rebase import ManifestCache
 from frazil.commit.subjects import Applied, NextFile, Subject
 from frazil.commit.swap import Committer, send
 from frazil.commit.territory import Territory
@@ -97,6 +98,7 @@ class GroupCommit:
         self._writer = writer
         self._territory = territory
         self._idempotency = idempotency
+        self._manifests = ManifestCache()
 
     def run(
         self, subject: Subject[M, R], identifier: Identifier, group: Sequence[Pending[R]]
@@ -177,7 +179,10 @@ class GroupCommit:
         rejected: list[tuple[Pending[R], FrazilError]] = []
         pending_files: dict[str, bytes] = {}
         environment = Environment(
-            PendingStore(self._store, pending_files), self._territory.check_readable, now_ms()
+            PendingStore(self._store, pending_files),
+            self._territory.check_readable,
+            self._manifests,
+            now_ms(),
         )
         for pending in waiting:
             try:

@@ -7,12 +7,9 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
+from frazil.format.metadata_encoding import encode_refs_only, encode_table_metadata
 from frazil.format.metadata_files import decode_metadata_file
-from frazil.format.metadata_json import (
-    InvalidMetadata,
-    encode_refs_only,
-    encode_table_metadata,
-)
+from frazil.format.raw_json import InvalidMetadata
 from frazil.format.table_metadata import TableMetadata
 from frazil.format.view_metadata import ViewMetadata, encode_view_metadata, parse_view_metadata
 from frazil.store.base import ObjectMissing, ObjectTooLarge, Store

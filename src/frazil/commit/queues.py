@@ -70,11 +70,13 @@ class Queues:
         with self._mutex:
             if self._closed:
                 raise TooManyRequests("the server is shutting down: send the request again")
-            queue = self._queues.setdefault(identifier, _TableQueue())
-            if len(queue.jobs) >= self._limits.max_queued_requests:
+            queue = self._queues.get(identifier)
+            if queue and len(queue.jobs) >= self._limits.max_queued_requests:
                 raise TooManyRequests(f"the queue of {identifier} is full: send it again later")
             if self._bytes and self._bytes + job.size_bytes > self._limits.max_queued_bytes:
                 raise TooManyRequests("too many bytes are queued: send the request again later")
+            if queue is None:
+                queue = self._queues[identifier] = _TableQueue()
             queue.jobs.append(job)
             self._bytes += job.size_bytes
             if not queue.scheduled:

@@ -1,4 +1,4 @@
-"""Reading what a rebase needs and making its files (CONTRACT 7); the rules are in format/rebase.py."""
+"""Reads what the rebase of an append needs and makes its files, by format/rebase's rules."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from frazil.format.manifest_list import (
     write_manifest_list,
 )
 from frazil.format.manifests import Manifest, only_added, read_manifest
+from frazil.format.metadata_files import metadata_folder
 from frazil.format.rebase import (
     AddedManifest,
     RebaseRefused,
@@ -31,7 +32,7 @@ from frazil.format.rebase import (
     rebased_snapshot,
 )
 from frazil.format.snapshots import Snapshot
-from frazil.format.table_metadata import TableMetadata, strip_trailing_slash
+from frazil.format.table_metadata import TableMetadata
 from frazil.store.base import ObjectMissing, ObjectTooLarge, Store
 
 _READERS: Final = 8
@@ -65,14 +66,14 @@ class ManifestCache:
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
         self._bytes = 0
-        self._lists: OrderedDict[str, tuple[ManifestList | Manifest, int]] = OrderedDict()
+        self._parsed: OrderedDict[str, tuple[ManifestList | Manifest, int]] = OrderedDict()
 
     def get(self, location: str) -> ManifestList | Manifest | None:
         with self._lock:
-            found = self._lists.get(location)
+            found = self._parsed.get(location)
             if found is None:
                 return None
-            self._lists.move_to_end(location)
+            self._parsed.move_to_end(location)
             return found[0]
 
     def put(self, location: str, parsed: ManifestList | Manifest) -> None:
@@ -80,12 +81,12 @@ class ManifestCache:
         if size > self._max_bytes // 4:
             return
         with self._lock:
-            if location in self._lists:
+            if location in self._parsed:
                 return
-            self._lists[location] = parsed, size
+            self._parsed[location] = parsed, size
             self._bytes += size
             while self._bytes > self._max_bytes:
-                _, (_, freed) = self._lists.popitem(last=False)
+                _, (_, freed) = self._parsed.popitem(last=False)
                 self._bytes -= freed
 
     @property
@@ -127,7 +128,7 @@ def _rebase(target: RebaseTarget, reader: _Reader) -> RebasedAppend:
     head = reader.manifest_list(target.head)
 
     commit_uuid = uuid.uuid4()
-    folder = _metadata_folder(target.metadata)
+    folder = metadata_folder(target.metadata)
     files: list[tuple[str, bytes]] = []
     rewritten: dict[str, RewrittenManifest] = {}
     for item in added:
@@ -162,11 +163,6 @@ def _rebase(target: RebaseTarget, reader: _Reader) -> RebasedAppend:
 def _only_added(target: RebaseTarget, item: AddedManifest, reader: _Reader) -> bytes:
     content = reader.content(item.listed.manifest_path, MANIFEST_LIMITS.file_bytes)
     return only_added(content, target.sequence_number)
-
-
-def _metadata_folder(metadata: TableMetadata) -> str:
-    own = metadata.properties.get("write.metadata.path")
-    return strip_trailing_slash(own) if own else f"{metadata.location}/metadata"
 
 
 class _Reader:

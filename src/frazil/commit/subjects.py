@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -28,7 +28,7 @@ from frazil.format.metadata_files import (
     metadata_version,
     new_metadata_location,
 )
-from frazil.format.table_builder import superseded_files, with_previous_file
+from frazil.format.table_builder import dropped_from_metadata_log, with_previous_file
 from frazil.format.table_metadata import TableMetadata
 from frazil.format.view_metadata import ViewMetadata, encode_view_metadata, new_view_location
 from frazil.wire.errors import FrazilError, NoSuchTable, NoSuchView
@@ -117,8 +117,8 @@ class TableSubject:
         """Old metadata files to delete, where the table asks for it: only its own."""
         if new.properties.get(_DELETE_OLD_FILES, "false").lower() != "true":
             return []
-        belongs: Callable[[str], bool] = lambda file: self._territory.belongs_to(new, file)  # noqa: E731
-        return [file for file in superseded_files(base, new) if belongs(file)]
+        dropped = dropped_from_metadata_log(base, new)
+        return [file for file in dropped if self._territory.belongs_to(new, file)]
 
     def answer(
         self,
@@ -147,8 +147,7 @@ class ViewSubject:
         self, state: ViewMetadata, request: CommitViewRequest, environment: Environment
     ) -> Applied[ViewMetadata]:
         new = apply_view_commit(state, request, environment.now_ms)
-        if new.location != state.location:
-            self._territory.check(new.location, "location")
+        self._territory.check_view(new, state)
         return Applied(new)
 
     def next_file(

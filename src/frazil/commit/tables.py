@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from itertools import islice
 
 import msgspec
 
@@ -22,7 +23,7 @@ from frazil.commit.creation import (
 from frazil.commit.events import commit_payload, event, pointer_payload
 from frazil.commit.metadata_cache import CachedTable, MetadataCache
 from frazil.commit.pending import Pending, committed_json, key_row
-from frazil.commit.purge import purge_table
+from frazil.commit.purge import files_of_table
 from frazil.commit.relations import Relations, attempt
 from frazil.commit.simple import Attempt, SimpleCommit
 from frazil.commit.territory import Territory
@@ -42,6 +43,8 @@ from frazil.wire.errors import AlreadyExists, CommitFailed, Forbidden, NoSuchNam
 from frazil.wire.identifiers import Identifier, Namespace, check_name, namespace_text
 from frazil.wire.requests import CommitTableRequest, CreateTableRequest, RegisterTableRequest
 from frazil.wire.updates import AssignUUID
+
+_PURGE_BATCH = 1000
 
 logger = logging.getLogger("frazil.commit")
 
@@ -227,12 +230,14 @@ class Tables:
         is logged and left: the drop itself has happened."""
         try:
             metadata = self._cache.table(row.metadata_location).metadata
-            purge_table(
+            files = files_of_table(
                 metadata,
-                row.metadata_location,
                 self._store,
                 lambda file: self._territory.belongs_to(metadata, file),
+                metadata_location=row.metadata_location,
             )
+            while batch := list(islice(files, _PURGE_BATCH)):
+                self._store.delete(batch)
         except Exception:
             logger.exception("purge of %s did not finish", row.identifier)
 

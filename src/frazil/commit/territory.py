@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from frazil.format.table_metadata import TableMetadata
+from frazil.format.view_metadata import ViewMetadata
 from frazil.store.locations import AllowedLocations, Location, canonical_location, is_within
 from frazil.wire.errors import FrazilError
 
@@ -22,7 +23,8 @@ class Territory:
     def owned(self, metadata: TableMetadata) -> tuple[str, ...]:
         """The canonical locations this table owns; each must be in an allowed place."""
         named = [("location", metadata.location), *_path_properties(metadata)]
-        return tuple(sorted({str(self._allowed.check(text, field)) for field, text in named}))
+        places = {str(self._allowed.check_table(text, field)) for field, text in named}
+        return tuple(sorted(places))
 
     def owned_if_changed(self, base: TableMetadata, new: TableMetadata) -> tuple[str, ...] | None:
         """None where the places stay as they are: a table registered under older rules can
@@ -30,6 +32,12 @@ class Territory:
         if base.location == new.location and _path_properties(base) == _path_properties(new):
             return None
         return self.owned(new)
+
+    def check_view(self, new: ViewMetadata, base: ViewMetadata | None = None) -> None:
+        """A view owns no place, but its metadata files may only go where they are allowed."""
+        for field, text in _view_places(new):
+            if base is None or (field, text) not in _view_places(base):
+                self._allowed.check(text, field)
 
     def check(self, location: str, field: str) -> Location:
         """Raises where the location is not in an allowed place."""
@@ -51,3 +59,8 @@ class Territory:
 def _path_properties(metadata: TableMetadata) -> list[tuple[str, str]]:
     properties = metadata.properties
     return [(name, properties[name]) for name in PATH_PROPERTIES if name in properties]
+
+
+def _view_places(metadata: ViewMetadata) -> list[tuple[str, str]]:
+    path = metadata.properties.get("write.metadata.path")
+    return [("location", metadata.location), *([("write.metadata.path", path)] if path else [])]

@@ -50,7 +50,6 @@ class Views:
         def prepare() -> Attempt:
             self._refuse_existing(identifier)
             location = request.location or new_location(self._warehouse, identifier)
-            self._territory.check(location, "location")
             metadata = new_view(
                 location=location,
                 schema=request.schema,
@@ -59,6 +58,7 @@ class Views:
                 uuid=str(uuid.uuid4()),
                 now_ms=time.time_ns() // 1_000_000,
             )
+            self._territory.check_view(metadata)
             return self._attempt(context, identifier, view_file(metadata, 0), "create")
 
         return self._simple.run(context, prepare)
@@ -73,6 +73,7 @@ class Views:
             self._refuse_existing(identifier)
             self._territory.check(location, "metadata-location")
             metadata = self._cache.read_view(location)
+            self._territory.check_view(metadata)
             return self._attempt(context, identifier, NextFile(metadata, location, ()), "register")
 
         return self._simple.run(context, prepare)
