@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from frazil.wire.errors import BadRequest
+
+MAX_DEPTH: Final = 256
+"""Deeper JSON is refused: what one thread can just read, another must be able to write again."""
 
 _decoder = msgspec.json.Decoder(float_hook=Decimal)
 _encoder = msgspec.json.Encoder(decimal_format="number")
@@ -22,11 +25,29 @@ _encoder = msgspec.json.Encoder(decimal_format="number")
 def decode(raw: bytes | msgspec.Raw, what: str) -> Any:
     """The JSON value of `raw`; `what` names it in the message when it is none."""
     try:
-        return _decoder.decode(raw)
+        value = _decoder.decode(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise BadRequest(f"{what} is not valid JSON: {error}") from None
     except RecursionError:
-        raise BadRequest(f"{what} is nested too deeply") from None
+        raise _too_deep(what) from None
+    text = bytes(raw)
+    if text.count(b"[") + text.count(b"{") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
+        raise _too_deep(what)
+    return value
+
+
+def _depth(value: object) -> int:
+    depth, level = 0, [value]
+    while level := [item for item in level if isinstance(item, dict | list)]:
+        depth += 1
+        level = [
+            child for item in level for child in (item.values() if isinstance(item, dict) else item)
+        ]
+    return depth
+
+
+def _too_deep(what: str) -> BadRequest:
+    return BadRequest(f"{what} is nested too deeply: at most {MAX_DEPTH} levels are allowed")
 
 
 def decode_object(raw: bytes | msgspec.Raw, what: str) -> dict[str, Any]:

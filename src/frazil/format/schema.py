@@ -26,6 +26,8 @@ from frazil.wire.errors import BadRequest
 
 INITIAL_SCHEMA_ID: Final = 0
 
+_MAX_CACHED_BYTES: Final = 64 * 1024
+
 
 @dataclass(frozen=True)
 class Schema:
@@ -148,13 +150,17 @@ def _is_struct(type_: Type) -> bool:
 
 def parse_schema(raw: bytes | msgspec.Raw) -> Schema:
     """Reads and checks a schema; a missing `schema-id` is 0, as in Java."""
-    return _parse(bytes(raw))
+    text = bytes(raw)
+    return _parse_once(text) if len(text) <= _MAX_CACHED_BYTES else _parse(text)
 
 
-@lru_cache(maxsize=512)
 def _parse(raw: bytes) -> Schema:
-    # Schemas are immutable and the same bytes come with every commit and every load of a table.
     return _from_json(json_object.decode_object(raw, "schema"))
+
+
+# Schemas are immutable, and the same bytes come again with many commits and loads. The bounds keep
+# the parsed ones, about ten times their bytes, small beside the metadata caches.
+_parse_once = lru_cache(maxsize=256)(_parse)
 
 
 def _from_json(value: dict[str, Any]) -> Schema:
