@@ -101,7 +101,7 @@ def jars_dir() -> Path:
 
 
 @pytest.fixture(scope="session")
-def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
+def postgres_server() -> Iterator[PostgresServer]:
     """One PostgreSQL for the whole run."""
     from tests.support.postgres import start_postgres
 
@@ -111,9 +111,11 @@ def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgr
 
 
 @pytest.fixture
-def postgres_database(postgres_server: PostgresServer) -> str:
+def postgres_database(postgres_server: PostgresServer) -> Iterator[str]:
     """The URL of an empty database of this test's own."""
-    return postgres_server.create_database(f"test_{uuid.uuid4().hex[:12]}")
+    url = postgres_server.create_database()
+    yield url
+    postgres_server.drop_database(url)
 
 
 @pytest.fixture(scope="session")
