@@ -89,13 +89,13 @@ def patch_object(raw: bytes, changes: Mapping[str, Any]) -> bytes:
     return msgspec.json.encode(members)
 
 
-def without_nulls(raw: bytes, names: frozenset[str]) -> bytes:
+def without_nulls(raw: bytes, names: frozenset[str], field: str) -> bytes:
     """The object without the named members that are null, and with no member twice.
 
     Java's parsers take an absent optional field but fail on one that is null, so a null is never
     written on.
     """
-    members = json_object(raw, "")
+    members = json_object(raw, field)
     kept = {
         name: value
         for name, value in members.items()

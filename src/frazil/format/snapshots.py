@@ -175,7 +175,7 @@ def _index(segment: Segment[Snapshot]) -> dict[int, int]:
 
 def parse_snapshot(raw: bytes | Raw, field: str = "snapshot") -> Snapshot:
     """One snapshot, as an update carries it, checked in full."""
-    squeezed = without_nulls(compact(raw, field), _SNAPSHOT_NAMES)
+    squeezed = without_nulls(compact(raw, field), _SNAPSHOT_NAMES, field)
     snapshot = msgspec.structs.replace(decode(_SNAPSHOT, squeezed, field), raw=squeezed)
     _check_snapshot(snapshot, field)
     decode(_SUMMARY, squeezed, field)
@@ -185,7 +185,10 @@ def parse_snapshot(raw: bytes | Raw, field: str = "snapshot") -> Snapshot:
 def parse_snapshots(array: bytes | Raw, field: str = "snapshots") -> SnapshotList:
     """A compact JSON array of snapshots. Summaries are not looked into."""
     if _NULL_MEMBER.search(memoryview(array)):
-        raws = [without_nulls(bytes(raw), _SNAPSHOT_NAMES) for raw in decode(_RAWS, array, field)]
+        raws = [
+            without_nulls(bytes(raw), _SNAPSHOT_NAMES, f"{field}[{position}]")
+            for position, raw in enumerate(decode(_RAWS, array, field))
+        ]
         array = b"[" + b",".join(raws) + b"]"
     snapshots = SnapshotList.from_json(array, _SNAPSHOTS, field)
     for position, snapshot in enumerate(snapshots.bare_items()):
@@ -228,7 +231,7 @@ def metadata_log_entry(timestamp_ms: int, metadata_file: str) -> MetadataLogEntr
 
 
 def parse_ref(raw: bytes | Raw, field: str) -> SnapshotRef:
-    squeezed = without_nulls(bytes(raw), _REF_NAMES)
+    squeezed = without_nulls(bytes(raw), _REF_NAMES, field)
     ref = decode(_REF, squeezed, field)
     # Java's SnapshotRefType.fromString takes any case and writes lower case.
     kind = ref.type.lower()

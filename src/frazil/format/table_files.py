@@ -84,7 +84,5 @@ def parse_encrypted_key(raw: bytes | Raw, field: str = "encryption-key") -> Encr
 
 
 def _parse(decoder: msgspec.json.Decoder[P], part: type[P], raw: bytes | Raw, field: str) -> P:
-    squeezed = compact(raw, field)
-    if b"null" in squeezed and squeezed.startswith(b"{"):
-        squeezed = without_nulls(squeezed, json_names(part))
+    squeezed = without_nulls(compact(raw, field), json_names(part), field)
     return msgspec.structs.replace(decode(decoder, squeezed, field), raw=squeezed)
