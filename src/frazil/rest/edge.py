@@ -79,16 +79,18 @@ class Edge:
         headers = Headers(scope["headers"])
         own_id = request_id(headers.get("x-request-id"))
         exchange = _Exchange(self, scope, headers, own_id)
+        # Stays so where the client is gone or the server gives up on it.
+        reply = Reply(_CLIENT_GONE, error_type="ClientGone")
         self._in_flight += 1
         try:
             reply = await exchange.answer(receive)
             await reply.send(send, method, ((b"x-request-id", own_id.encode()),))
         except ClientGone:
-            reply = Reply(_CLIENT_GONE, error_type="ClientGone")
+            return  # Nobody is there to be told; the log is.
         finally:
             self._in_flight -= 1
             exchange.lease.end()
-        exchange.log(method, reply, (time.perf_counter() - started) * 1000)
+            exchange.log(method, reply, (time.perf_counter() - started) * 1000)
 
     def check_room(self, route: Route) -> None:
         """Refuses, before anything has begun, what the server should not take on now."""

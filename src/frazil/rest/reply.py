@@ -23,7 +23,7 @@ from frazil.wire.json import encode
 from frazil.wire.responses import (
     MinimalCommitResponse,
     MinimalTransactionResponse,
-    identifier_response,
+    table_identifier,
 )
 
 _JSON = (b"content-type", b"application/json")
@@ -158,7 +158,7 @@ def _minimal(answer: TableAnswer, *, named: bool = False) -> MinimalCommitRespon
     return MinimalCommitResponse(
         metadata_location=answer.table.metadata_location or "",
         committed=Raw(b"[]" if answer.committed is None else answer.committed),
-        identifier=identifier_response(answer.table.identifier) if named else UNSET,
+        identifier=table_identifier(answer.table.identifier) if named else UNSET,
     )
 
 

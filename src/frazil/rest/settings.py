@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
+from dataclasses import dataclass, field
 
-_NOTHING: Mapping[str, str] = MappingProxyType({})
 _SHA256_HEX = re.compile(r"[0-9a-f]{64}")
 _SECRET = re.compile(r"secret|token|password|credential|access-key|account-key|sas", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class AppSettings:
-    tokens: Mapping[str, str] = _NOTHING
+    tokens: Mapping[str, str] = field(default_factory=dict)
     """Principal's name to the SHA-256 of its token in hex; empty: nobody is asked."""
 
-    config_defaults: Mapping[str, str] = _NOTHING
-    config_overrides: Mapping[str, str] = _NOTHING
+    config_defaults: Mapping[str, str] = field(default_factory=dict)
+    config_overrides: Mapping[str, str] = field(default_factory=dict)
     """What `/v1/config` hands to clients."""
 
-    table_config: Mapping[str, str] = _NOTHING
+    table_config: Mapping[str, str] = field(default_factory=dict)
     """What a client needs to reach a table's files, such as `s3.endpoint`; never a secret."""
 
     idempotency_key_lifetime: str = "PT30M"

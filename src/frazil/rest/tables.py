@@ -15,12 +15,12 @@ from frazil.wire.requests import (
     CommitTableRequest,
     CommitTransactionRequest,
     CreateTableRequest,
-    IdentifierJson,
     RegisterTableRequest,
     RenameTableRequest,
     Report,
+    TableIdentifier,
 )
-from frazil.wire.responses import ListTablesResponse, identifier_responses
+from frazil.wire.responses import ListTablesResponse, table_identifiers
 
 _metrics = logging.getLogger("frazil.metrics")
 
@@ -33,7 +33,7 @@ async def list_tables(edge: Edge, call: Call) -> Reply:
     listing = Listing(call.route.operation, namespace)
     page = listing.page(call.query("pageToken"), call.query("pageSize"), edge.settings)
     found, after = await edge.blocking(edge.catalog.list_tables, namespace, page.after, page.size)
-    return json_reply(ListTablesResponse(identifier_responses(found), listing.token(after)))
+    return json_reply(ListTablesResponse(table_identifiers(found), listing.token(after)))
 
 
 async def create_table(edge: Edge, call: Call) -> Reply:
@@ -131,7 +131,7 @@ async def report_metrics(edge: Edge, call: Call) -> Reply:
     return NO_CONTENT
 
 
-def check_agrees(sent: IdentifierJson | None, identifier: Identifier, what: str) -> None:
+def check_agrees(sent: TableIdentifier | None, identifier: Identifier, what: str) -> None:
     """A body that names another table than its path was meant for another route."""
     if sent is not None and sent.identifier(what) != identifier:
         raise BadRequest(f"identifier: names another {what} than the path does; leave it out")

@@ -14,7 +14,7 @@ from frazil.wire.requests import (
     RegisterViewRequest,
     RenameTableRequest,
 )
-from frazil.wire.responses import ListTablesResponse, identifier_responses
+from frazil.wire.responses import ListTablesResponse, table_identifiers
 
 
 async def list_views(edge: Edge, call: Call) -> Reply:
@@ -22,7 +22,7 @@ async def list_views(edge: Edge, call: Call) -> Reply:
     listing = Listing(call.route.operation, namespace)
     page = listing.page(call.query("pageToken"), call.query("pageSize"), edge.settings)
     found, after = await edge.blocking(edge.catalog.list_views, namespace, page.after, page.size)
-    return json_reply(ListTablesResponse(identifier_responses(found), listing.token(after)))
+    return json_reply(ListTablesResponse(table_identifiers(found), listing.token(after)))
 
 
 async def create_view(edge: Edge, call: Call) -> Reply:

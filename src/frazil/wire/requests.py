@@ -30,7 +30,9 @@ class Request(Struct, frozen=True, rename="kebab", forbid_unknown_fields=True):
     """A closed JSON object in the body of a request."""
 
 
-class IdentifierJson(Request, frozen=True):
+class TableIdentifier(Request, frozen=True):
+    """Names a table or, on the routes of views, a view."""
+
     namespace: tuple[str, ...]
     name: str
 
@@ -82,7 +84,7 @@ class RegisterTableRequest(Request, frozen=True):
 class CommitTableRequest(Request, frozen=True):
     requirements: tuple[TableRequirement, ...]
     updates: tuple[TableUpdate, ...]
-    identifier: IdentifierJson | None = None
+    identifier: TableIdentifier | None = None
     """Needed inside a transaction; on a table's own route it must agree with the path."""
 
 
@@ -100,8 +102,8 @@ class CommitTransactionRequest(Request, frozen=True):
 class RenameTableRequest(Request, frozen=True):
     """Also the request to rename a view."""
 
-    source: IdentifierJson
-    destination: IdentifierJson
+    source: TableIdentifier
+    destination: TableIdentifier
 
 
 # --- views --------------------------------------------------------------------------------------
@@ -123,7 +125,7 @@ class RegisterViewRequest(Request, frozen=True):
 class CommitViewRequest(Request, frozen=True):
     updates: tuple[ViewUpdate, ...]
     requirements: tuple[ViewRequirement, ...] = ()
-    identifier: IdentifierJson | None = None
+    identifier: TableIdentifier | None = None
 
 
 # --- metrics ------------------------------------------------------------------------------------

@@ -11,15 +11,11 @@ from collections.abc import Iterable, Mapping
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from frazil.wire.identifiers import Identifier, Namespace
+from frazil.wire.requests import TableIdentifier
 
 
 class Response(Struct, frozen=True, rename="kebab"):
     """A JSON object in the body of an answer."""
-
-
-class IdentifierResponse(Response, frozen=True):
-    namespace: Namespace
-    name: str
 
 
 class ConfigResponse(Response, frozen=True):
@@ -37,7 +33,7 @@ class ListNamespacesResponse(Response, frozen=True):
 class ListTablesResponse(Response, frozen=True):
     """Also the list of views."""
 
-    identifiers: tuple[IdentifierResponse, ...]
+    identifiers: tuple[TableIdentifier, ...]
     next_page_token: str | None = None
 
 
@@ -59,16 +55,16 @@ class MinimalCommitResponse(Response, frozen=True):
 
     metadata_location: str
     committed: Raw
-    identifier: IdentifierResponse | UnsetType = UNSET
+    identifier: TableIdentifier | UnsetType = UNSET
 
 
 class MinimalTransactionResponse(Response, frozen=True):
     tables: tuple[MinimalCommitResponse, ...]
 
 
-def identifier_responses(identifiers: Iterable[Identifier]) -> tuple[IdentifierResponse, ...]:
-    return tuple(identifier_response(identifier) for identifier in identifiers)
+def table_identifiers(identifiers: Iterable[Identifier]) -> tuple[TableIdentifier, ...]:
+    return tuple(table_identifier(identifier) for identifier in identifiers)
 
 
-def identifier_response(identifier: Identifier) -> IdentifierResponse:
-    return IdentifierResponse(identifier.namespace, identifier.name)
+def table_identifier(identifier: Identifier) -> TableIdentifier:
+    return TableIdentifier(identifier.namespace, identifier.name)
