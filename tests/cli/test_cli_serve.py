@@ -232,7 +232,7 @@ def test_settings_reach_the_server(tmp_path: Path) -> None:
         (("--warehouse", "ftp://host/x"), "ftp"),
         (("--warehouse", "/proc/nowhere"), "/proc/nowhere"),
         (("--database", "mysql://db/x"), "mysql"),
-        (("--database", "sqlite:///no/such/../folder\x01"), "sqlite"),
+        (("--database", "sqlite:////proc/nowhere/frazil.db"), "/proc/nowhere/frazil.db"),
         (("--allow-location", "gopher://x"), "gopher"),
         (("--tokens-file", "none"), "tokens_file none cannot be read"),
     ],
