@@ -254,7 +254,6 @@ def _existing(
     fields = _partition_ids(manifest)
     for entry in inherited(manifest, listed):
         if entry.status == EXISTING:
-            # Java reads the row ids of a manifest that is not committed as they stand.
             yield entry, fields
 
 
@@ -316,7 +315,7 @@ def listed_on_head(
     target: RebaseTarget,
     own: ManifestList,
     head: ManifestList,
-    added: Iterable[AddedManifest],
+    added: Sequence[AddedManifest],
     rewritten: Mapping[str, RewrittenManifest],
 ) -> list[ListedManifest]:
     """The manifests of the new list: the client's first, then the head's as they are. `rewritten`
