@@ -44,13 +44,14 @@ _OLDEST_SQLITE: Final = (3, 35, 0)
 _ROW_WAIT_S: Final = 30.0
 _MAX_IDLE_READERS: Final = 32
 _FILE_WAIT_S: Final = 5.0
-"""How long to wait for another program (a backup, the sqlite3 shell) that holds the file."""
 
 
 class SqliteDatabase(Reads):
     """`Database` over plain sqlite3."""
 
-    def __init__(self, path: Path | str) -> None:
+    def __init__(self, path: Path | str, file_wait_s: float = _FILE_WAIT_S) -> None:
+        """`file_wait_s`: how long to wait for another program (a backup, the sqlite3 shell) that
+        holds the file. Raises DatabaseRefused when another process has it open here."""
         if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
             raise DatabaseRefused(
                 f"Python's SQLite is {sqlite3.sqlite_version}: 3.35 or newer is needed"
@@ -58,8 +59,9 @@ class SqliteDatabase(Reads):
         self._queries = queries("sqlite")
         self._folder = tempfile.TemporaryDirectory("-frazil-db") if str(path) == MEMORY else None
         wanted = Path(self._folder.name) / "catalog.db" if self._folder else Path(path)
-        self._path = wanted.resolve()
-        self._lock = _prepare(self._path)
+        self.path = wanted.resolve()
+        self._file_wait_s = file_wait_s
+        self._lock = _prepare(self.path, file_wait_s)
         self._idle: deque[SqliteStatements] = deque()
         self._row_locks = RowLocks()
         self._writer = SqliteWriter(self._open_writer)
@@ -70,7 +72,7 @@ class SqliteDatabase(Reads):
             migrate(sql, migrations("sqlite"), sql.connection.execute)
             return Written(None, keep=True)
 
-        self._run_twice(work)
+        self.run(work)
 
     # --- reads ---------------------------------------------------------------------------------
 
@@ -136,7 +138,7 @@ class SqliteDatabase(Reads):
             found = sql.fetch("key", {"principal": row.principal, "idempotency_key": row.key})
             return Written(rows.key_of(row.principal, row.key, found[0]), keep=False)
 
-        return self._run_twice(work)
+        return self.run(work)
 
     def forget_keys(self, older_than_s: int) -> int:
         return self._forget("forget_keys", older_than_s)
@@ -147,7 +149,7 @@ class SqliteDatabase(Reads):
     def assign_positions(self, limit: int) -> int:
         if not self.fetch("unplaced_event", {}):
             return 0
-        return self._run_twice(lambda sql: Written(changes.place_events(sql, limit), keep=True))
+        return self.run(lambda sql: Written(changes.place_events(sql, limit), keep=True))
 
     def close(self) -> None:
         if self._closed:
@@ -165,9 +167,9 @@ class SqliteDatabase(Reads):
             forgotten = sql.execute(name, {"older_than_ms": older_than_s * 1000})
             return Written(forgotten, keep=forgotten > 0)
 
-        return self._run_twice(work)
+        return self.run(work)
 
-    def _run_twice(self, work: Callable[[SqliteStatements], Written[T]]) -> T:
+    def run(self, work: Callable[[SqliteStatements], Written[T]]) -> T:
         """For writes that do no harm when done again: a lost answer is worth one more try."""
         try:
             return self._writer.run(work)
@@ -178,7 +180,7 @@ class SqliteDatabase(Reads):
                 raise DatabaseUnavailable(str(error)) from error
 
     def _open_writer(self) -> SqliteStatements:
-        connection = _connect(self._path)
+        connection = _connect(self.path, self._file_wait_s)
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA temp_store = MEMORY")
@@ -186,10 +188,10 @@ class SqliteDatabase(Reads):
 
     def _open_reader(self) -> SqliteStatements:
         try:
-            connection = _connect(self._path)
+            connection = _connect(self.path, self._file_wait_s)
             connection.execute("PRAGMA query_only = ON")
         except sqlite3.Error as error:
-            raise DatabaseUnavailable(f"SQLite could not open {self._path}: {error}") from error
+            raise DatabaseUnavailable(f"SQLite could not open {self.path}: {error}") from error
         return SqliteStatements(connection, self._queries)
 
 
@@ -215,7 +217,7 @@ class _SqliteSession:
         return outcome
 
 
-def _prepare(path: Path) -> FileLock:
+def _prepare(path: Path, file_wait_s: float) -> FileLock:
     """Takes the lock, makes the file and turns WAL on, which the file then remembers."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -223,7 +225,7 @@ def _prepare(path: Path) -> FileLock:
     except OSError as error:
         raise DatabaseRefused(f"the SQLite file {path} cannot be opened: {error}") from error
     try:
-        connection = _connect(path)
+        connection = _connect(path, file_wait_s)
         try:
             mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
         finally:
@@ -239,11 +241,11 @@ def _prepare(path: Path) -> FileLock:
     return lock
 
 
-def _connect(path: Path) -> sqlite3.Connection:
+def _connect(path: Path, file_wait_s: float) -> sqlite3.Connection:
     """Transactions are begun and ended by hand (isolation_level=None)."""
     return sqlite3.connect(
         path,
-        timeout=_FILE_WAIT_S,
+        timeout=file_wait_s,
         isolation_level=None,
         check_same_thread=False,
         cached_statements=256,

@@ -1,0 +1,223 @@
+"""SQLite: what is known after the disk or another program got in the way."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from frazil.db.base import (
+    CommitIdTaken,
+    Committed,
+    CreateNamespace,
+    DatabaseUnavailable,
+    Relation,
+    SwapRelation,
+)
+from frazil.db.sqlite import SqliteDatabase
+from tests.db.helpers import (
+    commit,
+    make,
+    make_namespace,
+    must,
+    next_version,
+    race,
+    swap,
+    transaction,
+)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "catalog.db"
+
+
+@pytest.fixture
+def database(path: Path) -> Iterator[SqliteDatabase]:
+    database = SqliteDatabase(path, file_wait_s=0.1)
+    database.migrate()
+    make_namespace(database, "ns")
+    yield database
+    database.close()
+
+
+DISK_FULL_IN_COMMIT = """
+    import resource, sys
+    from pathlib import Path
+    from frazil.db.base import *
+    from frazil.db.sqlite import SqliteDatabase
+    from tests.db.helpers import *
+
+    path = Path(sys.argv[1])
+    database = SqliteDatabase(path)
+    database.migrate()
+    make_namespace(database, "ns")
+    table = make(database)
+
+    # From here on no file may grow: SQLite meets it when COMMIT writes the WAL.
+    written = path.with_name(path.name + "-wal").stat().st_size
+    unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (written, unlimited[1]))
+    doubtful = transaction(swap(table), keys=(key_row("k"),))
+    try:
+        print(database.commit(doubtful))
+    except OutcomeUnknown:
+        print("unknown")
+    assert database.relation(table.identifier) == table
+
+    # And now nothing can be written at all.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, unlimited[1]))
+    try:
+        print(database.resolve(doubtful.commit_id, [table.uuid], 5))
+    except DatabaseUnavailable:
+        print("not now")
+    try:
+        print(database.finalise(key_row("k2")))
+    except DatabaseUnavailable:
+        print("not now")
+
+    resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
+    print(database.resolve(doubtful.commit_id, [table.uuid], 5))
+    assert database.relation(table.identifier) == table
+    assert database.key("anna", "k") is None
+    try:
+        database.commit(doubtful)
+    except CommitIdTaken:
+        print("void")
+    print(database.finalise(key_row("k2")).key)
+    print(commit(database, swap(table)))
+    database.close()
+"""
+
+
+def test_a_disk_error_in_commit_is_unknown_until_resolved(path: Path) -> None:
+    """In a process of its own, because the limit on file sizes is the process's."""
+    script = textwrap.dedent(DISK_FULL_IN_COMMIT)
+    ran = subprocess.run(
+        [sys.executable, "-c", script, str(path)],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        env={"PYTHONPATH": ":".join(entry for entry in sys.path if entry)},
+    )
+    assert ran.returncode == 0, ran.stderr
+    said = ran.stdout.split("\n")
+    expected = ["unknown", "not now", "not now", "False", "void", "k2", "Committed()", ""]
+    assert said == expected
+
+
+def test_what_was_committed_is_found_after_reopening(database: SqliteDatabase, path: Path) -> None:
+    table = make(database)
+    sure = transaction(swap(table))
+    assert database.commit(sure) == Committed()
+    database.close()
+    reopened = SqliteDatabase(path)
+    assert reopened.resolve(sure.commit_id, [table.uuid], 5) is True
+    reopened.close()
+
+
+def test_a_void_commit_id_never_commits(database: SqliteDatabase) -> None:
+    table = make(database)
+    late = transaction(swap(table))
+    assert database.resolve(late.commit_id, [table.uuid], 5) is False
+    with pytest.raises(CommitIdTaken):
+        database.commit(late)
+    assert database.relation(table.identifier) == table
+
+
+def test_resolve_waits_for_the_rows(database: SqliteDatabase) -> None:
+    table = make(database)
+    with database.locked([table.uuid], 5), pytest.raises(DatabaseUnavailable):
+        database.resolve("id", [table.uuid], 0.05)
+    assert database.resolve("id", [table.uuid], 5) is False
+
+
+def test_another_program_that_holds_the_file(database: SqliteDatabase, path: Path) -> None:
+    """A backup or the sqlite3 shell: writes are refused unharmed, reads go on."""
+    table = make(database)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(DatabaseUnavailable, match="nothing was changed"):
+        commit(database, swap(table))
+    assert database.relation(table.identifier) == table
+    other.execute("ROLLBACK")
+    other.close()
+    assert commit(database, swap(table)) == Committed()
+
+
+def test_transactions_that_wait_share_a_commit_and_fail_alone(
+    database: SqliteDatabase, path: Path
+) -> None:
+    """Held up together, they are written together: good ones, a lost one and a mistaken one."""
+    tables = [make(database, f"t{n}") for n in range(6)]
+    stale = next_version(make(database, "stale"))
+    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    database.close()
+    waiting = SqliteDatabase(path, file_wait_s=20)
+    other.execute("BEGIN IMMEDIATE")
+
+    def release() -> object:
+        other.execute("ROLLBACK")
+        return None
+
+    def write(table: Relation) -> object:
+        return commit(waiting, SwapRelation(table, next_version(table)))
+
+    def mistaken() -> object:
+        with pytest.raises(ValueError, match="keeps the uuid"):
+            commit(waiting, SwapRelation(stale, next_version(tables[0])))
+        return None
+
+    calls = [lambda table=table: write(table) for table in (*tables, stale)]  # type: ignore[misc]
+    outcomes = race([*calls, mistaken, release])
+    assert outcomes[:6] == [Committed()] * 6
+    assert outcomes[6] != Committed()
+    for table in tables:
+        found = waiting.relation(table.identifier)
+        assert found is not None
+        assert found.version == 2
+    other.close()
+    waiting.close()
+
+
+def test_a_closed_database_says_so(database: SqliteDatabase) -> None:
+    database.close()
+    database.close()
+    with pytest.raises(DatabaseUnavailable, match="closed"):
+        database.ping()
+    with pytest.raises(DatabaseUnavailable, match="closed"):
+        commit(database, CreateNamespace(("late",), {}))
+
+
+def test_close_finishes_what_is_queued(path: Path) -> None:
+    database = SqliteDatabase(path)
+    database.migrate()
+    make_namespace(database, "ns")
+    tables = [make(database, f"t{n}") for n in range(8)]
+    with ThreadPoolExecutor(8) as threads:
+        running = [threads.submit(commit, database, swap(table)) for table in tables]
+        database.close()
+        told = [one.exception() or one.result() for one in running]
+    reopened = SqliteDatabase(path)
+    for table, answer in zip(tables, told, strict=True):
+        found = reopened.relation(table.identifier)
+        assert found is not None
+        assert (found.version == 2) == (answer == Committed())
+    reopened.close()
+
+
+def test_a_memory_database_leaves_nothing() -> None:
+    database = SqliteDatabase(":memory:")
+    database.migrate()
+    must(database, CreateNamespace(("ns",), {}))
+    assert database.namespace_properties(("ns",)) == {}
+    folder = database.path.parent
+    assert folder.exists()
+    database.close()
+    assert not folder.exists()
