@@ -15,7 +15,7 @@ from frazil.store.base import StoreError
 from frazil.wire import errors
 from tests.rest.stand_in import Client, StandInCatalog, dumped, exchange
 
-COMMIT = {"requirements": [], "updates": []}
+COMMIT: dict[str, Any] = {"requirements": [], "updates": []}
 TABLE = "/v1/namespaces/a/tables/t"
 
 

@@ -26,7 +26,7 @@ BAD_NAMES = [
 PATH_NAMES = ["", ".", "..", "a%2F..%2Fb", LONG, "%C3%A9" * 128, "a%00b", "a%0Ab", "%7f", "%C2%85"]
 BROKEN = ["%", "%2", "%zz", "a%G0", "%ff", "%C3", "%ED%A0%80"]
 
-T = {"requirements": [], "updates": []}
+T: dict[str, Any] = {"requirements": [], "updates": []}
 
 
 @pytest.mark.parametrize("name", PATH_NAMES + BROKEN)

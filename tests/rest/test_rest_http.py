@@ -26,7 +26,8 @@ def connection(client: Client) -> Iterator[http.client.HTTPConnection]:
     while not server.started:
         assert thread.is_alive()
         time.sleep(0.005)
-    opened = http.client.HTTPConnection(*listener.getsockname(), timeout=10)
+    host, port = listener.getsockname()
+    opened = http.client.HTTPConnection(host, port, timeout=10)
     yield opened
     opened.close()
     server.should_exit = True

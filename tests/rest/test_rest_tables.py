@@ -16,7 +16,7 @@ from tests.rest.stand_in import LOCATION, Client, StandInCatalog, dumped, exchan
 
 TABLE = "/v1/namespaces/a/tables/t"
 T = Identifier(("a",), "t")
-COMMIT = {"requirements": [], "updates": []}
+COMMIT: dict[str, Any] = {"requirements": [], "updates": []}
 KEY = "017F22E2-79B0-7CC3-98C4-DC0C0C07398F"
 
 

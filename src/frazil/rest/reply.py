@@ -49,9 +49,12 @@ class Reply:
         if self.status not in (204, 304):
             headers.append((b"content-length", b"%d" % sum(map(len, chunks))))
         await send({"type": "http.response.start", "status": self.status, "headers": headers})
+        held = b""
         for piece in _pieces(chunks):
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
-        await send({"type": "http.response.body", "body": b""})
+            if held:
+                await send({"type": "http.response.body", "body": held, "more_body": True})
+            held = piece
+        await send({"type": "http.response.body", "body": held})
 
 
 NO_CONTENT = Reply(204)
