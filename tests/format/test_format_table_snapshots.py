@@ -275,9 +275,7 @@ class TestRefs:
         metadata = apply(
             history(2),
             set_ref(1, "v1", "TAG", max_ref_age_ms=5),
-            set_ref(
-                2, "dev", min_snapshots_to_keep=3, max_snapshot_age_ms=10, max_ref_age_ms=None
-            ),
+            set_ref(2, "dev", min_snapshots_to_keep=3, max_snapshot_age_ms=10, max_ref_age_ms=None),
         )
         assert document(metadata)["refs"] == {
             "main": {"snapshot-id": 2, "type": "branch"},
@@ -365,7 +363,10 @@ class TestStatistics:
         )
         changed = apply(base, update("set-statistics", statistics=statistics(1, "b.puffin")))
         assert sorted(file.snapshot_id for file in changed.statistics) == [1, 2]
-        assert {file.statistics_path[-8:] for file in changed.statistics} == {"a.puffin", "b.puffin"}
+        assert {file.statistics_path[-8:] for file in changed.statistics} == {
+            "a.puffin",
+            "b.puffin",
+        }
         assert apply(changed, update("set-statistics", statistics=statistics(2))) is changed
         left = apply(changed, update("remove-statistics", snapshot_id=1))
         assert [file.snapshot_id for file in left.statistics] == [2]

@@ -26,9 +26,7 @@ from tests.support.tables import (
 
 VERSIONS = (1, 2, 3)
 ID_BUCKET_SPEC: dict[str, Any] = {
-    "fields": [
-        {"source-id": 1, "field-id": 1001, "name": "id_bucket", "transform": "bucket[4]"}
-    ]
+    "fields": [{"source-id": 1, "field-id": 1001, "name": "id_bucket", "transform": "bucket[4]"}]
 }
 DAY_ORDER: dict[str, Any] = {
     "order-id": 1,
@@ -147,9 +145,7 @@ class TestFormatVersion:
     def test_sequence_numbers_start_after_an_upgrade(self) -> None:
         upgraded = apply(history(2, 1), update("upgrade-format-version", format_version=2))
         assert upgraded.last_sequence_number == 0
-        added = apply(
-            upgraded, update("add-snapshot", snapshot=snapshot(3, 2, sequence_number=1))
-        )
+        added = apply(upgraded, update("add-snapshot", snapshot=snapshot(3, 2, sequence_number=1)))
         assert added.last_sequence_number == 1
 
 
