@@ -28,13 +28,13 @@ class TestNames:
 
     @pytest.mark.parametrize("codec", ["gzip", "GZIP"])
     def test_gzip(self, codec: str) -> None:
-        metadata = table(**{"write.metadata.compression-codec": codec})
+        metadata = table(2, **{"write.metadata.compression-codec": codec})
         location = new_metadata_location(metadata, 123456)
         pattern = f"{LOCATION}/metadata/123456-{UUID_PATTERN}.gz.metadata.json"
         assert re.fullmatch(pattern, location)
 
     def test_a_folder_of_its_own(self) -> None:
-        metadata = table(**{"write.metadata.path": "s3://other/meta/"})
+        metadata = table(2, **{"write.metadata.path": "s3://other/meta/"})
         assert new_metadata_location(metadata, 0).startswith("s3://other/meta/00000-")
 
     @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ class TestNames:
             ("s3://b/t/metadata/-abc.metadata.json", -1),
             ("s3://b/t/metadata/99999999999-abc.metadata.json", -1),
             ("s3://b/t/metadata/1_0-abc.metadata.json", -1),
-            ("s3://b/t/metadata/٣-abc.metadata.json", -1),  # noqa: RUF001
+            ("s3://b/t/metadata/٣-abc.metadata.json", -1),
             ("", -1),
         ],
     )

@@ -119,7 +119,7 @@ class TestAddSnapshot:
 
     @pytest.mark.parametrize("bad", [1, [], "x", None])
     def test_a_snapshot_that_is_no_object_is_refused(self, bad: Any) -> None:
-        with pytest.raises(BadRequest, match="add-snapshot.snapshot"):
+        with pytest.raises(BadRequest, match=r"add-snapshot.snapshot"):
             apply(table(), add(bad))
 
 
@@ -156,12 +156,12 @@ class TestTimestamps:
 
     def test_more_than_a_minute_behind_is_refused(self) -> None:
         late = snapshot(2, 1, timestamp_ms=NOW_MS - 60_000)
-        with pytest.raises(BadRequest, match="timestamp-ms.*before the last snapshot log entry"):
+        with pytest.raises(BadRequest, match=r"timestamp-ms.*before the last snapshot log entry"):
             apply(history(1), add(late), set_ref(2))
 
     def test_more_than_a_minute_ahead_is_refused(self) -> None:
         early = snapshot(1, timestamp_ms=NOW_MS + 60_001)
-        with pytest.raises(BadRequest, match="timestamp-ms.*ahead of the catalog's clock"):
+        with pytest.raises(BadRequest, match=r"timestamp-ms.*ahead of the catalog's clock"):
             apply(table(), add(early), set_ref(1), now_ms=NOW_MS)
 
     def test_last_updated_is_not_before_the_last_log_entry(self) -> None:
@@ -388,7 +388,7 @@ class TestStatistics:
         assert left.partition_statistics == ()
 
     def test_two_different_snapshot_ids_are_refused(self) -> None:
-        with pytest.raises(BadRequest, match="set-statistics.snapshot-id"):
+        with pytest.raises(BadRequest, match=r"set-statistics.snapshot-id"):
             apply(history(2), update("set-statistics", statistics=statistics(1), snapshot_id=2))
 
     def test_malformed_files_name_their_field(self) -> None:

@@ -96,7 +96,7 @@ class TestIdentity:
             apply(table(), update("assign-uuid", uuid="00000000-0000-0000-0000-000000000001"))
 
     def test_text_that_is_no_uuid_is_refused(self) -> None:
-        with pytest.raises(BadRequest, match="assign-uuid.uuid"):
+        with pytest.raises(BadRequest, match=r"assign-uuid.uuid"):
             apply(table(), update("assign-uuid", uuid="mine"))
 
     def test_a_table_of_version_1_without_uuid_gets_one(self) -> None:
@@ -121,7 +121,7 @@ class TestIdentity:
 
     @pytest.mark.parametrize("location", ["", "/", "//"])
     def test_an_empty_location_is_refused(self, location: str) -> None:
-        with pytest.raises(BadRequest, match="set-location.location"):
+        with pytest.raises(BadRequest, match=r"set-location.location"):
             apply(table(), update("set-location", location=location))
 
 

@@ -185,9 +185,10 @@ def parse_snapshot(raw: bytes | Raw, field: str = "snapshot") -> Snapshot:
 def parse_snapshots(array: bytes | Raw, field: str = "snapshots") -> SnapshotList:
     """A compact JSON array of snapshots. Summaries are not looked into."""
     if _NULL_MEMBER.search(memoryview(array)):
+        given = decode(_RAWS, array, field)
         raws = [
             without_nulls(bytes(raw), _SNAPSHOT_NAMES, f"{field}[{position}]")
-            for position, raw in enumerate(decode(_RAWS, array, field))
+            for position, raw in enumerate(given)
         ]
         array = b"[" + b",".join(raws) + b"]"
     snapshots = SnapshotList.from_json(array, _SNAPSHOTS, field)
