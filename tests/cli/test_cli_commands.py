@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,16 +12,16 @@ import pytest
 
 import frazil
 from frazil.settings import Settings, all_settings, all_tokens, resolve, token_name
+from tests.support.server import clean_environment
 
 
 def run(
     *arguments: str, cwd: Path, environ: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    clean = {k: v for k, v in os.environ.items() if not k.startswith("FRAZIL_")}
     return subprocess.run(
         [sys.executable, "-m", "frazil", *arguments],
         cwd=cwd,
-        env=clean | (environ or {}),
+        env=clean_environment(environ),
         capture_output=True,
         text=True,
         timeout=30,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +17,18 @@ from frazil.cli.checks import CHECKS, Problem, fsync, java
 from frazil.cli.doctor import examine
 from frazil.cli.java import FoundJava
 from frazil.cli.options import Output
+from frazil.db.connect import connect
+from frazil.db.sql import migrations
 from frazil.settings import Settings, resolve
+from tests.support.s3 import S3Server
+from tests.support.server import clean_environment
 
 
 def doctor(cwd: Path, *arguments: str, **environ: str) -> tuple[int, dict[str, dict[str, Any]]]:
-    clean = {k: v for k, v in os.environ.items() if not k.startswith("FRAZIL_")}
     done = subprocess.run(
         [sys.executable, "-m", "frazil", "doctor", "--output", "json", *arguments],
         cwd=cwd,
-        env=clean | environ,
+        env=clean_environment(environ),
         capture_output=True,
         text=True,
         timeout=60,
@@ -48,6 +51,7 @@ def test_text_names_each_check(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "frazil", "doctor"],
         cwd=tmp_path,
+        env=clean_environment(),
         capture_output=True,
         text=True,
         timeout=60,
@@ -99,6 +103,35 @@ def test_an_s3_warehouse_that_does_not_answer(tmp_path: Path) -> None:
         FRAZIL_S3_ENDPOINT="ftp://nowhere",
     )
     assert (code, findings["put-if-absent"]["status"]) == (1, "failed")
+
+
+def test_postgresql_is_looked_at_and_its_clock_compared(
+    tmp_path: Path, postgres_database: str
+) -> None:
+    code, findings = doctor(tmp_path, "--database", postgres_database)
+    assert code == 0
+    assert "empty; `frazil serve` will make schema version" in findings["database"]["detail"]
+    assert "from the database" in findings["clock"]["detail"]
+    with closing(connect(postgres_database)) as database:
+        database.migrate()
+    detail = doctor(tmp_path, "--database", postgres_database)[1]["database"]["detail"]
+    assert detail.endswith(f"schema version {len(migrations('postgres'))}")
+
+
+def test_a_server_that_runs_is_not_disturbed(tmp_path: Path) -> None:
+    with closing(connect(f"sqlite:///{tmp_path}/frazil.db")) as database:
+        database.migrate()
+        code, findings = doctor(tmp_path)
+        database.ping()
+    assert code == 0
+    detail = findings["database"]["detail"]
+    assert detail.endswith(f"schema version {len(migrations('sqlite'))}")
+
+
+def test_an_s3_warehouse(tmp_path: Path, s3_server: S3Server, s3_bucket: str) -> None:
+    code, findings = doctor(tmp_path, "--warehouse", s3_bucket, **s3_server.environ())
+    assert code == 0
+    assert s3_bucket in findings["put-if-absent"]["detail"]
 
 
 def test_fsync_without_local_files() -> None:
@@ -162,6 +195,7 @@ def test_an_unknown_requirement_is_a_usage_error(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "frazil", "doctor", "--require", "coffee"],
         cwd=tmp_path,
+        env=clean_environment(),
         capture_output=True,
         text=True,
         timeout=60,

@@ -20,6 +20,8 @@ from typing import Any
 
 import pytest
 
+from tests.store.faulty_proxy import faulty_proxy
+from tests.support.s3 import S3Server
 from tests.support.server import clean_environment
 
 STOP_S = 40
@@ -272,3 +274,43 @@ def test_sigterm_finishes_what_is_in_flight(tmp_path: Path) -> None:
         assert server.process.returncode == 0
     with serving(tmp_path) as again:
         assert b"late" in get(f"{again.url}/v1/namespaces")[2]
+
+
+def test_an_s3_warehouse_is_proven_and_told_to_clients(
+    tmp_path: Path, s3_server: S3Server, s3_bucket: str
+) -> None:
+    warehouse = f"{s3_bucket}/wh"
+    with serving(tmp_path, "--warehouse", warehouse, **s3_server.environ()) as server:
+        assert server.announced["warehouse"] == warehouse
+        assert get(f"{server.url}/readyz")[0] == 200
+        config = json.loads(get(f"{server.url}/v1/config")[2])
+        assert config["defaults"]["s3.endpoint"] == s3_server.endpoint
+        assert config["defaults"]["s3.region"] == "us-east-1"
+        assert config["defaults"]["s3.path-style-access"] == "true"
+        told = json.dumps([config, server.announced])
+    assert s3_server.environ()["AWS_SECRET_ACCESS_KEY"] not in told
+    assert not (tmp_path / "warehouse").exists()
+
+
+def test_a_store_without_put_if_absent_is_refused(
+    tmp_path: Path, s3_server: S3Server, s3_bucket: str
+) -> None:
+    with faulty_proxy(s3_server.endpoint) as proxy:
+        proxy.strip_conditions = True
+        environ = s3_server.environ() | {"FRAZIL_S3_ENDPOINT": proxy.endpoint}
+        code, message = refused(tmp_path, "--port", "0", "--warehouse", s3_bucket, **environ)
+    assert code == 1
+    assert "no working put-if-absent" in message
+
+
+def test_two_servers_share_a_postgresql_database(tmp_path: Path, postgres_database: str) -> None:
+    flags = ("--database", postgres_database)
+    with serving(tmp_path, *flags) as one, serving(tmp_path, *flags) as other:
+        body = json.dumps({"namespace": ["shared"]}).encode()
+        request = urllib.request.Request(
+            f"{one.url}/v1/namespaces", body, {"Content-Type": "application/json"}
+        )
+        urllib.request.urlopen(request, timeout=20).close()
+        assert get(f"{other.url}/v1/namespaces/shared")[0] == 200
+        assert one.stop()[0] == 0
+        assert other.stop()[0] == 0

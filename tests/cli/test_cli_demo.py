@@ -1,0 +1,73 @@
+"""The demo, run from a copy so that it keeps its folder out of the checkout."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.support.server import clean_environment
+
+DEMO = Path(__file__).resolve().parent.parent.parent / "demo" / "demo.py"
+
+
+@contextmanager
+def running_demo(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    (folder / "demo").mkdir()
+    copy = shutil.copy(DEMO, folder / "demo")
+    # A setting of the user's shell must not reach the demo's server.
+    environ = clean_environment({"FRAZIL_PORT": "1", "PYTHONUNBUFFERED": "1"})
+    process = subprocess.Popen(
+        [sys.executable, copy],
+        env=environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def address_in(text: str) -> str:
+    found = re.search(r"http://127\.0\.0\.1:[0-9]+", text)
+    assert found is not None, text
+    return found[0]
+
+
+def test_the_demo_tells_its_story_over_what_an_earlier_one_left(tmp_path: Path) -> None:
+    (tmp_path / ".demo" / "warehouse" / "demo").mkdir(parents=True)
+    (tmp_path / ".demo" / "frazil.db").write_text("left behind")
+    with running_demo(tmp_path) as demo:
+        told, errors = demo.communicate(timeout=50)
+    assert (demo.returncode, errors) == (0, "")
+    measured = [line for line in told.splitlines() if re.match(r" *[0-9]+\.[0-9]{2} s  ", line)]
+    assert [line.split(" s  ")[1][0] for line in measured] == ["t", "1", "2", " ", "3", "4", "t"]
+    assert "20 commits, 0 of them refused" in told
+    assert "DuckDB read 20,000 rows of 4 writers, each row exactly once" in told
+    assert "Next: `make serve`, then paste" in told
+    with pytest.raises(urllib.error.URLError):
+        urllib.request.urlopen(address_in(told), timeout=5)
+
+
+def test_a_demo_that_is_ended_takes_its_server_with_it(tmp_path: Path) -> None:
+    with running_demo(tmp_path) as demo:
+        assert demo.stdout is not None
+        url = address_in(demo.stdout.readline())
+        demo.send_signal(signal.SIGTERM)
+        demo.communicate(timeout=50)
+    assert demo.returncode == 128 + signal.SIGTERM
+    with pytest.raises(urllib.error.URLError):
+        urllib.request.urlopen(url, timeout=5)
