@@ -370,6 +370,14 @@ class TestSortOrders:
         assert len(reverted.sort_orders) == 3
         assert reverted.default_sort_order_id == 1
 
+    def test_the_default_may_be_set_before_the_order_is_added(self) -> None:
+        changed = apply(
+            table(),
+            update("set-default-sort-order", sort_order_id=0),
+            update("add-sort-order", sort_order=UNSORTED),
+        )
+        assert changed.default_sort_order.is_unsorted
+
     @pytest.mark.parametrize(
         ("order_id", "message"), [(-1, "no sort order has been added"), (9, "9")]
     )

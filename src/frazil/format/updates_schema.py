@@ -108,8 +108,7 @@ def set_default_spec(state: TableState, update: SetDefaultSpec) -> None:
         if state.last_added_spec_id is None:
             raise BadRequest("Cannot set last added spec: no spec has been added")
         spec_id = state.last_added_spec_id
-    if all(spec.spec_id != spec_id for spec in state.partition_specs):
-        raise BadRequest(f"Cannot set default spec to unknown spec: {spec_id}")
+    # Whether there is such a spec is asked when all updates are applied, as in Java.
     state.default_spec_id = spec_id
 
 
@@ -146,6 +145,5 @@ def set_default_sort_order(state: TableState, update: SetDefaultSortOrder) -> No
         if state.last_added_order_id is None:
             raise BadRequest("Cannot set last added sort order: no sort order has been added")
         order_id = state.last_added_order_id
-    if all(order.order_id != order_id for order in state.sort_orders):
-        raise BadRequest(f"Cannot set default sort order to unknown sort order: {order_id}")
+    # Whether there is such an order is asked when all updates are applied, as in Java.
     state.default_sort_order_id = order_id
