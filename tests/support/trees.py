@@ -24,7 +24,13 @@ from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table import CommitTableRequest, CommitTableResponse, Table
+from pyiceberg.table import (
+    CommitTableRequest,
+    CommitTableResponse,
+    Namespace,
+    Table,
+    TableIdentifier,
+)
 from pyiceberg.table.metadata import TableMetadataUtil
 from pyiceberg.table.update import update_table_metadata
 from pyiceberg.types import LongType, NestedField, StringType
@@ -159,16 +165,15 @@ class _Capture(NoopCatalog):
         self, table: Table, requirements: Sequence[Any], updates: Sequence[Any]
     ) -> CommitTableResponse:
         request = CommitTableRequest(
-            identifier={"namespace": ["tests"], "name": "tree"},
+            identifier=TableIdentifier(namespace=Namespace(["tests"]), name="tree"),
             requirements=tuple(requirements),
             updates=tuple(updates),
         )
         body = msgspec.json.decode(request.model_dump_json().encode(), type=dict[str, msgspec.Raw])
         self.commits.append(_UPDATES.decode(body["updates"]))
         metadata = update_table_metadata(table.metadata, tuple(updates))
-        return CommitTableResponse(
-            **{"metadata": metadata, "metadata-location": table.metadata_location}
-        )
+        answer = {"metadata": metadata, "metadata-location": table.metadata_location}
+        return CommitTableResponse.model_validate(answer)
 
 
 def _table(metadata: TableMetadata, catalog: Catalog) -> Table:
@@ -308,7 +313,9 @@ def avro_bytes(
 ) -> bytes:
     """A file as fastavro writes it: what it makes and what ours makes must be the same to both."""
     out = io.BytesIO()
-    fastavro.writer(out, json.loads(json.dumps(schema)), records, codec=codec, metadata=header)
+    fastavro.writer(
+        out, json.loads(json.dumps(schema)), records, codec=codec, metadata=dict(header)
+    )
     return out.getvalue()
 
 
