@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from frazil.commit.apply import AppliedTable, added_snapshots, committed_snapshots
@@ -39,12 +39,18 @@ def is_create(request: CommitTableRequest) -> bool:
 
 
 def created_by_commit(
-    identifier: Identifier, request: CommitTableRequest, territory: Territory, now_ms: int
+    identifier: Identifier,
+    request: CommitTableRequest,
+    territory: Territory,
+    last_version: Callable[[str], int],
+    now_ms: int,
 ) -> CreatedTable:
+    """The client chose the uuid, and it may have lived before: its versions are counted on."""
     metadata = create_from_updates(request.updates, now_ms=now_ms)
     added = added_snapshots(request.updates)
     applied = AppliedTable(metadata, committed_snapshots(metadata, added))
-    return first_file(identifier, metadata, applied, territory)
+    version = last_version(metadata.table_uuid) + 1 if metadata.table_uuid else 1
+    return first_file(identifier, metadata, applied, territory, version)
 
 
 def created_by_request(request: CreateTableRequest, location: str, now_ms: int) -> TableMetadata:
@@ -61,12 +67,16 @@ def created_by_request(request: CreateTableRequest, location: str, now_ms: int) 
 
 
 def first_file(
-    identifier: Identifier, metadata: TableMetadata, applied: AppliedTable, territory: Territory
+    identifier: Identifier,
+    metadata: TableMetadata,
+    applied: AppliedTable,
+    territory: Territory,
+    version: int = 1,
 ) -> CreatedTable:
     """The first metadata file of a table, and its row."""
     locations = territory.owned(metadata)
     file = table_file(metadata, 0)
-    relation = Relation(Kind.TABLE, identifier, row_uuid(metadata), file.location, version=1)
+    relation = Relation(Kind.TABLE, identifier, row_uuid(metadata), file.location, version)
     return CreatedTable(relation, applied, file, locations)
 
 

@@ -78,7 +78,7 @@ class Tables:
         identifier = Identifier(namespace, check_name(request.name, "table name"))
 
         def build() -> CreatedTable:
-            self._refuse_existing(identifier)
+            self._check_name_is_free(identifier)
             location = request.location or new_location(self._warehouse, identifier)
             metadata = created_by_request(request, location, _now_ms())
             return first_file(identifier, metadata, AppliedTable(metadata), self._territory)
@@ -96,17 +96,20 @@ class Tables:
             row = self._database.relation(identifier)
             if row is not None and row.kind is Kind.TABLE:
                 return self._repeated_create(pending, row)
-            self._refuse_existing(identifier)
-            created = created_by_commit(identifier, pending.request, self._territory, _now_ms())
+            self._check_name_is_free(identifier)
+            created = created_by_commit(
+                identifier,
+                pending.request,
+                self._territory,
+                self._database.last_version,
+                _now_ms(),
+            )
             return self._create(pending.context, created, pending)
 
         return self._simple.run(pending.context, prepare)
 
     def _stage(self, identifier: Identifier, created: CreatedTable) -> Answer:
         """Answers the metadata a table would have; nothing is kept but the folders."""
-        if self._database.namespace_properties(identifier.namespace) is None:
-            namespace = namespace_text(identifier.namespace)
-            raise NoSuchNamespace(f"Namespace does not exist: {namespace}")
         metadata = created.file.metadata
         for location in created.locations:
             if self._database.owner_of_location(location) is not None:
@@ -165,13 +168,16 @@ class Tables:
         in_transaction = pending is not None and pending.in_transaction
         return TransactionAnswer((answer,)) if in_transaction else answer
 
-    def _refuse_existing(self, identifier: Identifier) -> None:
+    def _check_name_is_free(self, identifier: Identifier) -> None:
         """Early and in clear words; the database decides again in the transaction."""
         row = self._database.relation(identifier)
         if row is not None and row.kind is Kind.VIEW:
             raise AlreadyExists(f"View with same name already exists: {identifier}")
         if row is not None:
             raise AlreadyExists(f"Table already exists: {identifier}")
+        if self._database.namespace_properties(identifier.namespace) is None:
+            namespace = namespace_text(identifier.namespace)
+            raise NoSuchNamespace(f"Namespace does not exist: {namespace}")
 
     # --- register ----------------------------------------------------------------------------
 
@@ -184,10 +190,13 @@ class Tables:
         def prepare() -> Attempt:
             existing = self._database.relation(identifier)
             if existing is not None and not (request.overwrite and existing.kind is Kind.TABLE):
-                self._refuse_existing(identifier)
+                self._check_name_is_free(identifier)
             target = self._territory.check(location, "metadata-location")
             metadata = self._cache.read_table(location)
-            relation = _registered_row(identifier, metadata, location, existing)
+            uuid = row_uuid(metadata)
+            # A table that was dropped and comes back goes on counting where it stopped.
+            version = self._database.last_version(uuid) + 1
+            relation = Relation(Kind.TABLE, identifier, uuid, location, version)
             owner = self._database.owner_of_location(str(target))
             if owner not in (None, relation.uuid, existing and existing.uuid):
                 raise Forbidden(f"metadata-location {location} lies inside another table")
@@ -254,14 +263,6 @@ class Tables:
 
 def identifier_json(identifier: Identifier) -> list[str]:
     return [*identifier.namespace, identifier.name]
-
-
-def _registered_row(
-    identifier: Identifier, metadata: TableMetadata, location: str, existing: Relation | None
-) -> Relation:
-    uuid = row_uuid(metadata)
-    version = 1 if existing is None or existing.uuid != uuid else existing.version + 1
-    return Relation(Kind.TABLE, identifier, uuid, location, version)
 
 
 def _create_keys(

@@ -159,7 +159,8 @@ class MultiTableCommit:
             events=tuple(_event(pending, part) for part in changed),
         )
         uuids = [part.relation.uuid for part in changed]
-        outcome = send(self._database, committer, transaction, uuids)
+        with self._writer.discarded_if_not_done(files):
+            outcome = send(self._database, committer, transaction, uuids)
         match outcome:
             case Committed():
                 self._committed(pending, parts)
@@ -218,7 +219,13 @@ class MultiTableCommit:
             raise AlreadyExists(f"View with same name already exists: {change.identifier}")
         if row is not None:
             raise CommitFailed(f"Requirement failed: table already exists: {change.identifier}")
-        created = created_by_commit(change.identifier, change.request, self._territory, now_ms())
+        created = created_by_commit(
+            change.identifier,
+            change.request,
+            self._territory,
+            self._database.last_version,
+            now_ms(),
+        )
         return _Part(
             change,
             created.relation,

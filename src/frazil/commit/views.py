@@ -85,9 +85,10 @@ class Views:
         file: NextFile[ViewMetadata],
         operation: str,
     ) -> Attempt:
-        relation = Relation(
-            Kind.VIEW, identifier, file.metadata.view_uuid, file.location, version=1
-        )
+        view_uuid = file.metadata.view_uuid
+        # A view that was dropped and comes back goes on counting where it stopped.
+        version = self._database.last_version(view_uuid) + 1
+        relation = Relation(Kind.VIEW, identifier, view_uuid, file.location, version)
 
         def answer() -> Answer:
             self._cache.remember_view(file.location, CachedView(file.metadata))
