@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pytest
+
 from frazil.commit.queues import Job, QueueLimits, Queues
 from frazil.wire.errors import TooManyRequests
 from frazil.wire.identifiers import Identifier
@@ -38,7 +39,7 @@ class Runner:
 
 
 @pytest.fixture
-def executor():
+def executor() -> Iterator[ThreadPoolExecutor]:
     with ThreadPoolExecutor(4) as pool:
         yield pool
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import contextmanager
 
 from frazil.store.base import ObjectInfo, Store, StoreError
-from frazil.wire.errors import FrazilError
+from frazil.wire.errors import FrazilError, TooManyRequests
 
 logger = logging.getLogger("frazil.commit")
 
@@ -38,6 +39,15 @@ class FileWriter:
             if isinstance(problem, Exception):
                 failed[location] = problem
         return failed
+
+    @contextmanager
+    def discarded_if_not_done(self, locations: Iterable[str]) -> Iterator[None]:
+        """Around the swap: TooManyRequests is the proof that it did not happen."""
+        try:
+            yield
+        except TooManyRequests:
+            self.discard(locations)
+            raise
 
     def discard(self, locations: Iterable[str]) -> None:
         """Deletes files of a commit that is proven not to have happened. A failure leaves an

@@ -214,7 +214,8 @@ class GroupCommit:
             keys=tuple(row for one in judged.accepted for row in _key_rows(one, relation)),
             events=tuple(self._events(judged, file.location)),
         )
-        outcome = send(self._database, committer, transaction, [relation.uuid])
+        with self._writer.discarded_if_not_done(files):
+            outcome = send(self._database, committer, transaction, [relation.uuid])
         match outcome:
             case Committed():
                 subject.remember(file)

@@ -44,7 +44,8 @@ class SimpleCommit:
         while time.monotonic() < give_up:
             attempt = prepare()
             self._write(attempt)
-            outcome = send(self._database, self._database, attempt.transaction, attempt.uuids)
+            with self._writer.discarded_if_not_done(attempt.files):
+                outcome = send(self._database, self._database, attempt.transaction, attempt.uuids)
             match outcome:
                 case Committed():
                     return attempt.answer()

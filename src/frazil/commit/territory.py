@@ -23,8 +23,8 @@ class Territory:
     def owned(self, metadata: TableMetadata) -> tuple[str, ...]:
         """The canonical locations this table owns; each must be in an allowed place."""
         named = [("location", metadata.location), *_path_properties(metadata)]
-        places = {str(self._allowed.check_table(text, field)) for field, text in named}
-        return tuple(sorted(places))
+        places = (self._allowed.check_table(text, field) for field, text in named)
+        return tuple(sorted({reading for place in places for reading in place.readings()}))
 
     def owned_if_changed(self, base: TableMetadata, new: TableMetadata) -> tuple[str, ...] | None:
         """None where the places stay as they are: a table registered under older rules can

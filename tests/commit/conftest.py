@@ -1,0 +1,90 @@
+"""A real catalog over a real database and a real store; faults are put in by thin wrappers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import pytest
+
+from frazil.commit.catalog import Catalog
+from frazil.commit.queues import QueueLimits
+from frazil.db.base import Database
+from frazil.db.connect import connect
+from frazil.store.base import Store
+from frazil.store.local import LocalStore
+from frazil.store.locations import AllowedLocations
+from tests.commit.requests import Driver
+
+if TYPE_CHECKING:
+    from tests.support.postgres import PostgresServer
+
+
+class CatalogFactory(Protocol):
+    def __call__(
+        self,
+        *,
+        database: Database | None = None,
+        store: Store | None = None,
+        limits: QueueLimits | None = None,
+    ) -> Driver: ...
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/catalog.db"
+    server: PostgresServer = request.getfixturevalue("postgres_server")
+    return server.create_database()
+
+
+@pytest.fixture
+def database(database_url: str) -> Iterator[Database]:
+    opened = connect(database_url)
+    opened.migrate()
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Path:
+    folder = tmp_path / "warehouse"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def make_catalog(database: Database, warehouse: Path) -> Iterator[CatalogFactory]:
+    """Catalogs that share one database and one warehouse, as replicas do."""
+    with ExitStack() as opened:
+
+        def make(
+            *,
+            database: Database | None = None,
+            store: Store | None = None,
+            limits: QueueLimits | None = None,
+        ) -> Driver:
+            root = f"file://{warehouse}"
+            catalog = Catalog(
+                db=database or shared,
+                store=store or LocalStore(),
+                warehouse=root,
+                allowed_locations=AllowedLocations(root),
+                limits=limits,
+            )
+            opened.callback(catalog.close)
+            return Driver(catalog, shared, warehouse)
+
+        shared = database
+        yield make
+
+
+@pytest.fixture
+def driver(make_catalog: CatalogFactory) -> Driver:
+    """A catalog with the namespace `ns` and the empty table `ns.t`."""
+    driver = make_catalog()
+    driver.create_namespace("ns")
+    driver.create_table("t")
+    return driver
