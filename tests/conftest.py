@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 SERVERS = pytest.StashKey[list[RunningServer]]()
-LOG_CHARACTERS = 20_000
+LOG_CHARACTERS = 6_000
 REQUIRE_ALL = os.environ.get("FRAZIL_REQUIRE_ALL") == "1"
 
 # A run of `make test` says the same today and tomorrow; `make test-full` looks for new examples.

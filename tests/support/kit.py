@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -141,22 +142,42 @@ def run_kit(
     command += [f"-D{name}={value}" for name, value in system.items()]
     command += ["org.junit.platform.console.ConsoleLauncher", "execute", "--disable-banner"]
     command += ["--config", "rck.local=false", "--include-engine", "junit-jupiter"]
-    command += ["--details", "summary", "--reports-dir", str(directory / "kit-report")]
+    command += [
+        "--details",
+        "testfeed",
+        "--disable-ansi-colors",
+        "--reports-dir",
+        str(directory / "kit-report"),
+    ]
     for name in classes:
         command += ["--select-class", name]
     log = directory / "kit.log"
     with open(log, "wb") as output:
-        subprocess.run(
-            command,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, **(env or {})},
-            timeout=timeout_seconds,
-            check=False,
-        )
+        try:
+            subprocess.run(
+                command,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **(env or {})},
+                timeout=timeout_seconds,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise AssertionError(
+                f"the kit was not done after {timeout_seconds} s; {unfinished(log)}"
+            ) from None
     report = directory / "kit-report" / "TEST-junit-jupiter.xml"
     assert report.exists(), f"the kit did not run:\n{log.read_text(errors='replace')}"
     return read_report(report)
+
+
+def unfinished(log: Path) -> str:
+    """From the feed of a run that was cut off: what failed so far, and what was running."""
+    feed = re.findall(r"> (\w+\([^)]*\)[^>]*?) :: (\w+)", log.read_text(errors="replace"))
+    outcomes = dict(feed)
+    failed = [name for name, outcome in outcomes.items() if outcome == "FAILED"]
+    running = [name for name, outcome in outcomes.items() if outcome == "STARTED"]
+    return f"failed so far: {failed}; running: {running}"
 
 
 def read_report(path: Path) -> KitReport:
