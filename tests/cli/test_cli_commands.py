@@ -9,8 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import frazil
+from frazil.cli.app import app
 from frazil.settings import Settings, all_settings, all_tokens, resolve, token_name
 from tests.support.server import clean_environment
 
@@ -88,25 +90,24 @@ def test_config_show_prints_each_setting_and_its_source(tmp_path: Path) -> None:
         (("--log-format", "xml"), "one of text, json"),
     ],
 )
-def test_a_wrong_setting_is_a_usage_error(
-    tmp_path: Path, arguments: tuple[str, str], message: str
-) -> None:
-    done = run("config", "show", *arguments, cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
+def test_a_wrong_setting_is_a_usage_error(arguments: tuple[str, str], message: str) -> None:
+    done = CliRunner().invoke(app, ["config", "show", *arguments])
+    assert (done.exit_code, done.stdout) == (2, "")
     assert message in done.stderr
-    done = run("config", "show", "--output", "json", *arguments, cwd=tmp_path)
+    done = CliRunner().invoke(app, ["config", "show", "--output", "json", *arguments])
+    assert (done.exit_code, done.stdout) == (2, "")
     assert message in json.loads(done.stderr)["error"]["message"]
 
 
-def test_a_flag_can_take_back_what_the_environment_says(tmp_path: Path) -> None:
-    environ = {"FRAZIL_INSECURE": "true"}
-    done = run("config", "show", "--no-insecure", "-o", "json", cwd=tmp_path, environ=environ)
+def test_a_flag_can_take_back_what_the_environment_says() -> None:
+    arguments = ["config", "show", "--no-insecure", "-o", "json"]
+    done = CliRunner().invoke(app, arguments, env={"FRAZIL_INSECURE": "true"})
     rows = {row["name"]: row for row in json.loads(done.stdout)["settings"]}
     assert (rows["insecure"]["value"], rows["insecure"]["source"]) == (False, "flag --insecure")
 
 
 def test_a_new_token_is_one_the_server_will_know(tmp_path: Path) -> None:
-    made = json.loads(run("token", "new", "etl", "-o", "json", cwd=tmp_path).stdout)
+    made = json.loads(CliRunner().invoke(app, ["token", "new", "etl", "-o", "json"]).stdout)
     digest = hashlib.sha256(made["token"].encode()).hexdigest()
     assert made["entry"] == f"etl:{digest}"
     assert resolve({}, {"FRAZIL_TOKENS": made["entry"]}).settings.tokens == {"etl": digest}
@@ -114,7 +115,7 @@ def test_a_new_token_is_one_the_server_will_know(tmp_path: Path) -> None:
     kept.write_text(f"{made['entry']}\n")
     assert all_tokens(Settings(tokens_file=str(kept))) == {"etl": digest}
 
-    text = run("token", "new", "etl", cwd=tmp_path).stdout
+    text = CliRunner().invoke(app, ["token", "new", "etl"]).stdout
     token, entry = (line.strip() for line in text.splitlines() if line.startswith("  "))
     assert entry == f"etl:{hashlib.sha256(token.encode()).hexdigest()}"
     assert token != made["token"]
@@ -126,7 +127,7 @@ def test_a_token_needs_a_plain_name(name: str) -> None:
         token_name(name)
 
 
-def test_a_token_without_a_plain_name_is_a_usage_error(tmp_path: Path) -> None:
-    done = run("token", "new", "a b", cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
+def test_a_token_without_a_plain_name_is_a_usage_error() -> None:
+    done = CliRunner().invoke(app, ["token", "new", "a b"])
+    assert (done.exit_code, done.stdout) == (2, "")
     assert "'a b' is not a token name" in done.stderr

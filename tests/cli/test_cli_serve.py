@@ -13,13 +13,17 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from frazil.db.connect import connect
+from frazil.server.errors import StartRefused
+from frazil.server.run import serve
+from frazil.settings import Settings, SettingsError
 from tests.store.faulty_proxy import faulty_proxy
 from tests.support.s3 import S3Server
 from tests.support.server import clean_environment
@@ -135,15 +139,17 @@ def test_text_output_is_for_people(tmp_path: Path) -> None:
     )
     try:
         assert process.stdout is not None
-        first = process.stdout.readline()
-        url = first.removeprefix("Frazil is ready at ").strip()
+        said = ""
+        while "SIGTERM" not in said and (line := process.stdout.readline()):
+            said += line
+        url = said.splitlines()[0].removeprefix("Frazil is ready at ")
         assert get(f"{url}/healthz")[0] == 200
     finally:
         process.terminate()
-        rest, _ = process.communicate(timeout=STOP_S)
+        process.communicate(timeout=STOP_S)
     assert process.returncode == 0
-    assert f'uri="{url}"' in rest
-    assert "ATTACH '' AS frazil" in rest
+    assert f'uri="{url}"' in said
+    assert "ATTACH '' AS frazil" in said
 
 
 def test_a_second_process_on_the_same_file_is_refused(tmp_path: Path) -> None:
@@ -228,23 +234,33 @@ def test_settings_reach_the_server(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("wrong", "message"),
     [
-        (("--host", "no..name"), "is no address of this machine"),
-        (("--warehouse", "ftp://host/x"), "ftp"),
-        (("--warehouse", "/proc/nowhere"), "/proc/nowhere"),
-        (("--database", "mysql://db/x"), "mysql"),
-        (("--database", "sqlite:////proc/nowhere/frazil.db"), "/proc/nowhere/frazil.db"),
-        (("--allow-location", "gopher://x"), "gopher"),
-        (("--tokens-file", "none"), "tokens_file none cannot be read"),
+        ({"warehouse": "ftp://host/x"}, "ftp"),
+        ({"warehouse": "/proc/nowhere"}, "/proc/nowhere"),
+        ({"database": "mysql://db/x"}, "mysql"),
+        ({"database": "sqlite:////proc/nowhere/frazil.db"}, "/proc/nowhere/frazil.db"),
+        ({"allow_location": ("gopher://x",)}, "gopher"),
+        ({"s3_endpoint": "nowhere"}, "FRAZIL_S3_ENDPOINT"),
+        ({"tokens_file": "none"}, "tokens_file none cannot be read"),
     ],
 )
 def test_what_cannot_work_is_refused_at_the_start(
-    tmp_path: Path, arguments: tuple[str, ...], message: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: dict[str, Any], message: str
 ) -> None:
-    code, told = refused(tmp_path, "--port", "0", *arguments)
-    assert code in (1, 2)
-    assert message in told
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises((StartRefused, SettingsError)) as caught:
+        serve(Settings(port=0, **wrong), pytest.fail)
+    assert message in str(caught.value)
+    # What had been opened before is closed again: the database can be had.
+    with closing(connect("sqlite:///frazil.db")) as database:
+        database.migrate()
+
+
+def test_a_host_that_is_no_address_is_refused(tmp_path: Path) -> None:
+    code, message = refused(tmp_path, "--port", "0", "--host", "no..name")
+    assert code == 2
+    assert "is no address of this machine" in message
 
 
 def test_sigterm_finishes_what_is_in_flight(tmp_path: Path) -> None:

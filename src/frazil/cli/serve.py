@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from importlib.util import find_spec
+from textwrap import indent
 
 import typer
 
@@ -56,14 +57,18 @@ def _announce(settings: Settings, url: str, output: Output) -> None:
         }
         typer.echo(json.dumps(answer))
         return
-    typer.echo(f"Frazil is ready at {url}")
-    typer.echo(f"  warehouse  {warehouse_location(settings)}")
-    typer.echo(f"  database   {mask_url(settings.database)}")
-    typer.echo(f"  clients    {_who(settings, with_token)}")
-    for client, text in paste.items():
-        indented = "\n".join(f"    {line}" for line in text.splitlines())
-        typer.echo(f"\n  {client}:\n{indented}")
-    typer.echo("\nCtrl-C or SIGTERM finishes what is in flight and ends the server.")
+    typer.echo(
+        "\n".join(
+            [
+                f"Frazil is ready at {url}",
+                f"  warehouse  {warehouse_location(settings)}",
+                f"  database   {mask_url(settings.database)}",
+                f"  clients    {_who(settings, with_token)}",
+                *(f"\n  {client}:\n{indent(text, '    ')}" for client, text in paste.items()),
+                "\nCtrl-C or SIGTERM finishes what is in flight and ends the server.",
+            ]
+        )
+    )
 
 
 def _who(settings: Settings, with_token: bool) -> str:
