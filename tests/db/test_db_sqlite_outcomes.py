@@ -6,8 +6,9 @@ import sqlite3
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -174,7 +175,7 @@ def test_transactions_that_wait_share_a_commit_and_fail_alone(
             commit(waiting, SwapRelation(stale, next_version(tables[0])))
         return None
 
-    calls = [lambda table=table: write(table) for table in (*tables, stale)]  # type: ignore[misc]
+    calls: list[Callable[[], object]] = [partial(write, table) for table in (*tables, stale)]
     outcomes = race([*calls, mistaken, release])
     assert outcomes[:6] == [Committed()] * 6
     assert outcomes[6] != Committed()

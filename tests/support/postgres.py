@@ -85,8 +85,8 @@ def start_postgres(base_dir: Path | None = None) -> PostgresServer:
 
 def _start(binaries: Path, folder: Path, user: dict[str, Any]) -> PostgresServer:
     data = folder / "data"
-    initdb = [binaries / "initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8"]
-    initdb += ["--locale=C", "--no-sync", "--no-instructions"]
+    initdb = [str(binaries / "initdb"), "-D", str(data), "-U", "postgres", "-A", "trust"]
+    initdb += ["-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions"]
     made = subprocess.run(initdb, capture_output=True, cwd="/", **user)
     if made.returncode != 0:
         raise RuntimeError(f"initdb failed: {made.stderr.decode(errors='replace')}")
@@ -100,7 +100,7 @@ def _start(binaries: Path, folder: Path, user: dict[str, Any]) -> PostgresServer
 
 def _launch(binaries: Path, data: Path, folder: Path, user: dict[str, Any]) -> PostgresServer:
     port = _free_port()
-    command = [binaries / "postgres", "-D", data, "-p", str(port), "-k", ""]
+    command = [str(binaries / "postgres"), "-D", str(data), "-p", str(port), "-k", ""]
     for setting in (
         "listen_addresses=127.0.0.1",
         "fsync=off",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 import tempfile
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -119,9 +120,10 @@ class SqliteDatabase(Reads):
         def work(sql: SqliteStatements) -> Written[bool]:
             return Written(changes.resolve(sql, commit_id), keep=True)
 
+        deadline = time.monotonic() + timeout_s
         with self._row_locks.hold(frozenset(uuids), timeout_s):
             try:
-                return self._writer.run(work, timeout_s)
+                return self._writer.run(work, max(0.0, deadline - time.monotonic()))
             except OutcomeUnknown as error:
                 raise DatabaseUnavailable(str(error)) from error
 
