@@ -165,17 +165,22 @@ def _reachable_binaries(binaries: Path, user: dict[str, Any]) -> Path:
     if not user or _reachable(binaries / "postgres"):
         return binaries
     install = binaries.parent
+    # A wheel keeps its shared libraries beside the package and finds them by a relative path.
+    libraries = install.parent.with_name(install.parent.name + ".libs")
     stamp = int((binaries / "postgres").stat().st_mtime)
     copy = Path(tempfile.gettempdir()) / f"frazil-test-postgres-{stamp}"
     if not copy.exists():
         making = Path(tempfile.mkdtemp(prefix="frazil-test-postgres-"))
-        shutil.copytree(install, making, dirs_exist_ok=True, symlinks=True)
+        shutil.copytree(install, making / install.parent.name / install.name, symlinks=True)
+        if libraries.is_dir():
+            shutil.copytree(libraries, making / libraries.name, symlinks=True)
+        (making / install.parent.name).chmod(0o755)
         making.chmod(0o755)
         try:
             making.rename(copy)
         except OSError:  # another run was faster
             shutil.rmtree(making)
-    return copy / binaries.name
+    return copy / install.parent.name / install.name / binaries.name
 
 
 def _data_folder(base_dir: Path | None, user: dict[str, Any]) -> Path:
