@@ -22,6 +22,7 @@ CONFIG_ENV = "FRAZIL_CONFIG"
 _TOKEN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 _SHA256_HEX = re.compile(r"[0-9a-fA-F]{64}")
 _MASK = "***"
+_SWITCH = "BOOL"
 
 
 class SettingsError(Exception):
@@ -64,6 +65,10 @@ def _boolean(value: object) -> bool:
     if word in {"0", "false", "no", "off", ""} and isinstance(value, str):
         return False
     raise ValueError(f"must be true or false, not {value!r}")
+
+
+def _optional_boolean(value: object) -> bool | None:
+    return None if value == "" else _boolean(value)
 
 
 def _one_of(*choices: str) -> Callable[[object], str]:
@@ -176,7 +181,7 @@ class Settings:
         metavar="URL",
     )
     insecure: bool = _setting(
-        False, _boolean, "Listen beyond loopback although no tokens are configured.", metavar="BOOL"
+        False, _boolean, "Listen beyond loopback although no tokens are configured.", metavar=_SWITCH
     )
     tokens: Mapping[str, str] = _setting(
         {},
@@ -201,13 +206,17 @@ class Settings:
         secret=True,
     )
     s3_region: str | None = _setting(
-        None, _optional_text, "Region of the S3 warehouse.", metavar="NAME"
+        None,
+        _optional_text,
+        "Region of the S3 warehouse. Where it is not set, AWS's own variables and files are read.",
+        metavar="NAME",
     )
-    s3_path_style: bool = _setting(
-        False,
-        _boolean,
-        "Address buckets as http://endpoint/bucket, as most S3 servers but Amazon's need it.",
-        metavar="BOOL",
+    s3_path_style: bool | None = _setting(
+        None,
+        _optional_boolean,
+        "Address buckets as http://endpoint/bucket. Where it is not set, that is done with an "
+        "endpoint and not done without one.",
+        metavar=_SWITCH,
     )
     log_format: str = _setting(
         "text", _one_of("text", "json"), "One log line a request, as text or json."
@@ -250,6 +259,11 @@ class Setting:
     metavar: str
     secret: bool
     parse: Callable[[object], Any]
+
+    @property
+    def is_switch(self) -> bool:
+        """A flag without a value."""
+        return self.metavar == _SWITCH
 
     def shown(self, value: Any) -> Any:
         """The value as it may be printed: digests and passwords are masked."""
