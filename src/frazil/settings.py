@@ -181,7 +181,10 @@ class Settings:
         metavar="URL",
     )
     insecure: bool = _setting(
-        False, _boolean, "Listen beyond loopback although no tokens are configured.", metavar=_SWITCH
+        False,
+        _boolean,
+        "Listen beyond loopback although no tokens are configured.",
+        metavar=_SWITCH,
     )
     tokens: Mapping[str, str] = _setting(
         {},
