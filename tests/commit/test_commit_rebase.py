@@ -345,6 +345,28 @@ def test_parsed_files_are_remembered_within_a_budget(tmp_path: Path) -> None:
     assert nothing.size_bytes == 0
 
 
+def test_the_list_of_one_rebase_is_not_read_by_the_next(tmp_path: Path) -> None:
+    tree = Tree.create(tmp_path / "t")
+    tree.apply(tree.append(1))
+    stale = [tree.append(2), tree.append(3)]
+    tree.apply(tree.append(4))
+    reads: list[str] = []
+
+    class Counting(LocalStore):
+        def get(self, location: str, max_bytes: int | None = None) -> bytes:
+            reads.append(location)
+            return super().get(location, max_bytes)
+
+    tree.store, tree.cache = Counting(), ManifestCache()
+    tree.land(stale[0])
+    made = tree.head.manifest_list
+    reads.clear()
+    tree.land(stale[1])
+    assert made not in reads
+    assert len(reads) == 2  # the client's own list and manifest
+    assert tree.ids() == [1, 2, 3, 4]
+
+
 def test_the_least_recently_used_goes_first() -> None:
     parsed = read_manifest_list(list_bytes([listed("m", 1)], 2))
     cache = ManifestCache(max_bytes=8_000)

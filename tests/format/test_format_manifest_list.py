@@ -37,7 +37,7 @@ def write(
     format_version: int,
     first_row_id: int | None = None,
 ) -> WrittenManifestList:
-    return write_manifest_list(
+    written = write_manifest_list(
         entries,
         like=like,
         format_version=format_version,
@@ -47,6 +47,8 @@ def write(
         first_row_id=first_row_id,
         codec="deflate",
     )
+    assert written.parsed == read_manifest_list(written.content)
+    return written
 
 
 def all_of(found: ManifestList, **changes: Any) -> list[ListedManifest]:

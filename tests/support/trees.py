@@ -35,7 +35,7 @@ from pyiceberg.table.metadata import TableMetadataUtil
 from pyiceberg.table.update import update_table_metadata
 from pyiceberg.types import LongType, NestedField, StringType
 
-from frazil.commit.rebase import NotRebasable, RebasedAppend, rebase_append
+from frazil.commit.rebase import ManifestCache, NotRebasable, RebasedAppend, rebase_append
 from frazil.format.manifest_list import manifest_list_schema
 from frazil.format.metadata_encoding import encode_table_metadata
 from frazil.format.snapshots import Snapshot, parse_snapshot
@@ -87,6 +87,7 @@ class Tree:
     store: Store = field(default_factory=LocalStore)
     read: list[str] = field(default_factory=list)
     """The locations that rebases asked to read."""
+    cache: ManifestCache | None = None
 
     @classmethod
     def create(
@@ -130,7 +131,14 @@ class Tree:
         self.metadata = apply_updates(self.metadata, commit.updates, now_ms=now_ms())
 
     def rebase(self, commit: Commit, branch: str = "main") -> RebasedAppend | NotRebasable:
-        return rebase_append(self.metadata, commit.snapshot, branch, self.store, self.read.append)
+        return rebase_append(
+            self.metadata,
+            commit.snapshot,
+            branch,
+            self.store,
+            self.read.append,
+            cache=self.cache,
+        )
 
     def land(self, commit: Commit, branch: str = "main") -> RebasedAppend:
         """Rebases a stale commit, writes its files and makes it the head."""

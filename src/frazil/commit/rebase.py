@@ -150,6 +150,7 @@ def _rebase(target: RebaseTarget, reader: _Reader) -> RebasedAppend:
     # The name is Java's: the first attempt of a commit that has its own uuid.
     location = f"{folder}/snap-{target.snapshot.snapshot_id}-1-{commit_uuid}.avro"
     files.append((location, written.content))
+    reader.remember(location, written.parsed)
     rebased = rebased_snapshot(
         target,
         added,
@@ -178,6 +179,11 @@ class _Reader:
     def content(self, location: str, max_bytes: int) -> bytes:
         self._allowed(location)
         return self._store.get(location, max_bytes)
+
+    def remember(self, location: str, parsed: ManifestList) -> None:
+        """Keeps a list that was just made. Should it never be written, nothing will ask for it."""
+        if self._cache is not None:
+            self._cache.put(location, parsed)
 
     def manifest_list(self, snapshot: Snapshot) -> ManifestList:
         location = snapshot.manifest_list

@@ -155,6 +155,8 @@ class ListedManifest:
 @dataclass(frozen=True, slots=True)
 class WrittenManifestList:
     content: bytes
+    parsed: ManifestList
+    """What reading the content gives; the next commit on this head need not read it."""
     assigned_rows: int
     """Row ids handed out to manifests that had none (version 3)."""
 
@@ -194,8 +196,9 @@ def write_manifest_list(
     """A list with the schema of `like` where that has every field of the format version, otherwise
     with ours and its unknown fields. Assigns row ids as Java's ManifestListWriter does."""
     schema = _schema_like(format_version, like.schema)
+    projection = _projection(schema.record)
     next_row_id = first_row_id
-    records: list[bytes] = []
+    manifests: list[ManifestFile] = []
     for entry in entries:
         changes = dict(entry.changes)
         if next_row_id is not None and _lacks_row_ids(entry):
@@ -203,7 +206,11 @@ def write_manifest_list(
             # Room for existing rows too: files from before version 3 have no ids yet.
             next_row_id += entry.count(EXISTING_ROWS, "existing_rows_count")
             next_row_id += entry.count(ADDED_ROWS, "added_rows_count")
-        records.append(_encoded(schema, entry, changes))
+        raw = _encoded(schema, entry, changes)
+        unchanged = raw is entry.manifest.raw
+        manifests.append(
+            entry.manifest if unchanged else _manifest_file(projection.read(raw, 0)[0], raw)
+        )
     header = {
         "snapshot-id": str(snapshot_id),
         "parent-snapshot-id": "null" if parent_snapshot_id is None else str(parent_snapshot_id),
@@ -214,7 +221,9 @@ def write_manifest_list(
     }
     metadata = {key: value.encode() for key, value in header.items()}
     assigned = 0 if first_row_id is None or next_row_id is None else next_row_id - first_row_id
-    return WrittenManifestList(write_avro(schema, metadata, codec, records), assigned)
+    content = write_avro(schema, metadata, codec, (manifest.raw for manifest in manifests))
+    parsed = ManifestList(schema, metadata, codec, tuple(manifests))
+    return WrittenManifestList(content, parsed, assigned)
 
 
 @lru_cache(maxsize=8)
