@@ -1,0 +1,97 @@
+"""Measures loadTable and a classic commit beside other catalogs: `python -m benchmarks`.
+
+Prints its tables and writes every figure as JSON to benchmarks/results/. Nothing is asserted: the
+aims stand beside what was measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from benchmarks import store_put_new
+from benchmarks.report import publish, report
+from benchmarks.results import RESULTS, read_results
+from benchmarks.run import DEFAULT, FULL, Work, run, with_lengths
+
+PAGE = RESULTS.parent.parent / "docs" / "benchmarks.md"
+LATEST = RESULTS / "latest.json"
+STORE_FILES, STORE_FILES_FULL = 100, 300
+STORE_FILE_BYTES = 8192
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = _parser().parse_args(arguments)
+    if options.publish is not None:
+        publish(read_results(options.publish), PAGE)
+        return
+    with tempfile.TemporaryDirectory(dir=options.folder, prefix="frazil-bench-") as scratch:
+        if "catalogs" in options.what:
+            _catalogs(_work(options), Path(scratch) / "catalogs", options.output)
+        if "store" in options.what:
+            _store(Path(scratch) / "store", STORE_FILES_FULL if options.full else STORE_FILES)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description=(__doc__ or "").splitlines()[0]
+    )
+    parser.add_argument(
+        "what",
+        nargs="*",
+        choices=("catalogs", "store"),
+        default=("catalogs", "store"),
+        help="catalogs beside each other; ways for the local store to make a file (both)",
+    )
+    parser.add_argument("--full", action="store_true", help="more samples, about an hour")
+    parser.add_argument("--without-java", action="store_true", help="leave the Java server out")
+    parser.add_argument(
+        "--snapshots", type=int, nargs="+", metavar="N", help="lengths of the histories"
+    )
+    parser.add_argument("--folder", type=Path, help="a folder on the disk to measure")
+    parser.add_argument(
+        "--output", type=Path, default=LATEST, help="where the JSON goes (%(default)s)"
+    )
+    parser.add_argument(
+        "--publish",
+        type=Path,
+        nargs="?",
+        const=LATEST,
+        metavar="JSON",
+        help="measure nothing: write the figures of a run into docs/benchmarks.md",
+    )
+    return parser
+
+
+def _work(options: argparse.Namespace) -> Work:
+    work = FULL if options.full else DEFAULT
+    if options.snapshots:
+        work = with_lengths(work, options.snapshots)
+    return replace(work, with_java=work.with_java and not options.without_java)
+
+
+def _catalogs(work: Work, scratch: Path, output: Path) -> None:
+    started = time.monotonic()
+    results = run(work, scratch)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(results.json())
+    print(report(results))
+    print(f"\n{time.monotonic() - started:.0f} s. Every sample: {output}", flush=True)
+
+
+def _store(scratch: Path, files: int) -> None:
+    scratch.mkdir()
+    content = os.urandom(STORE_FILE_BYTES)
+    print(f"\nA durable new file of {STORE_FILE_BYTES} bytes, by the way it is made\n")
+    for parallel in (1, 3, 8):
+        rows = store_put_new.best_of_rounds(scratch, files, content, parallel)
+        print(store_put_new.table(rows), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+"""The figures of a run as Markdown tables: on the terminal, and in the documentation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from benchmarks.results import (
+    APPEND,
+    COMMIT,
+    LOAD_ALL,
+    LOAD_FIRST,
+    LOAD_REFS,
+    Cell,
+    Results,
+)
+from benchmarks.systems import FRAZIL
+
+BEGIN = "<!-- figures: written by `python -m benchmarks --publish`, from here -->"
+END = "<!-- figures: to here -->"
+
+Row = Sequence[str]
+
+
+def report(results: Results) -> str:
+    parts = [
+        _machine(results),
+        *(_operation(results, name) for name in (LOAD_REFS, LOAD_ALL, COMMIT, APPEND, LOAD_FIRST)),
+        _raw(results),
+        _aims(results),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def publish(results: Results, page: Path) -> None:
+    """Puts the report between the page's two marks."""
+    text = page.read_text()
+    if text.count(BEGIN) != 1 or text.count(END) != 1:
+        raise ValueError(f"{page} must have the lines {BEGIN} and {END} once each")
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    page.write_text(f"{before}{BEGIN}\n\n{report(results)}\n\n{END}{after}")
+
+
+def _machine(results: Results) -> str:
+    about = results.machine
+    load = ", ".join(f"{value:g}" for value in about["load_average_at_start"])
+    sizes = [
+        f"{size['snapshots']:,} snapshots are {_bytes(size['metadata_bytes'])} of metadata"
+        f" ({_bytes(size['gzip_metadata_bytes'])} as gzip)"
+        for size in results.histories
+    ]
+    memory = [f"{one['system']} {_bytes(one['peak_bytes'])}" for one in results.memory]
+    return "\n".join(
+        [
+            f"- Machine: {about['cores']} cores, {_bytes(about['memory_bytes'])} of memory,"
+            f" {about['system']}, Python {about['python']}, SQLite {about['sqlite']},"
+            f" PyIceberg {about['pyiceberg']}; load average at the start {load}",
+            f"- {'; '.join(sizes)}",
+            f"- Peak memory of the catalog's process: {', '.join(memory)}",
+        ]
+    )
+
+
+def _operation(results: Results, operation: str) -> str:
+    cells = [cell for cell in results.cells if cell.operation == operation]
+    if not cells:
+        return ""
+    has_client = any(cell.client_cpu_ms is not None for cell in cells)
+    head = ["snapshots", "system", "p50 ms", "p99 ms", "server CPU ms"]
+    head += ["client CPU ms"] if has_client else []
+    head += ["against the shortest", f"against {FRAZIL}", "samples"]
+    rows = [_row(results, cell, has_client) for cell in cells]
+    return f"**{operation}**\n\n{_table(head, rows)}"
+
+
+def _row(results: Results, cell: Cell, has_client: bool) -> list[str]:
+    short = results.cell(cell.operation, results.lengths()[0], cell.system)
+    ours = results.cell(cell.operation, cell.snapshots, FRAZIL)
+    client = "" if cell.client_cpu_ms is None else _ms(cell.client_cpu_ms)
+    return [
+        f"{cell.snapshots:,}",
+        cell.system,
+        _ms(cell.p50_ms),
+        _ms(cell.p99_ms),
+        _ms(cell.cpu_ms),
+        *([client] if has_client else []),
+        _times(cell, short),
+        _times(cell, ours),
+        str(cell.samples),
+    ]
+
+
+def _times(cell: Cell, base: Cell | None) -> str:
+    return "" if base is None or base is cell else f"{cell.p50_ms / base.p50_ms:.2f} x"
+
+
+def _raw(results: Results) -> str:
+    rows = [
+        [
+            raw.what + (f", {_bytes(raw.size_bytes)}" if raw.size_bytes else ""),
+            _ms(raw.p50_ms),
+            _ms(raw.p99_ms),
+            str(raw.samples),
+        ]
+        for raw in results.raw
+    ]
+    return f"**The machine's own cost**\n\n{_table(['what', 'p50 ms', 'p99 ms', 'samples'], rows)}"
+
+
+def _aims(results: Results) -> str:
+    rows = [
+        [
+            aim.what,
+            f"{aim.at_most:g} x",
+            "not measured" if aim.measured is None else f"{aim.measured:.2f} x",
+        ]
+        for aim in results.aims
+    ]
+    return f"**Aims**\n\n{_table(['ratio', 'aim', 'measured'], rows)}"
+
+
+def _table(head: Row, rows: Sequence[Row]) -> str:
+    widths = [max(len(row[at]) for row in (head, *rows)) for at in range(len(head))]
+    return "\n".join(_lines(head, rows, widths))
+
+
+def _lines(head: Row, rows: Sequence[Row], widths: Sequence[int]) -> Iterator[str]:
+    numeric = [all(_is_number(row[at]) for row in rows) for at in range(len(head))]
+
+    def line(row: Row) -> str:
+        cells = (
+            text.rjust(width) if is_number else text.ljust(width)
+            for text, width, is_number in zip(row, widths, numeric, strict=True)
+        )
+        return f"| {' | '.join(cells)} |"
+
+    yield line(head)
+    rules = (
+        "-" * (width - 1) + (":" if is_number else "-")
+        for width, is_number in zip(widths, numeric, strict=True)
+    )
+    yield f"| {' | '.join(rules)} |"
+    yield from map(line, rows)
+
+
+def _is_number(text: str) -> bool:
+    return text == "" or text[0].isdigit()
+
+
+def _ms(value: float) -> str:
+    if value < 10:
+        return f"{value:.2f}"
+    return f"{value:,.1f}" if value < 1000 else f"{value:,.0f}"
+
+
+def _bytes(count: int) -> str:
+    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} bytes"

@@ -1,0 +1,128 @@
+"""The systems that are compared, started and with an empty namespace each."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.catalogs import Catalog, HttpCatalog, PyIcebergCatalog, pyiceberg_catalog
+from benchmarks.histories import GZIP, NAMESPACE, PROPERTIES, History, Prepared, prepare
+from benchmarks.processes import JAVA_SERVER_JAR, RunningJava, running_java_server
+from scripts.java import JavaError, find_java
+from tests.support.server import RunningServer, running_server
+
+FRAZIL = "frazil"
+FRAZIL_GZIP = "frazil, gzip metadata"
+SQL_CATALOG = "PyIceberg SqlCatalog"
+JAVA_HADOOP = "Java server, HadoopFileIO"
+JAVA_PLAIN = "Java server, plain FileIO"
+
+PLAIN_FILE_IO = "org.apache.iceberg.TestTables$LocalFileIO"
+"""A FileIO over java.io alone that the server's jar brings along."""
+
+
+@dataclass(slots=True)
+class System:
+    name: str
+    catalog: Catalog
+    client: PyIcebergCatalog
+    """PyIceberg on this catalog, for work from one end to the other."""
+    warehouse: Path
+    bare_paths: bool = False
+    """Whether locations are written without `file://`."""
+    properties: dict[str, str] = field(default_factory=lambda: dict(PROPERTIES))
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
+
+    def new_table(self, history: History) -> Prepared:
+        """A registered table with this history, which nobody has touched yet."""
+        kind = "gzip" if "write.metadata.compression-codec" in self.properties else "plain"
+        name = f"t{history.length}_{kind}_{next(self._numbers)}"
+        folder = self.warehouse / NAMESPACE / name
+        location = str(folder) if self.bare_paths else folder.as_uri()
+        prepared = prepare(history, folder, location, self.properties)
+        self.catalog.register(name, prepared.metadata_location)
+        return prepared
+
+
+@contextmanager
+def running_systems(scratch: Path, *, with_java: bool) -> Iterator[list[System]]:
+    """Frazil first. Where Java or the jar is missing, a line says so and its systems are left
+    out."""
+    with ExitStack() as stack:
+        systems = [*_frazil(stack, scratch), _sql_catalog(stack, scratch / "sql")]
+        if with_java:
+            systems += _java_servers(stack, scratch)
+        yield systems
+
+
+def frazil_flags(scratch: Path) -> Sequence[str]:
+    # The manifests that all systems share lie outside of each one's warehouse.
+    return ("--allow-location", scratch.as_uri())
+
+
+@contextmanager
+def running_frazil(scratch: Path) -> Iterator[RunningServer]:
+    with running_server(scratch / "frazil", *frazil_flags(scratch)) as server:
+        yield server
+
+
+def _frazil(stack: ExitStack, scratch: Path) -> list[System]:
+    server = stack.enter_context(running_frazil(scratch))
+    catalog = _http(stack, server.url, server.process.pid)
+    client = _client(stack, server.url, server.process.pid)
+    plain = System(FRAZIL, catalog, client, server.warehouse)
+    gzip = System(FRAZIL_GZIP, catalog, client, server.warehouse, properties=PROPERTIES | GZIP)
+    return [plain, gzip]
+
+
+def _sql_catalog(stack: ExitStack, folder: Path) -> System:
+    folder.mkdir(parents=True)
+    warehouse = folder / "warehouse"
+    uri = f"sqlite:///{folder / 'catalog.db'}"
+    properties = {"type": "sql", "uri": uri, "warehouse": warehouse.as_uri()}
+    client = stack.enter_context(pyiceberg_catalog(properties))
+    client.create_namespace()
+    return System(SQL_CATALOG, client, client, warehouse)
+
+
+def _java_servers(stack: ExitStack, scratch: Path) -> list[System]:
+    if not JAVA_SERVER_JAR.exists():
+        _say(f"{JAVA_SERVER_JAR.name} is not there, left out. Type: make bench")
+        return []
+    try:
+        java = find_java()
+    except JavaError as error:
+        _say(f"the Java server is left out: {error}")
+        return []
+    systems = []
+    for name, folder, io_impl in (
+        (JAVA_HADOOP, "java-hadoop", None),
+        (JAVA_PLAIN, "java-plain", PLAIN_FILE_IO),
+    ):
+        server: RunningJava = stack.enter_context(
+            running_java_server(java, scratch / folder, io_impl)
+        )
+        catalog = _http(stack, server.url, server.pid)
+        client = _client(stack, server.url, server.pid)
+        warehouse = scratch / folder / "warehouse"
+        systems.append(System(name, catalog, client, warehouse, bare_paths=True))
+    return systems
+
+
+def _http(stack: ExitStack, url: str, pid: int) -> HttpCatalog:
+    catalog = HttpCatalog(url, pid)
+    stack.callback(catalog.close)
+    catalog.create_namespace()
+    return catalog
+
+
+def _client(stack: ExitStack, url: str, pid: int) -> PyIcebergCatalog:
+    return stack.enter_context(pyiceberg_catalog({"type": "rest", "uri": url}, pid))
+
+
+def _say(text: str) -> None:
+    print(f"benchmarks: {text}", file=sys.stderr, flush=True)
