@@ -62,7 +62,8 @@ logger = logging.getLogger("frazil.commit")
 _COMMIT_THREADS = 16
 _FILE_THREADS = 16
 _DRAIN_TIMEOUT_S = 60.0
-_FORGET_KEYS_EVERY_S = 600.0
+_FORGET_EVERY_S = 600.0
+_KEEP_COMMIT_IDS_S = 7 * 24 * 3600
 _TABLE_COMMITS = "table"
 _VIEW_COMMITS = "view"
 
@@ -114,7 +115,7 @@ class Catalog:
         self._queues = Queues(self._workers, self._run_group, limits or QueueLimits())
         self._lifetime_s = idempotency_lifetime_s
         self._stop = threading.Event()
-        self._keeper = threading.Thread(target=self._forget_keys, name="frazil-keys", daemon=True)
+        self._keeper = threading.Thread(target=self._forget, name="frazil-forget", daemon=True)
         self._keeper.start()
 
     # --- namespaces --------------------------------------------------------------------------
@@ -405,13 +406,15 @@ class Catalog:
         self._file_workers.shutdown(wait=True)
         self._keeper.join(timeout=5)
 
-    def _forget_keys(self) -> None:
-        """Keeps key rows for twice the advertised time, by the database's clock."""
-        while not self._stop.wait(_FORGET_KEYS_EVERY_S):
+    def _forget(self) -> None:
+        """Keeps key rows for twice the advertised time, by the database's clock. A commit id is
+        needed only while its outcome is in doubt."""
+        while not self._stop.wait(_FORGET_EVERY_S):
             try:
                 self._database.forget_keys(2 * self._lifetime_s)
+                self._database.forget_commits(_KEEP_COMMIT_IDS_S)
             except DatabaseUnavailable as error:
-                logger.warning("could not forget old idempotency keys: %s", error)
+                logger.warning("could not forget old keys and commit ids: %s", error)
 
 
 def _pendings(group: Sequence[Job]) -> list[Pending[Any]]:

@@ -137,9 +137,12 @@ class MetadataCache:
             self._views.forget(location)
             raise missing_file(location)
 
-    def read_table(self, location: str) -> TableMetadata:
+    def read_table(self, location: str, *, thorough: bool = False) -> TableMetadata:
+        """Past the cache. `thorough` also looks inside every summary, which is otherwise
+        decoded when it is needed: for files that somebody else wrote."""
         try:
-            return decode_metadata_file(self._read(location), MAX_METADATA_BYTES)
+            data = self._read(location)
+            return decode_metadata_file(data, MAX_METADATA_BYTES, summaries=thorough)
         except InvalidMetadata as error:
             raise BadRequest(f"{location} is not valid table metadata: {error}") from error
 

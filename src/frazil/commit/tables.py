@@ -192,7 +192,7 @@ class Tables:
             if existing is not None and not (request.overwrite and existing.kind is Kind.TABLE):
                 self._check_name_is_free(identifier)
             target = self._territory.check(location, "metadata-location")
-            metadata = self._cache.read_table(location)
+            metadata = self._cache.read_table(location, thorough=True)
             uuid = row_uuid(metadata)
             # A table that was dropped and comes back goes on counting where it stopped.
             version = self._database.last_version(uuid) + 1
