@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
 
+from frazil.commit.lru import LruByBytes
 from frazil.format.metadata_encoding import encode_refs_only, encode_table_metadata
 from frazil.format.metadata_files import decode_metadata_file
 from frazil.format.raw_json import InvalidMetadata
@@ -58,57 +56,14 @@ class CachedView:
         return sum(map(len, self.chunks())) * _MEMORY_FACTOR
 
 
-class _Costed(Protocol):
-    def cost(self) -> int: ...
-
-
-V = TypeVar("V", bound=_Costed)
-
-
-class LruByBytes(Generic[V]):
-    """A thread-safe cache that forgets what was used longest ago once it holds too many bytes."""
-
-    def __init__(self, budget_bytes: int) -> None:
-        self._budget = budget_bytes
-        self._held = 0
-        self._entries: OrderedDict[str, tuple[V, int]] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def get(self, key: str) -> V | None:
-        with self._lock:
-            entry = self._entries.get(key)
-            if entry is None:
-                return None
-            self._entries.move_to_end(key)
-            return entry[0]
-
-    def put(self, key: str, value: V) -> None:
-        cost = value.cost()
-        with self._lock:
-            old = self._entries.pop(key, None)
-            if old is not None:
-                self._held -= old[1]
-            self._entries[key] = (value, cost)
-            self._held += cost
-            # The newest entry stays even if it alone is above the budget: it is in use.
-            while self._held > self._budget and len(self._entries) > 1:
-                _, (_, dropped) = self._entries.popitem(last=False)
-                self._held -= dropped
-
-    def forget(self, key: str) -> None:
-        with self._lock:
-            old = self._entries.pop(key, None)
-            if old is not None:
-                self._held -= old[1]
-
-
 class MetadataCache:
     """Reads metadata files through a cache keyed by their location."""
 
     def __init__(self, store: Store, budget_bytes: int) -> None:
         self._store = store
-        self._tables: LruByBytes[CachedTable] = LruByBytes(budget_bytes)
-        self._views: LruByBytes[CachedView] = LruByBytes(budget_bytes // 8)
+        # One table may fill the whole budget: without it every commit would parse it again.
+        self._tables = LruByBytes(budget_bytes, CachedTable.cost, budget_bytes)
+        self._views = LruByBytes(budget_bytes // 8, CachedView.cost, budget_bytes // 8)
 
     def table(self, location: str) -> CachedTable:
         cached = self._tables.get(location)

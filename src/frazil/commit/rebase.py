@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import uuid
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from frazil.commit.lru import LruByBytes
 from frazil.format.avro_files import MANIFEST_LIMITS, MANIFEST_LIST_LIMITS
 from frazil.format.avro_types import UnreadableAvro
 from frazil.format.manifest_list import (
@@ -55,44 +54,12 @@ class NotRebasable:
     reason: str
 
 
-class ManifestCache:
-    """Parsed manifests and manifest lists by location, least recently used out first.
-
-    The files are immutable, and every rebase of a busy table reads its head's list again. One for
-    a store: a location stands for one content. Safe for many threads.
-    """
+class ManifestCache(LruByBytes[ManifestList | Manifest]):
+    """Parsed manifests and manifest lists: every rebase of a busy table reads its head's list
+    again. One for a store: a location stands for one content."""
 
     def __init__(self, max_bytes: int = 64 << 20) -> None:
-        self._max_bytes = max_bytes
-        self._lock = threading.Lock()
-        self._bytes = 0
-        self._parsed: OrderedDict[str, tuple[ManifestList | Manifest, int]] = OrderedDict()
-
-    def get(self, location: str) -> ManifestList | Manifest | None:
-        with self._lock:
-            found = self._parsed.get(location)
-            if found is None:
-                return None
-            self._parsed.move_to_end(location)
-            return found[0]
-
-    def put(self, location: str, parsed: ManifestList | Manifest) -> None:
-        size = _size(parsed)
-        if size > self._max_bytes // 4:
-            return
-        with self._lock:
-            if location in self._parsed:
-                return
-            self._parsed[location] = parsed, size
-            self._bytes += size
-            while self._bytes > self._max_bytes:
-                _, (_, freed) = self._parsed.popitem(last=False)
-                self._bytes -= freed
-
-    @property
-    def size_bytes(self) -> int:
-        with self._lock:
-            return self._bytes
+        super().__init__(max_bytes, _size, max_bytes // 4)
 
 
 def rebase_append(
