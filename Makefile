@@ -40,7 +40,7 @@ test-full: test-environment ## Run the tests with random examples and the long c
 
 .PHONY: conformance
 conformance: test-environment ## Run Iceberg's compatibility kit on every database and store, and Trino
-	@$(PY) scripts/jars.py fetch spark kit trino
+	@$(PY) scripts/jars.py fetch kit kit-s3 trino
 	@$(PY) -m pytest --full tests/conformance $(PYTEST_ARGS)
 
 .PHONY: lint
