@@ -8,7 +8,7 @@ it, so that no two readers of what we write can disagree.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 import msgspec
@@ -28,6 +28,8 @@ def decode(raw: bytes | msgspec.Raw, what: str) -> Any:
         value = _decoder.decode(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise BadRequest(f"{what} is not valid JSON: {error}") from None
+    except InvalidOperation:
+        raise BadRequest(f"{what} has a number whose exponent nothing can hold") from None
     except RecursionError:
         raise _too_deep(what) from None
     text = bytes(raw)
