@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import msgspec
 
 from frazil.commit.rebase import ManifestCache, NotRebasable, rebase_append
+from frazil.format.raw_json import InvalidMetadata
 from frazil.format.requirements import check_requirements
 from frazil.format.snapshots import Snapshot, parse_snapshot
 from frazil.format.table_builder import apply_updates
@@ -94,10 +95,17 @@ def apply_view_commit(state: ViewMetadata, request: CommitViewRequest, now_ms: i
 def added_snapshots(updates: Sequence[TableUpdate]) -> list[tuple[int, Snapshot]]:
     """The snapshots a request adds, with the index of the update that does."""
     return [
-        (index, parse_snapshot(update.snapshot))
+        (index, _snapshot_of(update))
         for index, update in enumerate(updates)
         if isinstance(update, AddSnapshot)
     ]
+
+
+def _snapshot_of(update: AddSnapshot) -> Snapshot:
+    try:
+        return parse_snapshot(update.snapshot, "add-snapshot.snapshot")
+    except InvalidMetadata as error:
+        raise BadRequest(str(error)) from None
 
 
 def already_happened(
