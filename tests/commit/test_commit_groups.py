@@ -138,7 +138,9 @@ def test_the_metadata_log_is_bounded_and_old_files_go_when_the_table_says_so(
     for number in range(6):
         driver.commit("t", [set_property("n", str(number))])
     assert len(driver.load().metadata.metadata_log) == 2
-    assert len(driver.metadata_files()) == 3
+    # Old files go after the answer, while the table is still held.
+    with driver.catalog._queues.holding([name("t")]):
+        assert len(driver.metadata_files()) == 3
 
 
 # --- sent twice ------------------------------------------------------------------------------
@@ -239,3 +241,24 @@ def test_a_load_looks_at_the_file_behind_the_pointer(driver: Driver) -> None:
         driver.load()
     path.with_suffix(".away").rename(path)
     assert driver.load().metadata_location == location
+
+
+def test_where_appends_are_rebased_what_cannot_be_goes_first(driver: Driver) -> None:
+    """A MERGE that holds on the head would be stale behind any append of its group."""
+    driver.commit("t", append(1))
+    driver.commit("t", [set_property("frazil.commit.rebase-appends", "true")])
+    merge = append(3, 1, sequence_number=2, summary={"operation": "overwrite"})
+    futures = submit_as_group(
+        driver,
+        [
+            {"updates": append(2, 1), "requirements": [head_is(1)]},
+            {"updates": [set_property("a", "1")]},
+            {"updates": merge, "requirements": [head_is(1)]},
+        ],
+    )
+    outcomes = [future.exception(TIMEOUT_S) for future in futures]
+    assert outcomes[1:] == [None, None]
+    # The append then has to be rebased, which this test's missing manifest list prevents.
+    assert isinstance(outcomes[0], CommitFailed)
+    assert "not rebased" in outcomes[0].message
+    assert driver.snapshot_ids() == [1, 3]

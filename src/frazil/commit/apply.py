@@ -153,6 +153,18 @@ def committed_snapshots(
     )
 
 
+def is_exclusive(state: TableMetadata, request: CommitTableRequest) -> bool:
+    """Whether this request can be applied to this very state and to no later one.
+
+    Where appends are rebased, such a request goes first in its group: an append that is applied
+    before it would always make it stale, while the append itself loses nothing by waiting.
+    """
+    if not _rebases_appends(state) or not _holds(state, request.requirements):
+        return False
+    asserts_ref = any(isinstance(item, AssertRefSnapshotId) for item in request.requirements)
+    return asserts_ref and not _looks_like_append(request)
+
+
 # --- rebase of classic appends ---------------------------------------------------------------
 
 
@@ -200,7 +212,7 @@ def _rebase_target(
     state: TableMetadata, request: CommitTableRequest, added: list[tuple[int, Snapshot]]
 ) -> tuple[Snapshot, SetSnapshotRef] | None:
     """The one added snapshot and the branch it goes to, if the request has the right shape."""
-    if state.properties.get(REBASE_APPENDS, "false").lower() != "true":
+    if not _rebases_appends(state):
         return None
     refs = [update for update in request.updates if isinstance(update, SetSnapshotRef)]
     if len(request.updates) != 2 or len(added) != 1 or len(refs) != 1:
@@ -216,6 +228,16 @@ def _rebase_target(
     if not _holds(state, others) or not _parent_fits(state, snapshot, head.snapshot_id, own):
         return None
     return snapshot, set_ref
+
+
+def _rebases_appends(state: TableMetadata) -> bool:
+    return state.properties.get(REBASE_APPENDS, "false").lower() == "true"
+
+
+def _looks_like_append(request: CommitTableRequest) -> bool:
+    """By its own word, which decides the order and nothing else."""
+    added = added_snapshots(request.updates)
+    return len(added) == 1 and added[0][1].operation == "append"
 
 
 def _is_about(requirement: TableRequirement, ref_name: str) -> bool:

@@ -184,7 +184,9 @@ class GroupCommit:
             self._manifests,
             now_ms(),
         )
-        for pending in waiting:
+        # The sort is stable: who came first stays first among equals.
+        in_order = sorted(waiting, key=lambda one: not subject.goes_first(base, one.request))
+        for pending in in_order:
             try:
                 applied = subject.apply(state, pending.request, environment)
                 # Judged request by request: a bad location is the fault of one alone.

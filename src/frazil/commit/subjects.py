@@ -18,6 +18,7 @@ from frazil.commit.apply import (
     Environment,
     apply_table_commit,
     apply_view_commit,
+    is_exclusive,
 )
 from frazil.commit.metadata_cache import CachedTable, CachedView, MetadataCache
 from frazil.commit.pending import committed_json
@@ -64,6 +65,9 @@ class Subject(Protocol[M, R]):
 
     def load(self, location: str) -> M: ...
 
+    def goes_first(self, state: M, request: R) -> bool:
+        """Whether a request should be applied before the others of its group."""
+
     def apply(self, state: M, request: R, environment: Environment) -> Applied[M]: ...
 
     def next_file(self, base: M, base_location: str, new: M) -> NextFile[M]: ...
@@ -94,6 +98,9 @@ class TableSubject:
 
     def load(self, location: str) -> TableMetadata:
         return self._cache.table(location).metadata
+
+    def goes_first(self, state: TableMetadata, request: CommitTableRequest) -> bool:
+        return is_exclusive(state, request)
 
     def apply(
         self, state: TableMetadata, request: CommitTableRequest, environment: Environment
@@ -142,6 +149,9 @@ class ViewSubject:
 
     def load(self, location: str) -> ViewMetadata:
         return self._cache.view(location).metadata
+
+    def goes_first(self, state: ViewMetadata, request: CommitViewRequest) -> bool:
+        return False
 
     def apply(
         self, state: ViewMetadata, request: CommitViewRequest, environment: Environment
