@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 
 from frazil.store.base import ObjectInfo, Store, StoreError
-from frazil.wire.errors import FrazilError, TooManyRequests
+from frazil.wire.errors import BadRequest, FrazilError, TooManyRequests
 
 logger = logging.getLogger("frazil.commit")
 
@@ -57,6 +58,18 @@ class FileWriter:
             self._store.delete(doomed)
         except (StoreError, FrazilError, OSError) as error:
             logger.warning("could not delete %d unused files: %s", len(doomed), error)
+
+
+def not_written(what: str, error: Exception) -> FrazilError:
+    """How a client is told that a file or folder could not be made, before any swap was sent.
+
+    A file that stands where a folder should be stands there the next time too, so that is the
+    fault of the location. Anything else may pass: the request may be sent again as it is.
+    """
+    cause = error.__cause__
+    if isinstance(cause, OSError) and cause.errno in (errno.ENOTDIR, errno.ENAMETOOLONG):
+        return BadRequest(f"location: {what}: {error}; choose another location")
+    return TooManyRequests(f"{what}: {error}")
 
 
 class PendingStore:

@@ -21,7 +21,7 @@ import msgspec
 from frazil.commit.answers import Answer, TableAnswer, TransactionAnswer
 from frazil.commit.apply import Environment
 from frazil.commit.events import commit_payload, event
-from frazil.commit.files import FileWriter, PendingStore
+from frazil.commit.files import FileWriter, PendingStore, not_written
 from frazil.commit.idempotency import Idempotency
 from frazil.commit.pending import Pending, committed_json, key_row
 from frazil.commit.rebase import ManifestCache
@@ -240,17 +240,14 @@ class GroupCommit:
         """Takes out the requests whose own files could not be written; the rest goes on. The
         swap was never sent, so each of them may simply be sent again."""
         if metadata_location in failed:
-            raise TooManyRequests(
-                f"the metadata file could not be written: {failed[metadata_location]}"
-            ) from failed[metadata_location]
+            cause = failed[metadata_location]
+            raise not_written("the metadata file could not be written", cause) from cause
         out: set[int] = set()
         for one in judged.accepted:
             broken = [failed[name] for name, _ in one.applied.files if name in failed]
             if broken:
                 out.add(id(one.pending))
-                self._reject(
-                    one.pending, TooManyRequests(f"a file could not be written: {broken[0]}")
-                )
+                self._reject(one.pending, not_written("a file could not be written", broken[0]))
         return [pending for pending in judged.requests if id(pending) not in out]
 
     def _one_by_one(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from frazil.commit.answers import Answer
 from frazil.commit.context import Context
-from frazil.commit.files import FileWriter
+from frazil.commit.files import FileWriter, not_written
 from frazil.commit.idempotency import Idempotency
 from frazil.commit.swap import send
 from frazil.db.base import Committed, Database, KeysTaken, Refused, SwapLost, Transaction
@@ -64,4 +64,4 @@ class SimpleCommit:
         if failed:
             self._writer.discard(attempt.files)
             cause = next(iter(failed.values()))
-            raise TooManyRequests(f"a file could not be written: {cause}") from cause
+            raise not_written("a file could not be written", cause) from cause

@@ -21,6 +21,7 @@ from frazil.commit.creation import (
     table_folders,
 )
 from frazil.commit.events import commit_payload, event, pointer_payload
+from frazil.commit.files import not_written
 from frazil.commit.metadata_cache import CachedTable, MetadataCache
 from frazil.commit.pending import Pending, committed_json, key_row
 from frazil.commit.purge import files_of_table
@@ -38,7 +39,7 @@ from frazil.db.base import (
     SwapRelation,
 )
 from frazil.format.table_metadata import TableMetadata
-from frazil.store.base import Store
+from frazil.store.base import Store, StoreError
 from frazil.wire.errors import AlreadyExists, CommitFailed, Forbidden, NoSuchNamespace
 from frazil.wire.identifiers import Identifier, Namespace, check_name, namespace_text
 from frazil.wire.requests import CommitTableRequest, CreateTableRequest, RegisterTableRequest
@@ -114,7 +115,7 @@ class Tables:
         for location in created.locations:
             if self._database.owner_of_location(location) is not None:
                 raise Forbidden(f"location {location} belongs to another table: choose another")
-        self._store.make_folders(table_folders(metadata))
+        self._make_folders(metadata)
         return TableAnswer(LoadedTable(identifier, CachedTable(metadata), None))
 
     def _create(
@@ -130,7 +131,7 @@ class Tables:
         else:
             payload = pointer_payload(file.location)
         # Made before the row: a client may write there the moment it sees the table.
-        self._store.make_folders(table_folders(file.metadata))
+        self._make_folders(file.metadata)
 
         def answer() -> Answer:
             self._cache.remember_table(file.location, CachedTable(file.metadata))
@@ -143,6 +144,12 @@ class Tables:
             answer,
             {file.location: file.chunks},
         )
+
+    def _make_folders(self, metadata: TableMetadata) -> None:
+        try:
+            self._store.make_folders(table_folders(metadata))
+        except StoreError as error:
+            raise not_written("the table's folders could not be made", error) from error
 
     def _repeated_create(self, pending: Pending[CommitTableRequest], row: Relation) -> Attempt:
         """The table is there. It is the client's own if it bears the uuid the client was given

@@ -25,7 +25,7 @@ from frazil.commit.apply import (
 )
 from frazil.commit.creation import created_by_commit, is_create
 from frazil.commit.events import commit_payload, event
-from frazil.commit.files import FileWriter
+from frazil.commit.files import FileWriter, not_written
 from frazil.commit.groups import GIVE_UP_AFTER_S, LOCK_AFTER_LOST, LOCK_TIMEOUT_S, moved, now_ms
 from frazil.commit.idempotency import Idempotency
 from frazil.commit.metadata_cache import CachedTable, MetadataCache
@@ -150,7 +150,7 @@ class MultiTableCommit:
         failed = self._writer.write(files)
         if failed:
             self._writer.discard(files)
-            raise TooManyRequests(f"a file could not be written: {next(iter(failed.values()))}")
+            raise not_written("a file could not be written", next(iter(failed.values())))
         changed = sorted((p for p in parts if p.swap), key=lambda part: part.relation.uuid)
         transaction = Transaction(
             commit_id=str(uuid.uuid4()),
