@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl
 from frazil.commit.context import Context, IdempotencyKey
 from frazil.rest.headers import Headers, idempotency_key
 from frazil.rest.routing import Route, decoded
-from frazil.wire.errors import BadRequest
+from frazil.wire.errors import BadRequest, NoSuchTable, NoSuchView
 from frazil.wire.identifiers import Identifier, Namespace, check_identifier, check_namespace
 
 T = TypeVar("T")
@@ -67,6 +67,11 @@ class Call:
 
     def _relation(self, what: str) -> Identifier:
         name = decoded(self.segments[what], f"{what} name")
+        if not self.segments["namespace"]:
+            # Java's RESTSessionCatalog asks so: where `db.files` is not found, it looks for the
+            # metadata table `files` of a table `db` in no namespace, and counts on a 404.
+            missing = NoSuchView if what == "view" else NoSuchTable
+            raise missing(f"{what.capitalize()} does not exist: {name}")
         return self._about(check_identifier(self.namespace(), name, what))
 
     def _about(self, identifier: Identifier) -> Identifier:
