@@ -236,7 +236,11 @@ def _rebases_appends(state: TableMetadata) -> bool:
 
 def _looks_like_append(request: CommitTableRequest) -> bool:
     """By its own word, which decides the order and nothing else."""
-    added = added_snapshots(request.updates)
+    try:
+        added = added_snapshots(request.updates)
+    except BadRequest:
+        # Refused when its turn comes, and alone: the others of its group are not at fault.
+        return False
     return len(added) == 1 and added[0][1].operation == "append"
 
 
