@@ -75,6 +75,7 @@ def first_file(
 ) -> CreatedTable:
     """The first metadata file of a table, and its row."""
     locations = territory.owned(metadata)
+    territory.check_statistics(None, metadata)
     file = table_file(metadata, 0)
     relation = Relation(Kind.TABLE, identifier, row_uuid(metadata), file.location, version)
     return CreatedTable(relation, applied, file, locations)

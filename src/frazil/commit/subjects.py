@@ -106,6 +106,7 @@ class TableSubject:
         self, state: TableMetadata, request: CommitTableRequest, environment: Environment
     ) -> Applied[TableMetadata]:
         applied = apply_table_commit(state, request, environment)
+        self._territory.check_statistics(state, applied.metadata)
         return Applied(applied.metadata, applied.committed, applied.files)
 
     def next_file(

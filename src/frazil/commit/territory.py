@@ -33,6 +33,20 @@ class Territory:
             return None
         return self.owned(new)
 
+    def check_statistics(self, base: TableMetadata | None, new: TableMetadata) -> None:
+        """Statistics files that a request adds; what a registered table came with stays."""
+        for field, known, given in (
+            ("statistics", base.statistics if base else (), new.statistics),
+            (
+                "partition-statistics",
+                base.partition_statistics if base else (),
+                new.partition_statistics,
+            ),
+        ):
+            for file in given:
+                if file not in known:
+                    self._allowed.check(file.statistics_path, f"{field}.statistics-path")
+
     def check_view(self, new: ViewMetadata, base: ViewMetadata | None = None) -> None:
         """A view owns no place, but its metadata files may only go where they are allowed."""
         for field, text in _view_places(new):

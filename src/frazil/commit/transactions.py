@@ -207,6 +207,7 @@ class MultiTableCommit:
             raise self._subject.missing(change.identifier)
         base = self._subject.load(row.metadata_location)
         applied = apply_table_commit_as_is(base, change.request, now_ms())
+        self._territory.check_statistics(base, applied.metadata)
         if applied.metadata is base:
             return _Part(change, row, applied, base, None, None)
         file = self._subject.next_file(base, row.metadata_location, applied.metadata)
