@@ -41,7 +41,7 @@ test-full: test-environment ## Run the tests with random examples and the long c
 .PHONY: conformance
 conformance: test-environment ## Run Iceberg's compatibility kit on every database and store, and Trino
 	@$(PY) scripts/jars.py fetch kit kit-s3 trino
-	@$(PY) -m pytest --full tests/conformance $(PYTEST_ARGS)
+	@$(PY) -m pytest --full -o faulthandler_timeout=610 tests/conformance $(PYTEST_ARGS)
 
 .PHONY: lint
 lint: test-environment ## Check style, types, the direction of imports and the words in the files
