@@ -70,18 +70,19 @@ async def read_body(receive: Receive, headers: Headers, limits: BodyLimits, leas
     compressed = _is_gzip(headers.get("content-encoding"))
     _check_content_length(headers.get("content-length"), limits.max_bytes)
     sink = _Inflated(limits.max_bytes, lease) if compressed else _Plain(limits.max_bytes, lease)
-    message = await receive()
-    sink.add(_part(message))
-    if message.get("more_body", False):
-        try:
-            async with asyncio.timeout(limits.timeout_s):
-                while message.get("more_body", False):
-                    message = await receive()
-                    sink.add(_part(message))
-        except TimeoutError:
-            raise BadRequest(
-                f"the request body did not arrive within {limits.timeout_s:g} seconds"
-            ) from None
+    more = True
+    try:
+        # From the first byte on: who sends a head and then nothing holds a place among the
+        # requests in flight as much as who stops half way.
+        async with asyncio.timeout(limits.timeout_s):
+            while more:
+                message = await receive()
+                sink.add(_part(message))
+                more = message.get("more_body", False)
+    except TimeoutError:
+        raise BadRequest(
+            f"the request body did not arrive within {limits.timeout_s:g} seconds"
+        ) from None
     return sink.done()
 
 

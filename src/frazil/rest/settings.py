@@ -33,7 +33,7 @@ class AppSettings:
 
     max_requests_in_flight: int = 1000
     body_timeout_s: float = 60.0
-    """How long a body may take to arrive once its first part has."""
+    """How long a body may take to arrive once the head of its request has."""
 
     ready_timeout_s: float = 5.0
     worker_threads: int = 16
