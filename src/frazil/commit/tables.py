@@ -112,10 +112,7 @@ class Tables:
     def _stage(self, identifier: Identifier, created: CreatedTable) -> Answer:
         """Answers the metadata a table would have; nothing is kept but the folders."""
         metadata = created.file.metadata
-        for location in created.locations:
-            if self._database.owner_of_location(location) is not None:
-                raise Forbidden(f"location {location} belongs to another table: choose another")
-        self._make_folders(metadata)
+        self._make_folders(created)
         return TableAnswer(LoadedTable(identifier, CachedTable(metadata), None))
 
     def _create(
@@ -131,7 +128,7 @@ class Tables:
         else:
             payload = pointer_payload(file.location)
         # Made before the row: a client may write there the moment it sees the table.
-        self._make_folders(file.metadata)
+        self._make_folders(created)
 
         def answer() -> Answer:
             self._cache.remember_table(file.location, CachedTable(file.metadata))
@@ -145,9 +142,14 @@ class Tables:
             {file.location: file.chunks},
         )
 
-    def _make_folders(self, metadata: TableMetadata) -> None:
+    def _make_folders(self, created: CreatedTable) -> None:
+        """Asks first whose place it is, so that what is refused leaves no folder in another
+        table; the database decides again in the transaction."""
+        for location in created.locations:
+            if self._database.owner_of_location(location) is not None:
+                raise Forbidden(f"location {location} belongs to another table: choose another")
         try:
-            self._store.make_folders(table_folders(metadata))
+            self._store.make_folders(table_folders(created.file.metadata))
         except StoreError as error:
             raise not_written("the table's folders could not be made", error) from error
 
