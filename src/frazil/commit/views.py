@@ -7,7 +7,7 @@ import uuid
 
 from frazil.commit.answers import Answer, LoadedView, ViewAnswer
 from frazil.commit.context import Context
-from frazil.commit.creation import new_location
+from frazil.commit.creation import check_uuid, new_location
 from frazil.commit.events import event, pointer_payload
 from frazil.commit.metadata_cache import CachedView, MetadataCache
 from frazil.commit.pending import key_row
@@ -73,6 +73,7 @@ class Views:
             self._refuse_existing(identifier)
             self._territory.check(location, "metadata-location")
             metadata = self._cache.read_view(location)
+            check_uuid(metadata.view_uuid, "view-uuid")
             self._territory.check_view(metadata)
             return self._attempt(context, identifier, NextFile(metadata, location, ()), "register")
 
