@@ -43,6 +43,8 @@ from frazil.wire.updates import (
 
 LAST_ADDED = -1
 
+_MAX_INT = 2**31 - 1
+
 
 def add_schema(state: TableState, update: AddSchema) -> None:
     """Where the same schema is there already, -1 means that one: a client whose base is stale
@@ -58,7 +60,16 @@ def add_schema(state: TableState, update: AddSchema) -> None:
 
 
 def _next_schema_id(state: TableState) -> int:
-    return max([state.current_schema_id, *(schema.schema_id + 1 for schema in state.schemas)])
+    used = [schema.schema_id + 1 for schema in state.schemas]
+    return _assignable(max([state.current_schema_id, *used]), "add-schema.schema")
+
+
+def _assignable(new_id: int, field: str) -> int:
+    """Ids are 32 bits wide. One that another catalog took to the end leaves none to give: written
+    all the same, it would be metadata that no reader takes."""
+    if new_id > _MAX_INT:
+        raise BadRequest(f"{field}: the table has used its highest id, {_MAX_INT}")
+    return new_id
 
 
 def set_current_schema(state: TableState, update: SetCurrentSchema) -> None:
@@ -96,7 +107,7 @@ def add_partition_spec(state: TableState, update: AddPartitionSpec) -> None:
                 f"{[part.field_id for part in spec.fields]}"
             )
         used = [known.spec_id + 1 for known in state.partition_specs]
-        found = with_spec_id(spec, max([INITIAL_SPEC_ID, *used]))
+        found = with_spec_id(spec, _assignable(max([INITIAL_SPEC_ID, *used]), "add-spec.spec"))
         state.partition_specs = (*state.partition_specs, found)
         state.last_partition_id = max(state.last_partition_id, found.last_assigned_field_id)
     state.last_added_spec_id = found.spec_id
@@ -136,7 +147,8 @@ def _numbered(state: TableState, order: SortOrder) -> SortOrder:
     if order.is_unsorted:
         return with_order_id(order, UNSORTED.order_id)
     used = [known.order_id + 1 for known in state.sort_orders]
-    return with_order_id(order, max([INITIAL_SORT_ORDER_ID, *used]))
+    new_id = _assignable(max([INITIAL_SORT_ORDER_ID, *used]), "add-sort-order.sort-order")
+    return with_order_id(order, new_id)
 
 
 def set_default_sort_order(state: TableState, update: SetDefaultSortOrder) -> None:

@@ -44,6 +44,8 @@ VERSION_HISTORY_SIZE: Final = "version.history.num-entries"
 VERSION_HISTORY_SIZE_DEFAULT: Final = 10
 REPLACE_DROP_DIALECT_ALLOWED: Final = "replace.drop-dialect.allowed"
 
+_MAX_INT: Final = 2**31 - 1
+
 
 def new_view(
     *,
@@ -171,6 +173,8 @@ def _add_schema(draft: _Draft, update: AddSchema) -> None:
     known = next((found for found in draft.schemas if same_schema(found, schema)), None)
     if known is None:
         next_id = max((found.schema_id for found in draft.schemas), default=-1) + 1
+        if next_id > _MAX_INT:
+            raise BadRequest(f"add-schema.schema: the view has used its highest id, {_MAX_INT}")
         known = with_schema_id(schema, max(next_id, 0))
         draft.schemas.append(known)
     draft.last_added_schema_id = known.schema_id
