@@ -26,6 +26,10 @@ _OLD_GZIP_EXTENSION = ".metadata.json.gz"
 _GZIP_MAGIC = b"\x1f\x8b"
 _VERSION = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
 _UNPARSABLE_VERSION = -1
+_INFLATED_FREELY_BYTES = 64 << 20
+_MAX_INFLATION = 100
+# One is usual. Each costs a copy of all that follow it.
+_MAX_MEMBERS = 100
 
 
 def new_metadata_location(metadata: TableMetadata, version: int) -> str:
@@ -70,10 +74,21 @@ def decode_metadata_file(data: bytes, max_bytes: int, *, summaries: bool = False
     return parse_table_metadata(plain, summaries=summaries)
 
 
+def inflated_limit(compressed_bytes: int, max_bytes: int) -> int:
+    """How far a compressed file may be inflated: metadata shrinks ten to thirty times, so what
+    grows far beyond that is not metadata, and must not cost its reader a gigabyte of memory."""
+    return min(max_bytes, max(_INFLATED_FREELY_BYTES, _MAX_INFLATION * compressed_bytes))
+
+
 def _inflate(data: bytes, max_bytes: int) -> bytes:
-    """All members of a gzip file, as far as the limit goes."""
+    """All members of a gzip file, as far as the limits go."""
+    max_bytes = inflated_limit(len(data), max_bytes)
     plain = bytearray()
+    members = 0
     while data:
+        members += 1
+        if members > _MAX_MEMBERS:
+            raise InvalidMetadata("", f"gzip file has more than {_MAX_MEMBERS} members")
         inflater = zlib.decompressobj(zlib.MAX_WBITS | 16)
         try:
             plain += inflater.decompress(data, max_bytes + 1 - len(plain))

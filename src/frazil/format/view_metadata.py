@@ -11,6 +11,7 @@ from uuid import uuid4
 from msgspec import Raw
 
 from frazil.format import json_object
+from frazil.format.metadata_files import inflated_limit
 from frazil.format.schema import Schema, parse_schema
 from frazil.wire.errors import BadRequest
 
@@ -179,15 +180,14 @@ def parse_view_metadata(data: bytes) -> ViewMetadata:
 def _plain(data: bytes) -> bytes:
     if not data.startswith(_GZIP_MAGIC):
         return data
+    max_bytes = inflated_limit(len(data), MAX_VIEW_METADATA_BYTES)
     inflater = zlib.decompressobj(wbits=31)
     try:
-        plain = inflater.decompress(data, MAX_VIEW_METADATA_BYTES)
+        plain = inflater.decompress(data, max_bytes)
     except zlib.error as error:
         raise BadRequest(f"view metadata is not valid gzip: {error}") from None
     if not inflater.eof:
-        raise BadRequest(
-            f"view metadata is cut off, or larger than {MAX_VIEW_METADATA_BYTES} bytes"
-        )
+        raise BadRequest(f"view metadata is cut off, or inflates to more than {max_bytes} bytes")
     return plain
 
 

@@ -20,6 +20,8 @@ from frazil.wire.errors import (
 _JSON_TYPE = re.compile(r"application/(json|[a-z0-9!#$&^_.+-]+\+json)")
 _UTF8_NAMES = frozenset({"utf-8", "utf8", "us-ascii"})
 _GZIP = 16 + zlib.MAX_WBITS
+# One is usual. Empty ones hold nothing that any other limit counts, and each costs its time.
+_MAX_MEMBERS = 100
 
 
 class ClientGone(Exception):
@@ -155,10 +157,14 @@ class _Inflated(_Plain):
         super().__init__(max_bytes, lease)
         self._member = zlib.decompressobj(_GZIP)
         self._begun = False
+        self._members = 1
 
     def add(self, part: bytes) -> None:
         while part:
             if self._member.eof:
+                self._members += 1
+                if self._members > _MAX_MEMBERS:
+                    raise BadRequest(f"the gzip request body has more than {_MAX_MEMBERS} members")
                 self._member = zlib.decompressobj(_GZIP)
             self._begun = True
             try:
