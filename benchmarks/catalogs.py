@@ -25,13 +25,12 @@ from benchmarks.processes import cpu_seconds
 ROOT = Path(__file__).resolve().parent.parent
 TIMEOUT_S = 120
 SETTLE_S = 0.01
+IDLE_S = 5
 
 
 class Catalog(Protocol):
     pid: int
     """The process whose CPU is the catalog's."""
-
-    def create_namespace(self) -> None: ...
 
     def register(self, table: str, metadata_location: str) -> None: ...
 
@@ -50,6 +49,7 @@ class HttpCatalog:
     def __init__(self, url: str, pid: int) -> None:
         self.pid = pid
         self._connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=TIMEOUT_S)
+        self._used_at = time.monotonic()
 
     def close(self) -> None:
         self._connection.close()
@@ -63,6 +63,7 @@ class HttpCatalog:
 
     def load(self, table: str, snapshots: str, most: int, limit_s: float) -> Block:
         path = f"{_path(table)}?snapshots={snapshots}"
+        self._refresh_connection()
         sizes: set[int] = set()
 
         def one() -> float:
@@ -77,6 +78,7 @@ class HttpCatalog:
 
     def commit(self, table: str, commits: Sequence[Commit], limit_s: float) -> Block:
         path = _path(table)
+        self._refresh_connection()
         waiting = iter(commits)
 
         def one() -> float:
@@ -103,7 +105,14 @@ class HttpCatalog:
     def config(self) -> None:
         self._send("GET", "/v1/config")
 
+    def _refresh_connection(self) -> None:
+        """While others are measured, a server may close a connection that stands idle."""
+        if time.monotonic() - self._used_at > IDLE_S:
+            self._connection.close()
+            self._connection.connect()
+
     def _send(self, method: str, path: str, body: bytes | None = None) -> bytes:
+        self._refresh_connection()
         return self._timed(method, path, body)[1]
 
     def _timed(self, method: str, path: str, body: bytes | None = None) -> tuple[float, bytes]:
@@ -113,6 +122,7 @@ class HttpCatalog:
         response = self._connection.getresponse()
         answer = response.read()
         seconds = time.perf_counter() - started
+        self._used_at = time.monotonic()
         if response.status not in (200, 204):
             said = answer.decode(errors="replace")[:2000]
             raise RuntimeError(f"{method} {path} was answered with {response.status}: {said}")
@@ -126,9 +136,6 @@ class PyIcebergCatalog:
         self._process = process
         self._server_pid = server_pid
         self.pid = process.pid if server_pid is None else server_pid
-
-    def create_namespace(self) -> None:
-        self._ask("create_namespace")
 
     def register(self, table: str, metadata_location: str) -> None:
         self._ask("register", table=table, metadata_location=metadata_location)

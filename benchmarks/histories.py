@@ -50,7 +50,7 @@ def make_seed(folder: Path, commits: int) -> Seed:
 
     folder.mkdir(parents=True)
     catalog = SqlCatalog(
-        "seed", uri=f"sqlite:///{folder / 'seed.db'}", warehouse=folder.as_uri(), echo="false"
+        "seed", uri=f"sqlite:///{folder / 'seed.db'}", warehouse=file_url(folder), echo="false"
     )
     catalog.create_namespace(NAMESPACE)
     rows = sample_rows()
@@ -62,6 +62,11 @@ def make_seed(folder: Path, commits: int) -> Seed:
     catalog.engine.dispose()
     assert isinstance(rows, pa.Table)
     return Seed(metadata, head, tuple(rest), rows.num_rows)
+
+
+def file_url(path: Path) -> str:
+    """As Iceberg's clients write it, who neither encode a path nor decode it."""
+    return f"file://{path}"
 
 
 def sample_rows() -> Any:

@@ -69,12 +69,14 @@ def _operation(results: Results, operation: str) -> str:
     has_client = any(cell.client_cpu_ms is not None for cell in cells)
     head = ["snapshots", "system", "p50 ms", "p99 ms", "server CPU ms"]
     head += ["client CPU ms"] if has_client else []
+    has_answer = any(cell.answer_bytes for cell in cells)
+    head += ["answer"] if has_answer else []
     head += ["against the shortest", f"against {FRAZIL}", "samples"]
-    rows = [_row(results, cell, has_client) for cell in cells]
+    rows = [_row(results, cell, has_client, has_answer) for cell in cells]
     return f"**{operation}**\n\n{_table(head, rows)}"
 
 
-def _row(results: Results, cell: Cell, has_client: bool) -> list[str]:
+def _row(results: Results, cell: Cell, has_client: bool, has_answer: bool) -> list[str]:
     short = results.cell(cell.operation, results.lengths()[0], cell.system)
     ours = results.cell(cell.operation, cell.snapshots, FRAZIL)
     client = "" if cell.client_cpu_ms is None else _ms(cell.client_cpu_ms)
@@ -85,6 +87,7 @@ def _row(results: Results, cell: Cell, has_client: bool) -> list[str]:
         _ms(cell.p99_ms),
         _ms(cell.cpu_ms),
         *([client] if has_client else []),
+        *([_bytes(cell.answer_bytes) if cell.answer_bytes else ""] if has_answer else []),
         _times(cell, short),
         _times(cell, ours),
         str(cell.samples),

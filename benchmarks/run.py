@@ -49,7 +49,7 @@ class Work:
 DEFAULT = Work(
     LENGTHS,
     operations=Effort(warm_up_s=1.0, seconds=4.0, least=5, most=300, block=10, block_s=1.0),
-    appends=Effort(warm_up_s=0.0, seconds=4.0, least=3, most=40, block=5, block_s=1.0),
+    appends=Effort(warm_up_s=0.0, seconds=4.0, least=2, most=40, block=5, block_s=1.0),
     restarts=5,
     with_java=True,
 )
@@ -71,10 +71,10 @@ SMOKE = Work(
 
 def run(work: Work, scratch: Path) -> Results:
     about = machine()
-    say("a seed table by PyIceberg")
-    seed = make_seed(scratch / "seed", max(map(commits_for, work.lengths)))
-    histories = [make_history(seed, length) for length in work.lengths]
     with running_systems(scratch, with_java=work.with_java) as systems:
+        say("a seed table by PyIceberg")
+        seed = make_seed(scratch / "seed", max(map(commits_for, work.lengths)))
+        histories = [make_history(seed, length) for length in work.lengths]
         cells = [cell for history in histories for cell in _cells(systems, history, work)]
         memory = list(_memory(systems))
         sizes = [_size(systems, history) for history in histories]

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.catalogs import Catalog, HttpCatalog, PyIcebergCatalog, pyiceberg_catalog
-from benchmarks.histories import GZIP, NAMESPACE, PROPERTIES, History, Prepared, prepare
+from benchmarks.histories import (
+    GZIP,
+    NAMESPACE,
+    PROPERTIES,
+    History,
+    Prepared,
+    file_url,
+    prepare,
+)
 from benchmarks.processes import JAVA_SERVER_JAR, RunningJava, running_java_server
 from scripts.java import JavaError, find_java
-from tests.support.server import RunningServer, running_server
+from tests.support.server import RunningServer, start_server
 
 FRAZIL = "frazil"
 FRAZIL_GZIP = "frazil, gzip metadata"
@@ -34,6 +42,8 @@ class System:
     warehouse: Path
     bare_paths: bool = False
     """Whether locations are written without `file://`."""
+    knows_refs_mode: bool = True
+    """Whether `snapshots=refs` is obeyed; where it is not, all snapshots are answered."""
     properties: dict[str, str] = field(default_factory=lambda: dict(PROPERTIES))
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
@@ -42,7 +52,7 @@ class System:
         kind = "gzip" if "write.metadata.compression-codec" in self.properties else "plain"
         name = f"t{history.length}_{kind}_{next(self._numbers)}"
         folder = self.warehouse / NAMESPACE / name
-        location = str(folder) if self.bare_paths else folder.as_uri()
+        location = str(folder) if self.bare_paths else file_url(folder)
         prepared = prepare(history, folder, location, self.properties)
         self.catalog.register(name, prepared.metadata_location)
         return prepared
@@ -59,15 +69,14 @@ def running_systems(scratch: Path, *, with_java: bool) -> Iterator[list[System]]
         yield systems
 
 
-def frazil_flags(scratch: Path) -> Sequence[str]:
-    # The manifests that all systems share lie outside of each one's warehouse.
-    return ("--allow-location", scratch.as_uri())
-
-
 @contextmanager
 def running_frazil(scratch: Path) -> Iterator[RunningServer]:
-    with running_server(scratch / "frazil", *frazil_flags(scratch)) as server:
+    # The manifests that all systems share lie outside of each one's warehouse.
+    server = start_server(scratch / "frazil", "--allow-location", file_url(scratch))
+    try:
         yield server
+    finally:
+        server.stop()
 
 
 def _frazil(stack: ExitStack, scratch: Path) -> list[System]:
@@ -83,9 +92,8 @@ def _sql_catalog(stack: ExitStack, folder: Path) -> System:
     folder.mkdir(parents=True)
     warehouse = folder / "warehouse"
     uri = f"sqlite:///{folder / 'catalog.db'}"
-    properties = {"type": "sql", "uri": uri, "warehouse": warehouse.as_uri()}
+    properties = {"type": "sql", "uri": uri, "warehouse": file_url(warehouse)}
     client = stack.enter_context(pyiceberg_catalog(properties))
-    client.create_namespace()
     return System(SQL_CATALOG, client, client, warehouse)
 
 
@@ -109,7 +117,8 @@ def _java_servers(stack: ExitStack, scratch: Path) -> list[System]:
         catalog = _http(stack, server.url, server.pid)
         client = _client(stack, server.url, server.pid)
         warehouse = scratch / folder / "warehouse"
-        systems.append(System(name, catalog, client, warehouse, bare_paths=True))
+        system = System(name, catalog, client, warehouse, bare_paths=True, knows_refs_mode=False)
+        systems.append(system)
     return systems
 
 
