@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from benchmarks.histories import NAMESPACE, Commit
+from benchmarks.histories import NAMESPACE, Commit, Seed, seed_of
 from benchmarks.measure import Block, repeat
 from benchmarks.processes import cpu_seconds
 
@@ -136,6 +136,10 @@ class PyIcebergCatalog:
         self._process = process
         self._server_pid = server_pid
         self.pid = process.pid if server_pid is None else server_pid
+
+    def seed(self, commits: int) -> Seed:
+        found = self._ask("seed", appends=commits + 1)["found"]
+        return seed_of(found["metadata"], found["rows"])
 
     def register(self, table: str, metadata_location: str) -> None:
         self._ask("register", table=table, metadata_location=metadata_location)

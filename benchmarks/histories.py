@@ -43,44 +43,15 @@ class Seed:
     rows_an_append: int
 
 
-def make_seed(folder: Path, commits: int) -> Seed:
-    """Appends one row at a time to a table in the folder, each append with files of its own."""
-    import pyarrow as pa
-    from pyiceberg.catalog.sql import SqlCatalog
-
-    folder.mkdir(parents=True)
-    catalog = SqlCatalog(
-        "seed", uri=f"sqlite:///{folder / 'seed.db'}", warehouse=file_url(folder), echo="false"
-    )
-    catalog.create_namespace(NAMESPACE)
-    rows = sample_rows()
-    table = catalog.create_table((NAMESPACE, "seed"), rows.schema, properties=PROPERTIES)
-    for _ in range(commits + 1):
-        table.append(rows)
-    metadata = json.loads(table.metadata.model_dump_json())
+def seed_of(metadata: dict[str, Any], rows_an_append: int) -> Seed:
+    """From the metadata of a table to which PyIceberg has appended several times."""
     head, *rest = sorted(metadata["snapshots"], key=lambda one: int(one["sequence-number"]))
-    catalog.engine.dispose()
-    assert isinstance(rows, pa.Table)
-    return Seed(metadata, head, tuple(rest), rows.num_rows)
+    return Seed(metadata, head, tuple(rest), rows_an_append)
 
 
 def file_url(path: Path) -> str:
     """As Iceberg's clients write it, who neither encode a path nor decode it."""
     return f"file://{path}"
-
-
-def sample_rows() -> Any:
-    """One row of a table with a few columns of different types."""
-    import pyarrow as pa
-
-    return pa.table(
-        {
-            "id": pa.array([1], pa.int64()),
-            "name": pa.array(["frazil"], pa.string()),
-            "amount": pa.array([1.5], pa.float64()),
-            "at": pa.array([0], pa.timestamp("us", tz="UTC")),
-        }
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import pyarrow as pa
 from pydantic import TypeAdapter
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.table import Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
-from benchmarks.histories import NAMESPACE, sample_rows
+from benchmarks.histories import NAMESPACE, PROPERTIES
 
 _UPDATES: TypeAdapter[tuple[TableUpdate, ...]] = TypeAdapter(tuple[TableUpdate, ...])
 _REQUIREMENTS: TypeAdapter[tuple[TableRequirement, ...]] = TypeAdapter(tuple[TableRequirement, ...])
@@ -28,7 +29,17 @@ class Worker:
         self._catalog = catalog
         self._open: tuple[str, Table] | None = None
         """The table that is written to: a writer does not load it again for each append."""
-        self._rows = sample_rows()
+        self._rows = _sample_rows()
+
+    def seed(self, appends: int) -> dict[str, Any]:
+        """A new table with so many appends, each with files of its own."""
+        table = self._catalog.create_table(
+            (NAMESPACE, "seed"), self._rows.schema, properties=PROPERTIES
+        )
+        for _ in range(appends):
+            table.append(self._rows)
+        metadata = json.loads(table.metadata.model_dump_json())
+        return {"found": {"metadata": metadata, "rows": self._rows.num_rows}}
 
     def register(self, table: str, metadata_location: str) -> dict[str, Any]:
         self._catalog.register_table((NAMESPACE, table), metadata_location)
@@ -69,6 +80,18 @@ class Worker:
         if self._open is None or self._open[0] != name:
             self._open = (name, self._catalog.load_table((NAMESPACE, name)))
         return self._open[1]
+
+
+def _sample_rows() -> pa.Table:
+    """One row of a table with a few columns of different types."""
+    return pa.table(
+        {
+            "id": pa.array([1], pa.int64()),
+            "name": pa.array(["frazil"], pa.string()),
+            "amount": pa.array([1.5], pa.float64()),
+            "at": pa.array([0], pa.timestamp("us", tz="UTC")),
+        }
+    )
 
 
 def _measured(calls: Sequence[Callable[[], object]], limit_s: float) -> dict[str, Any]:

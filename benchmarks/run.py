@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.catalogs import HttpCatalog
-from benchmarks.histories import History, commits_for, make_history, make_seed
+from benchmarks.histories import History, commits_for, make_history
 from benchmarks.lanes import AppendLane, CommitLane, LoadLane
 from benchmarks.measure import Block, Effort, Lane, interleave
 from benchmarks.processes import peak_memory_bytes
@@ -28,7 +28,14 @@ from benchmarks.results import (
     machine,
     raw_of,
 )
-from benchmarks.systems import FRAZIL, FRAZIL_GZIP, System, running_frazil, running_systems
+from benchmarks.systems import (
+    FRAZIL,
+    FRAZIL_GZIP,
+    SQL_CATALOG,
+    System,
+    running_frazil,
+    running_systems,
+)
 
 LENGTHS = (10, 1_000, 10_000)
 
@@ -73,13 +80,14 @@ def run(work: Work, scratch: Path) -> Results:
     about = machine()
     with running_systems(scratch, with_java=work.with_java) as systems:
         say("a seed table by PyIceberg")
-        seed = make_seed(scratch / "seed", max(map(commits_for, work.lengths)))
+        writer = _named(systems, SQL_CATALOG).client
+        seed = writer.seed(max(map(commits_for, work.lengths)))
         histories = [make_history(seed, length) for length in work.lengths]
         cells = [cell for history in histories for cell in _cells(systems, history, work)]
         memory = list(_memory(systems))
         sizes = [_size(systems, history) for history in histories]
         tables = {
-            history.length: frazil_of(systems).new_table(history).name for history in histories
+            history.length: _named(systems, FRAZIL).new_table(history).name for history in histories
         }
     cells += _first_loads(scratch, tables, work.restarts)
     say("raw costs")
@@ -153,8 +161,8 @@ def _raw_costs(folder: Path, sizes: list[dict[str, Any]], work: Work) -> Iterato
     yield sqlite_transaction(folder, most, limit_s)
 
 
-def frazil_of(systems: Sequence[System]) -> System:
-    return next(system for system in systems if system.name == FRAZIL)
+def _named(systems: Sequence[System], name: str) -> System:
+    return next(system for system in systems if system.name == name)
 
 
 def say(text: str) -> None:
