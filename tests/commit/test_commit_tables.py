@@ -270,8 +270,21 @@ def test_namespace_properties(driver: Driver) -> None:
     assert body(answer) == {"updated": ["a"], "removed": [], "missing": ["gone"]}
     answer = catalog.update_namespace_properties(context(), ("ns",), ["a"], {"b": "2"})
     assert body(answer) == {"updated": ["b"], "removed": ["a"], "missing": []}
-    assert catalog.load_namespace(("ns",)) == {"b": "2"}
+    assert catalog.load_namespace(("ns",))["b"] == "2"
+    assert "a" not in catalog.load_namespace(("ns",))
     with pytest.raises(UnprocessableEntity, match="b: named in both"):
         catalog.update_namespace_properties(context(), ("ns",), ["b"], {"b": "3"})
     with pytest.raises(NamespaceNotEmpty, match="is not empty"):
         catalog.drop_namespace(context(), ("ns",))
+
+
+def test_a_namespace_has_a_location_and_its_tables_follow_it(driver: Driver) -> None:
+    catalog = driver.catalog
+    root = f"file://{driver.warehouse}"
+    assert catalog.load_namespace(("ns",)) == {"location": f"{root}/ns"}
+    catalog.update_namespace_properties(context(), ("ns",), [], {"location": f"{root}/elsewhere"})
+    assert driver.create_table("a").table.metadata.location.startswith(f"{root}/elsewhere/a-")
+    # One that is no allowed place is kept as a property and not followed.
+    catalog.update_namespace_properties(context(), ("ns",), [], {"location": "file:///etc"})
+    assert driver.create_table("b").table.metadata.location.startswith(f"{root}/ns/b-")
+    assert catalog.load_namespace(("ns",)) == {"location": "file:///etc"}

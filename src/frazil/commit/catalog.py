@@ -103,9 +103,9 @@ class Catalog:
         self._cache = MetadataCache(store, metadata_cache_bytes)
         self._idempotency = Idempotency(db, self._render)
         simple = SimpleCommit(db, writer, self._idempotency)
-        self._namespaces = Namespaces(db, simple)
-        self._tables = Tables(db, store, self._cache, territory, simple, warehouse)
-        self._views = Views(db, self._cache, territory, simple, warehouse)
+        self._namespaces = Namespaces(db, simple, territory, warehouse)
+        self._tables = Tables(db, store, self._cache, territory, simple, self._namespaces)
+        self._views = Views(db, self._cache, territory, simple, self._namespaces)
         self._table_subject = TableSubject(self._cache, territory)
         self._view_subject = ViewSubject(self._cache, territory)
         self._groups = GroupCommit(db, store, writer, territory, self._idempotency)
@@ -129,7 +129,7 @@ class Catalog:
         return [(*parent, name) for name in names], after
 
     def load_namespace(self, namespace: Namespace) -> dict[str, str]:
-        return self._namespaces.properties(namespace)
+        return self._namespaces.described(namespace, self._namespaces.properties(namespace))
 
     def namespace_exists(self, namespace: Namespace) -> None:
         self._namespaces.properties(namespace)

@@ -12,7 +12,6 @@ from frazil.commit.territory import Territory
 from frazil.db.base import Kind, Relation
 from frazil.format.table_builder import create_from_updates, new_table
 from frazil.format.table_metadata import TableMetadata
-from frazil.store.locations import default_table_location
 from frazil.wire.errors import BadRequest
 from frazil.wire.identifiers import Identifier
 from frazil.wire.requests import CommitTableRequest, CreateTableRequest
@@ -97,14 +96,6 @@ def check_uuid(text: str, field: str) -> str:
     if not proper:
         raise BadRequest(f"{field}: {text[:64]!r} is not a UUID")
     return text
-
-
-def new_location(warehouse: str, identifier: Identifier) -> str:
-    """A folder of its own for every table ever made, so that a name used again after a rename
-    or a drop never shares files with the table that had it before."""
-    return default_table_location(
-        warehouse, identifier.namespace, identifier.name, uuid.uuid4().hex[:8]
-    )
 
 
 def table_folders(metadata: TableMetadata) -> list[str]:

@@ -9,6 +9,7 @@ from frazil.commit.answers import Answer, JsonAnswer, NoContent
 from frazil.commit.context import Context
 from frazil.commit.pending import key_row
 from frazil.commit.simple import Attempt, SimpleCommit
+from frazil.commit.territory import Territory
 from frazil.db.base import (
     Change,
     CreateNamespace,
@@ -17,16 +18,23 @@ from frazil.db.base import (
     SetNamespaceProperties,
     Transaction,
 )
+from frazil.store.locations import default_namespace_location, table_location_in
 from frazil.wire.errors import NoSuchNamespace, UnprocessableEntity
-from frazil.wire.identifiers import Namespace, namespace_text
+from frazil.wire.identifiers import Identifier, Namespace, namespace_text
 from frazil.wire.json import encode
 from frazil.wire.responses import NamespaceResponse, UpdateNamespacePropertiesResponse
 
+LOCATION = "location"
+
 
 class Namespaces:
-    def __init__(self, database: Database, simple: SimpleCommit) -> None:
+    def __init__(
+        self, database: Database, simple: SimpleCommit, territory: Territory, warehouse: str
+    ) -> None:
         self._database = database
         self._simple = simple
+        self._territory = territory
+        self._warehouse = warehouse
 
     def properties(self, namespace: Namespace) -> dict[str, str]:
         properties = self._database.namespace_properties(namespace)
@@ -34,8 +42,25 @@ class Namespaces:
             raise NoSuchNamespace(f"Namespace does not exist: {namespace_text(namespace)}")
         return properties
 
+    def described(self, namespace: Namespace, properties: dict[str, str]) -> dict[str, str]:
+        """The properties as clients see them. As Java's JdbcCatalog does, a `location` stands
+        for one that was not set: Trino makes a table in stages only where there is one."""
+        default = default_namespace_location(self._warehouse, namespace)
+        return {LOCATION: default} | properties
+
+    def new_location(self, identifier: Identifier) -> str:
+        """A folder of its own for every table or view ever made, so that a name used again after
+        a rename or a drop never shares files with what had it before. It lies in the namespace's
+        own location if that is an allowed place."""
+        own = self.properties(identifier.namespace).get(LOCATION)
+        if own is None or not self._territory.is_allowed(own):
+            own = default_namespace_location(self._warehouse, identifier.namespace)
+        return table_location_in(own, identifier.name, uuid.uuid4().hex[:8])
+
     def create(self, context: Context, namespace: Namespace, properties: dict[str, str]) -> Answer:
-        body = encode(NamespaceResponse(namespace=namespace, properties=properties))
+        body = encode(
+            NamespaceResponse(namespace=namespace, properties=self.described(namespace, properties))
+        )
         change = CreateNamespace(namespace, properties)
         return self._simple.run(context, lambda: _attempt(context, change, body))
 

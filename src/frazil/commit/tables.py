@@ -16,13 +16,13 @@ from frazil.commit.creation import (
     created_by_commit,
     created_by_request,
     first_file,
-    new_location,
     row_uuid,
     table_folders,
 )
 from frazil.commit.events import commit_payload, event, pointer_payload
 from frazil.commit.files import not_written
 from frazil.commit.metadata_cache import CachedTable, MetadataCache
+from frazil.commit.namespaces import Namespaces
 from frazil.commit.pending import Pending, committed_json, key_row
 from frazil.commit.purge import files_of_table
 from frazil.commit.relations import Relations, attempt
@@ -58,7 +58,7 @@ class Tables:
         cache: MetadataCache,
         territory: Territory,
         simple: SimpleCommit,
-        warehouse: str,
+        namespaces: Namespaces,
     ) -> None:
         self.rows = Relations(Kind.TABLE, database, simple)
         self._database = database
@@ -66,7 +66,7 @@ class Tables:
         self._cache = cache
         self._territory = territory
         self._simple = simple
-        self._warehouse = warehouse
+        self._namespaces = namespaces
 
     def load(self, identifier: Identifier) -> LoadedTable:
         location = self.rows.row(identifier).metadata_location
@@ -80,7 +80,7 @@ class Tables:
 
         def build() -> CreatedTable:
             self._check_name_is_free(identifier)
-            location = request.location or new_location(self._warehouse, identifier)
+            location = request.location or self._namespaces.new_location(identifier)
             metadata = created_by_request(request, location, _now_ms())
             return first_file(identifier, metadata, AppliedTable(metadata), self._territory)
 

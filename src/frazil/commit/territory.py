@@ -57,6 +57,13 @@ class Territory:
         """Raises where the location is not in an allowed place."""
         return self._allowed.check(location, field)
 
+    def is_allowed(self, location: str) -> bool:
+        try:
+            self._allowed.check(location, "location")
+        except FrazilError:
+            return False
+        return True
+
     def check_readable(self, location: str) -> None:
         self._allowed.check(location, "a file named in the snapshot")
 

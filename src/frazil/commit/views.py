@@ -7,9 +7,10 @@ import uuid
 
 from frazil.commit.answers import Answer, LoadedView, ViewAnswer
 from frazil.commit.context import Context
-from frazil.commit.creation import check_uuid, new_location
+from frazil.commit.creation import check_uuid
 from frazil.commit.events import event, pointer_payload
 from frazil.commit.metadata_cache import CachedView, MetadataCache
+from frazil.commit.namespaces import Namespaces
 from frazil.commit.pending import key_row
 from frazil.commit.relations import Relations, attempt
 from frazil.commit.simple import Attempt, SimpleCommit
@@ -30,14 +31,14 @@ class Views:
         cache: MetadataCache,
         territory: Territory,
         simple: SimpleCommit,
-        warehouse: str,
+        namespaces: Namespaces,
     ) -> None:
         self.rows = Relations(Kind.VIEW, database, simple)
         self._database = database
         self._cache = cache
         self._territory = territory
         self._simple = simple
-        self._warehouse = warehouse
+        self._namespaces = namespaces
 
     def load(self, identifier: Identifier) -> LoadedView:
         location = self.rows.row(identifier).metadata_location
@@ -49,7 +50,7 @@ class Views:
 
         def prepare() -> Attempt:
             self._refuse_existing(identifier)
-            location = request.location or new_location(self._warehouse, identifier)
+            location = request.location or self._namespaces.new_location(identifier)
             metadata = new_view(
                 location=location,
                 schema=request.schema,

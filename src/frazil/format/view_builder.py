@@ -24,7 +24,7 @@ from frazil.format.view_metadata import (
     new_history_entry,
     parse_view_version,
 )
-from frazil.wire.errors import BadRequest, CommitFailed
+from frazil.wire.errors import BadRequest, CommitFailed, IllegalArgument
 from frazil.wire.updates import (
     AddSchema,
     AddViewVersion,
@@ -248,7 +248,7 @@ def _check_representations(version: ViewVersion) -> None:
     seen: set[str] = set()
     for dialect in version.dialects:
         if dialect in seen:
-            raise BadRequest(
+            raise IllegalArgument(
                 f"Invalid view version: Cannot add multiple queries for dialect {dialect}"
             )
         seen.add(dialect)

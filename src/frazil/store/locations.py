@@ -202,17 +202,24 @@ class AllowedLocations:
 
 
 def default_table_location(warehouse: str, namespace: Namespace, name: str, unique: str) -> str:
-    """A folder of its own for a new table.
+    """A folder of its own for a new table, in the default folder of its namespace."""
+    return table_location_in(default_namespace_location(warehouse, namespace), name, unique)
 
-    A level or name is one folder, percent-encoded, whatever it holds. `unique` keeps a table
-    that takes over a renamed or dropped one's name out of the old folder.
-    """
+
+def default_namespace_location(warehouse: str, namespace: Namespace) -> str:
+    """A level is one folder, percent-encoded, whatever it holds."""
     levels = "/".join(_folder(level, _MAX_SEGMENT_BYTES) for level in namespace)
     if len(levels) > _MAX_LEVELS_BYTES:
         levels = f"~{_digest('/'.join(quote(level, safe='') for level in namespace))}"
+    return f"{warehouse.rstrip('/')}/{levels}"
+
+
+def table_location_in(namespace_location: str, name: str, unique: str) -> str:
+    """`unique` keeps a table that takes over a renamed or dropped one's name out of the old
+    folder."""
     suffix = f"-{unique}"
     folder = _folder(name, _MAX_SEGMENT_BYTES - len(suffix))
-    return f"{warehouse.rstrip('/')}/{levels}/{folder}{suffix}"
+    return f"{namespace_location.rstrip('/')}/{folder}{suffix}"
 
 
 # S3's keys end at 1,024 bytes: deep namespaces leave room for warehouse, table and file name.

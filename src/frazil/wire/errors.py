@@ -6,6 +6,7 @@ can help. Nothing in Frazil decides by the text of a message.
 
     FrazilError                      500  InternalServerError
     ├── BadRequest                   400  BadRequestException
+    │   └── IllegalArgument          400  IllegalArgumentException
     ├── NotAuthorized                401  NotAuthorizedException
     ├── Forbidden                    403  ForbiddenException
     ├── NotFound                     404  NotFoundException          (a route or a file)
@@ -58,6 +59,12 @@ class BadRequest(FrazilError):
 
     status = 400
     type = "BadRequestException"
+
+
+class IllegalArgument(BadRequest):
+    """Where Iceberg's own clients expect to meet the exception that Java throws itself."""
+
+    type = "IllegalArgumentException"
 
 
 class NotAuthorized(FrazilError):
