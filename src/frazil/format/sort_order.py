@@ -59,15 +59,15 @@ class SortOrder:
 UNSORTED: Final = SortOrder(b'{"order-id":0,"fields":[]}', UNSORTED_ORDER_ID, ())
 
 
-def parse_sort_order(raw: bytes | msgspec.Raw) -> SortOrder:
+def parse_sort_order(raw: bytes | msgspec.Raw, what: str = "sort-order") -> SortOrder:
     """Reads a sort order; a missing `order-id` is 0 without fields and 1 with some."""
-    value = json_object.decode_object(raw, "sort-order")
-    items = json_object.get_list(value, "fields", "sort-order")
+    value = json_object.decode_object(raw, what)
+    items = json_object.get_list(value, "fields", what)
     fields = tuple(
-        _parse_field(item, f"sort-order.fields[{position}]") for position, item in enumerate(items)
+        _parse_field(item, f"{what}.fields[{position}]") for position, item in enumerate(items)
     )
     default = INITIAL_SORT_ORDER_ID if fields else UNSORTED_ORDER_ID
-    order_id = json_object.get_int(value, "order-id", "sort-order", default)
+    order_id = json_object.get_int(value, "order-id", what, default)
     if fields and order_id == UNSORTED_ORDER_ID:
         raise BadRequest("Sort order ID 0 is reserved for unsorted order")
     if not fields and order_id != UNSORTED_ORDER_ID:

@@ -121,7 +121,7 @@ def new_table(
 
     fresh_schema, new_ids = assign_fresh_ids(schema)
     given_spec = UNPARTITIONED if spec is None else parse_partition_spec(spec)
-    given_order = UNSORTED if order is None else parse_sort_order(order)
+    given_order = UNSORTED if order is None else parse_sort_order(order, "write-order")
 
     state = TableState.empty(version, now_ms=now_ms)
     updates: list[TableUpdate] = [
