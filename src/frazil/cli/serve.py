@@ -18,7 +18,7 @@ from frazil.settings import (
     warehouse_location,
 )
 
-SERVER_PACKAGES = ("starlette", "uvicorn", "uvloop", "httptools", "fastavro")
+SERVER_PACKAGES = ("starlette", "uvicorn", "uvloop", "httptools", "zstandard")
 
 
 def run(resolved: Resolved, output: Output) -> None:

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+import zstandard
+
 from frazil.format.avro_schema import RecordSchema, record_schema
 from frazil.format.avro_types import (
     Field,
@@ -25,11 +27,6 @@ from frazil.format.avro_types import (
     read_long,
     write_long,
 )
-
-try:
-    import zstandard
-except ImportError:  # an optional codec: files that use it are then unreadable, and say so
-    zstandard = None  # type: ignore[assignment]
 
 _MAGIC: Final = b"Obj\x01"
 _SYNC_BYTES: Final = 16
@@ -212,7 +209,7 @@ def _decompress(codec: str, data: bytes, max_bytes: int) -> bytes:
         bunzip = bz2.BZ2Decompressor()
         block = bunzip.decompress(data, max_bytes + 1)
         return _complete(block, bunzip.eof, max_bytes)
-    if codec == "zstandard" and zstandard is not None:
+    if codec == "zstandard":
         reader = zstandard.ZstdDecompressor(max_window_size=_ZSTANDARD_WINDOW_BYTES)
         try:
             return reader.stream_reader(data).read(max_bytes + 1)
@@ -235,7 +232,7 @@ def _compress(codec: str, data: bytes) -> bytes:
         return deflate.compress(data) + deflate.flush()
     if codec == "bzip2":
         return bz2.compress(data)
-    if codec == "zstandard" and zstandard is not None:
+    if codec == "zstandard":
         return zstandard.ZstdCompressor().compress(data)
     raise UnreadableAvro(f"the codec {codec} is not supported")
 
