@@ -28,6 +28,7 @@ from frazil.wire.responses import (
 
 _JSON = (b"content-type", b"application/json")
 _PIECE_BYTES = 256 * 1024
+_LARGE_BYTES = 64 * 1024
 _MINIMAL = (b"preference-applied", b"return=minimal")
 
 Header = tuple[bytes, bytes]
@@ -65,17 +66,21 @@ def json_reply(value: object, status: int = 200) -> Reply:
 
 
 def _pieces(chunks: Sequence[bytes]) -> Iterator[bytes]:
-    """Small chunks together, large ones as they are: no copy of a whole large answer is made."""
+    """Small chunks together, large ones as they are: a long history is not copied to be sent."""
     held: list[bytes] = []
     size = 0
     for chunk in chunks:
-        if held and size + len(chunk) > _PIECE_BYTES:
+        is_large = len(chunk) >= _LARGE_BYTES
+        if held and (is_large or size + len(chunk) > _PIECE_BYTES):
             yield b"".join(held)
             held, size = [], 0
-        held.append(chunk)
-        size += len(chunk)
+        if is_large:
+            yield chunk
+        else:
+            held.append(chunk)
+            size += len(chunk)
     if held:
-        yield held[0] if len(held) == 1 else b"".join(held)
+        yield b"".join(held)
 
 
 # --- the catalog's answers ----------------------------------------------------------------------
