@@ -1,0 +1,123 @@
+"""`frazil serve` as it is, but telling which updates and requirements its engine was given.
+
+Run as a program it starts the server after wrapping the engine's own dispatch: what is written
+down has really been called, inside the server, by a request that came over HTTP.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+COMMAND = (sys.executable, "-m", "tests.hostile.counting")
+_FILE = "HOSTILE_REACHED"
+_ROOT = Path(__file__).parents[2]
+
+APPLIED = "applied"
+REFUSED = "refused"
+
+
+class Reached:
+    """What the file of a running server says so far."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def environment(self) -> dict[str, str]:
+        paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+        return {_FILE: str(self._path), "PYTHONPATH": os.pathsep.join(paths)}
+
+    def names(self, kind: str, outcome: str | None = None) -> set[str]:
+        """The actions or types that the engine met, with one outcome or with any."""
+        lines = (line.split() for line in self._path.read_text().splitlines())
+        return {name for what, name, how in lines if what == kind and outcome in (None, how)}
+
+
+class _Recorder:
+    """Writes each kind, name and outcome down the first time it is met."""
+
+    def __init__(self, path: str) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self._seen: set[str] = set()
+        self._inside = threading.local()
+
+    def in_commits(self, function: Callable[..., T]) -> Callable[..., T]:
+        """Marks where a commit's own updates are applied: creating a table uses the same engine
+        with updates of the server's making, which show nothing."""
+
+        def marked(*args: Any, **kwargs: Any) -> T:
+            self._inside.commit = True
+            try:
+                return function(*args, **kwargs)
+            finally:
+                self._inside.commit = False
+
+        return marked
+
+    def updates(self, kind: str, dispatch: Any) -> None:
+        """Wraps every function of a dispatch by the type of an update."""
+        for given, function in list(dispatch.items()):
+            dispatch[given] = self._counted(kind, function, str(given.__struct_config__.tag))
+
+    def requirement(self, function: Callable[..., T], name: str) -> Callable[..., T]:
+        return self._counted("requirement", function, name, always=True)
+
+    def _counted(
+        self, kind: str, function: Callable[..., T], name: str, always: bool = False
+    ) -> Callable[..., T]:
+        def counted(*args: Any, **kwargs: Any) -> T:
+            outcome = REFUSED
+            try:
+                result = function(*args, **kwargs)
+                outcome = APPLIED
+                return result
+            finally:
+                if always or getattr(self._inside, "commit", False):
+                    self._note(f"{kind} {name} {outcome}\n")
+
+        return counted
+
+    def _note(self, line: str) -> None:
+        if line not in self._seen:
+            self._seen.add(line)
+            os.write(self._file, line.encode())
+
+
+def _main() -> None:
+    from frazil.cli import main
+    from frazil.commit import apply, creation
+    from frazil.commit.tables import Tables
+    from frazil.format import requirements, table_builder, view_builder
+
+    recorder = _Recorder(os.environ[_FILE])
+    recorder.updates("table", table_builder._APPLY)
+    recorder.updates("view", view_builder._APPLY)
+    for module, name in (
+        (apply, "apply_updates"),
+        (creation, "create_from_updates"),
+        (apply, "apply_view_updates"),
+    ):
+        setattr(module, name, recorder.in_commits(getattr(module, name)))
+    for given, check in list(requirements._CHECKS.items()):
+        name = str(given.__struct_config__.tag)
+        requirements._CHECKS[given] = recorder.requirement(check, name)
+    view_check = apply.check_view_requirements
+    counted = recorder.requirement(view_check, "assert-view-uuid")
+
+    def check_view_requirements(metadata: Any, given: Any) -> None:
+        (counted if given else view_check)(metadata, given)
+
+    create = recorder.requirement(Tables.create_by_commit, "assert-create")
+    setattr(apply, "check_view_requirements", check_view_requirements)  # noqa: B010
+    setattr(Tables, "create_by_commit", create)  # noqa: B010
+    main()
+
+
+if __name__ == "__main__":
+    _main()

@@ -1,0 +1,247 @@
+"""Cases that Schemathesis makes of an OpenAPI file, most of them aimed at what exists.
+
+A random name is never found and a random body seldom read to its end. So the names in the path
+are pinned to a table and a view that are there, the identifiers in bodies too, and the bodies of
+commits are mostly valid; the rest stays as Schemathesis drew it.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections import Counter
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import requests
+import schemathesis
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from schemathesis import Case, GenerationMode
+from schemathesis.schemas import APIOperation
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from tests.hostile.bodies import CREATE_UPDATES, encoded, filled
+from tests.hostile.strategies import table_commits, view_commits
+from tests.hostile.world import SCHEMA, TABLE, VIEW, VIEW_VERSION, World
+
+UPSTREAM = Path(__file__).parents[3] / "shared/openapi/rest-catalog-open-api.yaml"
+"""The specification of Iceberg itself, which is not part of this repository."""
+
+NOT_SERVED = {
+    "getToken",
+    "listFunctions",
+    "loadFunction",
+    "planTableScan",
+    "fetchPlanningResult",
+    "cancelPlanning",
+    "fetchScanTasks",
+    "loadCredentials",
+    "signRequest",
+}
+
+DESCRIBED: list[Any] = [
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+]
+
+_PREFIX = "/{prefix}"
+_PINNED_OF_TEN = 8
+_HEADERS: tuple[dict[str, str], ...] = (
+    {},
+    {"Idempotency-Key": "017f22e2-79b0-7cc3-98c4-dc0c0c07398f"},
+    {"Prefer": "return=minimal"},
+)
+
+
+def own_document() -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(
+        files("frazil.rest").joinpath("openapi.json").read_bytes()
+    )
+    return document
+
+
+def upstream_document() -> dict[str, Any]:
+    """Without the prefix: this server hands none to its clients, who then leave it out."""
+    document: dict[str, Any] = yaml.safe_load(UPSTREAM.read_text())
+    document["paths"] = {
+        path.replace(_PREFIX, ""): _without_prefix(item) for path, item in document["paths"].items()
+    }
+    return document
+
+
+def _without_prefix(item: dict[str, Any]) -> dict[str, Any]:
+    kept = [p for p in item.get("parameters", []) if not p.get("$ref", "").endswith("/prefix")]
+    return {**item, "parameters": kept}
+
+
+def documents() -> dict[str, dict[str, Any]]:
+    found = {"own": own_document()}
+    return {**found, "upstream": upstream_document()} if UPSTREAM.exists() else found
+
+
+def operations(document: dict[str, Any]) -> dict[str, APIOperation[Any, Any, Any]]:
+    """By operation id."""
+    schema = schemathesis.openapi.from_dict(document)
+    found = [result.ok() for result in schema.get_all_operations()]
+    return {operation.definition.raw["operationId"]: operation for operation in found}
+
+
+def _cases(operation: APIOperation[Any, Any, Any]) -> st.SearchStrategy[Case[Any]]:
+    positive = operation.as_strategy(generation_mode=GenerationMode.POSITIVE)
+    # Without a body, a query or headers there is nothing left to be wrong but the pinned path.
+    if not (len(operation.body) or len(operation.query) or len(operation.headers)):
+        return positive
+    return positive | operation.as_strategy(generation_mode=GenerationMode.NEGATIVE)
+
+
+def _bodies(operation_id: str) -> st.SearchStrategy[Any] | None:
+    """Bodies with marks, for operations whose random bodies would lead nowhere."""
+    identifier = {"namespace": ["@namespace"], "name": TABLE}
+    transactions = table_commits.map(
+        lambda commit: {"table-changes": [{"identifier": identifier, **commit}]}
+    )
+    creates = st.just(
+        {"requirements": [{"type": "assert-create"}], "updates": list(CREATE_UPDATES)}
+    )
+    renames = st.fixed_dictionaries(
+        {
+            "source": st.just({"namespace": ["@namespace"], "name": "@source"}),
+            "destination": st.fixed_dictionaries(
+                {
+                    "namespace": st.sampled_from([["@namespace"], ["nowhere"]]),
+                    "name": st.sampled_from(["moved", TABLE, VIEW]),
+                }
+            ),
+        }
+    )
+    registered = st.just({"name": "registered", "metadata-location": "@metadata-location"})
+    bodies: dict[str, st.SearchStrategy[Any]] = {
+        "updateTable": table_commits | creates,
+        "commitTransaction": transactions,
+        "replaceView": view_commits,
+        "renameTable": renames,
+        "renameView": renames,
+        "registerTable": registered | registered.map(lambda body: {**body, "overwrite": True}),
+        "registerView": registered,
+        "createTable": st.just({"name": "new", "schema": SCHEMA, "stage-create": True}),
+        "createView": st.just({"name": "new", "schema": SCHEMA, "view-version": VIEW_VERSION}),
+    }
+    return bodies.get(operation_id)
+
+
+def run(
+    operation: APIOperation[Any, Any, Any],
+    world: World,
+    session: requests.Session,
+    max_examples: int,
+    *,
+    described: bool,
+    first: Sequence[Any] = (),
+) -> Counter[int]:
+    """Sends all cases, those with the bodies of `first` before any other, and counts the statuses.
+    `described`: the file is our own, so each answer must be in it."""
+    runner = _Runner(operation, world, session, described)
+    for body in first:
+        runner.send_ours(body, {})
+    cases, bodies = _cases(operation), _bodies(runner.operation_id)
+    ours = st.tuples(bodies, st.sampled_from(_HEADERS)) if bodies is not None else st.nothing()
+    theirs = st.tuples(cases, st.integers(0, 9))
+
+    @settings(max_examples=max_examples)
+    @given(st.one_of(ours, ours, theirs))
+    def send(drawn: Any) -> None:
+        given, how = drawn
+        if isinstance(given, Case):
+            runner.send_theirs(given, pinned=how < _PINNED_OF_TEN)
+        else:
+            runner.send_ours(given, how)
+
+    send()
+    world.ensure()
+    return runner.statuses
+
+
+class _Runner:
+    """Sends the cases of one operation."""
+
+    def __init__(
+        self,
+        operation: APIOperation[Any, Any, Any],
+        world: World,
+        session: requests.Session,
+        described: bool,
+    ) -> None:
+        self.operation_id: str = operation.definition.raw["operationId"]
+        self.statuses: Counter[int] = Counter()
+        self._operation = operation
+        self._world = world
+        self._session = session
+        self._described = described
+        names = [parameter.name for parameter in operation.path_parameters]
+        self._path = {name: value for name, value in _pinned(world).items() if name in names}
+
+    def send_ours(self, body: Any, headers: dict[str, str]) -> None:
+        case = self._operation.Case(path_parameters=dict(self._path), headers=dict(headers))
+        self._send(case, body)
+
+    def send_theirs(self, case: Case[Any], *, pinned: bool) -> None:
+        if pinned and self._path:
+            case.path_parameters = dict(self._path)
+        self._send(case, None)
+
+    def _send(self, case: Case[Any], body: Any) -> None:
+        if self._operation.method not in ("get", "head"):
+            self._world.ensure()
+        request = case.as_transport_kwargs(base_url=self._world.server.url)
+        if body is not None:
+            request["data"] = encoded(filled(body, _marked(self._world, self.operation_id)))
+            request["headers"]["content-type"] = "application/json"
+        answer = self._session.request(**request)
+        self.statuses[answer.status_code] += 1
+        _check(self._operation, case, answer)
+        if self._described:
+            case.validate_response(answer, checks=DESCRIBED)
+
+
+def _pinned(world: World) -> dict[str, str]:
+    return {
+        "namespace": world.namespace,
+        "table": TABLE,
+        "view": VIEW,
+        "plan-id": "plan",
+        "function": "f",
+    }
+
+
+def _marked(world: World, operation_id: str) -> World:
+    kind, name = ("views", VIEW) if "View" in operation_id else ("tables", TABLE)
+    world.known |= {
+        "@namespace": world.namespace,
+        "@source": name,
+        "@metadata-location": world.pointer(kind, name),
+        "@new-uuid": str(uuid.uuid4()),
+        "@new-location": f"{world.allowed}/{uuid.uuid4()}",
+    }
+    return world
+
+
+def _check(operation: APIOperation[Any, Any, Any], case: Case[Any], answer: Any) -> None:
+    status = answer.status_code
+    shown = f"{operation.method} {case.formatted_path}: {status} {answer.text[:500]}"
+    assert status < 500, shown
+    if status >= 400 and operation.method != "head":
+        error = json.loads(answer.content)["error"]
+        assert error["code"] == status, shown
+        assert error["type"], shown
+        assert error["message"], shown
