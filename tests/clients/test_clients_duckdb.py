@@ -5,15 +5,19 @@ from __future__ import annotations
 import re
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import duckdb
+import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
+from pyiceberg.view.metadata import ViewVersion
 
-from tests.clients.stock import duck_rows, operations, pyiceberg_ids, sequence_numbers
+from tests.clients.stock import ID_NAME, duck_rows, operations, pyiceberg_ids, sequence_numbers
+from tests.support.server import RunningServer
 
 
 class Cycle:
@@ -156,6 +160,24 @@ def test_table_is_made_from_a_query(cycle: Cycle, iceberg: Catalog, namespace: s
     cycle.run("DROP TABLE IF EXISTS {s}.c")
     with pytest.raises(duckdb.CatalogException, match="does not exist"):
         cycle.run("DROP TABLE {s}.c")
+
+
+def test_drop_purges_if_the_catalog_was_attached_so(
+    duck: duckdb.DuckDBPyConnection,
+    iceberg: Catalog,
+    namespace: str,
+    catalog_server: RunningServer,
+) -> None:
+    duck.execute(
+        f"ATTACH '' AS purging (TYPE iceberg, ENDPOINT '{catalog_server.url}',"
+        " AUTHORIZATION_TYPE 'none', PURGE_REQUESTED true)"
+    )
+    for catalog in ("ice", "purging"):
+        duck.execute(f"CREATE TABLE {catalog}.{namespace}.{catalog} AS SELECT 1 AS id")
+        location = iceberg.load_table((namespace, catalog)).location()
+        duck.execute(f"DROP TABLE {catalog}.{namespace}.{catalog}")
+        left = list(Path(location.removeprefix("file://")).rglob("*.parquet"))
+        assert len(left) == (1 if catalog == "ice" else 0)
 
 
 def test_transaction_over_two_tables(cycle: Cycle, iceberg: Catalog, namespace: str) -> None:
@@ -312,4 +334,29 @@ def test_what_duckdb_declines_itself(cycle: Cycle) -> None:
         "ALTER TABLE {s}.t ADD COLUMN w INTEGER DEFAULT 5",
         "non-null DEFAULT values are not supported for <V3 tables",
     )
-    cycle.refused("SELECT * FROM {s}.t AT (BRANCH => 'main')", "syntax error")
+    cycle.refused(
+        "SELECT * FROM {s}.t AT (VERSION => 'main')", "Could not convert string 'main' to INT64"
+    )
+
+
+def test_version_1_is_not_written_by_duckdb(cycle: Cycle, iceberg: Catalog, namespace: str) -> None:
+    """It sends a sequence number, which a table of version 1 cannot have (Java refuses it too)."""
+    cycle.run("CREATE TABLE {s}.t (id BIGINT) WITH ('format-version' = 1)")
+    cycle.refused("INSERT INTO {s}.t VALUES (1)", "must be 0 in format v1")
+    cycle.refused("DELETE FROM {s}.t", "Delete from Iceberg V1 tables")
+    table = iceberg.load_table((namespace, "t"))
+    table.append(pa.table({"id": [7]}))
+    assert cycle.run("SELECT * FROM {s}.t") == [(7,)]
+
+
+def test_views_are_not_seen_by_duckdb(cycle: Cycle, iceberg: Catalog, namespace: str) -> None:
+    version = {
+        "version-id": 1,
+        "schema-id": 0,
+        "timestamp-ms": 1,
+        "summary": {},
+        "representations": [{"type": "sql", "sql": "SELECT 1 AS id", "dialect": "duckdb"}],
+        "default-namespace": [namespace],
+    }
+    iceberg.create_view((namespace, "v"), ID_NAME, ViewVersion.model_validate(version))
+    cycle.refused("SELECT * FROM {s}.v", "Table with name v does not exist")

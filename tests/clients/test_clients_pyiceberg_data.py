@@ -314,7 +314,7 @@ def test_history_is_inspected(iceberg: Catalog, namespace: str) -> None:
 
 
 def test_a_stale_commit_is_tried_again_by_pyiceberg(iceberg: Catalog, namespace: str) -> None:
-    """An append that is refused is built again by the client; a stale schema change is not."""
+    """Rows that are refused are built again by the client; a stale schema change is not."""
     first = iceberg.create_table((namespace, "t"), ID_NAME)
     second = iceberg.load_table((namespace, "t"))
     first.append(id_name(1))
@@ -322,6 +322,11 @@ def test_a_stale_commit_is_tried_again_by_pyiceberg(iceberg: Catalog, namespace:
     assert pyiceberg_ids(first.refresh()) == [1, 2]
     assert operations(first) == ["append", "append"]
 
+    second.append(id_name(3))
+    first.delete("id = 1")
+    assert pyiceberg_ids(iceberg.load_table((namespace, "t"))) == [2, 3]
+
+    second.refresh()
     with second.update_schema() as update:
         update.add_column("a", IntegerType())
     with pytest.raises(CommitFailedException), first.update_schema() as update:

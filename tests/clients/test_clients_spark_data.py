@@ -10,6 +10,8 @@ from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
 
 from tests.clients.stock import operations, sequence_numbers, spark_column, spark_rows
+from tests.support.server import RunningServer
+from tests.support.spark import add_catalog
 
 COPY_ON_WRITE = "copy-on-write"
 MERGE_ON_READ = "merge-on-read"
@@ -145,6 +147,27 @@ def test_time_travel_branches_and_tags(sql: SparkSession, iceberg: Catalog, name
     refs = iceberg.load_table((namespace, "t")).refs()
     assert set(refs) == {"main", "v2"}
     assert refs["v2"].snapshot_id == history[0][0]
+
+
+def test_only_snapshots_of_refs_are_loaded(
+    sql: SparkSession, catalog_server: RunningServer, iceberg: Catalog, namespace: str
+) -> None:
+    """The rest of the history is loaded when it is asked for."""
+    lazy = f"lazy_{namespace}"
+    add_catalog(sql, lazy, catalog_server.url, **{"snapshot-loading-mode": "REFS"})
+    sql.sql("CREATE TABLE t (id BIGINT) USING iceberg")
+    for number in (1, 2, 3):
+        sql.sql(f"INSERT INTO t VALUES ({number})")
+    table = f"{lazy}.{namespace}.t"
+    sql.sql(f"INSERT INTO {table} VALUES (4)")
+    assert spark_column(sql, f"SELECT id FROM {table} ORDER BY id") == [1, 2, 3, 4]
+    history = f"SELECT snapshot_id FROM {table}.history ORDER BY made_current_at"
+    first, *others = spark_column(sql, history)
+    assert len(others) == 3
+    assert spark_column(sql, f"SELECT id FROM {table} VERSION AS OF {first}") == [1]
+    loaded = iceberg.load_table((namespace, "t"))
+    assert len(loaded.snapshots()) == 4, "an append with part of the history keeps all of it"
+    assert len(loaded.history()) == 4
 
 
 def test_write_audit_publish(sql: SparkSession, iceberg: Catalog, namespace: str) -> None:

@@ -59,7 +59,7 @@ def test_table_is_created_and_altered(sql: SparkSession, iceberg: Catalog, names
     properties = table.properties
     wanted = {"a": None, "c": "d", "e": "f", "comment": "a table"}
     assert {name: properties.get(name) for name in wanted} == wanted
-    assert len(table.metadata.metadata_log) == 18, "one file for each statement"
+    assert len(table.metadata.metadata_log) == 17, "one file for each statement"
 
 
 def test_every_type_is_written_and_read_back(
@@ -209,6 +209,16 @@ def test_views(sql: SparkSession, iceberg: Catalog, namespace: str) -> None:
     sql.sql("DROP VIEW w")
     assert not iceberg.view_exists((namespace, "w"))
     sql.sql("DROP VIEW IF EXISTS w")
+
+
+def test_what_spark_declines_itself(sql: SparkSession) -> None:
+    with pytest.raises(AnalysisException, match="does not support column default value"):
+        sql.sql(
+            "CREATE TABLE t (id INT DEFAULT 5) USING iceberg TBLPROPERTIES ('format-version' = '3')"
+        )
+    sql.sql("CREATE TABLE t (id INT) USING iceberg")
+    with pytest.raises(AnalysisException, match="ANALYZE TABLE is not supported for v2 tables"):
+        sql.sql("ANALYZE TABLE t COMPUTE STATISTICS")
 
 
 def test_what_the_server_refuses_is_shown_in_its_words(sql: SparkSession, namespace: str) -> None:
