@@ -151,6 +151,7 @@ def test_register_can_overwrite(driver: Driver) -> None:
     driver.drop("other")
     driver.register("t", location, overwrite=True)
     assert driver.load().metadata.table_uuid == other.table.metadata.table_uuid
+    assert [event.operation for event in driver.events()[-2:]] == ["drop", "register"]
 
 
 def test_a_table_cannot_be_registered_twice_under_two_names(driver: Driver) -> None:

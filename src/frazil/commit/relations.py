@@ -67,7 +67,7 @@ class Relations:
             return attempt(
                 [DropRelation(row)],
                 keys(row) if keys else key_row(context, 204),
-                [_next_event(context, row, operation, pointer_payload(row.metadata_location))],
+                [next_event(context, row, operation)],
                 lambda: gone(row),
             )
 
@@ -108,5 +108,7 @@ def _uuids(changes: Sequence[Change]) -> list[str]:
     ]
 
 
-def _next_event(context: Context, row: Relation, operation: str, payload: bytes) -> EventRow:
+def next_event(context: Context, row: Relation, operation: str) -> EventRow:
+    """The event after which this row is no more."""
+    payload = pointer_payload(row.metadata_location)
     return event(context, replace(row, version=row.version + 1), operation, payload)

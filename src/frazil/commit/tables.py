@@ -25,7 +25,7 @@ from frazil.commit.metadata_cache import CachedTable, MetadataCache
 from frazil.commit.namespaces import Namespaces
 from frazil.commit.pending import Pending, committed_json, key_row
 from frazil.commit.purge import files_of_table
-from frazil.commit.relations import Relations, attempt
+from frazil.commit.relations import Relations, attempt, next_event
 from frazil.commit.simple import Attempt, SimpleCommit
 from frazil.commit.territory import Territory
 from frazil.db.base import (
@@ -222,13 +222,15 @@ class Tables:
     ) -> Attempt:
         locations = self._territory.owned(metadata)
         changes: list[Change]
+        events = [event(context, relation, "register", pointer_payload(relation.metadata_location))]
         if existing is None:
             changes = [CreateRelation(relation, locations)]
         elif existing.uuid == relation.uuid:
             changes = [SwapRelation(existing, relation, locations)]
         else:
             changes = [DropRelation(existing), CreateRelation(relation, locations)]
-        payload = pointer_payload(relation.metadata_location)
+            # The table that had the name is gone, and whoever follows it is told.
+            events.insert(0, next_event(context, existing, "drop"))
 
         def answer() -> Answer:
             self._cache.remember_table(relation.metadata_location, CachedTable(metadata))
@@ -237,7 +239,7 @@ class Tables:
         return attempt(
             changes,
             key_row(context, 200, relation_uuid=relation.uuid),
-            [event(context, relation, "register", payload)],
+            events,
             answer,
         )
 

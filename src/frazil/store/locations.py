@@ -110,6 +110,8 @@ def parse_location(text: str, field: str = "location") -> ObjectAddress:
             f"at most {_MAX_BYTES[scheme]} are allowed for {scheme}:"
         )
     _refuse_dot_segments(path, text, field)
+    if scheme == "file" and length > _MAX_SEGMENT_BYTES:
+        _refuse_long_segments(path, text, field)
     return ObjectAddress(scheme, authority, path)
 
 
@@ -289,6 +291,15 @@ def _refuse_dot_segments(path: str, text: str, field: str) -> None:
     if any(segment in (".", "..") for segment in path.split("/")):
         raise BadRequest(
             f"{field} {_shown(text)} has a '.' or '..' segment: write the path without it"
+        )
+
+
+def _refuse_long_segments(path: str, text: str, field: str) -> None:
+    """No file system of Linux holds such a name: nothing could be written or read there."""
+    if any(len(segment.encode()) > _MAX_SEGMENT_BYTES for segment in path.split("/")):
+        raise BadRequest(
+            f"{field} {_shown(text)} has a segment longer than {_MAX_SEGMENT_BYTES} bytes, "
+            "which no folder or file can be named"
         )
 
 
