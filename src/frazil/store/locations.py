@@ -298,8 +298,8 @@ def _refuse_long_segments(path: str, text: str, field: str) -> None:
     """No file system of Linux holds such a name: nothing could be written or read there."""
     if any(len(segment.encode()) > _MAX_SEGMENT_BYTES for segment in path.split("/")):
         raise BadRequest(
-            f"{field} {_shown(text)} has a segment longer than {_MAX_SEGMENT_BYTES} bytes, "
-            "which no folder or file can be named"
+            f"{field} {_shown(text)} has a segment too long for the file system: "
+            f"at most {_MAX_SEGMENT_BYTES} bytes are allowed"
         )
 
 
