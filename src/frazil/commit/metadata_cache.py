@@ -10,8 +10,8 @@ from frazil.format.metadata_files import decode_metadata_file
 from frazil.format.raw_json import InvalidMetadata
 from frazil.format.table_metadata import TableMetadata
 from frazil.format.view_metadata import ViewMetadata, encode_view_metadata, parse_view_metadata
-from frazil.store.base import ObjectMissing, ObjectTooLarge, Store
-from frazil.wire.errors import BadRequest, NotFound
+from frazil.store.base import ObjectMissing, ObjectTooLarge, Store, StoreError
+from frazil.wire.errors import BadRequest, NotFound, TooManyRequests
 
 MAX_METADATA_BYTES = 1 << 30
 """What a metadata file may hold, decoded: about a million and a half snapshots."""
@@ -114,6 +114,9 @@ class MetadataCache:
             raise missing_file(location) from None
         except ObjectTooLarge as error:
             raise BadRequest(str(error)) from None
+        except StoreError as error:
+            # Whoever asks has changed nothing yet, so this is not an unknown outcome.
+            raise TooManyRequests(f"a metadata file cannot be read now: {error}") from error
 
 
 def missing_file(location: str) -> NotFound:
