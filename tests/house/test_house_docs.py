@@ -1,0 +1,67 @@
+"""The documents say what is there: settings, errors, commands, decisions, rooms."""
+
+from __future__ import annotations
+
+import re
+
+from typer.main import get_command
+
+from frazil.cli.app import app
+from frazil.settings import all_settings
+from frazil.wire import errors
+from scripts.java import ROOT
+
+README = (ROOT / "README.md").read_text()
+
+
+def test_every_setting_is_in_the_readme() -> None:
+    rows = {line for line in README.splitlines() if line.startswith("| ")}
+    for setting in all_settings():
+        mine = [row for row in rows if f"`{setting.env}`" in row]
+        assert len(mine) == 1, f"{setting.env} has {len(mine)} rows in the README"
+        if setting.flag:
+            assert f"`{setting.flag}`" in mine[0]
+
+
+def test_the_readme_names_no_setting_that_does_not_exist() -> None:
+    known = {setting.env for setting in all_settings()} | {"FRAZIL_CONFIG"}
+    assert set(re.findall(r"FRAZIL_[A-Z0-9_]+", README)) <= known
+
+
+def test_every_command_is_in_the_readme() -> None:
+    def paths(command: object, prefix: str) -> list[str]:
+        children = getattr(command, "commands", None)
+        if not children:
+            return [prefix]
+        return [
+            path for name, child in children.items() for path in paths(child, f"{prefix} {name}")
+        ]
+
+    for path in paths(get_command(app), "frazil"):
+        assert path in README, f"{path} is not in the README"
+
+
+def test_the_error_tree_is_drawn_as_it_is() -> None:
+    drawn = {
+        (match[1], int(match[2]), match[3])
+        for match in re.finditer(r"(\w+) +(\d{3})  (\w+)", errors.__doc__ or "")
+    }
+    real = {
+        (kind.__name__, kind.status, kind.type)
+        for kind in vars(errors).values()
+        if isinstance(kind, type) and issubclass(kind, errors.FrazilError)
+    }
+    assert drawn == real
+
+
+def test_every_decision_is_listed() -> None:
+    folder = ROOT / "docs" / "decisions"
+    listed = set(re.findall(r"\((\d{4}-[\w-]+\.md)\)", (folder / "README.md").read_text()))
+    assert listed == {path.name for path in folder.glob("[0-9]*.md")}
+
+
+def test_every_room_is_in_the_architecture() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    rooms = {path.parent.name for path in (ROOT / "src" / "frazil").glob("*/__init__.py")}
+    assert {room for room in rooms if not re.search(rf"\b{room}\b", text)} == set()
+    assert len(text.splitlines()) <= 80
