@@ -99,10 +99,9 @@ def check_uuid(text: str, field: str) -> str:
 
 
 def table_folders(metadata: TableMetadata) -> list[str]:
-    """Clients that write to local files before the commit expect these to be there."""
+    """Clients that write to local files before the commit expect these to be there. Those that
+    the client chose come first: where one cannot be made, no other has been."""
     base = metadata.location.rstrip("/")
-    properties = metadata.properties
-    return [
-        properties.get("write.data.path", f"{base}/data"),
-        properties.get("write.metadata.path", f"{base}/metadata"),
-    ]
+    folders = {"write.data.path": f"{base}/data", "write.metadata.path": f"{base}/metadata"}
+    chosen = {name: text for name, text in metadata.properties.items() if name in folders}
+    return [*chosen.values(), *(folders[name] for name in folders if name not in chosen)]

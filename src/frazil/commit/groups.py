@@ -190,7 +190,8 @@ class GroupCommit:
             try:
                 applied = subject.apply(state, pending.request, environment)
                 # Judged request by request: a bad location is the fault of one alone.
-                subject.owned_if_changed(state, applied.metadata)
+                for place in subject.owned_if_changed(state, applied.metadata) or ():
+                    self._database.check_location_is_free(place, relation.uuid)
             except FrazilError as error:
                 rejected.append((pending, error))
                 continue

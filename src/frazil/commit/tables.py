@@ -146,8 +146,7 @@ class Tables:
         """Asks first whose place it is, so that what is refused leaves no folder in another
         table; the database decides again in the transaction."""
         for location in created.locations:
-            if self._database.owner_of_location(location) is not None:
-                raise Forbidden(f"location {location} belongs to another table: choose another")
+            self._database.check_location_is_free(location, created.relation.uuid)
         try:
             self._store.make_folders(table_folders(created.file.metadata))
         except StoreError as error:

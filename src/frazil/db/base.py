@@ -238,6 +238,10 @@ class Database(Protocol):
     def owner_of_location(self, location: str) -> str | None:
         """The uuid of the table that owns this canonical location or one that holds it."""
 
+    def check_location_is_free(self, location: str, uuid: str) -> None:
+        """Raises what `commit` would, Forbidden or BadRequest, where a table with this uuid may not
+        own the location. To be asked before files are written; `commit` decides again."""
+
     # the one write
     def commit(self, transaction: Transaction) -> TransactionOutcome:
         """Raises DatabaseUnavailable when nothing happened, OutcomeUnknown when it may have."""

@@ -6,10 +6,12 @@ Locations are canonical texts; a location holds another if that one goes on afte
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
 
 from frazil.db.base import Relation
-from frazil.db.rows import Statements, check_indexable, json_list, text
+from frazil.db.rows import Parameters, Row, Statements, check_indexable, json_list, text
+from frazil.db.sql import QueryName
 from frazil.wire.errors import Forbidden
 
 
@@ -42,30 +44,32 @@ def release(sql: Statements, relation: Relation) -> None:
 def claim(sql: Statements, relation: Relation, locations: Iterable[str]) -> None:
     """Checks and inserts; the caller holds `hold_locations`. Raises Forbidden."""
     for location in dict.fromkeys(normal(location) for location in locations):
-        check_indexable(location, f"location {location[:100]}…")
-        _check_above(sql, relation, location)
-        _check_below(sql, relation, location)
+        check_free(sql, location, relation.uuid, str(relation.identifier))
         sql.execute("create_location", {"location": location, "uuid": relation.uuid})
 
 
-def _check_above(sql: Statements, relation: Relation, location: str) -> None:
+class Fetch(Protocol):
+    def fetch(self, name: QueryName, parameters: Parameters) -> Sequence[Row]: ...
+
+
+def check_free(sql: Fetch, location: str, uuid: str, owner: str) -> None:
+    """Raises Forbidden where another table than this has a part in the location."""
+    location = normal(location)
+    check_indexable(location, f"location {location[:100]}…")
     above = json_list(prefixes(location))
-    found = sql.fetch("location_at_or_above", {"prefixes": above, "uuid": relation.uuid})
+    found = sql.fetch("location_at_or_above", {"prefixes": above, "uuid": uuid})
     if found:
         owned = found[0][0]
         how = "is" if owned == location else "lies in"
-        raise _forbidden(relation, location, how, owned)
-
-
-def _check_below(sql: Statements, relation: Relation, location: str) -> None:
-    span = {"first": location + "/", "last": location + "0", "uuid": relation.uuid}
+        raise _forbidden(owner, location, how, owned)
+    span = {"first": location + "/", "last": location + "0", "uuid": uuid}
     found = sql.fetch("location_below", span)
     if found:
-        raise _forbidden(relation, location, "holds", found[0][0])
+        raise _forbidden(owner, location, "holds", found[0][0])
 
 
-def _forbidden(relation: Relation, location: str, how: str, owned: str) -> Forbidden:
+def _forbidden(owner: str, location: str, how: str, owned: str) -> Forbidden:
     return Forbidden(
-        f"Location {location} of {relation.identifier} {how} {owned}, a location of another "
+        f"Location {location} of {owner} {how} {owned}, a location of another "
         "table: choose one that is apart from every other table's"
     )

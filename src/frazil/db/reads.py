@@ -8,7 +8,7 @@ from typing import Final
 
 from frazil.db import rows
 from frazil.db.base import EventRow, KeyRow, Kind, Relation
-from frazil.db.locations import prefixes
+from frazil.db.locations import check_free, prefixes
 from frazil.db.rows import Parameters, Row
 from frazil.db.sql import QueryName
 from frazil.wire.identifiers import Identifier, Namespace
@@ -64,6 +64,9 @@ class Reads(ABC):
         above = rows.json_list(prefixes(rows.text(location, "location")))
         found = self.fetch("location_at_or_above", {"prefixes": above, "uuid": ""})
         return found[0][1] if found else None
+
+    def check_location_is_free(self, location: str, uuid: str) -> None:
+        check_free(self, location, rows.text(uuid, "uuid"), "a table")
 
     def key(self, principal: str, key: str) -> KeyRow | None:
         found = self.fetch(
