@@ -162,11 +162,12 @@ class World:
     # --- sending ----------------------------------------------------------------------------------
 
     def send(self, method: str, path: str, body: Any = None, **headers: str) -> httpx.Response:
-        """Any body: bytes as they are, everything else as JSON."""
+        """Any body: bytes as they are, everything else as JSON. The path goes out as it is too."""
         sent = {"content-type": "application/json"} if body is not None else {}
         sent |= {name.replace("_", "-"): value for name, value in headers.items()}
         content = body if isinstance(body, bytes | None) else json.dumps(body).encode()
-        return self.client.request(method, path, content=content, headers=sent)
+        target = {"target": path.encode()}
+        return self.client.request(method, "/", content=content, headers=sent, extensions=target)
 
     def ok(self, method: str, path: str, body: Any = None, **headers: str) -> httpx.Response:
         answer = self.send(method, path, body, **headers)
