@@ -108,21 +108,6 @@ def test_a_store_without_put_if_absent_is_refused(
     assert list(store.list(root)) == []
 
 
-def test_a_store_that_fails_only_in_a_race_is_refused(
-    store: S3Store, proxy: FaultyProxy, s3_bucket: str
-) -> None:
-    """The conditions hold for the first two writes, which come one after the other."""
-
-    def strip_from_now_on(_: object) -> bool:
-        proxy.strip_conditions = True
-        return False
-
-    proxy.faults = [lambda _: False, lambda _: False, strip_from_now_on]
-
-    with pytest.raises(PutIfAbsentUnsupported, match="racing for one name 8 succeeded"):
-        prove_put_if_absent(store, f"{s3_bucket}/{uuid.uuid4()}")
-
-
 def test_more_objects_than_one_request_takes_are_deleted(
     s3_server: S3Server, s3_bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

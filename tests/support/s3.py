@@ -14,12 +14,14 @@ import time
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO
 
 REGION = "us-east-1"
 ACCESS_KEY_ID = "frazil-test"
 SECRET_ACCESS_KEY = "frazil-test-secret"
 
+_ROOT = Path(__file__).resolve().parents[2]
 _START_TIMEOUT_S = 40
 _START_ATTEMPTS = 3
 
@@ -74,7 +76,8 @@ def start_s3() -> S3Server:
 
 def _start_on(port: int, output: IO[bytes]) -> S3Server:
     process = subprocess.Popen(
-        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
+        [sys.executable, "-m", "tests.support.moto_server", str(port)],
+        cwd=_ROOT,
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=subprocess.STDOUT,

@@ -1,0 +1,47 @@
+"""moto's server with one write at a time, run as `python -m tests.support.moto_server PORT`.
+
+moto looks for an object and writes it in two steps, so that under load two conditional writes of
+one name can both succeed. A real S3 decides such a race; so does this one.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+from moto.moto_server.werkzeug_app import (
+    DomainDispatcherApplication,
+    MotoRequestHandler,
+    create_backend_app,
+)
+from werkzeug.serving import run_simple
+
+_one_write = threading.Lock()
+
+
+class Serialised:
+    """Lets the application answer writes one after the other, whole."""
+
+    def __init__(self, application: Any) -> None:
+        self._application = application
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        if environ["REQUEST_METHOD"] in ("GET", "HEAD"):
+            answer: Iterable[bytes] = self._application(environ, start_response)
+            return answer
+        with _one_write:
+            return list(self._application(environ, start_response))
+
+
+def main() -> None:
+    port = int(sys.argv[1])
+    os.environ["MOTO_PORT"] = str(port)
+    application = Serialised(DomainDispatcherApplication(create_backend_app))
+    run_simple("127.0.0.1", port, application, threaded=True, request_handler=MotoRequestHandler)
+
+
+if __name__ == "__main__":
+    main()
