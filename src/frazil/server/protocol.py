@@ -1,19 +1,21 @@
 """HTTP/1.1 as uvicorn speaks it with httptools, made safe at the head of a request.
 
-Three things differ from uvicorn's own. The head of a request has a size limit, where httptools
-buffers without one. What is not HTTP is answered in the standard error shape. And `Upgrade` is
+Three things differ from uvicorn's own. The head of a request has a size limit and a time limit,
+where httptools buffers and waits without one. What is not HTTP is answered in the standard error shape. And `Upgrade` is
 ignored, as RFC 9110 section 7.8 lets a server do: some Java clients offer h2c or TLS with every
 request, and httptools would then drop the body and read it as the next request.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 MAX_HEAD_BYTES = 64 * 1024
+HEAD_TIMEOUT_S = 30.0
 
 _END_OF_HEAD = b"\r\n\r\n"
 _UPGRADE_LINE = re.compile(rb"^upgrade[ \t]*:[^\n]*\n", re.IGNORECASE | re.MULTILINE)
@@ -23,6 +25,15 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     _in_head = True
     _head = b""
     """What has arrived of a head that is not complete yet."""
+    _head_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._expect_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_head_timer()
+        super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         if not self._in_head:
@@ -39,9 +50,11 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         else:
             self._head = data
             self._unset_keepalive_if_required()
+            self._expect_head()
 
     def on_headers_complete(self) -> None:
         self._in_head = False
+        self._stop_head_timer()
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
@@ -56,6 +69,28 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         the parser any more, so the connection ends with this answer."""
         self.transport.pause_reading()
         self.cycle.keep_alive = False
+
+    def _expect_head(self) -> None:
+        """A connection that sends no request, or part of one, is not kept open for ever."""
+        if self._head_timer is None:
+            self._head_timer = self.loop.call_later(HEAD_TIMEOUT_S, self._head_is_late)
+
+    def _stop_head_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _head_is_late(self) -> None:
+        self._head_timer = None
+        if self.transport.is_closing():
+            return
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._expect_head()  # An earlier request of this connection is still being answered.
+        elif self._head:
+            message = f"the request line and headers took longer than {HEAD_TIMEOUT_S:g} seconds"
+            self._refuse(408, "RequestTimeoutException", message)
+        else:
+            self.transport.close()
 
     def _refuse(self, status: int, error_type: str, message: str) -> None:
         error = {"message": message, "type": error_type, "code": status}
