@@ -144,6 +144,7 @@ class Prepared:
     table_uuid: str
     location: str
     metadata_location: str
+    metadata_bytes: int
     history: History
 
     def commits(self) -> Iterator[Commit]:
@@ -175,8 +176,10 @@ def prepare(history: History, folder: Path, location: str, properties: dict[str,
     }
     name = f"00000-{uuid.uuid4()}.metadata.json"
     (folder / "metadata").mkdir(parents=True)
-    (folder / "metadata" / name).write_bytes(_json(metadata))
-    return Prepared(folder.name, table_uuid, location, f"{location}/metadata/{name}", history)
+    content = _json(metadata)
+    (folder / "metadata" / name).write_bytes(content)
+    metadata_location = f"{location}/metadata/{name}"
+    return Prepared(folder.name, table_uuid, location, metadata_location, len(content), history)
 
 
 class Commit:

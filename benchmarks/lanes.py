@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from benchmarks.catalogs import HttpCatalog
 from benchmarks.histories import NAMESPACE, Commit, History, Prepared, commits_for
 from benchmarks.measure import Block
@@ -41,7 +43,11 @@ def _check_loaded(system: System, table: Prepared, snapshots: str) -> None:
 
 class CommitLane:
     """Classic commits. A table takes only so many that its history keeps its length, then a fresh
-    one takes its place, outside of the measurement."""
+    one takes its place, outside of the measurement.
+
+    Each turn begins with a clean disk: some systems leave their files to be written later, and the
+    next one that syncs its own would wait for theirs.
+    """
 
     def __init__(self, system: System, history: History) -> None:
         self.system = system.name
@@ -57,6 +63,7 @@ class CommitLane:
             self._table = self._owner.new_table(self._history)
             self._waiting = list(self._table.commits())
             self._done = 0
+        os.sync()
         sent = self._waiting[:most]
         block = self._owner.catalog.commit(self._table.name, sent, limit_s)
         count = len(block.seconds)
@@ -99,6 +106,7 @@ class AppendLane:
         if self._table is None or remaining == 0:
             self._table = self._owner.new_table(self._history)
             self._done, remaining = 0, commits_for(self._history.length)
+        os.sync()
         block = self._owner.client.append(self._table.name, min(most, remaining), limit_s)
         self._done += len(block.seconds)
         return block

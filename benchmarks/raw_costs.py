@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.measure import repeat
+from benchmarks.measure import Block, repeat
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,38 @@ class RawCost:
 
 def durable_file(folder: Path, size_bytes: int, most: int, limit_s: float) -> RawCost:
     """A new file of so many bytes, durable with its name; deleted again outside of the time."""
+    with _file_writer(folder, size_bytes) as write:
+        return RawCost("write and fsync a file", size_bytes, repeat(write, most, limit_s))
+
+
+def sqlite_transaction(folder: Path, most: int, limit_s: float) -> RawCost:
+    """One durable transaction (WAL, FULL) that moves a pointer and inserts two rows."""
+    with _transaction_maker(folder) as commit:
+        return RawCost("SQLite transaction, WAL and FULL", 0, repeat(commit, most, limit_s))
+
+
+class RawLane:
+    """One durable file and one transaction, as a commit has them, in turns with the catalogs: how
+    fast the disk is changes from minute to minute."""
+
+    system = "the disk alone: one file, one transaction"
+
+    def __init__(self, stack: ExitStack, folder: Path, size_bytes: int) -> None:
+        self._write = stack.enter_context(_file_writer(folder, size_bytes))
+        self._commit = stack.enter_context(_transaction_maker(folder))
+
+    def run(self, most: int, limit_s: float) -> Block:
+        os.sync()
+        before = time.process_time()
+        seconds = repeat(lambda: self._write() + self._commit(), most, limit_s)
+        return Block(seconds, time.process_time() - before)
+
+    def finish(self) -> None:
+        """There is no table to look at."""
+
+
+@contextmanager
+def _file_writer(folder: Path, size_bytes: int) -> Iterator[Callable[[], float]]:
     folder.mkdir(parents=True, exist_ok=True)
     content = os.urandom(size_bytes)
     folder_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -38,13 +71,13 @@ def durable_file(folder: Path, size_bytes: int, most: int, limit_s: float) -> Ra
         return seconds
 
     try:
-        return RawCost("write and fsync a file", size_bytes, repeat(one, most, limit_s))
+        yield one
     finally:
         os.close(folder_fd)
 
 
-def sqlite_transaction(folder: Path, most: int, limit_s: float) -> RawCost:
-    """One durable transaction (WAL, FULL) that moves a pointer and inserts two rows."""
+@contextmanager
+def _transaction_maker(folder: Path) -> Iterator[Callable[[], float]]:
     folder.mkdir(parents=True, exist_ok=True)
     with closing(sqlite3.connect(folder / "raw.db", isolation_level=None)) as connection:
         connection.execute("PRAGMA journal_mode=WAL")
@@ -52,7 +85,7 @@ def sqlite_transaction(folder: Path, most: int, limit_s: float) -> RawCost:
         connection.execute("CREATE TABLE pointer (name TEXT PRIMARY KEY, location TEXT)")
         connection.execute("CREATE TABLE row (kind TEXT, content TEXT)")
         connection.execute("INSERT INTO pointer VALUES ('t', '')")
-        numbers = _numbers()
+        numbers = itertools.count()
 
         def one() -> float:
             location = f"metadata/{next(numbers):05d}.metadata.json"
@@ -64,11 +97,4 @@ def sqlite_transaction(folder: Path, most: int, limit_s: float) -> RawCost:
             connection.execute("COMMIT")
             return time.perf_counter() - started
 
-        return RawCost("SQLite transaction, WAL and FULL", 0, repeat(one, most, limit_s))
-
-
-def _numbers() -> Iterator[int]:
-    number = 0
-    while True:
-        number += 1
-        yield number
+        yield one

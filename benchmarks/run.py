@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from benchmarks.histories import History, commits_for, make_history
 from benchmarks.lanes import AppendLane, CommitLane, LoadLane
 from benchmarks.measure import Block, Effort, Lane, interleave
 from benchmarks.processes import peak_memory_bytes
-from benchmarks.raw_costs import RawCost, durable_file, sqlite_transaction
+from benchmarks.raw_costs import RawCost, RawLane, durable_file, sqlite_transaction
 from benchmarks.results import (
     APPEND,
     COMMIT,
@@ -83,7 +84,7 @@ def run(work: Work, scratch: Path) -> Results:
         writer = _named(systems, SQL_CATALOG).client
         seed = writer.seed(max(map(commits_for, work.lengths)))
         histories = [make_history(seed, length) for length in work.lengths]
-        cells = [cell for history in histories for cell in _cells(systems, history, work)]
+        cells = [cell for history in histories for cell in _cells(systems, history, work, scratch)]
         memory = list(_memory(systems))
         sizes = [_size(systems, history) for history in histories]
         tables = {
@@ -96,15 +97,20 @@ def run(work: Work, scratch: Path) -> Results:
     return Results(about, effort, sizes, memory, cells, raw, aims_of(cells))
 
 
-def _cells(systems: Sequence[System], history: History, work: Work) -> Iterator[Cell]:
+def _cells(
+    systems: Sequence[System], history: History, work: Work, scratch: Path
+) -> Iterator[Cell]:
     # How metadata is compressed on disk is nothing to a server that has read it.
     readers = [system for system in systems if system.name != FRAZIL_GZIP]
     tables = [(system, system.new_table(history)) for system in readers]
     for operation, snapshots in ((LOAD_REFS, "refs"), (LOAD_ALL, "all")):
         loads = [LoadLane(system, table, snapshots) for system, table in tables]
         yield from _measured(operation, history, loads, work.operations)
-    commits = [CommitLane(system, history) for system in systems]
-    yield from _measured(COMMIT, history, commits, work.operations)
+    size_bytes = tables[0][1].metadata_bytes
+    with ExitStack() as stack:
+        disk = RawLane(stack, scratch / f"raw-{history.length}", size_bytes)
+        commits: list[Lane] = [disk, *(CommitLane(system, history) for system in systems)]
+        yield from _measured(COMMIT, history, commits, work.operations)
     appends = [AppendLane(system, history) for system in readers]
     yield from _measured(APPEND, history, appends, work.appends)
 

@@ -15,6 +15,7 @@ import pytest
 from benchmarks.histories import Seed, make_history
 from benchmarks.measure import Block, p50_ms, p99_ms
 from benchmarks.processes import cpu_seconds
+from benchmarks.raw_costs import RawLane
 from benchmarks.report import BEGIN, END, publish, report
 from benchmarks.results import (
     APPEND,
@@ -42,6 +43,7 @@ def test_a_small_run_measures_every_operation_and_publishes_it(tmp_path: Path) -
     assert {(cell["operation"], cell["system"]) for cell in found["cells"]} == {
         *((operation, FRAZIL) for operation in (LOAD_REFS, LOAD_ALL, LOAD_FIRST, COMMIT, APPEND)),
         (COMMIT, FRAZIL_GZIP),
+        (COMMIT, RawLane.system),
         *((operation, SQL_CATALOG) for operation in (LOAD_REFS, LOAD_ALL, COMMIT, APPEND)),
     }
     for cell in found["cells"]:
