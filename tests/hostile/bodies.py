@@ -27,6 +27,9 @@ _SNAPSHOT = {
     "manifest-list": "@location/metadata/snap-3.avro",
     "summary": {"operation": "append"},
     "schema-id": 0,
+    "first-row-id": 2,
+    "added-rows": 1,
+    "key-id": "k",
 }
 _STATISTICS = {
     "snapshot-id": 2,

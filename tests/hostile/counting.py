@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,6 +18,7 @@ T = TypeVar("T")
 
 COMMAND = (sys.executable, "-m", "tests.hostile.counting")
 _FILE = "HOSTILE_REACHED"
+_PATIENCE = "HOSTILE_PATIENCE_S"
 _ROOT = Path(__file__).parents[2]
 
 APPLIED = "applied"
@@ -29,9 +31,12 @@ class Reached:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def environment(self) -> dict[str, str]:
+    def environment(self, patience_s: float | None = None) -> dict[str, str]:
+        """For the server to run with. `patience_s`: how long it waits for a head or a body, which
+        is no setting of the product."""
         paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-        return {_FILE: str(self._path), "PYTHONPATH": os.pathsep.join(paths)}
+        patience = {} if patience_s is None else {_PATIENCE: str(patience_s)}
+        return {_FILE: str(self._path), "PYTHONPATH": os.pathsep.join(paths), **patience}
 
     def names(self, kind: str, outcome: str | None = None) -> set[str]:
         """The actions or types that the engine met, with one outcome or with any."""
@@ -89,8 +94,7 @@ class _Recorder:
             os.write(self._file, line.encode())
 
 
-def _main() -> None:
-    from frazil.cli import main
+def _count() -> None:
     from frazil.commit import apply, creation
     from frazil.commit.tables import Tables
     from frazil.format import requirements, table_builder, view_builder
@@ -107,7 +111,7 @@ def _main() -> None:
     for given, check in list(requirements._CHECKS.items()):
         name = str(given.__struct_config__.tag)
         requirements._CHECKS[given] = recorder.requirement(check, name)
-    view_check = apply.check_view_requirements
+    view_check = view_builder.check_view_requirements
     counted = recorder.requirement(view_check, "assert-view-uuid")
 
     def check_view_requirements(metadata: Any, given: Any) -> None:
@@ -116,6 +120,23 @@ def _main() -> None:
     create = recorder.requirement(Tables.create_by_commit, "assert-create")
     setattr(apply, "check_view_requirements", check_view_requirements)  # noqa: B010
     setattr(Tables, "create_by_commit", create)  # noqa: B010
+
+
+def _lose_patience(patience_s: float) -> None:
+    from frazil.rest.settings import AppSettings
+    from frazil.server import assembly, protocol
+
+    impatient = partial(AppSettings, body_timeout_s=patience_s)
+    setattr(assembly, "AppSettings", impatient)  # noqa: B010
+    protocol.HEAD_TIMEOUT_S = patience_s
+
+
+def _main() -> None:
+    from frazil.cli import main
+
+    _count()
+    if _PATIENCE in os.environ:
+        _lose_patience(float(os.environ[_PATIENCE]))
     main()
 
 

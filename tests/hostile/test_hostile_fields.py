@@ -52,7 +52,14 @@ def wrong_values(body: Any) -> Iterator[tuple[Path, Any]]:
 def _is_int32(path: Path) -> bool:
     """Snapshot ids, sequence numbers, times and sizes are longs; every other number is an int."""
     names = [part for part in path if isinstance(part, str)]
-    longs = ("snapshot-id", "snapshot-ids", "sequence-number", "parent-snapshot-id")
+    longs = (
+        "snapshot-id",
+        "snapshot-ids",
+        "sequence-number",
+        "parent-snapshot-id",
+        "first-row-id",
+        "added-rows",
+    )
     return names[-1] not in longs and not names[-1].endswith(("-ms", "-in-bytes"))
 
 

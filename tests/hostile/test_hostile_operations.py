@@ -10,13 +10,12 @@ import httpx
 import msgspec
 import pytest
 import requests
-from schemathesis.schemas import APIOperation
 
 from frazil.wire.json import known_tags
 from frazil.wire.updates import TableRequirement, TableUpdate, ViewRequirement, ViewUpdate
 from tests.hostile.bodies import REQUIREMENTS, UPDATES, VIEW_REQUIREMENTS, VIEW_UPDATES
 from tests.hostile.counting import APPLIED, COMMAND, REFUSED, Reached
-from tests.hostile.operations import NOT_SERVED, documents, operations, own_document, run
+from tests.hostile.operations import NOT_SERVED, Operation, documents, operations, own_document, run
 from tests.hostile.strategies import one_of_each
 from tests.hostile.world import World
 from tests.support.server import running_server
@@ -57,7 +56,7 @@ def test_an_operation(
     world: World,
     session: requests.Session,
     which: str,
-    operation: APIOperation[Any, Any, Any],
+    operation: Operation,
 ) -> None:
     _run(world, session, which, operation, EXAMPLES)
 
@@ -69,7 +68,7 @@ def test_an_operation_at_length(
     world: World,
     session: requests.Session,
     which: str,
-    operation: APIOperation[Any, Any, Any],
+    operation: Operation,
 ) -> None:
     _run(world, session, which, operation, FULL_EXAMPLES)
 
@@ -78,7 +77,7 @@ def _run(
     world: World,
     session: requests.Session,
     which: str,
-    operation: APIOperation[Any, Any, Any],
+    operation: Operation,
     max_examples: int,
 ) -> None:
     statuses = run(operation, world, session, max_examples, described=which == "own")

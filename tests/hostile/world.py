@@ -131,14 +131,15 @@ class World:
         }
         metadata = self.ok("POST", f"{self.path}/tables", body).json()["metadata"]
         self.location, self.uuid = metadata["location"], metadata["table-uuid"]
-        more = [{"first-row-id": 0, "added-rows": 1}, {"first-row-id": 1, "added-rows": 1}]
-        rows = more if version == 3 else [{}, {}]
+        first, second = snapshot(self.location, 1, 1), snapshot(self.location, 2, 2)
+        if version == 1:
+            first, second = (made | {"sequence-number": 0} for made in (first, second))
+        if version == 3:
+            first |= {"first-row-id": 0, "added-rows": 1}
+            second |= {"first-row-id": 1, "added-rows": 1}
         self.committed(
-            {"action": "add-snapshot", "snapshot": snapshot(self.location, 1, 1) | rows[0]},
-            {
-                "action": "add-snapshot",
-                "snapshot": snapshot(self.location, 2, 2, parent_snapshot_id=1) | rows[1],
-            },
+            {"action": "add-snapshot", "snapshot": first},
+            {"action": "add-snapshot", "snapshot": second | {"parent-snapshot-id": 1}},
             set_ref(1),
             set_ref(2),
             set_ref(1, "kept", "tag"),
