@@ -18,9 +18,10 @@ from typing import Any, TypeAlias
 import requests
 import schemathesis
 import yaml
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from schemathesis import Case, GenerationMode
+from schemathesis.core.errors import InvalidSchema
 from schemathesis.core.result import Ok
 from schemathesis.schemas import APIOperation
 from schemathesis.specs.openapi.checks import (
@@ -105,7 +106,16 @@ def _cases(operation: Operation) -> st.SearchStrategy[Case[Any]]:
     # Without a body, a query or headers there is nothing left to be wrong but the pinned path.
     if not (len(operation.body) or len(operation.query) or len(operation.headers)):
         return positive
-    return positive | operation.as_strategy(generation_mode=GenerationMode.NEGATIVE)
+    return positive | _drawable(operation.as_strategy(generation_mode=GenerationMode.NEGATIVE))
+
+
+@st.composite
+def _drawable(draw: st.DrawFn, cases: st.SearchStrategy[Case[Any]]) -> Case[Any]:
+    """Now and then a schema that was made wrong on purpose is one that nothing can fit."""
+    try:
+        return draw(cases)
+    except InvalidSchema:
+        reject()
 
 
 def _bodies(operation_id: str) -> st.SearchStrategy[Any] | None:
