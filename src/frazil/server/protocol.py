@@ -1,9 +1,10 @@
 """HTTP/1.1 as uvicorn speaks it with httptools, made safe at the head of a request.
 
 Three things differ from uvicorn's own. The head of a request has a size limit and a time limit,
-where httptools buffers and waits without one. What is not HTTP is answered in the standard error shape. And `Upgrade` is
-ignored, as RFC 9110 section 7.8 lets a server do: some Java clients offer h2c or TLS with every
-request, and httptools would then drop the body and read it as the next request.
+where httptools buffers and waits without one. What is not HTTP is answered in the standard error
+shape. And `Upgrade` is ignored, as RFC 9110 section 7.8 lets a server do: some Java clients offer
+h2c or TLS with every request, and httptools would then drop the body and read it as the next
+request.
 """
 
 from __future__ import annotations
