@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -68,6 +69,20 @@ def read_all(connection: socket.socket) -> bytes:
     except ConnectionResetError:
         pass  # Closed with bytes of ours unread.
     return received
+
+
+def read_one(connection: socket.socket) -> RawAnswer:
+    """The next answer, of a connection that stays open."""
+    received = b""
+    while True:
+        head, separator, body = received.partition(b"\r\n\r\n")
+        if separator:
+            length = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
+            if len(body) >= (int(length[1]) if length else 0):
+                return parse(received)[0]
+        chunk = connection.recv(1 << 16)
+        assert chunk, received
+        received += chunk
 
 
 def parse(received: bytes) -> list[RawAnswer]:
