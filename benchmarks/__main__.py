@@ -21,12 +21,13 @@ from benchmarks.run import DEFAULT, FULL, Work, run, with_lengths
 
 PAGE = RESULTS.parent.parent / "docs" / "benchmarks.md"
 LATEST = RESULTS / "latest.json"
+PARTS = ("catalogs", "store")
 STORE_FILES, STORE_FILES_FULL = 100, 300
 STORE_FILE_BYTES = 8192
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     if options.publish is not None:
         publish(read_results(options.publish), PAGE)
         return
@@ -37,15 +38,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
             _store(Path(scratch) / "store", STORE_FILES_FULL if options.full else STORE_FILES)
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description=(__doc__ or "").splitlines()[0]
     )
     parser.add_argument(
         "what",
         nargs="*",
-        choices=("catalogs", "store"),
-        default=("catalogs", "store"),
+        type=_part,
+        metavar="{catalogs,store}",
+        default=PARTS,
         help="catalogs beside each other; ways for the local store to make a file (both)",
     )
     parser.add_argument("--full", action="store_true", help="more samples, about an hour")
@@ -66,6 +68,13 @@ def _parser() -> argparse.ArgumentParser:
         help="measure nothing: write the figures of a run into docs/benchmarks.md",
     )
     return parser
+
+
+def _part(text: str) -> str:
+    # argparse's own choices refuse the default of a list that may be empty.
+    if text not in PARTS:
+        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(PARTS)}")
+    return text
 
 
 def _work(options: argparse.Namespace) -> Work:

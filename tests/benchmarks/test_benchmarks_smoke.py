@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.__main__ import parser
 from benchmarks.histories import Seed, make_history
 from benchmarks.measure import Block, p50_ms, p99_ms
 from benchmarks.processes import cpu_seconds
@@ -69,6 +70,17 @@ def test_a_small_run_measures_every_operation_and_publishes_it(tmp_path: Path) -
     publish(read_results(written), page)
     assert page.read_text() == once
     assert once == f"before\n{BEGIN}\n\n{report(results)}\n\n{END}\nafter\n"
+
+
+def test_the_command_measures_everything_unless_told_otherwise(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert parser().parse_args([]).what == ("catalogs", "store")
+    assert parser().parse_args(["store", "--full"]).what == ["store"]
+    assert parser().parse_args(["--publish"]).publish.name == "latest.json"
+    with pytest.raises(SystemExit):
+        parser().parse_args(["everything"])
+    assert "'everything' is none of catalogs, store" in capsys.readouterr().err
 
 
 def test_the_documentation_has_a_place_for_the_figures() -> None:
