@@ -20,14 +20,14 @@ from tests.hostile.strategies import one_of_each
 from tests.hostile.world import World
 from tests.support.server import running_server
 
-EXAMPLES = 8
+EXAMPLES = 6
 FULL_EXAMPLES = 200
 COMMITS = {
     "updateTable": one_of_each(UPDATES, REQUIREMENTS),
     "commitTransaction": [],
     "replaceView": one_of_each(VIEW_UPDATES, VIEW_REQUIREMENTS),
 }
-COMMIT_EXAMPLES = 40
+COMMIT_EXAMPLES = 25
 
 _operations = {
     (which, operation_id): operation
