@@ -7,6 +7,8 @@ export PYTHON
 
 PY := .venv/bin/python
 PYTEST_ARGS ?=
+# Two processes, one for the tests of clients and one for the rest: see tests/conftest.py.
+HALVES := -n 2 --dist loadgroup
 COMPILE := uv pip compile --quiet --universal --generate-hashes --python-version 3.11 \
 	--no-emit-index-url --no-annotate --no-header
 RUN_EXTRAS := --extra server --extra postgres --extra s3 --extra parquet --extra pyiceberg --extra spark
@@ -31,12 +33,12 @@ serve: run-environment ## Start the catalog on port 8181 (./frazil.db, ./warehou
 .PHONY: test
 test: test-environment ## Run the tests with real components, about 5 minutes
 	@$(PY) scripts/jars.py fetch spark kit
-	@$(PY) -m pytest $(PYTEST_ARGS)
+	@$(PY) -m pytest $(HALVES) $(PYTEST_ARGS)
 
 .PHONY: test-full
 test-full: test-environment ## Run the tests with random examples and the long cases
 	@$(PY) scripts/jars.py fetch spark kit
-	@HYPOTHESIS_PROFILE=full $(PY) -m pytest --full --ignore=tests/conformance $(PYTEST_ARGS)
+	@HYPOTHESIS_PROFILE=full $(PY) -m pytest $(HALVES) --full --ignore=tests/conformance $(PYTEST_ARGS)
 
 .PHONY: conformance
 conformance: test-environment ## Run Iceberg's compatibility kit on every database and store, and Trino

@@ -29,6 +29,10 @@ SERVERS = pytest.StashKey[list[RunningServer]]()
 LOG_CHARACTERS = 6_000
 REQUIRE_ALL = os.environ.get("FRAZIL_REQUIRE_ALL") == "1"
 
+# With two processes one half of the tests drives clients and the other the rooms, so that Spark and
+# PostgreSQL are still started once a run.
+CLIENT_FOLDERS = {"clients", "conformance", "benchmarks"}
+
 # A run of `make test` says the same today and tomorrow; `make test-full` looks for new examples.
 # Deadlines measure the machine, not the code: every test has pytest's time limit.
 _slow = [HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -46,6 +50,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        half = "clients" if CLIENT_FOLDERS & set(item.path.parts) else "rooms"
+        item.add_marker(pytest.mark.xdist_group(half))
     if config.getoption("--full"):
         return
     left_out = [item for item in items if item.get_closest_marker("full")]
