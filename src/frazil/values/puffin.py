@@ -1,0 +1,255 @@
+"""Puffin files: blobs, then a footer that says where each lies and what it is (Puffin spec).
+
+    PFA1 blob ... blob | PFA1 payload payload-size flags PFA1
+                       └ the footer
+
+Clients and other engines write these files, so every size is compared with what is there before a
+byte is allocated. Files are read whole or by ranges: the footer from the tail, a blob by its place.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final
+
+import msgspec
+
+MAX_FOOTER_BYTES: Final = 16 << 20
+MAX_BLOBS: Final = 100_000
+MAX_BLOB_BYTES: Final = 256 << 20
+
+_MAGIC: Final = b"PFA1"
+_TAIL: Final = struct.Struct("<i4s4s")
+"""Payload size, flags and magic: what a file ends with."""
+TAIL_BYTES: Final = _TAIL.size
+"""As many bytes from the end of a file tell how long its footer is."""
+_NO_FLAGS: Final = bytes(4)
+_COMPRESSED_PAYLOAD: Final = 1
+
+_Int = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
+_Long = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+_Size = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+
+
+class InvalidPuffin(ValueError):
+    """The bytes are no Puffin file that can be read safely, or the blobs cannot be written."""
+
+
+class BlobMetadata(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
+    """What the footer says about a blob; the order is the one in which Java writes the fields."""
+
+    type: str
+    fields: tuple[_Int, ...]
+    snapshot_id: _Long
+    sequence_number: _Long
+    offset: _Size
+    length: _Size
+    """As stored, so after compression."""
+    compression_codec: str | None = None
+    properties: dict[str, str] = {}
+
+
+class FileMetadata(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The payload of a footer."""
+
+    blobs: Annotated[tuple[BlobMetadata, ...], msgspec.Meta(max_length=MAX_BLOBS)]
+    properties: dict[str, str] = {}
+
+
+class Blob(msgspec.Struct, frozen=True, kw_only=True):
+    """A blob to be written."""
+
+    type: str
+    fields: tuple[int, ...]
+    data: bytes
+    snapshot_id: int
+    sequence_number: int
+    compression_codec: str | None = None
+    properties: Mapping[str, str] = {}
+
+
+# --- writing ---------------------------------------------------------------------------------
+
+
+def write_puffin(
+    blobs: Sequence[Blob], properties: Mapping[str, str]
+) -> tuple[bytes, list[BlobMetadata]]:
+    """A whole file, and where each blob stands in it. The footer is left uncompressed, as Java's.
+
+    The specification recommends the property `created-by`.
+    """
+    parts = [_MAGIC]
+    written: list[BlobMetadata] = []
+    offset = len(_MAGIC)
+    for blob in blobs:
+        stored = _compressed(blob)
+        written.append(_placed(blob, offset, len(stored)))
+        parts.append(stored)
+        offset += len(stored)
+    payload = _payload(FileMetadata(tuple(written), dict(properties)))
+    parts += [_MAGIC, payload, _TAIL.pack(len(payload), _NO_FLAGS, _MAGIC)]
+    return b"".join(parts), written
+
+
+def _placed(blob: Blob, offset: int, length: int) -> BlobMetadata:
+    return BlobMetadata(
+        type=blob.type,
+        fields=tuple(blob.fields),
+        snapshot_id=blob.snapshot_id,
+        sequence_number=blob.sequence_number,
+        offset=offset,
+        length=length,
+        compression_codec=blob.compression_codec,
+        properties=dict(blob.properties),
+    )
+
+
+def _payload(metadata: FileMetadata) -> bytes:
+    """Read back before it is used: what this module would refuse to read is not written."""
+    try:
+        payload = msgspec.json.encode(metadata)
+    except (UnicodeEncodeError, TypeError, OverflowError) as error:
+        raise InvalidPuffin(f"the footer cannot be written as JSON: {error}") from None
+    if len(payload) > MAX_FOOTER_BYTES:
+        raise InvalidPuffin(
+            f"the footer would have {len(payload)} bytes, above the limit of {MAX_FOOTER_BYTES}: "
+            "write fewer blobs into one file"
+        )
+    _decoded(payload)
+    return payload
+
+
+def _compressed(blob: Blob) -> bytes:
+    if blob.compression_codec is None:
+        return blob.data
+    if blob.compression_codec != "zstd":
+        raise _unsupported(blob.compression_codec)
+    compressed: bytes = _zstandard().ZstdCompressor().compress(blob.data)
+    return compressed
+
+
+# --- reading ---------------------------------------------------------------------------------
+
+
+def footer_bytes(tail: bytes, file_bytes: int, *, max_bytes: int = MAX_FOOTER_BYTES) -> int:
+    """How long the footer is. The last `TAIL_BYTES` of a file are enough to know."""
+    if file_bytes < len(_MAGIC) * 2 + TAIL_BYTES or len(tail) < TAIL_BYTES:
+        raise InvalidPuffin(f"{min(file_bytes, len(tail))} bytes are too few for a Puffin file")
+    payload_bytes, flags, magic = _TAIL.unpack_from(tail, len(tail) - TAIL_BYTES)
+    if magic != _MAGIC:
+        raise InvalidPuffin(
+            f"a Puffin file ends with the bytes {_MAGIC!r}, this one with {magic!r}"
+        )
+    if flags != _NO_FLAGS:
+        raise _unknown_flags(flags)
+    if payload_bytes < 0:
+        raise InvalidPuffin(f"the footer's payload has a negative size: {payload_bytes}")
+    if payload_bytes > max_bytes:
+        raise InvalidPuffin(
+            f"the footer's payload has {payload_bytes} bytes, above the limit of {max_bytes}"
+        )
+    length = len(_MAGIC) + int(payload_bytes) + TAIL_BYTES
+    if length > file_bytes - len(_MAGIC):
+        raise InvalidPuffin(f"a footer of {length} bytes does not fit in a file of {file_bytes}")
+    return length
+
+
+def read_footer(
+    tail: bytes, file_bytes: int | None = None, *, max_bytes: int = MAX_FOOTER_BYTES
+) -> FileMetadata:
+    """The footer of a whole file, or of its last bytes when `file_bytes` tells the file's size.
+
+    Every blob of the answer lies inside the file, before the footer.
+    """
+    file_bytes = len(tail) if file_bytes is None else file_bytes
+    if file_bytes < len(tail):
+        raise InvalidPuffin(f"a file of {file_bytes} bytes cannot end with these {len(tail)}")
+    length = footer_bytes(tail, file_bytes, max_bytes=max_bytes)
+    if length > len(tail):
+        raise InvalidPuffin(f"the footer has {length} bytes, but only {len(tail)} were read")
+    start = len(tail) - length
+    if len(tail) == file_bytes and not tail.startswith(_MAGIC):
+        raise InvalidPuffin(f"a Puffin file begins with the bytes {_MAGIC!r}")
+    if tail[start : start + len(_MAGIC)] != _MAGIC:
+        raise InvalidPuffin(f"the footer does not begin with the bytes {_MAGIC!r}")
+    metadata = _decoded(tail[start + len(_MAGIC) : len(tail) - TAIL_BYTES])
+    for number, blob in enumerate(metadata.blobs):
+        _check_place(blob, f"blobs[{number}]", file_bytes - length)
+    return metadata
+
+
+def read_blob(data: bytes, metadata: BlobMetadata, *, max_bytes: int = MAX_BLOB_BYTES) -> bytes:
+    """A blob of a whole file, decompressed."""
+    _check_place(metadata, "the blob", len(data))
+    stored = memoryview(data)[metadata.offset : metadata.offset + metadata.length]
+    return decode_blob(stored, metadata, max_bytes=max_bytes)
+
+
+def decode_blob(
+    stored: bytes | memoryview, metadata: BlobMetadata, *, max_bytes: int = MAX_BLOB_BYTES
+) -> bytes:
+    """A blob from the bytes that stand at its place, decompressed."""
+    if len(stored) != metadata.length:
+        raise InvalidPuffin(f"the blob has {metadata.length} bytes, but {len(stored)} were read")
+    if metadata.compression_codec == "zstd":
+        return _decompressed(stored, max_bytes)
+    if metadata.compression_codec is not None:
+        raise _unsupported(metadata.compression_codec)
+    if len(stored) > max_bytes:
+        raise InvalidPuffin(f"a blob of {len(stored)} bytes is above the limit of {max_bytes}")
+    return bytes(stored)
+
+
+def _decoded(payload: bytes) -> FileMetadata:
+    try:
+        return msgspec.json.decode(payload, type=FileMetadata)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidPuffin(f"the footer's payload is not as specified: {error}") from None
+
+
+def _check_place(blob: BlobMetadata, name: str, end: int) -> None:
+    if blob.offset < len(_MAGIC) or blob.length < 0 or blob.offset + blob.length > end:
+        raise InvalidPuffin(
+            f"{name}: {blob.length} bytes at offset {blob.offset} are not between the first magic "
+            f"and the footer, which are bytes {len(_MAGIC)} to {end}"
+        )
+
+
+def _decompressed(stored: bytes | memoryview, max_bytes: int) -> bytes:
+    """One Zstandard frame that tells its content's size, as the specification demands."""
+    zstandard = _zstandard()
+    try:
+        size = zstandard.frame_content_size(stored)
+        if size < 0:
+            raise InvalidPuffin("the blob's zstd frame does not tell the size of its content")
+        if size > max_bytes:
+            raise InvalidPuffin(f"a blob of {size} bytes is above the limit of {max_bytes}")
+        decompressor = zstandard.ZstdDecompressor()
+        data: bytes = decompressor.decompress(stored, allow_extra_data=False)
+    except zstandard.ZstdError as error:
+        raise InvalidPuffin(f"the blob is not one zstd frame: {error}") from None
+    return data
+
+
+def _zstandard() -> Any:
+    """Loaded when a blob needs it: deletion vectors, the common case, never do."""
+    import zstandard
+
+    return zstandard
+
+
+def _unsupported(codec: str) -> InvalidPuffin:
+    known = (
+        "is not implemented by Iceberg's Java library either" if codec == "lz4" else "is unknown"
+    )
+    return InvalidPuffin(f"compression-codec {codec!r} {known}: use zstd or no compression")
+
+
+def _unknown_flags(flags: bytes) -> InvalidPuffin:
+    if flags == bytes([_COMPRESSED_PAYLOAD, 0, 0, 0]):
+        return InvalidPuffin(
+            "the footer is compressed with lz4, which Iceberg's Java library does not read either: "
+            "write it uncompressed"
+        )
+    return InvalidPuffin(f"the footer has flags that the specification reserves: {flags.hex()}")
