@@ -1,0 +1,346 @@
+"""Data files and delete files in the JSON of the REST specification, as a commit declares them.
+
+What a file says about its values (partition, bounds) stays as JSON has it: only the table knows
+the types, and a `day` partition value may be a date or a number. Checked here is what the text
+alone can show. Both sides of what is known to differ between writers are accepted: enums in lower
+and in upper case (Java up to 1.10), a partition as an array in the order of the spec's fields or as
+an object keyed by field id, statistics and `referenced-data-file` on delete files (Java writes
+them, the specification's schema leaves them out).
+
+The checks of an object raise ValueError while it is decoded: `frazil.wire.json.decode` makes a
+BadRequest of it that says where the object stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+from msgspec import Meta, Raw, Struct
+
+from frazil.wire.updates import Int32
+
+Count: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+FilePath: TypeAlias = Annotated[str, Meta(min_length=1)]
+Hex: TypeAlias = Annotated[str, Meta(pattern="^([0-9A-Fa-f]{2})*$")]
+FieldId: TypeAlias = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+
+Primitive: TypeAlias = bool | int | float | str
+"""A single value as the specification's JSON serialisation has it, not yet of any type."""
+
+Partition: TypeAlias = tuple[Primitive | None, ...] | dict[FieldId, Any]
+
+FileFormat: TypeAlias = Literal[
+    "avro", "orc", "parquet", "puffin", "AVRO", "ORC", "PARQUET", "PUFFIN"
+]
+
+NULL: Final = Raw(b"null")
+"""Stands where an optional object that stays raw was not sent."""
+
+
+def given(raw: Raw) -> Raw | None:
+    """An optional object that stays raw: clients leave it out or send null."""
+    return None if bytes(raw) == b"null" else raw
+
+
+# --- maps of field ids --------------------------------------------------------------------------
+
+
+class _FieldMap(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
+    """A map as two lists of one length, since JSON's own keys are only text."""
+
+    keys: tuple[FieldId, ...]
+
+
+class CountMap(_FieldMap, frozen=True, gc=False):
+    """Counts or sizes by field id."""
+
+    values: tuple[Count, ...]
+
+    def __post_init__(self) -> None:
+        _check_map(self.keys, self.values)
+
+
+class ValueMap(_FieldMap, frozen=True, gc=False):
+    """Lower or upper bounds by field id; a column without a bound is left out."""
+
+    values: tuple[Primitive, ...]
+
+    def __post_init__(self) -> None:
+        _check_map(self.keys, self.values)
+
+
+def _check_map(keys: Sequence[int], values: Sequence[Any]) -> None:
+    if len(keys) != len(values):
+        raise ValueError(
+            f"keys and values must be of one length, but there are {len(keys)} keys "
+            f"and {len(values)} values"
+        )
+    if len(set(keys)) != len(keys):
+        raise ValueError(f"keys: field id {first_twice(keys)} stands twice")
+
+
+# --- files that are added -----------------------------------------------------------------------
+
+
+class ContentFile(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    rename="kebab",
+    tag_field="content",
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+    gc=False,
+):
+    """What data files and delete files have in common.
+
+    Left out of the garbage collector's sight: a request may hold a hundred thousand of them, and
+    none can be part of a cycle.
+    """
+
+    spec_id: Int32
+    partition: Partition
+    file_path: FilePath
+    file_format: FileFormat
+    file_size_in_bytes: Count
+    record_count: Count
+    key_metadata: Hex | None = None
+    split_offsets: tuple[Count, ...] | None = None
+    sort_order_id: Int32 | None = None
+    column_sizes: CountMap | None = None
+    value_counts: CountMap | None = None
+    null_value_counts: CountMap | None = None
+    nan_value_counts: CountMap | None = None
+    lower_bounds: ValueMap | None = None
+    upper_bounds: ValueMap | None = None
+    bounds_encoding: Literal["hex"] | None = None
+    """`hex`: both bounds are the binary single-value form in hexadecimal. Never guessed: a string
+    can be valid both ways, and a wrong guess would prune live rows."""
+
+    @property
+    def format_name(self) -> str:
+        """The file format in lower case, as manifests of today have it."""
+        return self.file_format.lower()
+
+    def __post_init__(self) -> None:
+        if isinstance(self.partition, dict):
+            _check_partition(self.partition)
+        if self.bounds_encoding is not None:
+            _check_hex("lower-bounds", self.lower_bounds)
+            _check_hex("upper-bounds", self.upper_bounds)
+        offsets = self.split_offsets
+        if offsets is not None and list(offsets) != sorted(offsets):
+            raise ValueError("split-offsets: must be in ascending order")
+
+
+class DataFile(ContentFile, frozen=True, kw_only=True, gc=False, tag="data"):
+    first_row_id: Count | None = None
+    """Accepted, not used: the server assigns row ids."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _refuse_puffin(self, "data")
+
+
+class PositionDeleteFile(ContentFile, frozen=True, kw_only=True, gc=False, tag="position-deletes"):
+    """A file of position deletes, or one deletion vector inside a Puffin file."""
+
+    content_offset: Count | None = None
+    content_size_in_bytes: Count | None = None
+    referenced_data_file: FilePath | None = None
+
+    @property
+    def is_deletion_vector(self) -> bool:
+        return self.content_offset is not None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (self.content_offset is None) != (self.content_size_in_bytes is None):
+            missing = "content-offset" if self.content_offset is None else "content-size-in-bytes"
+            raise ValueError(
+                f"{missing}: required, content-offset and content-size-in-bytes go together"
+            )
+        if self.content_offset is None:
+            if self.format_name == "puffin":
+                raise ValueError("content-offset: required for a deletion vector (format puffin)")
+        elif self.format_name != "puffin":
+            raise ValueError("file-format: must be puffin where content-offset is given")
+        elif self.referenced_data_file is None:
+            raise ValueError("referenced-data-file: required for a deletion vector")
+
+
+class EqualityDeleteFile(ContentFile, frozen=True, kw_only=True, gc=False, tag="equality-deletes"):
+    equality_ids: Annotated[tuple[FieldId, ...], Meta(min_length=1)]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _refuse_puffin(self, "equality deletes")
+        if len(set(self.equality_ids)) != len(self.equality_ids):
+            raise ValueError(f"equality-ids: {first_twice(self.equality_ids)} stands twice")
+
+
+class UpperCaseDataFile(DataFile, frozen=True, kw_only=True, gc=False, tag="DATA"):
+    """As Java up to 1.10 names the content."""
+
+
+class UpperCasePositionDeleteFile(
+    PositionDeleteFile, frozen=True, kw_only=True, gc=False, tag="POSITION_DELETES"
+):
+    """As Java up to 1.10 names the content."""
+
+
+class UpperCaseEqualityDeleteFile(
+    EqualityDeleteFile, frozen=True, kw_only=True, gc=False, tag="EQUALITY_DELETES"
+):
+    """As Java up to 1.10 names the content."""
+
+
+AddedDataFile: TypeAlias = DataFile | UpperCaseDataFile
+AddedDeleteFile: TypeAlias = (
+    PositionDeleteFile
+    | UpperCasePositionDeleteFile
+    | EqualityDeleteFile
+    | UpperCaseEqualityDeleteFile
+)
+
+
+def _refuse_puffin(file: ContentFile, what: str) -> None:
+    if file.format_name == "puffin":
+        raise ValueError(f"file-format: puffin holds deletion vectors, not {what}")
+
+
+def _check_partition(partition: dict[int, Any]) -> None:
+    for field_id, value in partition.items():
+        if value is not None and not isinstance(value, Primitive):
+            raise ValueError(
+                f"partition: the value of field {field_id} must be a string, a number, a boolean "
+                "or null"
+            )
+
+
+def _check_hex(name: str, bounds: ValueMap | None) -> None:
+    if bounds is None:
+        return
+    for field_id, value in zip(bounds.keys, bounds.values, strict=True):
+        if not _is_hex(value):
+            raise ValueError(
+                f"{name}: the bound of field {field_id} must be an even number of hexadecimal "
+                "digits, because bounds-encoding is hex"
+            )
+
+
+def _is_hex(value: Primitive) -> bool:
+    # bytes.fromhex skips white space, so digits are also counted.
+    if not isinstance(value, str):
+        return False
+    try:
+        return 2 * len(bytes.fromhex(value)) == len(value)
+    except ValueError:
+        return False
+
+
+# --- files that are removed or referred to ------------------------------------------------------
+
+
+class _NamedFile(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    rename="kebab",
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+    gc=False,
+):
+    """A file that the table already holds, named by its path.
+
+    A client may send the content file as it was added; only what identifies it is read. Above all
+    not its partition: Java prunes manifests by it, and a wrong one is a silent miss.
+    """
+
+    file_path: FilePath
+    spec_id: Raw = NULL
+    partition: Raw = NULL
+    file_format: Raw = NULL
+    file_size_in_bytes: Raw = NULL
+    record_count: Raw = NULL
+    key_metadata: Raw = NULL
+    split_offsets: Raw = NULL
+    sort_order_id: Raw = NULL
+    column_sizes: Raw = NULL
+    value_counts: Raw = NULL
+    null_value_counts: Raw = NULL
+    nan_value_counts: Raw = NULL
+    lower_bounds: Raw = NULL
+    upper_bounds: Raw = NULL
+    bounds_encoding: Raw = NULL
+
+
+class NamedDataFile(_NamedFile, frozen=True, kw_only=True, gc=False):
+    content: Literal["data", "DATA"] | None = None
+    first_row_id: Raw = NULL
+
+
+class NamedDeleteFile(_NamedFile, frozen=True, kw_only=True, gc=False):
+    """Without a content-offset the path alone: of a Puffin file, all its live vectors."""
+
+    content: (
+        Literal["position-deletes", "POSITION_DELETES", "equality-deletes", "EQUALITY_DELETES"]
+        | None
+    ) = None
+    content_offset: Count | None = None
+    content_size_in_bytes: Count | None = None
+    referenced_data_file: Raw = NULL
+    equality_ids: Raw = NULL
+
+    def __post_init__(self) -> None:
+        if self.content_size_in_bytes is not None and self.content_offset is None:
+            raise ValueError("content-offset: required where content-size-in-bytes is given")
+
+
+class DeleteFileReference(
+    Struct,
+    frozen=True,
+    rename="kebab",
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+    gc=False,
+):
+    """A delete file that a validation clause refers to."""
+
+    file_path: FilePath
+    content_offset: Count | None = None
+
+
+RemovedDataFile: TypeAlias = FilePath | NamedDataFile
+RemovedDeleteFile: TypeAlias = FilePath | NamedDeleteFile
+
+
+def data_file_path(file: str | NamedDataFile | DataFile) -> str:
+    """The identity of a data file."""
+    return file if isinstance(file, str) else file.file_path
+
+
+def delete_file_key(
+    file: str | NamedDeleteFile | DeleteFileReference | AddedDeleteFile,
+) -> tuple[str, int | None]:
+    """What names a delete file: its path and, for a deletion vector, where it begins.
+
+    Iceberg's identity has the content's size as a third part; two vectors of one file cannot begin
+    at the same place, so that it never decides.
+    """
+    if isinstance(file, str):
+        return file, None
+    if isinstance(file, EqualityDeleteFile):
+        return file.file_path, None
+    return file.file_path, file.content_offset
+
+
+def first_twice(items: Iterable[Any]) -> Any:
+    """The first item that stands a second time; None where there is none."""
+    seen = set()
+    for item in items:
+        if item in seen:
+            return item
+        seen.add(item)
+    return None
