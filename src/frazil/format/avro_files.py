@@ -31,6 +31,7 @@ from frazil.format.avro_types import (
 _MAGIC: Final = b"Obj\x01"
 _SYNC_BYTES: Final = 16
 _BLOCK_BYTES: Final = 64_000
+_MAX_BLOCK_BYTES: Final = 1 << 20
 _MAX_HEADER_ENTRIES: Final = 1_000
 _ZSTANDARD_WINDOW_BYTES: Final = 1 << 27
 
@@ -166,15 +167,7 @@ def write_avro(
 ) -> bytes:
     """A file of records that are already encoded by `schema`."""
     sync = os.urandom(_SYNC_BYTES)
-    out = bytearray(_MAGIC)
-    header = {**metadata, "avro.schema": schema.text.encode(), "avro.codec": codec.encode()}
-    write_long(out, len(header))
-    for key, value in header.items():
-        for part in (key.encode(), value):
-            write_long(out, len(part))
-            out += part
-    out.append(0)
-    out += sync
+    out = _file_head(schema, metadata, codec, sync)
     block, count = bytearray(), 0
     for record in records:
         block += record
@@ -185,6 +178,51 @@ def write_avro(
     if count:
         _write_block(out, codec, bytes(block), count, sync)
     return bytes(out)
+
+
+class AvroWriter:
+    """Writes a file block by block, so that its length is known on the way.
+
+    Blocks have a number of records rather than of bytes: compression gains by large ones. A block
+    of large records ends earlier, for a reader needs the memory for a whole one.
+    """
+
+    def __init__(
+        self, schema: RecordSchema, metadata: Mapping[str, bytes], codec: str, block_records: int
+    ) -> None:
+        self._codec, self._block_records = codec, block_records
+        self._sync = os.urandom(_SYNC_BYTES)
+        self._out = _file_head(schema, metadata, codec, self._sync)
+        self._block: list[bytes] = []
+        self._block_bytes = 0
+        self.decoded_bytes = 0
+        """Of the blocks that are complete, before compression."""
+
+    @property
+    def length(self) -> int:
+        """Of the file as far as its blocks are complete."""
+        return len(self._out)
+
+    def write(self, record: bytes) -> bool:
+        """Adds an encoded record; whether it completed a block."""
+        self._block.append(record)
+        self._block_bytes += len(record)
+        complete = len(self._block) >= self._block_records or self._block_bytes >= _MAX_BLOCK_BYTES
+        if complete:
+            self._end_block()
+        return complete
+
+    def finish(self) -> bytes:
+        """The whole file."""
+        if self._block:
+            self._end_block()
+        return bytes(self._out)
+
+    def _end_block(self) -> None:
+        block = b"".join(self._block)
+        _write_block(self._out, self._codec, block, len(self._block), self._sync)
+        self.decoded_bytes += len(block)
+        self._block, self._block_bytes = [], 0
 
 
 def decompress(codec: str, data: bytes, max_bytes: int) -> bytes:
@@ -235,6 +273,21 @@ def _compress(codec: str, data: bytes) -> bytes:
     if codec == "zstandard":
         return zstandard.ZstdCompressor().compress(data)
     raise UnreadableAvro(f"the codec {codec} is not supported")
+
+
+def _file_head(
+    schema: RecordSchema, metadata: Mapping[str, bytes], codec: str, sync: bytes
+) -> bytearray:
+    out = bytearray(_MAGIC)
+    header = {**metadata, "avro.schema": schema.text.encode(), "avro.codec": codec.encode()}
+    write_long(out, len(header))
+    for key, value in header.items():
+        for part in (key.encode(), value):
+            write_long(out, len(part))
+            out += part
+    out.append(0)
+    out += sync
+    return out
 
 
 def _write_block(out: bytearray, codec: str, block: bytes, count: int, sync: bytes) -> None:

@@ -1,0 +1,389 @@
+"""Manifests roll at their size, know their list entry, and take over entries as bytes."""
+
+from __future__ import annotations
+
+import json
+import math
+from decimal import Decimal
+from itertools import count
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from frazil.format.content_files import POSITION_DELETES, DataFile, DeleteFile
+from frazil.format.manifest_copies import CopiedEntry, copied_entries
+from frazil.format.manifest_encoder import ManifestEncoder, manifest_encoder
+from frazil.format.manifest_list import (
+    DATA,
+    DELETES,
+    ListedManifest,
+    ManifestFile,
+    ManifestList,
+    PartitionSummary,
+    manifest_list_schema,
+    partition_summaries,
+    read_manifest_list,
+    write_manifest_list,
+)
+from frazil.format.manifest_writer import RollingManifestWriter, WrittenManifest
+from frazil.format.manifests import ADDED, DELETED, EXISTING, read_manifest
+from frazil.format.partition_spec import PartitionSpec, parse_partition_spec
+from frazil.format.schema import Schema, parse_schema
+from tests.support.trees import avro_bytes, avro_records
+
+
+def schema_of(*types: str) -> Schema:
+    fields = [
+        {"id": number, "name": f"c{number}", "required": False, "type": kind}
+        for number, kind in enumerate(types, 1)
+    ]
+    return parse_schema(json.dumps({"type": "struct", "schema-id": 0, "fields": fields}).encode())
+
+
+def spec_of(size: int) -> PartitionSpec:
+    fields = [
+        {"source-id": n, "field-id": 999 + n, "name": f"p{n}", "transform": "identity"}
+        for n in range(1, size + 1)
+    ]
+    return parse_partition_spec(json.dumps({"spec-id": 4, "fields": fields}).encode())
+
+
+def encoder_of(*types: str, version: int = 2, content: int = DATA) -> ManifestEncoder:
+    return manifest_encoder(schema_of(*types), spec_of(len(types)), version, content)
+
+
+def writer_of(encoder: ManifestEncoder, **options: Any) -> RollingManifestWriter:
+    numbers = count()
+    options = {"snapshot_id": 100, "new_path": lambda: f"m{next(numbers)}.avro", **options}
+    return RollingManifestWriter(encoder, **options)
+
+
+def file_of(number: int, *partition: Any, **changes: Any) -> DataFile:
+    return DataFile(
+        file_path=f"s3://bucket/{number}.parquet",
+        file_format="PARQUET",
+        partition=partition,
+        record_count=number,
+        file_size_in_bytes=100,
+        value_counts={1: number},
+        lower_bounds={1: bytes(4)},
+        **changes,
+    )
+
+
+def listed_as(
+    written: WrittenManifest,
+    version: int,
+    sequence_number: int = 9,
+    first_row_id: int | None = None,
+) -> ManifestFile:
+    """What a manifest list that we write, and read again, says of the manifest."""
+    schema = manifest_list_schema(version)
+    values = written.listed(100, sequence_number)
+    empty = ManifestFile("", 0, 0, written.content, 0, 0, *[None] * 8, False, b"")
+    raw = {field.name: _list_value(values[field.field_id or -1]) for field in schema.record.fields}
+    out = bytearray()
+    schema.record.write(out, raw)
+    entry = ListedManifest(
+        ManifestFile(**{**_fields(empty), "raw": bytes(out), **_counts(written)}), schema
+    )
+    done = write_manifest_list(
+        [entry],
+        like=ManifestList(schema, {}, "deflate", ()),
+        format_version=version,
+        snapshot_id=100,
+        parent_snapshot_id=None,
+        sequence_number=sequence_number,
+        first_row_id=first_row_id,
+        codec="deflate",
+    )
+    (found,) = read_manifest_list(done.content).manifests
+    assert partition_summaries(done.parsed.schema, found) == list(written.partitions)
+    return found
+
+
+def _fields(manifest: ManifestFile) -> dict[str, Any]:
+    return {name: getattr(manifest, name) for name in ManifestFile.__slots__}
+
+
+def _counts(written: WrittenManifest) -> dict[str, int]:
+    return {
+        "added_rows_count": written.added_rows_count,
+        "existing_rows_count": written.existing_rows_count,
+    }
+
+
+def _list_value(value: Any) -> Any:
+    if not isinstance(value, list):
+        return value
+    names = PartitionSummary.__slots__
+    return [{name: getattr(summary, name) for name in names} for summary in value]
+
+
+# --- rolling ---------------------------------------------------------------------------------
+
+
+def test_a_manifest_knows_its_list_entry() -> None:
+    writer = writer_of(encoder_of("int"))
+    writer.add(file_of(1, 5))
+    writer.add(file_of(2, None), sequence_number=7)
+    writer.existing(file_of(4, 3), snapshot_id=90, sequence_number=6, file_sequence_number=8)
+    writer.delete(file_of(8, 9), sequence_number=2, file_sequence_number=3)
+    (written,) = writer.finish()
+    assert written.has_live_files
+    found = listed_as(written, 2)
+    assert (found.manifest_path, found.manifest_length) == ("m0.avro", len(written.file))
+    assert (found.partition_spec_id, found.content, found.added_snapshot_id) == (4, DATA, 100)
+    assert (found.sequence_number, found.min_sequence_number) == (9, 6)
+    assert (found.added_files_count, found.added_rows_count) == (2, 3)
+    assert (found.existing_files_count, found.existing_rows_count) == (1, 4)
+    assert (found.deleted_files_count, found.deleted_rows_count) == (1, 8)
+    assert (found.first_row_id, found.encrypted) == (None, False)
+    low, high = (3).to_bytes(4, "little"), (9).to_bytes(4, "little")
+    assert written.partitions == (PartitionSummary(True, False, low, high),)
+    entries = read_manifest(written.file).entries
+    assert [entry.status for entry in entries] == [ADDED, ADDED, EXISTING, DELETED]
+    assert [entry.snapshot_id for entry in entries] == [100, 100, 90, 100]
+    assert [entry.sequence_number for entry in entries] == [None, 7, 6, 2]
+    assert [entry.file_sequence_number for entry in entries] == [None, None, 8, 3]
+
+
+def test_files_that_inherit_leave_the_least_number_to_the_commit() -> None:
+    writer = writer_of(encoder_of(), snapshot_id=None)
+    writer.add(file_of(1))
+    (written,) = writer.finish()
+    assert written.min_sequence_number is None
+    assert written.partitions == ()
+    assert listed_as(written, 2, sequence_number=12).min_sequence_number == 12
+    assert read_manifest(written.file).entries[0].snapshot_id is None
+
+
+def test_without_entries_nothing_is_written() -> None:
+    assert writer_of(encoder_of()).finish() == ()
+
+
+@pytest.mark.parametrize("codec", ["deflate", "null", "zstandard"])
+def test_manifests_roll_at_the_target_size(codec: str) -> None:
+    writer = writer_of(encoder_of("int"), target_size_bytes=10_000, codec=codec)
+    for number in range(2_600):
+        writer.add(file_of(number, number))
+    manifests = writer.finish()
+    assert len({written.manifest_path for written in manifests}) == len(manifests) > 1
+    found = [read_manifest(written.file) for written in manifests]
+    assert [entry.record_count for manifest in found for entry in manifest.entries] == [
+        *range(2_600)
+    ]
+    for written, manifest in zip(manifests, found, strict=True):
+        values = [entry.partition[0] for entry in manifest.entries]
+        assert written.added_files_count == len(values)
+        low, high = (bound(values).to_bytes(4, "little") for bound in (min, max))
+        assert written.partitions == (PartitionSummary(False, False, low, high),)
+    assert all(written.manifest_length >= 10_000 for written in manifests[:-1])
+
+
+def test_a_large_block_of_large_entries_ends_early() -> None:
+    bounds = {number: bytes(16) for number in range(1_000)}
+    large = file_of(0, column_sizes=dict.fromkeys(bounds, 2**60), upper_bounds=bounds)
+    encoder = encoder_of()
+    writer = writer_of(encoder, target_size_bytes=1)
+    for _ in range(120):
+        writer.add(large)
+    found = [written.added_files_count for written in writer.finish()]
+    entry = encoder.entry(ADDED, 100, None, None, encoder.data_file(large))
+    entries = math.ceil((1 << 20) / len(entry))
+    assert entries < 500
+    assert found == [entries] * (120 // entries) + [120 % entries]
+
+
+# --- partition summaries ---------------------------------------------------------------------
+
+
+def summaries(kind: str, *values: Any, version: int = 2) -> PartitionSummary:
+    writer = writer_of(encoder_of(kind, version=version))
+    for number, value in enumerate(values):
+        writer.add(file_of(number, value))
+    (written,) = writer.finish()
+    return written.partitions[0]
+
+
+def test_summaries_by_type() -> None:
+    low, high = Decimal("-1.50"), Decimal("100.00")
+    assert summaries("decimal(9, 2)", high, None, low) == PartitionSummary(
+        True, False, b"\xff\x6a", b"\x27\x10"
+    )
+    assert summaries("fixed[2]", b"\xff\x00", b"\x01\x02") == PartitionSummary(
+        False, False, b"\x01\x02", b"\xff\x00"
+    )
+    assert summaries("string", "b", "ä", "a") == PartitionSummary(False, False, b"a", "ä".encode())
+    assert summaries("double", math.nan) == PartitionSummary(False, True, None, None)
+    assert summaries("boolean", None) == PartitionSummary(True, False, None, None)
+    found = summaries("date", 2, 1)
+    assert (found.lower_bound, found.upper_bound) == (b"\x01\0\0\0", b"\x02\0\0\0")
+
+
+def test_uuids_are_ordered_as_java_orders_them() -> None:
+    negative, positive = UUID(int=1 << 127), UUID(int=1)
+    found = summaries("uuid", positive, negative)
+    assert (found.lower_bound, found.upper_bound) == (negative.bytes, positive.bytes)
+
+
+def test_a_dropped_column_is_all_null() -> None:
+    raw = {"fields": [{"source-id": 9, "field-id": 1000, "name": "gone", "transform": "void"}]}
+    spec = parse_partition_spec(json.dumps(raw).encode())
+    writer = writer_of(manifest_encoder(schema_of("int"), spec, 2, DATA))
+    writer.add(file_of(1, None))
+    (written,) = writer.finish()
+    assert written.partitions == (PartitionSummary(True, False, None, None),)
+
+
+# --- copies ----------------------------------------------------------------------------------
+
+
+def copies(
+    written: WrittenManifest, target: ManifestEncoder, listed: ManifestFile
+) -> list[CopiedEntry]:
+    return list(copied_entries(written.file, read_manifest(written.file), listed, target))
+
+
+PARTITION = (Decimal("1.25"), UUID(int=7), "a", None)
+PARTITION_TYPES = ("decimal(9, 2)", "uuid", "string", "int")
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_entries_are_taken_over(version: int) -> None:
+    encoder = encoder_of(*PARTITION_TYPES, version=version)
+    writer = writer_of(encoder)
+    for number in range(3):
+        writer.add(file_of(number, *PARTITION))
+    writer.delete(file_of(3, *PARTITION), 1, 1)
+    (first,) = writer.finish()
+    listed = listed_as(first, version, first_row_id=1_000 if version == 3 else None)
+    found = copies(first, encoder, listed)
+    assert [copied.partition for copied in found] == [PARTITION] * 3
+
+    again = writer_of(encoder, snapshot_id=200)
+    again.existing_copy(found[0])
+    again.delete_copy(found[1])
+    again.existing_copy(found[2])
+    (second,) = again.finish()
+    assert (second.existing_files_count, second.deleted_files_count) == (2, 1)
+    assert (second.existing_rows_count, second.deleted_rows_count) == (2, 1)
+    assert second.partitions == first.partitions
+    assert second.min_sequence_number == (0 if version == 1 else 9)
+    entries = read_manifest(second.file).entries
+    assert [entry.status for entry in entries] == [EXISTING, DELETED, EXISTING]
+    assert [entry.snapshot_id for entry in entries] == [100, 200, 100]
+    if version > 1:
+        assert [entry.sequence_number for entry in entries] == [9, 9, 9]
+        assert [entry.file_sequence_number for entry in entries] == [9, 9, 9]
+    if version == 3:
+        assert [entry.first_row_id for entry in entries] == [1_000, 1_000, 1_001]
+    before, after = avro_records(first.file), avro_records(second.file)
+    for old, new in zip(before[:3], after, strict=True):
+        old["data_file"].pop("first_row_id", None)
+        new["data_file"].pop("first_row_id", None)
+        assert old["data_file"] == new["data_file"]
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 2), (1, 3), (2, 3)])
+def test_entries_of_an_older_version_are_translated(before: int, after: int) -> None:
+    """As after a table's upgrade, when a manifest from before it loses an entry."""
+    writer = writer_of(encoder_of(*PARTITION_TYPES, version=before))
+    writer.add(file_of(6, *PARTITION, split_offsets=[4], sort_order_id=2))
+    (old,) = writer.finish()
+    target = encoder_of(*PARTITION_TYPES, version=after)
+    listed = listed_as(old, before, sequence_number=0 if before == 1 else 9)
+    (copied,) = copies(old, target, listed)
+    expected = target.data_file(file_of(6, *PARTITION, split_offsets=[4], sort_order_id=2))
+    assert (copied.data_file, copied.partition) == (expected, PARTITION)
+    again = writer_of(target)
+    again.existing_copy(copied)
+    (entry,) = read_manifest(again.finish()[0].file).entries
+    assert entry.sequence_number == (0 if before == 1 else 9)
+
+
+def test_another_writers_schema_is_translated() -> None:
+    """Other order, an unknown field, no optional fields, a partition field that can be missing."""
+    file = {
+        "type": "record",
+        "name": "r2",
+        "fields": [
+            {"name": "file_format", "type": "string", "field-id": 101},
+            {"name": "extra", "type": "long", "field-id": 900},
+            {"name": "file_path", "type": "string", "field-id": 100},
+            {
+                "name": "partition",
+                "type": {
+                    "type": "record",
+                    "name": "r102",
+                    "fields": [
+                        {"name": "second", "type": ["null", "string"], "field-id": 1001},
+                        {"name": "first", "type": "int", "field-id": 1000},
+                    ],
+                },
+                "field-id": 102,
+            },
+            {"name": "record_count", "type": "long", "field-id": 103},
+            {"name": "file_size_in_bytes", "type": "long", "field-id": 104},
+        ],
+    }
+    schema = {
+        "type": "record",
+        "name": "manifest_entry",
+        "fields": [
+            {"name": "data_file", "type": file, "field-id": 2},
+            {"name": "status", "type": "int", "field-id": 0},
+            {"name": "snapshot_id", "type": ["null", "long"], "field-id": 1},
+        ],
+    }
+    record = {
+        "status": ADDED,
+        "snapshot_id": 5,
+        "data_file": {
+            "file_path": "a",
+            "file_format": "ORC",
+            "extra": 3,
+            "partition": {"first": 1, "second": "x"},
+            "record_count": 8,
+            "file_size_in_bytes": 9,
+        },
+    }
+    content = avro_bytes(schema, [record], {}, "deflate")
+    target = encoder_of("int", "string")
+    (copied,) = copied_entries(content, read_manifest(content), LISTED, target)
+    assert copied.partition == (1, "x")
+    assert copied.data_file == target.data_file(
+        DataFile(
+            file_path="a",
+            file_format="ORC",
+            partition=(1, "x"),
+            record_count=8,
+            file_size_in_bytes=9,
+        )
+    )
+
+
+LISTED = ManifestFile(
+    "m", 1, 0, DATA, 3, 3, 5, None, None, None, None, None, None, None, False, b""
+)
+
+
+def test_delete_manifests_are_copied_too() -> None:
+    encoder = encoder_of(version=3, content=DELETES)
+    writer = writer_of(encoder)
+    vector = DeleteFile(
+        content=POSITION_DELETES,
+        file_path="s3://bucket/1.puffin",
+        file_format="PUFFIN",
+        record_count=2,
+        file_size_in_bytes=90,
+        referenced_data_file="s3://bucket/1.parquet",
+        content_offset=4,
+        content_size_in_bytes=40,
+    )
+    writer.add(vector)
+    (first,) = writer.finish()
+    (copied,) = copies(first, encoder, listed_as(first, 3, first_row_id=50))
+    assert copied.data_file == encoder.data_file(vector)
+    assert copied.entry.content == vector.content
