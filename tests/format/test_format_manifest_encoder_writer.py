@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from decimal import Decimal
 from itertools import count
 from typing import Any
@@ -31,6 +32,10 @@ from frazil.format.manifests import ADDED, DELETED, EXISTING, read_manifest
 from frazil.format.partition_spec import PartitionSpec, parse_partition_spec
 from frazil.format.schema import Schema, parse_schema
 from tests.support.trees import avro_bytes, avro_records
+
+LISTED = ManifestFile(
+    "m", 1, 0, DATA, 3, 3, 5, None, None, None, None, None, None, None, False, b""
+)
 
 
 def schema_of(*types: str) -> Schema:
@@ -81,13 +86,19 @@ def listed_as(
     """What a manifest list that we write, and read again, says of the manifest."""
     schema = manifest_list_schema(version)
     values = written.listed(100, sequence_number)
-    empty = ManifestFile("", 0, 0, written.content, 0, 0, *[None] * 8, False, b"")
-    raw = {field.name: _list_value(values[field.field_id or -1]) for field in schema.record.fields}
     out = bytearray()
-    schema.record.write(out, raw)
-    entry = ListedManifest(
-        ManifestFile(**{**_fields(empty), "raw": bytes(out), **_counts(written)}), schema
+    schema.record.write(
+        out,
+        {field.name: list_value(values[field.field_id or -1]) for field in schema.record.fields},
     )
+    manifest = replace(
+        LISTED,
+        content=written.content,
+        added_rows_count=written.added_rows_count,
+        existing_rows_count=written.existing_rows_count,
+        raw=bytes(out),
+    )
+    entry = ListedManifest(manifest, schema)
     done = write_manifest_list(
         [entry],
         like=ManifestList(schema, {}, "deflate", ()),
@@ -103,18 +114,7 @@ def listed_as(
     return found
 
 
-def _fields(manifest: ManifestFile) -> dict[str, Any]:
-    return {name: getattr(manifest, name) for name in ManifestFile.__slots__}
-
-
-def _counts(written: WrittenManifest) -> dict[str, int]:
-    return {
-        "added_rows_count": written.added_rows_count,
-        "existing_rows_count": written.existing_rows_count,
-    }
-
-
-def _list_value(value: Any) -> Any:
+def list_value(value: Any) -> Any:
     if not isinstance(value, list):
         return value
     names = PartitionSummary.__slots__
@@ -362,11 +362,6 @@ def test_another_writers_schema_is_translated() -> None:
             file_size_in_bytes=9,
         )
     )
-
-
-LISTED = ManifestFile(
-    "m", 1, 0, DATA, 3, 3, 5, None, None, None, None, None, None, None, False, b""
-)
 
 
 def test_delete_manifests_are_copied_too() -> None:

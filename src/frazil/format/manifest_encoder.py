@@ -41,6 +41,7 @@ _EMPTY: Final = b"\x02\x00"
 _STATUS: Final = {EXISTING: b"\x00", ADDED: b"\x02", DELETED: b"\x04"}
 BLOCK_SIZE_BYTES: Final = 64 << 20
 """Version 1 requires a block size that nobody reads; Java writes this one."""
+_REMEMBERED_NUMBERS: Final = 1 << 15
 _MISFITS: Final = (ValueError, TypeError, AttributeError, KeyError, OverflowError, struct.error)
 
 _CODECS: Final[Mapping[str, str]] = {
@@ -175,12 +176,13 @@ def _long(value: int) -> bytes:
 
 
 class _Longs(dict[int, bytes]):
-    """Encoded numbers. The small ones, which are most, stay; so a look-up is all they cost."""
+    """Encoded numbers. Most come again, in one file or the next; those cost a look-up alone."""
 
     def __missing__(self, value: int) -> bytes:
         encoded = _long(value)
-        if -64 <= value < 1 << 14:
-            self[value] = encoded
+        if len(self) >= _REMEMBERED_NUMBERS:
+            self.clear()
+        self[value] = encoded
         return encoded
 
 
