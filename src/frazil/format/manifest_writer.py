@@ -168,12 +168,10 @@ class RollingManifestWriter:
 
     def _copy(self, status: int, snapshot_id: int | None, copied: CopiedEntry) -> None:
         entry = copied.entry
-        # Manifests of version 1 have no numbers; theirs are 0 (spec, "Reading v1 metadata").
-        number = entry.sequence_number or 0
         self._write(
             status,
             snapshot_id,
-            number,
+            entry.sequence_number,
             entry.file_sequence_number,
             copied.data_file,
             entry.record_count,
