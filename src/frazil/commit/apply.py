@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeAlias, TypeVar
 
 import msgspec
 
@@ -30,6 +31,8 @@ from frazil.wire.updates import (
     TableUpdate,
 )
 
+M = TypeVar("M")
+
 REBASE_APPENDS = "frazil.commit.rebase-appends"
 
 
@@ -44,12 +47,17 @@ class CommittedSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class AppliedTable:
-    metadata: TableMetadata
+class Applied(Generic[M]):
+    """What a request makes of a table's or view's metadata."""
+
+    metadata: M
     """The very object it was applied to, where nothing changed."""
     committed: tuple[CommittedSnapshot, ...] = ()
     files: tuple[tuple[str, bytes], ...] = ()
     """What must be durable before the swap, beside the metadata file."""
+
+
+AppliedTable: TypeAlias = Applied[TableMetadata]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +76,13 @@ def apply_table_commit(
 ) -> AppliedTable:
     added = added_snapshots(request.updates)
     if already_happened(state, request.updates, added):
-        return AppliedTable(state, committed_snapshots(state, added))
+        return Applied(state, committed_snapshots(state, added))
     try:
         check_requirements(state, request.requirements)
         metadata = apply_updates(state, request.updates, now_ms=environment.now_ms)
     except CommitFailed as stale:
         return _rebase(state, request, added, environment, stale)
-    return AppliedTable(metadata, committed_snapshots(metadata, added))
+    return Applied(metadata, committed_snapshots(metadata, added))
 
 
 def apply_table_commit_as_is(
@@ -84,7 +92,7 @@ def apply_table_commit_as_is(
     added = added_snapshots(request.updates)
     check_requirements(state, request.requirements)
     metadata = apply_updates(state, request.updates, now_ms=now_ms)
-    return AppliedTable(metadata, committed_snapshots(metadata, added))
+    return Applied(metadata, committed_snapshots(metadata, added))
 
 
 def apply_view_commit(state: ViewMetadata, request: CommitViewRequest, now_ms: int) -> ViewMetadata:
@@ -205,7 +213,7 @@ def _rebase(
         for update in request.updates
     )
     metadata = apply_updates(state, updates, now_ms=environment.now_ms)
-    return AppliedTable(metadata, committed_snapshots(metadata, added), rebased.files)
+    return Applied(metadata, committed_snapshots(metadata, added), rebased.files)
 
 
 def _rebase_target(

@@ -124,7 +124,7 @@ class Catalog:
         self, parent: Namespace, page_token: str | None, page_size: int | None
     ) -> tuple[list[Namespace], str | None]:
         if parent:
-            self._namespaces.properties(parent)
+            self._namespaces.must_exist(parent)
         names, after = self._database.list_namespaces(parent, page_token, page_size)
         return [(*parent, name) for name in names], after
 
@@ -132,7 +132,7 @@ class Catalog:
         return self._namespaces.described(namespace, self._namespaces.properties(namespace))
 
     def namespace_exists(self, namespace: Namespace) -> None:
-        self._namespaces.properties(namespace)
+        self._namespaces.must_exist(namespace)
 
     def create_namespace(
         self, context: Context, namespace: Namespace, properties: dict[str, str]
@@ -184,7 +184,7 @@ class Catalog:
     def _list(
         self, kind: Kind, namespace: Namespace, page_token: str | None, page_size: int | None
     ) -> tuple[list[Identifier], str | None]:
-        self._namespaces.properties(namespace)
+        self._namespaces.must_exist(namespace)
         names, after = self._database.list_relations(kind, namespace, page_token, page_size)
         return [Identifier(namespace, name) for name in names], after
 

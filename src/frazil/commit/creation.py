@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from frazil.commit.apply import AppliedTable, added_snapshots, committed_snapshots
+from frazil.commit.apply import Applied, AppliedTable, added_snapshots, committed_snapshots
 from frazil.commit.subjects import NextFile, table_file
 from frazil.commit.territory import Territory
 from frazil.db.base import Kind, Relation
@@ -47,7 +47,7 @@ def created_by_commit(
     """The client chose the uuid, and it may have lived before: its versions are counted on."""
     metadata = create_from_updates(request.updates, now_ms=now_ms)
     added = added_snapshots(request.updates)
-    applied = AppliedTable(metadata, committed_snapshots(metadata, added))
+    applied = Applied(metadata, committed_snapshots(metadata, added))
     version = last_version(metadata.table_uuid) + 1 if metadata.table_uuid else 1
     return first_file(identifier, metadata, applied, territory, version)
 

@@ -19,13 +19,15 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from frazil.commit.answers import Answer, TableAnswer, TransactionAnswer
-from frazil.commit.apply import Environment
+from frazil.commit.apply import Applied, Environment
+from frazil.commit.clock import now_ms
 from frazil.commit.events import commit_payload, event
 from frazil.commit.files import FileWriter, PendingStore, not_written
 from frazil.commit.idempotency import Idempotency
 from frazil.commit.pending import Pending, committed_json, key_row
 from frazil.commit.rebase import ManifestCache
-from frazil.commit.subjects import Applied, NextFile, Subject
+from frazil.commit.relations import missing
+from frazil.commit.subjects import NextFile, Subject
 from frazil.commit.swap import Committer, send
 from frazil.commit.territory import Territory
 from frazil.db.base import (
@@ -125,7 +127,7 @@ class GroupCommit:
                 waiting = self._without_finalised(waiting)
             with self._held(identifier, lost) as (relation, committer):
                 if relation is None or relation.kind is not subject.kind:
-                    raise subject.missing(identifier)
+                    raise missing(subject.kind, identifier)
                 waiting, swap_was_lost = self._round(subject, relation, committer, waiting)
             lost += swap_was_lost
             if waiting and time.monotonic() > give_up:
@@ -304,10 +306,6 @@ class GroupCommit:
             payload = commit_payload(one.pending.request, one.applied.committed, location)
             row = moved(judged.relation, location, number)
             yield event(one.pending.context, row, "commit", payload)
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def moved(relation: Relation, location: str, requests: int) -> Relation:

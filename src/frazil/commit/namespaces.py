@@ -42,6 +42,9 @@ class Namespaces:
             raise NoSuchNamespace(f"Namespace does not exist: {namespace_text(namespace)}")
         return properties
 
+    def must_exist(self, namespace: Namespace) -> None:
+        self.properties(namespace)
+
     def described(self, namespace: Namespace, properties: dict[str, str]) -> dict[str, str]:
         """The properties as clients see them. As Java's JdbcCatalog does, a `location` stands
         for one that was not set: Trino makes a table in stages only where there is one."""

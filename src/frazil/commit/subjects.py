@@ -14,6 +14,7 @@ from frazil.commit.answers import (
     ViewAnswer,
 )
 from frazil.commit.apply import (
+    Applied,
     CommittedSnapshot,
     Environment,
     apply_table_commit,
@@ -32,7 +33,6 @@ from frazil.format.metadata_files import (
 from frazil.format.table_builder import dropped_from_metadata_log, with_previous_file
 from frazil.format.table_metadata import TableMetadata
 from frazil.format.view_metadata import ViewMetadata, encode_view_metadata, new_view_location
-from frazil.wire.errors import FrazilError, NoSuchTable, NoSuchView
 from frazil.wire.identifiers import Identifier
 from frazil.wire.requests import CommitTableRequest, CommitViewRequest
 
@@ -40,13 +40,6 @@ M = TypeVar("M")
 R = TypeVar("R", contravariant=True)
 
 _DELETE_OLD_FILES = "write.metadata.delete-after-commit.enabled"
-
-
-@dataclass(frozen=True, slots=True)
-class Applied(Generic[M]):
-    metadata: M
-    committed: tuple[CommittedSnapshot, ...] = ()
-    files: tuple[tuple[str, bytes], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +53,6 @@ class NextFile(Generic[M]):
 
 class Subject(Protocol[M, R]):
     kind: Kind
-
-    def missing(self, identifier: Identifier) -> FrazilError: ...
 
     def load(self, location: str) -> M: ...
 
@@ -93,9 +84,6 @@ class TableSubject:
         self._cache = cache
         self._territory = territory
 
-    def missing(self, identifier: Identifier) -> FrazilError:
-        return NoSuchTable(f"Table does not exist: {identifier}")
-
     def load(self, location: str) -> TableMetadata:
         return self._cache.table(location).metadata
 
@@ -107,7 +95,7 @@ class TableSubject:
     ) -> Applied[TableMetadata]:
         applied = apply_table_commit(state, request, environment)
         self._territory.check_statistics(state, applied.metadata)
-        return Applied(applied.metadata, applied.committed, applied.files)
+        return applied
 
     def next_file(
         self, base: TableMetadata, base_location: str, new: TableMetadata
@@ -144,9 +132,6 @@ class ViewSubject:
     def __init__(self, cache: MetadataCache, territory: Territory) -> None:
         self._cache = cache
         self._territory = territory
-
-    def missing(self, identifier: Identifier) -> FrazilError:
-        return NoSuchView(f"View does not exist: {identifier}")
 
     def load(self, location: str) -> ViewMetadata:
         return self._cache.view(location).metadata

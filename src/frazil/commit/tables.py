@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import time
 from itertools import islice
 
 import msgspec
 
 from frazil.commit.answers import Answer, LoadedTable, TableAnswer, TransactionAnswer
-from frazil.commit.apply import AppliedTable, added_snapshots, already_happened
+from frazil.commit.apply import Applied, added_snapshots, already_happened
+from frazil.commit.clock import now_ms
 from frazil.commit.context import Context
 from frazil.commit.creation import (
     CreatedTable,
@@ -40,8 +40,8 @@ from frazil.db.base import (
 )
 from frazil.format.table_metadata import TableMetadata
 from frazil.store.base import Store, StoreError
-from frazil.wire.errors import AlreadyExists, CommitFailed, Forbidden, NoSuchNamespace
-from frazil.wire.identifiers import Identifier, Namespace, check_name, namespace_text
+from frazil.wire.errors import AlreadyExists, CommitFailed, Forbidden
+from frazil.wire.identifiers import Identifier, Namespace, check_name
 from frazil.wire.requests import CommitTableRequest, CreateTableRequest, RegisterTableRequest
 from frazil.wire.updates import AssignUUID
 
@@ -81,8 +81,8 @@ class Tables:
         def build() -> CreatedTable:
             self._check_name_is_free(identifier)
             location = request.location or self._namespaces.new_location(identifier)
-            metadata = created_by_request(request, location, _now_ms())
-            return first_file(identifier, metadata, AppliedTable(metadata), self._territory)
+            metadata = created_by_request(request, location, now_ms())
+            return first_file(identifier, metadata, Applied(metadata), self._territory)
 
         if request.stage_create:
             return self._stage(identifier, build())
@@ -103,7 +103,7 @@ class Tables:
                 pending.request,
                 self._territory,
                 self._database.last_version,
-                _now_ms(),
+                now_ms(),
             )
             return self._create(pending.context, created, pending)
 
@@ -183,9 +183,7 @@ class Tables:
             raise AlreadyExists(f"View with same name already exists: {identifier}")
         if row is not None:
             raise AlreadyExists(f"Table already exists: {identifier}")
-        if self._database.namespace_properties(identifier.namespace) is None:
-            namespace = namespace_text(identifier.namespace)
-            raise NoSuchNamespace(f"Namespace does not exist: {namespace}")
+        self._namespaces.must_exist(identifier.namespace)
 
     # --- register ----------------------------------------------------------------------------
 
@@ -285,7 +283,3 @@ def _create_keys(
         tables = [{"uuid": relation.uuid, "committed": msgspec.Raw(committed or b"[]")}]
         return key_row(context, 204, committed=msgspec.json.encode(tables))
     return key_row(context, 200, relation_uuid=relation.uuid, committed=committed)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

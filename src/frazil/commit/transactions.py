@@ -18,18 +18,21 @@ import msgspec
 
 from frazil.commit.answers import LoadedTable, TableAnswer, TransactionAnswer
 from frazil.commit.apply import (
+    Applied,
     AppliedTable,
     added_snapshots,
     already_happened,
     apply_table_commit_as_is,
 )
+from frazil.commit.clock import now_ms
 from frazil.commit.creation import created_by_commit, is_create
 from frazil.commit.events import commit_payload, event
 from frazil.commit.files import FileWriter, not_written
-from frazil.commit.groups import GIVE_UP_AFTER_S, LOCK_AFTER_LOST, LOCK_TIMEOUT_S, moved, now_ms
+from frazil.commit.groups import GIVE_UP_AFTER_S, LOCK_AFTER_LOST, LOCK_TIMEOUT_S, moved
 from frazil.commit.idempotency import Idempotency
 from frazil.commit.metadata_cache import CachedTable, MetadataCache
 from frazil.commit.pending import Pending, committed_json, key_row
+from frazil.commit.relations import missing
 from frazil.commit.subjects import NextFile, TableSubject
 from frazil.commit.swap import Committer, send
 from frazil.commit.territory import Territory
@@ -182,7 +185,7 @@ class MultiTableCommit:
         present = list(zip(changes, rows, strict=True))
         if all(self._happened(change, row) for change, row in present):
             return [
-                _Part(change, row, AppliedTable(state, ()), state, None, None)
+                _Part(change, row, Applied(state, ()), state, None, None)
                 for change, row in present
                 if row is not None
                 for state in (self._subject.load(row.metadata_location),)
@@ -204,7 +207,7 @@ class MultiTableCommit:
         if is_create(change.request):
             return self._judge_create(change, row)
         if row is None or row.kind is not Kind.TABLE or row.identifier != change.identifier:
-            raise self._subject.missing(change.identifier)
+            raise missing(Kind.TABLE, change.identifier)
         base = self._subject.load(row.metadata_location)
         applied = apply_table_commit_as_is(base, change.request, now_ms())
         self._territory.check_statistics(base, applied.metadata)

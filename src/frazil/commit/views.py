@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 
 from frazil.commit.answers import Answer, LoadedView, ViewAnswer
+from frazil.commit.clock import now_ms
 from frazil.commit.context import Context
 from frazil.commit.creation import check_uuid
 from frazil.commit.events import event, pointer_payload
@@ -57,7 +57,7 @@ class Views:
                 view_version=request.view_version,
                 properties=request.properties or {},
                 uuid=str(uuid.uuid4()),
-                now_ms=time.time_ns() // 1_000_000,
+                now_ms=now_ms(),
             )
             self._territory.check_view(metadata)
             return self._attempt(context, identifier, view_file(metadata, 0), "create")
