@@ -396,7 +396,7 @@ REFUSED_CLAUSES: list[tuple[Any, str]] = [
     ),
     (
         [{"type": "required-data-files", "allowed-remove-operations": ["REWRITE"]}],
-        f"{PLACE}[0].allowed-remove-operations[0]: invalid enum value 'REWRITE'",
+        f"{PLACE}[0].allowed-remove-operations[0]: unknown value 'REWRITE'",
     ),
     (
         [{"type": "required-delete-files", "allowed-remove-operations": []}],

@@ -145,14 +145,14 @@ PLACE = "add-data-files[0]"
 
 REFUSED_DATA: list[tuple[dict[str, Any], str]] = [
     *((without(DATA, name), f"{PLACE}.{name}: required, but missing") for name in REQUIRED),
-    (data(content="position-deletes"), f"{PLACE}.content: invalid value 'position-deletes'"),
-    (data(content="Data"), f"{PLACE}.content: invalid value 'Data'"),
+    (data(content="position-deletes"), f"{PLACE}.content: unknown content 'position-deletes'"),
+    (data(content="Data"), f"{PLACE}.content: unknown content 'Data'"),
     (data(referenced_data_file="p"), f"{PLACE}.referenced-data-file: unknown field"),
     (data(content_offset=1), f"{PLACE}.content-offset: unknown field"),
     (data(equality_ids=[1]), f"{PLACE}.equality-ids: unknown field"),
     (data(file_path=""), f"{PLACE}.file-path: expected str of length >= 1"),
-    (data(file_format="Parquet"), f"{PLACE}.file-format: invalid enum value 'Parquet'"),
-    (data(file_format="puffin"), f"{PLACE}: file-format: puffin holds deletion vectors"),
+    (data(file_format="Parquet"), f"{PLACE}.file-format: unknown value 'Parquet'"),
+    (data(file_format="puffin"), f"{PLACE}.file-format: puffin holds deletion vectors"),
     (data(spec_id=2**31), f"{PLACE}.spec-id: expected int <= 2147483647"),
     (data(file_size_in_bytes=-1), f"{PLACE}.file-size-in-bytes: expected int >= 0"),
     (data(record_count=-1), f"{PLACE}.record-count: expected int >= 0"),
@@ -160,12 +160,12 @@ REFUSED_DATA: list[tuple[dict[str, Any], str]] = [
     (data(record_count=1.5), f"{PLACE}.record-count: expected int, got float"),
     (data(partition=None), f"{PLACE}.partition: expected"),
     (data(partition=[[1]]), f"{PLACE}.partition[0]: expected"),
-    (data(partition={"1000": {}}), f"{PLACE}: partition: the value of field 1000 must be"),
+    (data(partition={"1000": {}}), f"{PLACE}.partition: the value of field 1000 must be"),
     (data(partition={"day": 1}), f"{PLACE}.partition"),
     (data(key_metadata="0g"), f"{PLACE}.key-metadata: expected str matching regex"),
     (data(key_metadata="0"), f"{PLACE}.key-metadata: expected str matching regex"),
-    (data(split_offsets=[9, 4]), f"{PLACE}: split-offsets: must be in ascending order"),
-    (data(bounds_encoding="base64"), f"{PLACE}.bounds-encoding: invalid enum value"),
+    (data(split_offsets=[9, 4]), f"{PLACE}.split-offsets: must be in ascending order"),
+    (data(bounds_encoding="base64"), f"{PLACE}.bounds-encoding: unknown value"),
     (
         data(value_counts={"keys": [1, 2], "values": [1]}),
         f"{PLACE}.value-counts: keys and values must be of one length, but there are 2 keys",
@@ -176,7 +176,7 @@ REFUSED_DATA: list[tuple[dict[str, Any], str]] = [
     ),
     (
         data(upper_bounds={"keys": [3, 7, 3], "values": [1, 2, 3]}),
-        f"{PLACE}.upper-bounds: keys: field id 3 stands twice",
+        f"{PLACE}.upper-bounds.keys: field id 3 stands twice",
     ),
     (
         data(column_sizes={"keys": [2**31], "values": [1]}),
@@ -199,7 +199,7 @@ REFUSED_DATA: list[tuple[dict[str, Any], str]] = [
     *(
         (
             data(bounds_encoding="hex", upper_bounds={"keys": [5], "values": [value]}),
-            f"{PLACE}: upper-bounds: the bound of field 5 must be an even number of hexadecimal",
+            f"{PLACE}.upper-bounds: the bound of field 5 must be an even number of hexadecimal",
         )
         for value in ("0", "zz", "0a 0", "é0", 10)
     ),
@@ -214,19 +214,19 @@ def test_refused_data_file(document: dict[str, Any], message: str) -> None:
 
 
 REFUSED_DELETES: list[tuple[dict[str, Any], str]] = [
-    (DATA, ".content: invalid value 'data'"),
+    (DATA, ".content: unknown content 'data'"),
     (POSITION | {"equality-ids": [1]}, ".equality-ids: unknown field"),
     (POSITION | {"first-row-id": 1}, ".first-row-id: unknown field"),
-    (POSITION | {"file-format": "puffin"}, ": content-offset: required for a deletion vector"),
-    (without(VECTOR, "content-offset"), ": content-offset: required"),
-    (without(VECTOR, "content-size-in-bytes"), ": content-size-in-bytes: required"),
-    (without(VECTOR, "referenced-data-file"), ": referenced-data-file: required"),
-    (VECTOR | {"file-format": "parquet"}, ": file-format: must be puffin"),
+    (POSITION | {"file-format": "puffin"}, ".content-offset: required for a deletion vector"),
+    (without(VECTOR, "content-offset"), ".content-offset: required"),
+    (without(VECTOR, "content-size-in-bytes"), ".content-size-in-bytes: required"),
+    (without(VECTOR, "referenced-data-file"), ".referenced-data-file: required"),
+    (VECTOR | {"file-format": "parquet"}, ".file-format: must be puffin"),
     (VECTOR | {"content-offset": -4}, ".content-offset: expected int >= 0"),
     (without(EQUALITY, "equality-ids"), ".equality-ids: required, but missing"),
     (EQUALITY | {"equality-ids": []}, ".equality-ids: expected array of length >= 1"),
-    (EQUALITY | {"equality-ids": [1, 2, 1]}, ": equality-ids: 1 stands twice"),
-    (EQUALITY | {"file-format": "puffin"}, ": file-format: puffin holds deletion vectors"),
+    (EQUALITY | {"equality-ids": [1, 2, 1]}, ".equality-ids: 1 stands twice"),
+    (EQUALITY | {"file-format": "puffin"}, ".file-format: puffin holds deletion vectors"),
     (EQUALITY | {"content-offset": 1}, ".content-offset: unknown field"),
 ]
 
@@ -295,13 +295,13 @@ def test_a_removed_delete_file_is_named_with_its_offset() -> None:
         ("remove-data-files", {}, "[0].file-path: required, but missing"),
         ("remove-data-files", {"file-path": "a", "x": 1}, "[0].x: unknown field"),
         ("remove-data-files", {"file-path": "a", "content-offset": 1}, ".content-offset: unknown"),
-        ("remove-data-files", POSITION, "[0].content: invalid enum value 'position-deletes'"),
-        ("remove-delete-files", DATA, "[0].content: invalid enum value 'data'"),
+        ("remove-data-files", POSITION, "[0].content: unknown value 'position-deletes'"),
+        ("remove-delete-files", DATA, "[0].content: unknown value 'data'"),
         ("remove-delete-files", {"file-path": "a", "content-offset": -1}, ".content-offset: exp"),
         (
             "remove-delete-files",
             {"file-path": "a", "content-size-in-bytes": 1},
-            "[0]: content-offset: required where content-size-in-bytes is given",
+            "[0].content-offset: required where content-size-in-bytes is given",
         ),
     ],
 )

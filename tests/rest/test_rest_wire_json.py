@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from frazil.wire.actions import CommitUpdate
 from frazil.wire.errors import BadRequest
 from frazil.wire.json import MAX_DEPTH, check_text, decode, known_tags
 from frazil.wire.requests import (
@@ -16,7 +17,6 @@ from frazil.wire.requests import (
     CreateTableRequest,
     ReportMetricsRequest,
 )
-from frazil.wire.updates import TableUpdate
 
 
 def commit(update: str) -> bytes:
@@ -103,9 +103,9 @@ def test_refusal_names_the_field(kind: Any, body: bytes, message: str) -> None:
 
 def test_unknown_update_lists_all_known_ones() -> None:
     with pytest.raises(BadRequest) as refused:
-        decode(CommitTableRequest, commit('{"action":"append"}'))
-    known = known_tags(TableUpdate, "action")
-    assert len(known) == 23
+        decode(CommitTableRequest, commit('{"action":"nope"}'))
+    known = known_tags(CommitUpdate, "action")
+    assert len(known) == 28
     assert refused.value.message.endswith("; known are " + ", ".join(known))
 
 

@@ -21,6 +21,7 @@ from frazil.format.table_metadata import TableMetadata
 from frazil.format.view_builder import apply_view_updates, check_view_requirements
 from frazil.format.view_metadata import ViewMetadata
 from frazil.store.base import Store, StoreError
+from frazil.wire.actions import CommitUpdate
 from frazil.wire.errors import BadRequest, CommitFailed, FrazilError, TooManyRequests
 from frazil.wire.requests import CommitTableRequest, CommitViewRequest
 from frazil.wire.updates import (
@@ -28,7 +29,6 @@ from frazil.wire.updates import (
     AssertRefSnapshotId,
     SetSnapshotRef,
     TableRequirement,
-    TableUpdate,
 )
 
 M = TypeVar("M")
@@ -100,7 +100,7 @@ def apply_view_commit(state: ViewMetadata, request: CommitViewRequest, now_ms: i
     return apply_view_updates(state, request.updates, now_ms=now_ms)
 
 
-def added_snapshots(updates: Sequence[TableUpdate]) -> list[tuple[int, Snapshot]]:
+def added_snapshots(updates: Sequence[CommitUpdate]) -> list[tuple[int, Snapshot]]:
     """The snapshots a request adds, with the index of the update that does."""
     return [
         (index, _snapshot_of(update))
@@ -117,7 +117,7 @@ def _snapshot_of(update: AddSnapshot) -> Snapshot:
 
 
 def already_happened(
-    state: TableMetadata, updates: Sequence[TableUpdate], added: list[tuple[int, Snapshot]]
+    state: TableMetadata, updates: Sequence[CommitUpdate], added: list[tuple[int, Snapshot]]
 ) -> bool:
     """Whether these snapshots are in the table because this very request was sent before.
 

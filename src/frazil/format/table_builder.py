@@ -38,6 +38,7 @@ from frazil.format.updates_table import (
     unreserved,
 )
 from frazil.wire import updates as wire
+from frazil.wire.actions import CommitUpdate
 from frazil.wire.errors import BadRequest
 from frazil.wire.updates import TableUpdate
 
@@ -82,7 +83,7 @@ _APPLY: dict[type[Any], Callable[[TableState, Any], None]] = {
 
 
 def apply_updates(
-    base: TableMetadata, updates: Sequence[TableUpdate], *, now_ms: int
+    base: TableMetadata, updates: Sequence[CommitUpdate], *, now_ms: int
 ) -> TableMetadata:
     """The metadata after one request; the base itself when the updates change nothing."""
     state = TableState.of(base, now_ms=now_ms)
@@ -91,7 +92,7 @@ def apply_updates(
     return build(state)
 
 
-def create_from_updates(updates: Sequence[TableUpdate], *, now_ms: int) -> TableMetadata:
+def create_from_updates(updates: Sequence[CommitUpdate], *, now_ms: int) -> TableMetadata:
     """The metadata of a table that a commit with assert-create brings to life."""
     versions = [u.format_version for u in updates if isinstance(u, wire.UpgradeFormatVersion)]
     version = versions[0] if versions else DEFAULT_FORMAT_VERSION

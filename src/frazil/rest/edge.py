@@ -33,7 +33,7 @@ T = TypeVar("T")
 _access = logging.getLogger("frazil.access")
 
 _INLINE_BYTES = 64 * 1024
-"""Larger bodies are hashed and decoded on a worker thread: the event loop belongs to all."""
+"""Larger bodies are hashed, decoded and checked on a worker thread: the event loop is for all."""
 
 _CLIENT_GONE = 499
 """Only in the log: a client that closed its connection gets no answer."""
@@ -66,6 +66,14 @@ class Edge:
         """Runs a call of the catalog on a worker thread, to its end whatever the client does."""
         future = self._threads.submit(call, *args, **kwargs)
         return await asyncio.shield(asyncio.wrap_future(future))
+
+    async def by_size(
+        self, size_bytes: int, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Runs a call at once for a small body, on a worker thread for a large one."""
+        if size_bytes <= _INLINE_BYTES:
+            return call(*args, **kwargs)
+        return await self.blocking(call, *args, **kwargs)
 
     async def submitted(self, future: Future[T]) -> T:
         """Waits for what was submitted. Nobody who stops waiting takes it back."""
@@ -119,7 +127,7 @@ class Edge:
             key = key_of(route, headers, *path, body)
             return decode(route.request, body), len(body), key  # type: ignore[arg-type]
 
-        return take_in() if len(body) <= _INLINE_BYTES else await self.blocking(take_in)
+        return await self.by_size(len(body), take_in)
 
     def find(self, raw_path: bytes) -> Match | None:
         return self._router.find(raw_path)

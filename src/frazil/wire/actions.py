@@ -185,6 +185,9 @@ class CherryPick(Update, frozen=True, kw_only=True, omit_defaults=True, tag="che
 FileUpdate: TypeAlias = Append | Overwrite | Replace | Delete
 FineGrainedUpdate: TypeAlias = FileUpdate | CherryPick
 
+CommitUpdate: TypeAlias = TableUpdate | FineGrainedUpdate
+"""What a table's commit carries: Iceberg's own updates and ours, in any order."""
+
 
 class Once(Struct, frozen=True, forbid_unknown_fields=True):
     """A stream's name and the epoch that this commit carries: applied once, however often sent."""
@@ -242,7 +245,7 @@ SERVER_SUMMARY_KEYS: Final = frozenset(
 
 
 def check_request(
-    updates: Sequence[TableUpdate | FineGrainedUpdate], once: Once | None = None, place: str = ""
+    updates: Sequence[CommitUpdate], once: Once | None = None, place: str = ""
 ) -> None:
     """Refuses a table's updates that are wrong by their own text.
 

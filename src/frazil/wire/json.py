@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from functools import cache
 from itertools import accumulate
-from typing import Any, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import msgspec
 from msgspec import Struct
@@ -25,9 +27,11 @@ _LEAF_ROUNDS = 8
 # One for each kind of request: making a decoder costs more than most decodes.
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 
-_PLACE = re.compile(r" - at (key in )?`\$?\.?(.*)`$")
+_PLACE = re.compile(r" - at (`key` in )?`\$?\.?(.*)`$")
 _QUOTED = re.compile(r"`([^`]*)`")
+_OWN_FIELD = re.compile(r"([a-z][a-z-]*): ")
 _TAG_FIELDS = {"action": "update", "type": "requirement", "report-type": "report"}
+_CLAUSES = "commit-validations"
 
 
 def encode(value: Any) -> bytes:
@@ -120,42 +124,86 @@ def _explain(kind: type[Any], body: bytes, text: str) -> str:
     found = _PLACE.search(text)
     place = found.group(2) if found else ""
     problem = text[: found.start()] if found else text
-    owner, _, last = place.rpartition(".")
-    if last in _TAG_FIELDS and problem.startswith("Invalid value"):
-        return f"{place}: {_unknown_tag(kind, body, owner, last)}"
+    if problem.startswith(("Invalid value", "Invalid enum value")):
+        return f"{place}: {_unknown_value(kind, body, place)}"
     if problem.startswith(("Object missing", "Object contains")):
         name = _QUOTED.search(problem)
-        where = f"{place}.{name.group(1)}" if place and name else name.group(1) if name else place
         missing = problem.startswith("Object missing")
-        return f"{where}: " + ("required, but missing" if missing else "unknown field, remove it")
+        return f"{_joined(place, name.group(1) if name else '')}: " + (
+            "required, but missing" if missing else "unknown field, remove it"
+        )
+    if own := _OWN_FIELD.match(problem):
+        # An object's own check names the field itself.
+        return f"{_joined(place, own.group(1))}: {problem[own.end() :]}"
     problem = _QUOTED.sub(r"\1", problem)
     problem = problem[:1].lower() + problem[1:]
+    if found and found.group(1):
+        return f"{place}: wrong key, {problem}"
     return f"{_with_key(body, place)}: {problem}" if place else f"the request body: {problem}"
 
 
-def _unknown_tag(kind: type[Any], body: bytes, owner: str, field: str) -> str:
-    what = _TAG_FIELDS[field]
-    known = ", ".join(known_tags(kind, field))
-    value = _at(body, f"{owner}.{field}")
-    return f"unknown {what} {str(value)[:100]!r}; known are {known}"
+def _joined(place: str, name: str) -> str:
+    return f"{place}.{name}" if place and name else place or name
 
 
-def known_tags(kind: Any, field: str) -> tuple[str, ...]:
-    """Every value that the tag `field` may have anywhere inside `kind`."""
-    if isinstance(kind, type) and issubclass(kind, Struct):
-        config = kind.__struct_config__
-        own = {config.tag} if config.tag_field == field else set()
-        inner = [item.type for item in msgspec.structs.fields(kind)]
+def _unknown_value(kind: type[Any], body: bytes, place: str) -> str:
+    """A tag that names no object, or a value that is not in its list."""
+    owner, _, field = place.rpartition(".")
+    tags = known_tags(kind, field, owner)
+    known = tags or known_values(kind, place)
+    if not tags:
+        what = "value"
+    elif _CLAUSES in owner:
+        what = "clause"
     else:
-        own, inner = set(), list(get_args(kind))
-    tags = {str(tag) for tag in own}
-    for item in inner:
-        tags.update(known_tags(item, field))
-    return tuple(sorted(tags))
+        what = _TAG_FIELDS.get(field, field)
+    return f"unknown {what} {str(_at(body, place))[:100]!r}; known are {', '.join(known)}"
+
+
+def known_tags(kind: Any, field: str, place: str = "") -> tuple[str, ...]:
+    """Every value that the tag `field` may have in an object at this place inside `kind`."""
+    configs = (item.__struct_config__ for item in _kinds_at(kind, place) if _is_struct(item))
+    return tuple(
+        sorted({str(c.tag) for c in configs if c.tag is not None and c.tag_field == field})
+    )
+
+
+def known_values(kind: Any, place: str) -> tuple[str, ...]:
+    """The values of the lists that may stand at this place."""
+    lists = (get_args(item) for item in _kinds_at(kind, place) if get_origin(item) is Literal)
+    return tuple(sorted({str(value) for values in lists for value in values}))
+
+
+def _kinds_at(kind: Any, place: str) -> list[Any]:
+    """The objects and value lists that `kind` allows at a place such as `updates[0].action`."""
+    found = list(_kinds_in(kind))
+    for name in re.findall(r"(?:^|\.)([^.\[\]]+)", place):
+        owners = [item for item in found if _is_struct(item)]
+        fields = (item for owner in owners for item in _fields(owner) if item.encode_name == name)
+        found = [inner for item in fields for inner in _kinds_in(item.type)]
+    return found
+
+
+def _kinds_in(kind: Any) -> Iterator[Any]:
+    """What a union, a list or an annotated type is made of."""
+    if _is_struct(kind) or get_origin(kind) is Literal:
+        yield kind
+    else:
+        for item in get_args(kind):
+            yield from _kinds_in(item)
+
+
+def _is_struct(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Struct)
+
+
+@cache
+def _fields(kind: type[Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    return msgspec.structs.fields(kind)
 
 
 def _with_key(body: bytes, place: str) -> str:
-    """msgspec writes `[...]` for a key of a map; the maps of the wire hold only text."""
+    """msgspec writes `[...]` for a value of a map; the maps of the wire hold only text."""
     head, dots, rest = place.partition("[...]")
     if not dots or rest:
         return place

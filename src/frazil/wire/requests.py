@@ -12,13 +12,13 @@ from typing import Annotated, TypeAlias
 
 from msgspec import Meta, Raw, Struct, field
 
+from frazil.wire.actions import CommitUpdate, Once
 from frazil.wire.errors import BadRequest
 from frazil.wire.identifiers import Identifier, check_identifier
 from frazil.wire.updates import (
     Int32,
     Int64,
     TableRequirement,
-    TableUpdate,
     ViewRequirement,
     ViewUpdate,
 )
@@ -83,9 +83,11 @@ class RegisterTableRequest(Request, frozen=True):
 
 class CommitTableRequest(Request, frozen=True):
     requirements: tuple[TableRequirement, ...]
-    updates: tuple[TableUpdate, ...]
+    updates: tuple[CommitUpdate, ...]
     identifier: TableIdentifier | None = None
     """Needed inside a transaction; on a table's own route it must agree with the path."""
+    once: Once | None = None
+    """The stream and epoch that this commit carries, so that it is applied only once."""
 
 
 class CommitTransactionRequest(Request, frozen=True):
