@@ -1,0 +1,352 @@
+"""Row filters of a commit, bound to a table: which manifests, partitions and files they concern.
+
+Every question comes in two kinds. Inclusive ("may"): False is certain, and whatever may hold a
+matching row counts. Strict ("must"): True is certain, and only what holds nothing but matching rows
+counts. A clause asks as Java's ManifestReader does: partition, then metrics, with the whole
+filter. A `delete-row-filter` asks as its ManifestFilterManager does: metrics, with the residual of
+the filter in the file's partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, Protocol, TypeAlias
+
+import msgspec
+import numpy as np
+from msgspec import Raw
+from numpy.typing import NDArray
+
+from frazil.format.avro_schema import RecordSchema
+from frazil.format.evaluators import (
+    Evaluator,
+    Summaries,
+    manifest_evaluator,
+    partition_evaluator,
+)
+from frazil.format.expression_binding import bind
+from frazil.format.expressions import (
+    ALWAYS_FALSE,
+    ALWAYS_TRUE,
+    AlwaysFalse,
+    AlwaysTrue,
+    And,
+    Expression,
+    Literal,
+    LiteralPredicate,
+    Not,
+    Or,
+    SetPredicate,
+    UnaryPredicate,
+    from_json,
+)
+from frazil.format.manifest_list import ManifestFile, partition_summaries
+from frazil.format.metrics_evaluators import (
+    FileMetrics,
+    inclusive_metrics_evaluator,
+    strict_metrics_evaluator,
+)
+from frazil.format.partition_spec import PartitionSpec
+from frazil.format.projection import inclusive_projection, strict_projection
+from frazil.format.residuals import residual_evaluator
+from frazil.format.table_metadata import TableMetadata
+from frazil.wire.errors import BadRequest
+
+Bools: TypeAlias = NDArray[np.bool_]
+Rows: TypeAlias = NDArray[np.int64]
+MetricsOf: TypeAlias = Callable[[Rows], Iterable[FileMetrics]]
+"""The metrics of some rows of a manifest, in their order."""
+
+_SHOWN_CHARACTERS: Final = 300
+
+
+class PartitionColumns(Protocol):
+    """What the filters look at in the columns of a manifest."""
+
+    @property
+    def partition_field_ids(self) -> tuple[int, ...]: ...
+    @property
+    def partitions(self) -> tuple[tuple[Any, ...], ...]: ...
+    @property
+    def partition(self) -> NDArray[np.int32]: ...
+    @property
+    def record_count(self) -> NDArray[np.int64]: ...
+
+
+def partitions_of(columns: PartitionColumns, spec: PartitionSpec) -> Sequence[tuple[Any, ...]]:
+    """The distinct partitions of a manifest, in the order of the spec's fields.
+
+    A manifest has its own order, and lacks fields that its writer left out.
+    """
+    wanted = tuple(part.field_id for part in spec.fields)
+    if columns.partition_field_ids == wanted:
+        return columns.partitions
+    positions = {field_id: at for at, field_id in enumerate(columns.partition_field_ids)}
+    picked = [positions.get(field_id) for field_id in wanted]
+    return [
+        tuple(None if at is None else values[at] for at in picked) for values in columns.partitions
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _SpecFilter:
+    """A filter's answers about the partitions of one spec."""
+
+    spec: PartitionSpec
+    may_match_summaries: Evaluator[Summaries]
+    may_match_partition: Evaluator[Sequence[Any]]
+    must_match_partition: Evaluator[Sequence[Any]]
+    residual: Callable[[Sequence[Any]], Expression]
+
+
+@dataclass(frozen=True, slots=True)
+class MatchedRows:
+    """What a `delete-row-filter` finds among rows of a manifest."""
+
+    whole: Rows
+    """All rows of these files must match."""
+    partial: Rows
+    """Some rows of these may match, and it is not certain that all do."""
+
+
+class BoundFilter:
+    """A row filter bound to a table's current schema; the partition specs are the table's."""
+
+    def __init__(self, expression: Expression, text: str, specs: Iterable[PartitionSpec]) -> None:
+        self.expression = expression
+        self.text = text
+        """For messages: the filter as a person would write it."""
+        self._specs = {spec.spec_id: spec for spec in specs}
+        self._by_spec: dict[int, _SpecFilter | None] = {}
+
+    @property
+    def matches_everything(self) -> bool:
+        return self.expression == ALWAYS_TRUE
+
+    @property
+    def matches_nothing(self) -> bool:
+        return self.expression == ALWAYS_FALSE
+
+    # --- manifests and partitions ---
+
+    def may_match_manifest(self, listed: ManifestFile, schema: RecordSchema) -> bool:
+        """Whether the list's summaries allow a match; `schema` is that of the manifest list."""
+        if self.matches_everything or self.matches_nothing:
+            return self.matches_everything
+        found = self._for_spec(listed.partition_spec_id)
+        return found is None or found.may_match_summaries(partition_summaries(schema, listed))
+
+    def may_match_partition(self, spec_id: int, partition: Sequence[Any]) -> bool:
+        found = self._for_spec(spec_id)
+        return not self.matches_nothing if found is None else found.may_match_partition(partition)
+
+    def must_match_partition(self, spec_id: int, partition: Sequence[Any]) -> bool:
+        found = self._for_spec(spec_id)
+        return self.matches_everything if found is None else found.must_match_partition(partition)
+
+    def may_match_partitions(self, columns: PartitionColumns, spec_id: int) -> Bools:
+        """For each distinct partition of a manifest, whether it may hold a matching row."""
+        found = self._for_spec(spec_id)
+        if found is None or self.matches_everything:
+            return np.full(len(columns.partitions), not self.matches_nothing)
+        return _each(found.may_match_partition, partitions_of(columns, found.spec))
+
+    def must_match_partitions(self, columns: PartitionColumns, spec_id: int) -> Bools:
+        """For each distinct partition of a manifest, whether all of its rows must match."""
+        found = self._for_spec(spec_id)
+        if found is None or self.matches_everything:
+            return np.full(len(columns.partitions), self.matches_everything)
+        return _each(found.must_match_partition, partitions_of(columns, found.spec))
+
+    # --- files ---
+
+    def may_match_file(self, metrics: FileMetrics) -> bool:
+        return self._inclusive(metrics)
+
+    def must_match_file(self, metrics: FileMetrics) -> bool:
+        return self._strict(metrics)
+
+    def rows_that_may_match(
+        self, columns: PartitionColumns, spec_id: int, rows: Rows, metrics_of: MetricsOf
+    ) -> Rows:
+        """The rows whose file may hold a matching row, by partition and then by metrics.
+
+        Metrics are read only for rows whose partition does not decide.
+        """
+        if self.matches_everything or not len(rows):
+            return rows
+        allowed = self.may_match_partitions(columns, spec_id)
+        rows = rows[allowed[columns.partition[rows]]]
+        return _kept(rows, self._inclusive, metrics_of)
+
+    def matched_rows(
+        self, columns: PartitionColumns, spec_id: int, rows: Rows, metrics_of: MetricsOf | None
+    ) -> MatchedRows:
+        """The rows that a `delete-row-filter` concerns, as Java's ManifestFilterManager finds them.
+
+        With `metrics_of` None the partition alone proves that all rows match: right for delete
+        files, whose rows are not those of the data files that they apply to.
+        """
+        # A file without rows has none that match, as in Java.
+        rows = rows[columns.record_count[rows] != 0]
+        residuals = self._residuals(columns, spec_id)
+        of_row = columns.partition[rows]
+        proven = np.array([residual == ALWAYS_TRUE for residual in residuals], bool)
+        excluded = np.array([residual == ALWAYS_FALSE for residual in residuals], bool)
+        whole = rows[proven[of_row]]
+        open_rows = rows[~(proven | excluded)[of_row]]
+        if metrics_of is None or not len(open_rows):
+            return MatchedRows(whole, open_rows)
+        judged = self._judged(columns, residuals, open_rows, metrics_of)
+        return MatchedRows(
+            np.sort(np.concatenate([whole, open_rows[judged == _MUST]])),
+            open_rows[judged == _MAY],
+        )
+
+    # --- inside ---
+
+    def _judged(
+        self,
+        columns: PartitionColumns,
+        residuals: Sequence[Expression],
+        rows: Rows,
+        metrics_of: MetricsOf,
+    ) -> NDArray[np.uint8]:
+        """For each row whether its file cannot, may or must match the residual."""
+        tests: dict[int, tuple[Evaluator[FileMetrics], Evaluator[FileMetrics]]] = {}
+        answers = np.zeros(len(rows), np.uint8)
+        for at, (partition, metrics) in enumerate(
+            zip(columns.partition[rows].tolist(), metrics_of(rows), strict=True)
+        ):
+            if partition not in tests:
+                residual = residuals[partition]
+                tests[partition] = (
+                    inclusive_metrics_evaluator(residual),
+                    strict_metrics_evaluator(residual),
+                )
+            may, must = tests[partition]
+            if may(metrics):
+                answers[at] = _MUST if must(metrics) else _MAY
+        return answers
+
+    def _residuals(self, columns: PartitionColumns, spec_id: int) -> list[Expression]:
+        found = self._for_spec(spec_id)
+        if found is None:
+            return [self.expression] * len(columns.partitions)
+        return [found.residual(partition) for partition in partitions_of(columns, found.spec)]
+
+    def _for_spec(self, spec_id: int) -> _SpecFilter | None:
+        """None for a spec that the table no longer has: of its partitions nothing is known."""
+        if spec_id not in self._by_spec:
+            spec = self._specs.get(spec_id)
+            self._by_spec[spec_id] = None if spec is None else _spec_filter(self.expression, spec)
+        return self._by_spec[spec_id]
+
+    @cached_property
+    def _inclusive(self) -> Evaluator[FileMetrics]:
+        return inclusive_metrics_evaluator(self.expression)
+
+    @cached_property
+    def _strict(self) -> Evaluator[FileMetrics]:
+        return strict_metrics_evaluator(self.expression)
+
+
+_MAY: Final = 1
+_MUST: Final = 2
+
+
+def _spec_filter(expression: Expression, spec: PartitionSpec) -> _SpecFilter:
+    inclusive = inclusive_projection(expression, spec)
+    return _SpecFilter(
+        spec=spec,
+        may_match_summaries=manifest_evaluator(inclusive, spec),
+        may_match_partition=partition_evaluator(inclusive, spec),
+        must_match_partition=partition_evaluator(strict_projection(expression, spec), spec),
+        residual=residual_evaluator(expression, spec),
+    )
+
+
+def _each(test: Evaluator[Sequence[Any]], partitions: Sequence[tuple[Any, ...]]) -> Bools:
+    return np.fromiter(map(test, partitions), bool, len(partitions))
+
+
+def _kept(rows: Rows, test: Evaluator[FileMetrics], metrics_of: MetricsOf) -> Rows:
+    if not len(rows):
+        return rows
+    answers: Bools = np.fromiter(map(test, metrics_of(rows)), bool, len(rows))
+    return rows[answers]
+
+
+# --- from a request --------------------------------------------------------------------------
+
+
+def bound_filter(
+    raw: Raw | bytes, metadata: TableMetadata, *, case_sensitive: bool, place: str
+) -> BoundFilter:
+    """The filter of a request; `place` names it in messages. BadRequest where it does not bind."""
+    try:
+        value = msgspec.json.decode(raw)
+    except msgspec.DecodeError as error:
+        raise BadRequest(f"{place}: not valid JSON: {error}") from None
+    expression = from_json(value, place)
+    try:
+        bound = bind(expression, metadata.current_schema, case_sensitive=case_sensitive)
+    except BadRequest as error:
+        raise BadRequest(f"{place}: {error.message}") from None
+    return BoundFilter(bound, described(expression), metadata.partition_specs)
+
+
+def every_row(metadata: TableMetadata) -> BoundFilter:
+    """The filter that matches everything."""
+    return BoundFilter(ALWAYS_TRUE, "true", metadata.partition_specs)
+
+
+# --- for a person ----------------------------------------------------------------------------
+
+_SYMBOLS: Final[Mapping[str, str]] = {
+    "lt": "<",
+    "lt-eq": "<=",
+    "gt": ">",
+    "gt-eq": ">=",
+    "eq": "=",
+    "not-eq": "!=",
+    "starts-with": "starts with",
+    "not-starts-with": "does not start with",
+    "in": "in",
+    "not-in": "not in",
+    "is-null": "is null",
+    "not-null": "is not null",
+    "is-nan": "is NaN",
+    "not-nan": "is not NaN",
+}
+
+
+def described(expression: Expression) -> str:
+    """An expression that is not bound as a person would write it, cut where it is long."""
+    text = _described(expression)
+    cut = len(text) > _SHOWN_CHARACTERS
+    return f"{text[:_SHOWN_CHARACTERS]}..." if cut else text
+
+
+def _described(expression: Expression) -> str:
+    if isinstance(expression, AlwaysTrue | AlwaysFalse):
+        return "true" if isinstance(expression, AlwaysTrue) else "false"
+    if isinstance(expression, And | Or):
+        word = "and" if isinstance(expression, And) else "or"
+        return f"({_described(expression.left)} {word} {_described(expression.right)})"
+    if isinstance(expression, Not):
+        return f"not ({_described(expression.child)})"
+    if not isinstance(expression, UnaryPredicate | LiteralPredicate | SetPredicate):
+        raise TypeError(f"{type(expression).__name__} is not an expression of a request")
+    begin = f"{expression.term} {_SYMBOLS[expression.operation]}"
+    if isinstance(expression, UnaryPredicate):
+        return begin
+    if isinstance(expression, LiteralPredicate):
+        return f"{begin} {_literal(expression.literal)}"
+    return f"{begin} ({', '.join(map(_literal, expression.literals))})"
+
+
+def _literal(literal: Literal) -> str:
+    return msgspec.json.encode(literal.value).decode()
