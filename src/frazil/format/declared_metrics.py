@@ -1,0 +1,209 @@
+"""Column metrics of declared files: checked against the table's schemas, bounds made bytes.
+
+Files of one request nearly always have metrics for the same columns. What depends on the columns
+alone is worked out once for each list of field ids; a file then costs a look-up and its values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from frazil.format.declared_values import (
+    CONVERSION_ERRORS,
+    BoundConverter,
+    Misfit,
+    bound_converter,
+    hex_bound,
+    is_above,
+    typed_bound,
+)
+from frazil.format.schema import Schema
+from frazil.format.table_metadata import TableMetadata
+from frazil.values.types import BOOLEAN, INT, LONG, STRING, UNKNOWN, Type, TypeId
+from frazil.wire.content_files import ContentFile, CountMap, ValueMap
+
+FIRST_RESERVED_ID: Final = 2**31 - 1 - 200
+"""Spec, "Reserved Field IDs": no column of a table has this id or a higher one."""
+
+_RESERVED: Final[Mapping[int, tuple[str, Type]]] = {
+    2147483646: ("_file", STRING),
+    2147483645: ("_pos", LONG),
+    2147483644: ("_deleted", BOOLEAN),
+    2147483643: ("_spec_id", INT),
+    2147483546: ("file_path", STRING),
+    2147483545: ("pos", LONG),
+    2147483543: ("_change_type", STRING),
+    2147483542: ("_change_ordinal", INT),
+    2147483541: ("_commit_snapshot_id", LONG),
+    2147483540: ("_row_id", LONG),
+    2147483539: ("_last_updated_sequence_number", LONG),
+}
+_REMEMBERED_PLANS: Final = 1 << 10
+
+_LOWER: Final = "lower-bounds"
+_UPPER: Final = "upper-bounds"
+
+
+class Columns:
+    """Every column that a file of the table may have: those of all schemas, and reserved ones.
+
+    A file may be older than the current schema. Where a column's type was promoted the newest one
+    counts, since readers read bounds by it.
+    """
+
+    def __init__(self, metadata: TableMetadata) -> None:
+        current = metadata.current_schema
+        self._types: dict[int, tuple[str, Type]] = dict(_RESERVED)
+        for schema in (*sorted(metadata.schemas, key=lambda one: one.schema_id), current):
+            for field_id, field in schema.fields_by_id.items():
+                self._types[field_id] = schema.full_names[field_id], field.type
+        self.required_ids = frozenset(_required_ids(current))
+        """Top-level columns; a nested one is null where what it is nested in is."""
+
+    def check(self, name: str, field_ids: Sequence[int]) -> None:
+        for field_id in field_ids:
+            if field_id not in self._types and field_id < FIRST_RESERVED_ID:
+                raise Misfit(name, f"{field_id} is not the id of a column in a schema of the table")
+
+    def type(self, field_id: int) -> Type:
+        return self._types.get(field_id, ("", UNKNOWN))[1]
+
+    def shown(self, field_id: int) -> str:
+        name, type_ = self._types.get(field_id, ("reserved", UNKNOWN))
+        return f"field {field_id} ({name}, {type_})"
+
+
+def _required_ids(schema: Schema) -> list[int]:
+    return [field.field_id for field in schema.struct.fields if field.required]
+
+
+class _BoundPlan:
+    """How the bounds of certain columns, of certain JSON types, are converted."""
+
+    __slots__ = ("converters",)
+
+    def __init__(self, types: tuple[Type, ...], kinds: tuple[type[Any], ...], is_hex: bool) -> None:
+        self.converters: tuple[BoundConverter, ...] = tuple(
+            _hex_converter(type_) if is_hex else bound_converter(type_, kind)
+            for type_, kind in zip(types, kinds, strict=True)
+        )
+
+
+def _hex_converter(type_: Type) -> BoundConverter:
+    return lambda text: hex_bound(type_, text)
+
+
+class MetricsReader:
+    """Reads the metrics of content files; made once for a table's state."""
+
+    def __init__(self, metadata: TableMetadata) -> None:
+        self._columns = Columns(metadata)
+        self._known_ids: set[tuple[int, ...]] = set()
+        self._plans: dict[Any, _BoundPlan] = {}
+
+    # --- counts -----------------------------------------------------------------------------
+
+    def counts(self, name: str, counts: CountMap | None) -> Mapping[int, int] | None:
+        if counts is None:
+            return None
+        keys = counts.keys
+        if keys not in self._known_ids:
+            self._columns.check(name, keys)
+            if len(self._known_ids) >= _REMEMBERED_PLANS:
+                self._known_ids.clear()
+            self._known_ids.add(keys)
+        return dict(zip(keys, counts.values, strict=True))
+
+    def check_counts(self, file: ContentFile, *, is_data: bool) -> None:
+        """Refuses counts that no file can have, and nulls where the schema allows none."""
+        nulls, nans = file.null_value_counts, file.nan_value_counts
+        if nulls is not None and any(nulls.values):
+            self._check_part("null-value-counts", nulls, file.value_counts)
+            if is_data:
+                self._check_required(nulls)
+        if nans is not None and any(nans.values):
+            self._check_part("nan-value-counts", nans, file.value_counts)
+
+    def _check_part(self, name: str, part: CountMap, whole: CountMap | None) -> None:
+        if whole is None:
+            return
+        totals = dict(zip(whole.keys, whole.values, strict=True))
+        for field_id, count in zip(part.keys, part.values, strict=True):
+            total = totals.get(field_id)
+            if total is not None and count > total:
+                raise Misfit(
+                    name,
+                    f"{self._columns.shown(field_id)} has {count}, more than the {total} of "
+                    "value-counts",
+                )
+
+    def _check_required(self, nulls: CountMap) -> None:
+        for field_id, count in zip(nulls.keys, nulls.values, strict=True):
+            if count and field_id in self._columns.required_ids:
+                raise Misfit(
+                    "null-value-counts",
+                    f"{self._columns.shown(field_id)} is required, but the file has {count} nulls "
+                    "in it",
+                )
+
+    # --- bounds -----------------------------------------------------------------------------
+
+    def bounds(
+        self, file: ContentFile
+    ) -> tuple[Mapping[int, bytes] | None, Mapping[int, bytes] | None]:
+        """The lower and the upper bounds."""
+        is_hex = file.bounds_encoding is not None
+        lower, upper = file.lower_bounds, file.upper_bounds
+        lows = None if lower is None else self._convert(_LOWER, lower, is_hex)
+        highs = None if upper is None else self._convert(_UPPER, upper, is_hex)
+        if lows and highs:
+            self._check_order(lows, highs)
+        return lows, highs
+
+    def _convert(self, name: str, bounds: ValueMap, is_hex: bool) -> dict[int, bytes]:
+        keys, values = bounds.keys, bounds.values
+        kinds = tuple(map(type, values))
+        plan = self._plans.get((keys, kinds, is_hex)) or self._plan(name, keys, kinds, is_hex)
+        try:
+            return {
+                key: convert(value)
+                for key, convert, value in zip(keys, plan.converters, values, strict=True)
+            }
+        except CONVERSION_ERRORS:
+            raise self._misfit(name, bounds, is_hex) from None
+
+    def _plan(
+        self, name: str, keys: tuple[int, ...], kinds: tuple[type[Any], ...], is_hex: bool
+    ) -> _BoundPlan:
+        self._columns.check(name, keys)
+        types = tuple(self._columns.type(field_id) for field_id in keys)
+        for field_id, type_ in zip(keys, types, strict=True):
+            if not type_.is_primitive and type_.type_id is not TypeId.VARIANT:
+                raise Misfit(
+                    name,
+                    f"{self._columns.shown(field_id)} is not primitive, it has no bounds: "
+                    "remove it",
+                )
+        plan = _BoundPlan(types, kinds, is_hex)
+        if len(self._plans) >= _REMEMBERED_PLANS:
+            self._plans.clear()
+        self._plans[keys, kinds, is_hex] = plan
+        return plan
+
+    def _misfit(self, name: str, bounds: ValueMap, is_hex: bool) -> Misfit:
+        """Which value it was, once it is known that there is one."""
+        convert: Callable[[Type, Any], bytes] = hex_bound if is_hex else typed_bound
+        for field_id, value in zip(bounds.keys, bounds.values, strict=True):
+            try:
+                convert(self._columns.type(field_id), value)
+            except CONVERSION_ERRORS as error:
+                return Misfit(name, f"{self._columns.shown(field_id)}: {error}")
+        raise AssertionError("every bound can be converted")
+
+    def _check_order(self, lower: Mapping[int, bytes], upper: Mapping[int, bytes]) -> None:
+        """A lower bound above the upper one would hide every row of the file."""
+        for field_id, low in lower.items():
+            high = upper.get(field_id)
+            if high is not None and is_above(self._columns.type(field_id), low, high):
+                raise Misfit(_LOWER, f"{self._columns.shown(field_id)} lies above its upper bound")
