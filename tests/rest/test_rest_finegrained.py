@@ -183,6 +183,25 @@ def test_once_is_checked_beside_the_updates(
     assert not client.catalog.calls
 
 
+@pytest.mark.parametrize(
+    ("stream_id", "branch", "message"),
+    [
+        ("q" * 1025, "main", "once: the id must be at most 1024 bytes of UTF-8"),
+        ("é" * 513, "main", "once: the id must be at most 1024 bytes of UTF-8"),
+        ("a\0", "main", "once: the id must be at most 1024 bytes of UTF-8, without the NUL"),
+        ("q", "b" * 1025, "once: the branch must be at most 1024 bytes of UTF-8"),
+    ],
+)
+def test_a_stream_that_no_index_can_hold_is_refused(
+    client: Client, stream_id: str, branch: str, message: str
+) -> None:
+    once = {"id": stream_id, "epoch": 1}
+    body = {"requirements": [], "updates": [append(branch=branch)], "once": once}
+    got = client("POST", TABLE, body)
+    assert got.status == 400
+    assert got.error["message"].startswith(message)
+
+
 def test_a_snapshot_of_the_client_cannot_stand_beside_one_of_the_server(client: Client) -> None:
     updates = [append(), {"action": "add-snapshot", "snapshot": {}}]
     got = client("POST", TABLE, {"requirements": [], "updates": updates})

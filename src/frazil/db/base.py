@@ -132,11 +132,30 @@ class EventRow:
 
 
 @dataclass(frozen=True, slots=True)
+class StreamRow:
+    """The highest epoch that a stream has committed to a branch of a table."""
+
+    uuid: str
+    """The table's."""
+    branch: str
+    id: str
+    epoch: int
+    committed: bytes
+    """The `committed` list of that epoch's answer, as JSON."""
+
+
+@dataclass(frozen=True, slots=True)
 class Transaction:
     commit_id: str
     changes: tuple[Change, ...]
     keys: tuple[KeyRow, ...] = ()
     events: tuple[EventRow, ...] = ()
+    forget_streams: tuple[tuple[str, str], ...] = ()
+    """(uuid, branch) whose stream rows are deleted, before `streams` are written. Those of a table
+    that is dropped go by themselves."""
+    streams: tuple[StreamRow, ...] = ()
+    """Of tables that this transaction swaps or creates: the swap is what keeps writers apart.
+    A row whose epoch is not above the one that is there changes nothing."""
 
 
 # --- how a transaction ends -----------------------------------------------------------------
@@ -199,6 +218,8 @@ class Session(Protocol):
 
     def relation_by_uuid(self, uuid: str) -> Relation | None: ...
 
+    def stream(self, uuid: str, branch: str, stream_id: str) -> StreamRow | None: ...
+
     def commit(self, transaction: Transaction) -> TransactionOutcome: ...
 
 
@@ -254,6 +275,10 @@ class Database(Protocol):
     def locked(self, uuids: Sequence[str], timeout_s: float) -> AbstractContextManager[Session]:
         """Holds the rows of these relations, in the order of their uuids, until the block ends.
         Raises DatabaseUnavailable when they cannot be had in time."""
+
+    # streams
+    def stream(self, uuid: str, branch: str, stream_id: str) -> StreamRow | None:
+        """What the stream has committed to this branch; None: nothing that is remembered."""
 
     # idempotency keys
     def key(self, principal: str, key: str) -> KeyRow | None: ...

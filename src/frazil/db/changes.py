@@ -2,7 +2,7 @@
 
 The order inside a transaction is fixed, so that two transactions never wait for each other in a
 circle: the commit id, the idempotency keys (sorted), the rows in the order given, then all
-locations under one lock, then the events.
+locations under one lock, then the streams' rows, then the events.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ class Attempt:
         try:
             self._apply_rows(sql)
             self._apply_locations(sql)
+            self._write_streams(sql)
         except _Lost:
             return SwapLost(self.index)
         except FrazilError as error:
@@ -89,6 +90,15 @@ class Attempt:
             locations.release(sql, relation)
         for self.index, relation, wanted in moving:
             locations.claim(sql, relation, wanted)
+
+    def _write_streams(self, sql: Statements) -> None:
+        """Behind the swaps, whose row locks keep the writers of a table's streams apart."""
+        transaction = self.transaction
+        if transaction.forget_streams:
+            gone = [{"uuid": uuid, "branch": branch} for uuid, branch in transaction.forget_streams]
+            sql.execute_many("forget_streams", gone)
+        if transaction.streams:
+            sql.execute_many("write_stream", list(map(rows.stream_parameters, transaction.streams)))
 
     def _insert_events(self, sql: Statements) -> TransactionOutcome:
         events = self.transaction.events

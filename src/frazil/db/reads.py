@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from frazil.db import rows
-from frazil.db.base import EventRow, KeyRow, Kind, Relation
+from frazil.db.base import EventRow, KeyRow, Kind, Relation, StreamRow
 from frazil.db.locations import check_free, prefixes
 from frazil.db.rows import Parameters, Row
 from frazil.db.sql import QueryName
@@ -77,6 +77,10 @@ class Reads(ABC):
             },
         )
         return rows.key_of(principal, key, found[0]) if found else None
+
+    def stream(self, uuid: str, branch: str, stream_id: str) -> StreamRow | None:
+        found = self.fetch("stream", rows.stream_key(uuid, branch, stream_id))
+        return StreamRow(uuid, branch, stream_id, *found[0]) if found else None
 
     def events(self, after_position: int, limit: int) -> Sequence[tuple[int, EventRow]]:
         found = self.fetch("events", {"after": after_position, "limit": limit})

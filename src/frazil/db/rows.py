@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
-from frazil.db.base import EventRow, KeyRow, Kind, Relation
+from frazil.db.base import EventRow, KeyRow, Kind, Relation, StreamRow
 from frazil.db.sql import QueryName
 from frazil.wire.errors import BadRequest
 from frazil.wire.identifiers import Identifier, Namespace
@@ -123,6 +123,20 @@ def key_parameters(row: KeyRow, commit_id: str | None) -> dict[str, Any]:
 
 def key_of(principal: str, key: str, row: Row) -> KeyRow:
     return KeyRow(principal, key, *row)
+
+
+def stream_key(uuid: str, branch: str, stream_id: str) -> dict[str, Any]:
+    return {
+        "uuid": text(uuid, "uuid"),
+        "branch": text(branch, "branch"),
+        "stream": text(stream_id, "once.id"),
+    }
+
+
+def stream_parameters(row: StreamRow) -> dict[str, Any]:
+    check_indexable(row.branch + row.id, "once.id with the branch")
+    key = stream_key(row.uuid, row.branch, row.id)
+    return {**key, "epoch": row.epoch, "committed": row.committed}
 
 
 def event_parameters(event: EventRow) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from frazil.db.base import (
     OutcomeUnknown,
     Relation,
     Session,
+    StreamRow,
     Transaction,
     TransactionOutcome,
 )
@@ -208,6 +209,9 @@ class _SqliteSession:
 
     def relation_by_uuid(self, uuid: str) -> Relation | None:
         return self._database.relation_by_uuid(uuid)
+
+    def stream(self, uuid: str, branch: str, stream_id: str) -> StreamRow | None:
+        return self._database.stream(uuid, branch, stream_id)
 
     def commit(self, transaction: Transaction) -> TransactionOutcome:
         if self._committed:

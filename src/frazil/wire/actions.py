@@ -199,6 +199,9 @@ class Once(Struct, frozen=True, forbid_unknown_fields=True):
 
 # --- what the text alone shows to be wrong ------------------------------------------------------
 
+MAX_STREAM_BYTES: Final = 1024
+"""Of a stream's id, and of the name of the branch it writes to."""
+
 STREAM_KEYS: Final = frozenset({"spark.sql.streaming.queryId", "spark.sql.streaming.epochId"})
 """Set by the server for a request with `once`; without it they are the client's own."""
 
@@ -259,7 +262,7 @@ def check_request(
     if fine_grained:
         _refuse_add_snapshot(updates, place)
     if once is not None:
-        _check_once(updates, place)
+        _check_once(once, updates, place)
 
 
 def check_update(update: FineGrainedUpdate, place: str) -> None:
@@ -450,7 +453,7 @@ def _refuse_add_snapshot(updates: Sequence[Update], place: str) -> None:
             )
 
 
-def _check_once(updates: Sequence[Update], place: str) -> None:
+def _check_once(once: Once, updates: Sequence[Update], place: str) -> None:
     branch = None
     for index, update in enumerate(updates):
         named = _branch_of(update)
@@ -470,6 +473,13 @@ def _check_once(updates: Sequence[Update], place: str) -> None:
             f"{place}once: needs an update with the action append, overwrite, replace, delete or "
             "cherry-pick"
         )
+    # What the epoch is remembered under is an index of the database.
+    for name, text in (("id", once.id), ("branch", branch or "")):
+        if "\0" in text or len(text.encode()) > MAX_STREAM_BYTES:
+            raise BadRequest(
+                f"{place}once: the {name} must be at most {MAX_STREAM_BYTES} bytes of UTF-8, "
+                "without the NUL character"
+            )
 
 
 def _branch_of(update: Update) -> str | None:

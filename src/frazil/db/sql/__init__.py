@@ -29,6 +29,7 @@ QueryName: TypeAlias = Literal[
     "events",
     "forget_commits",
     "forget_keys",
+    "forget_streams",
     "hold_locations",
     "hold_namespace",
     "hold_namespace_alone",
@@ -54,8 +55,10 @@ QueryName: TypeAlias = Literal[
     "schema_version",
     "set_last_position",
     "set_namespace_properties",
+    "stream",
     "swap_relation",
     "unplaced_event",
+    "write_stream",
 ]
 
 _BLOCK: Final = re.compile(r"^-- name: (\w+)$", re.MULTILINE)

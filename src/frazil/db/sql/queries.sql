@@ -113,6 +113,23 @@ SELECT fingerprint, status, body, relation_uuid, committed FROM idempotency_keys
 WHERE principal = :principal AND idempotency_key = :idempotency_key
     AND (commit_id IS NULL OR commit_id <> :commit_id);
 
+-- name: stream
+-- Read without a lock: whoever commits by it swaps the table's row, which a newer row moved too.
+SELECT epoch, committed FROM streams
+WHERE uuid = :uuid AND branch = :branch AND stream = :stream;
+
+-- name: forget_streams
+-- A branch that moved backwards no longer holds what its streams committed.
+DELETE FROM streams WHERE uuid = :uuid AND branch = :branch;
+
+-- name: write_stream
+-- Behind the table's swap, so two writers never meet here. An epoch never falls, whatever is sent.
+INSERT INTO streams (uuid, branch, stream, epoch, committed)
+VALUES (:uuid, :branch, :stream, :epoch, :committed)
+ON CONFLICT (uuid, branch, stream) DO UPDATE
+SET epoch = excluded.epoch, committed = excluded.committed
+WHERE excluded.epoch > streams.epoch;
+
 -- name: insert_event
 -- (uuid, version) is unique; a version that was used before means that the swap came too late.
 INSERT INTO outbox
