@@ -12,6 +12,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 import msgspec
 
+from frazil.commit.committed import CommittedSnapshot
 from frazil.commit.rebase import ManifestCache, NotRebasable, rebase_append
 from frazil.format.raw_json import InvalidMetadata
 from frazil.format.requirements import check_requirements
@@ -34,16 +35,6 @@ from frazil.wire.updates import (
 M = TypeVar("M")
 
 REBASE_APPENDS = "frazil.commit.rebase-appends"
-
-
-@dataclass(frozen=True, slots=True)
-class CommittedSnapshot:
-    """One entry of an answer's `committed` list."""
-
-    update: int
-    snapshot_id: int
-    sequence_number: int
-    operation: str | None
 
 
 @dataclass(frozen=True, slots=True)

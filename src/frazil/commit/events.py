@@ -6,9 +6,8 @@ from typing import Any
 
 import msgspec
 
-from frazil.commit.apply import CommittedSnapshot
+from frazil.commit.committed import CommittedSnapshot, committed_json
 from frazil.commit.context import Context
-from frazil.commit.pending import committed_json
 from frazil.db.base import EventRow, Relation
 
 

@@ -21,10 +21,11 @@ import msgspec
 from frazil.commit.answers import Answer, TableAnswer, TransactionAnswer
 from frazil.commit.apply import Applied, Environment
 from frazil.commit.clock import now_ms
+from frazil.commit.committed import committed_json
 from frazil.commit.events import commit_payload, event
 from frazil.commit.files import FileWriter, PendingStore, not_written
 from frazil.commit.idempotency import Idempotency
-from frazil.commit.pending import Pending, committed_json, key_row
+from frazil.commit.pending import Pending, key_row
 from frazil.commit.rebase import ManifestCache
 from frazil.commit.relations import missing
 from frazil.commit.subjects import NextFile, Subject

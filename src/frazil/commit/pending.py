@@ -9,7 +9,6 @@ from typing import Generic, TypeVar
 import msgspec
 
 from frazil.commit.answers import Answer
-from frazil.commit.apply import CommittedSnapshot
 from frazil.commit.context import Context
 from frazil.db.base import KeyRow
 from frazil.wire.errors import CommitFailed, FrazilError, TooManyRequests
@@ -63,20 +62,3 @@ def error_row(context: Context, error: FrazilError) -> tuple[KeyRow, ...]:
     if not terminal:
         return ()
     return key_row(context, error.status, body=msgspec.json.encode(error.body()))
-
-
-class _CommittedEntry(msgspec.Struct, frozen=True, rename="kebab"):
-    update: int
-    snapshot_id: int
-    sequence_number: int
-    operation: str | None
-
-
-def committed_json(committed: tuple[CommittedSnapshot, ...]) -> bytes:
-    """The `committed` list of an answer."""
-    return msgspec.json.encode(
-        [
-            _CommittedEntry(c.update, c.snapshot_id, c.sequence_number, c.operation)
-            for c in committed
-        ]
-    )

@@ -15,14 +15,13 @@ from frazil.commit.answers import (
 )
 from frazil.commit.apply import (
     Applied,
-    CommittedSnapshot,
     Environment,
     apply_table_commit,
     apply_view_commit,
     is_exclusive,
 )
+from frazil.commit.committed import CommittedSnapshot, committed_json
 from frazil.commit.metadata_cache import CachedTable, CachedView, MetadataCache
-from frazil.commit.pending import committed_json
 from frazil.commit.territory import Territory
 from frazil.db.base import Kind
 from frazil.format.metadata_files import (

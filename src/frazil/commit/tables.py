@@ -10,6 +10,7 @@ import msgspec
 from frazil.commit.answers import Answer, LoadedTable, TableAnswer, TransactionAnswer
 from frazil.commit.apply import Applied, added_snapshots, already_happened
 from frazil.commit.clock import now_ms
+from frazil.commit.committed import committed_json
 from frazil.commit.context import Context
 from frazil.commit.creation import (
     CreatedTable,
@@ -23,7 +24,7 @@ from frazil.commit.events import commit_payload, event, pointer_payload
 from frazil.commit.files import not_written
 from frazil.commit.metadata_cache import CachedTable, MetadataCache
 from frazil.commit.namespaces import Namespaces
-from frazil.commit.pending import Pending, committed_json, key_row
+from frazil.commit.pending import Pending, key_row
 from frazil.commit.purge import files_of_table
 from frazil.commit.relations import Relations, attempt, next_event
 from frazil.commit.simple import Attempt, SimpleCommit

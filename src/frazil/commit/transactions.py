@@ -25,13 +25,14 @@ from frazil.commit.apply import (
     apply_table_commit_as_is,
 )
 from frazil.commit.clock import now_ms
+from frazil.commit.committed import committed_json
 from frazil.commit.creation import created_by_commit, is_create
 from frazil.commit.events import commit_payload, event
 from frazil.commit.files import FileWriter, not_written
 from frazil.commit.groups import GIVE_UP_AFTER_S, LOCK_AFTER_LOST, LOCK_TIMEOUT_S, moved
 from frazil.commit.idempotency import Idempotency
 from frazil.commit.metadata_cache import CachedTable, MetadataCache
-from frazil.commit.pending import Pending, committed_json, key_row
+from frazil.commit.pending import Pending, key_row
 from frazil.commit.relations import missing
 from frazil.commit.subjects import NextFile, TableSubject
 from frazil.commit.swap import Committer, send
