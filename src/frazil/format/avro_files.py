@@ -102,7 +102,7 @@ class AvroFile:
 
     def records(self, read: Callable[[bytes, int], tuple[T, int]]) -> Iterator[tuple[T, bytes]]:
         """Every record as `read` makes it of a block and a position, and the record's bytes."""
-        for count, block in self._blocks():
+        for count, block in self.blocks():
             at = 0
             for _ in range(count):
                 try:
@@ -118,7 +118,8 @@ class AvroFile:
             if at != len(block):
                 raise UnreadableAvro("a block has bytes after its last record")
 
-    def _blocks(self) -> Iterator[tuple[int, bytes]]:
+    def blocks(self) -> Iterator[tuple[int, bytes]]:
+        """How many records a block has, and its bytes, decompressed."""
         at, content = self.blocks_at, self.content
         records_left, bytes_left = self.limits.records, self.limits.decoded_bytes
         while at < len(content):

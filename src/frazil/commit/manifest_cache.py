@@ -1,0 +1,204 @@
+"""Manifests and manifest lists, read once: the cache of the server and its readers.
+
+Manifests never change and a location stands for one content, so what was read or built is kept
+as long as the byte budget allows. Look-ups, validations and rewrites all stand on the columnar form
+(`format/manifest_columns`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Final, TypeVar
+
+from frazil.commit.lru import LruByBytes
+from frazil.format.avro_files import MANIFEST_LIMITS, MANIFEST_LIST_LIMITS
+from frazil.format.avro_types import UnreadableAvro
+from frazil.format.inline_manifests import inline_manifest_list
+from frazil.format.manifest_columns import ManifestColumns, decode_columns
+from frazil.format.manifest_list import ManifestFile, ManifestList, read_manifest_list
+from frazil.format.snapshots import Snapshot
+from frazil.store.base import ObjectMissing, ObjectTooLarge, Store
+from frazil.wire.errors import FrazilError
+
+DEFAULT_MAX_BYTES: Final = 384 << 20
+_READERS: Final = 8
+_LIST_ENTRY_BYTES: Final = 800
+"""About what a parsed record takes in memory beside its own bytes."""
+
+T = TypeVar("T")
+
+
+class ManifestCache:
+    """What manifests and lists hold, by location. One for a store, used by all its threads."""
+
+    def __init__(self, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
+        """A quarter of the budget is for the files' own bytes, which only rewrites ask for."""
+        content_bytes = max_bytes // 4
+        parsed_bytes = max_bytes - content_bytes
+        self._parsed: LruByBytes[ManifestList | ManifestColumns] = LruByBytes(
+            parsed_bytes, _size, parsed_bytes // 2
+        )
+        self._contents: LruByBytes[bytes] = LruByBytes(content_bytes, len, content_bytes // 2)
+        self._under_way: dict[tuple[str, type], Future[Any]] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def size_bytes(self) -> int:
+        return self._parsed.size_bytes + self._contents.size_bytes
+
+    def get(self, location: str, kind: type[T]) -> T | None:
+        """What is kept for a location, if it is of this kind."""
+        found = self._contents.get(location) if kind is bytes else self._parsed.get(location)
+        return found if isinstance(found, kind) else None
+
+    def put(self, location: str, value: ManifestList | ManifestColumns | bytes) -> None:
+        if isinstance(value, bytes):
+            self._contents.put(location, value)
+        else:
+            self._parsed.put(location, value)
+
+    def once(self, location: str, kind: type[T], make: Callable[[], T]) -> T:
+        """What is kept, or else what `make` gives. Of several threads that ask for one location
+        only the first makes it; where that fails, each of the others tries by itself, for their
+        stores need not see the same files."""
+        found = self.get(location, kind)
+        if found is not None:
+            return found
+        key = location, kind
+        with self._lock:
+            others = self._under_way.get(key)
+            if others is None:
+                mine: Future[Any] = Future()
+                self._under_way[key] = mine
+        if others is not None:
+            return make() if others.exception() is not None else _made(others, kind)
+        try:
+            made = make()
+        except BaseException as error:
+            mine.set_exception(error)
+            raise
+        else:
+            mine.set_result(made)
+            return made
+        finally:
+            with self._lock:
+                del self._under_way[key]
+
+
+def _made(future: Future[Any], kind: type[T]) -> T:
+    result = future.result()
+    assert isinstance(result, kind)
+    return result
+
+
+class ManifestReader:
+    """Reads manifests and lists for one round of a commit: checked, capped and remembered.
+
+    A store that does not answer raises StoreError, which may pass; a file that is missing or
+    cannot be read raises FrazilError, with its name.
+    """
+
+    def __init__(
+        self, cache: ManifestCache, store: Store, check_readable: Callable[[str], None]
+    ) -> None:
+        """`check_readable` is asked before any location is read and raises where it must not be."""
+        self._cache = cache
+        self._store = store
+        self._check_readable = check_readable
+
+    def manifest_list(self, snapshot: Snapshot) -> ManifestList:
+        location = snapshot.manifest_list
+        if location is None:
+            return self._inline_list(snapshot)
+        self._check_readable(location)
+
+        def read() -> ManifestList:
+            max_bytes = MANIFEST_LIST_LIMITS.file_bytes
+            content = self._get("manifest list", location, max_bytes)
+            parsed = _parsed("manifest list", location, read_manifest_list, content)
+            self._cache.put(location, parsed)
+            return parsed
+
+        return self._cache.once(location, ManifestList, read)
+
+    def _inline_list(self, snapshot: Snapshot) -> ManifestList:
+        named = []
+        for path in snapshot.manifests or ():
+            content = self._content(path)
+            named.append((path, len(content), self._columns(path)))
+        return inline_manifest_list(snapshot.snapshot_id, named)
+
+    def columns(self, listed: ManifestFile) -> ManifestColumns:
+        if listed.encrypted:
+            raise FrazilError(f"the manifest {listed.manifest_path} is encrypted")
+        return self._columns(listed.manifest_path)
+
+    def columns_of(self, listed: Sequence[ManifestFile]) -> list[ManifestColumns]:
+        """Of all of them, in their order; read at the same time where several are not kept."""
+        unknown = {
+            manifest.manifest_path
+            for manifest in listed
+            if self._cache.get(manifest.manifest_path, ManifestColumns) is None
+        }
+        if len(unknown) < 2:
+            return [self.columns(manifest) for manifest in listed]
+        with ThreadPoolExecutor(min(_READERS, len(unknown)), "frazil-manifests") as pool:
+            return list(pool.map(self.columns, listed))
+
+    def content(self, listed: ManifestFile) -> bytes:
+        """The manifest's own bytes."""
+        return self._content(listed.manifest_path)
+
+    def remember_list(self, location: str, parsed: ManifestList) -> None:
+        """Keeps a list that was just made. Should it never be written, nothing will ask for it."""
+        self._cache.put(location, parsed)
+
+    def remember(self, path: str, columns: ManifestColumns, content: bytes) -> None:
+        """Keeps a manifest that was just made."""
+        self._cache.put(path, columns)
+        self._cache.put(path, content)
+
+    def _columns(self, path: str) -> ManifestColumns:
+        self._check_readable(path)
+
+        def read() -> ManifestColumns:
+            columns = _parsed("manifest", path, decode_columns, self._content(path))
+            self._cache.put(path, columns)
+            return columns
+
+        return self._cache.once(path, ManifestColumns, read)
+
+    def _content(self, path: str) -> bytes:
+        self._check_readable(path)
+
+        def read() -> bytes:
+            content = self._get("manifest", path, MANIFEST_LIMITS.file_bytes)
+            self._cache.put(path, content)
+            return content
+
+        return self._cache.once(path, bytes, read)
+
+    def _get(self, what: str, location: str, max_bytes: int) -> bytes:
+        try:
+            return self._store.get(location, max_bytes)
+        except ObjectMissing:
+            raise FrazilError(f"the {what} {location} of this table is missing") from None
+        except ObjectTooLarge:
+            raise FrazilError(
+                f"the {what} {location} of this table has more than {max_bytes} bytes"
+            ) from None
+
+
+def _parsed(what: str, location: str, parse: Callable[[bytes], T], content: bytes) -> T:
+    try:
+        return parse(content)
+    except UnreadableAvro as error:
+        raise FrazilError(f"the {what} {location} of this table cannot be read: {error}") from None
+
+
+def _size(parsed: ManifestList | ManifestColumns) -> int:
+    if isinstance(parsed, ManifestColumns):
+        return parsed.size_bytes
+    return sum(_LIST_ENTRY_BYTES + len(manifest.raw) for manifest in parsed.manifests)

@@ -1,0 +1,356 @@
+"""Fields of single manifest entries, read at the place that `manifest_columns` knows.
+
+Partition tuples become Iceberg's internal values by the logical types of the Avro schema; bounds
+stay the binary single values that they are (spec, Appendix D).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID
+
+from frazil.format.avro_files import AvroFile, Projection
+from frazil.format.avro_schema import RecordSchema, optional_field
+from frazil.format.avro_types import (
+    Array,
+    Boolean,
+    Bytes,
+    Field,
+    Fixed,
+    Floating,
+    Integer,
+    Null,
+    Record,
+    String,
+    UnreadableAvro,
+)
+from frazil.format.content_files import (
+    DATA_CONTENT,
+    EQUALITY_DELETES,
+    POSITION_DELETES,
+    ContentFile,
+    DataFile,
+    DeleteFile,
+)
+from frazil.format.manifest_decoder import (
+    CONTENT,
+    DATA_FILE,
+    FILE_PATH,
+    FILE_SIZE,
+    FIRST_ROW_ID,
+    MALFORMED,
+    NONE,
+    PARTITION,
+    RECORD_COUNT,
+    DecodedRows,
+    data_file_record,
+    partition_record,
+)
+from frazil.values.single_value import decimal_from_unscaled
+
+_FILE_FORMAT: Final = 101
+_COLUMN_SIZES: Final = 108
+_VALUE_COUNTS: Final = 109
+_NULL_VALUE_COUNTS: Final = 110
+_NAN_VALUE_COUNTS: Final = 137
+_LOWER_BOUNDS: Final = 125
+_UPPER_BOUNDS: Final = 128
+_KEY_METADATA: Final = 131
+_SPLIT_OFFSETS: Final = 132
+_EQUALITY_IDS: Final = 135
+_SORT_ORDER_ID: Final = 140
+_REFERENCED_DATA_FILE: Final = 143
+_CONTENT_OFFSET: Final = 144
+_CONTENT_SIZE: Final = 145
+
+_DELETE_FILE_PATH: Final = 2147483546
+"""The column `file_path` of position delete files (spec, "Reserved Field IDs")."""
+_PARTITION_KINDS: Final = (Boolean, Integer, Floating, String, Bytes, Fixed, Null)
+
+
+@dataclass(frozen=True, slots=True)
+class RowMetrics:
+    """What `metrics_evaluators` look at in a file."""
+
+    record_count: int
+    value_counts: Mapping[int, int] | None
+    null_value_counts: Mapping[int, int] | None
+    nan_value_counts: Mapping[int, int] | None
+    lower_bounds: Mapping[int, bytes] | None
+    upper_bounds: Mapping[int, bytes] | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteFields:
+    """The columns that only delete files have, NONE where a number is null."""
+
+    content_offset: Sequence[int]
+    content_size_in_bytes: Sequence[int]
+    referenced_data_file: Sequence[str | None]
+    equality_ids: Sequence[tuple[int, ...] | None]
+
+
+def whole_blocks(file: AvroFile) -> bytes:
+    """The decompressed blocks, one after another: what positions in columns count from."""
+    return b"".join([block for _, block in file.blocks()])
+
+
+# --- partition tuples ------------------------------------------------------------------------
+
+
+def partition_field_ids(schema: RecordSchema) -> tuple[int, ...]:
+    record = partition_record(data_file_record(schema.record))
+    fields = () if record is None else record.fields
+    return tuple(NONE if field.field_id is None else field.field_id for field in fields)
+
+
+def partition_values(schema: RecordSchema, encoded: Iterable[bytes]) -> tuple[tuple[Any, ...], ...]:
+    """Partition tuples as Iceberg's internal values. Raises UnreadableAvro."""
+    record = partition_record(data_file_record(schema.record))
+    if record is None:
+        return tuple(() for _ in encoded)
+    for field in record.fields:
+        if not isinstance(field.value_node, _PARTITION_KINDS):
+            raise UnreadableAvro(f"the partition field {field.name} cannot be {field.node.layout}")
+    readers = [
+        (field, _internal_value(field, kind))
+        for field, kind in zip(record.fields, _partition_types(schema), strict=True)
+    ]
+    return tuple(_read_partition(readers, data) for data in encoded)
+
+
+def _read_partition(
+    readers: Sequence[tuple[Field, Callable[[Any], Any] | None]], data: bytes
+) -> tuple[Any, ...]:
+    values: list[Any] = []
+    at = 0
+    try:
+        for field, internal in readers:
+            value, at = field.node.read(data, at)
+            values.append(value if internal is None or value is None else internal(value))
+    except (*MALFORMED, ArithmeticError) as error:
+        raise UnreadableAvro(f"a partition value is malformed: {error}") from None
+    return tuple(values)
+
+
+def _partition_types(schema: RecordSchema) -> list[Mapping[str, Any]]:
+    """The Avro types of the partition fields with their logical types, references resolved."""
+    tree = schema.tree
+    named: dict[str, Mapping[str, Any]] = {}
+    _collect_named(tree, named)
+    data_file = _resolved(_field_tree(tree, DATA_FILE)["type"], named)
+    partition = _resolved(_field_tree(data_file, PARTITION)["type"], named)
+    return [_resolved(field["type"], named) for field in partition["fields"]]
+
+
+def _field_tree(record: Mapping[str, Any], field_id: int) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = next(
+        field for field in record["fields"] if field.get("field-id") == field_id
+    )
+    return found
+
+
+def _collect_named(tree: Any, named: dict[str, Mapping[str, Any]]) -> None:
+    if isinstance(tree, list):
+        for branch in tree:
+            _collect_named(branch, named)
+    elif isinstance(tree, dict):
+        if tree.get("type") in ("record", "fixed", "enum"):
+            named[tree["name"].rsplit(".", 1)[-1]] = tree
+        for key in ("type", "items", "values"):
+            _collect_named(tree.get(key), named)
+        for field in tree.get("fields", ()):
+            _collect_named(field, named)
+
+
+def _resolved(kind: Any, named: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
+    if isinstance(kind, list):
+        others = [branch for branch in kind if branch != "null"]
+        return _resolved(others[0], named) if others else {"type": "null"}
+    if isinstance(kind, str):
+        return named.get(kind.rsplit(".", 1)[-1], {"type": kind})
+    if isinstance(kind.get("type"), dict | list):
+        return {**_resolved(kind["type"], named), **{k: v for k, v in kind.items() if k != "type"}}
+    result: Mapping[str, Any] = kind
+    return result
+
+
+def _internal_value(field: Field, kind: Mapping[str, Any]) -> Callable[[Any], Any] | None:
+    """Where Iceberg's value is not the one that Avro has: decimals and uuids."""
+    node, logical = field.value_node, kind.get("logicalType")
+    if logical == "decimal" and isinstance(node, Fixed | Bytes):
+        scale = kind.get("scale", 0)
+        if type(scale) is not int or not 0 <= scale <= 38:
+            raise UnreadableAvro(f"the partition field {field.name} has no scale up to 38")
+        return lambda data: decimal_from_unscaled(int.from_bytes(data, "big", signed=True), scale)
+    if logical == "uuid" and isinstance(node, Fixed):
+        return lambda data: UUID(bytes=data)
+    if logical == "uuid" and isinstance(node, String):
+        return UUID
+    return None
+
+
+# --- metrics ---------------------------------------------------------------------------------
+
+
+class _MapReader(Projection):
+    """Reads an optional map, which Iceberg keeps as an array of key and value."""
+
+    def __init__(self, field: Field) -> None:
+        array = field.value_node
+        if not isinstance(array, Array) or not isinstance(array.items, Record):
+            raise UnreadableAvro(f"the schema's field {field.name} is not a map")
+        if len(array.items.fields) != 2:
+            raise UnreadableAvro(f"the schema's field {field.name} is not a map")
+        self._node = field.node
+        self._key, self._value = (part.name for part in array.items.fields)
+
+    def read(self, data: bytes, at: int) -> tuple[Any, int]:
+        found, at = self._node.read(data, at)
+        if found is None:
+            return None, at
+        return {item[self._key]: item[self._value] for item in found}, at
+
+
+def _map(record: Record, field_id: int) -> tuple[Field, Projection] | None:
+    field = optional_field(record, field_id, Array)
+    return None if field is None else (field, _MapReader(field))
+
+
+def _placed(
+    projection: Projection, data: bytes, positions: Iterable[int]
+) -> Iterator[Sequence[Any]]:
+    for at in positions:
+        try:
+            yield projection.read(data, at)[0]
+        except MALFORMED as error:
+            raise UnreadableAvro(f"a record ends early or is malformed: {error}") from None
+
+
+def read_metrics(
+    schema: RecordSchema, data: bytes, positions: Iterable[int]
+) -> Iterator[RowMetrics]:
+    """The metrics of the files whose `data_file` begins at these positions."""
+    record = data_file_record(schema.record)
+    projection = Projection(
+        record,
+        [
+            optional_field(record, RECORD_COUNT, Integer),
+            _map(record, _VALUE_COUNTS),
+            _map(record, _NULL_VALUE_COUNTS),
+            _map(record, _NAN_VALUE_COUNTS),
+            _map(record, _LOWER_BOUNDS),
+            _map(record, _UPPER_BOUNDS),
+        ],
+    )
+    for values in _placed(projection, data, positions):
+        yield RowMetrics(*values)
+
+
+# --- whole files -----------------------------------------------------------------------------
+
+_FILE: Final[Mapping[str, tuple[int, type]]] = {
+    "content": (CONTENT, Integer),
+    "file_path": (FILE_PATH, String),
+    "file_format": (_FILE_FORMAT, String),
+    "record_count": (RECORD_COUNT, Integer),
+    "file_size_in_bytes": (FILE_SIZE, Integer),
+    "key_metadata": (_KEY_METADATA, Bytes),
+    "split_offsets": (_SPLIT_OFFSETS, Array),
+    "sort_order_id": (_SORT_ORDER_ID, Integer),
+    "equality_ids": (_EQUALITY_IDS, Array),
+    "first_row_id": (FIRST_ROW_ID, Integer),
+    "referenced_data_file": (_REFERENCED_DATA_FILE, String),
+    "content_offset": (_CONTENT_OFFSET, Integer),
+    "content_size_in_bytes": (_CONTENT_SIZE, Integer),
+}
+_MAPS: Final[Mapping[str, int]] = {
+    "column_sizes": _COLUMN_SIZES,
+    "value_counts": _VALUE_COUNTS,
+    "null_value_counts": _NULL_VALUE_COUNTS,
+    "nan_value_counts": _NAN_VALUE_COUNTS,
+    "lower_bounds": _LOWER_BOUNDS,
+    "upper_bounds": _UPPER_BOUNDS,
+}
+_DELETES_ONLY: Final = (
+    *("equality_ids", "referenced_data_file", "content_offset", "content_size_in_bytes"),
+)
+
+
+def read_content_files(
+    schema: RecordSchema, data: bytes, places: Iterable[tuple[int, tuple[Any, ...]]]
+) -> Iterator[ContentFile]:
+    """The files whose `data_file` begins at these positions; each with its partition tuple."""
+    record = data_file_record(schema.record)
+    fields = [optional_field(record, field_id, kind) for field_id, kind in _FILE.values()]
+    projection = Projection(record, [*fields, *(_map(record, field) for field in _MAPS.values())])
+    names = (*_FILE, *_MAPS)
+    known = list(places)
+    found = _placed(projection, data, (at for at, _ in known))
+    for values, (_, partition) in zip(found, known, strict=True):
+        yield _content_file(dict(zip(names, values, strict=True)), partition)
+
+
+def _content_file(values: dict[str, Any], partition: tuple[Any, ...]) -> ContentFile:
+    content = values.pop("content") or DATA_CONTENT
+    values["file_format"] = values["file_format"] or ""
+    values["file_size_in_bytes"] = values["file_size_in_bytes"] or 0
+    if content == DATA_CONTENT:
+        for name in _DELETES_ONLY:
+            del values[name]
+        return DataFile(partition=partition, **values)
+    del values["first_row_id"]
+    return DeleteFile(content=content, partition=partition, **values)
+
+
+# --- delete files ----------------------------------------------------------------------------
+
+
+def delete_fields(file: AvroFile, rows: DecodedRows) -> DeleteFields:
+    """What only delete files have, for every row. Raises UnreadableAvro."""
+    record = data_file_record(file.schema.record)
+    projection = Projection(
+        record,
+        [
+            optional_field(record, _CONTENT_OFFSET, Integer),
+            optional_field(record, _CONTENT_SIZE, Integer),
+            optional_field(record, _REFERENCED_DATA_FILE, String),
+            optional_field(record, _EQUALITY_IDS, Array),
+            _map(record, _LOWER_BOUNDS),
+            _map(record, _UPPER_BOUNDS),
+        ],
+    )
+    offsets: list[int] = []
+    sizes: list[int] = []
+    referenced: list[str | None] = []
+    ids: list[tuple[int, ...] | None] = []
+    found = _placed(projection, whole_blocks(file), rows.data_file_at.tolist())
+    for content, values in zip(rows.content.tolist(), found, strict=True):
+        offset, size, path, equality_ids, lower, upper = values
+        offsets.append(NONE if offset is None else offset)
+        sizes.append(NONE if size is None else size)
+        referenced.append(referenced_data_file(content, path, lower, upper))
+        ids.append(None if equality_ids is None else tuple(equality_ids))
+    return DeleteFields(offsets, sizes, referenced, ids)
+
+
+def referenced_data_file(
+    content: int,
+    referenced: str | None,
+    lower: Mapping[int, bytes] | None,
+    upper: Mapping[int, bytes] | None,
+) -> str | None:
+    """The one data file that a position delete file is for, where it is for one: the field, or
+    bounds of the column `file_path` that are equal (Java's ContentFileUtil)."""
+    if content != POSITION_DELETES or referenced is not None:
+        return None if content == EQUALITY_DELETES else referenced
+    low = None if lower is None else lower.get(_DELETE_FILE_PATH)
+    high = None if upper is None else upper.get(_DELETE_FILE_PATH)
+    if low is None or low != high:
+        return None
+    try:
+        return low.decode()
+    except UnicodeDecodeError:
+        raise UnreadableAvro("the bounds of file_path are not UTF-8") from None
