@@ -1,0 +1,117 @@
+"""Where the files that a commit declares may lie.
+
+Inside the table's own places; or in an allowed place outside every table, for imported files, which
+the server then never deletes. Never inside another table's location. A request may declare a
+hundred thousand files, so that a folder is judged once, and a path whose text alone shows that it
+lies in the table's own place is not taken apart.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from frazil.commit.creation import row_uuid
+from frazil.commit.territory import PATH_PROPERTIES, Territory
+from frazil.format.table_metadata import TableMetadata
+from frazil.store.locations import Location, parse_location
+from frazil.wire.errors import BadRequest
+
+# What the canonicaliser takes as it is written: printable ASCII but for `?`, `#` and backslashes,
+# and no segment that is empty or made of dots alone.
+_SEGMENT: Final = r"(?!\.\.?(?:/|\Z))[ !\"$-.0->@-\[\]-~]+"
+_PLAIN_NAME: Final = re.compile(_SEGMENT)
+_MAX_PLAIN_BYTES: Final = 1000
+_MAX_PLAIN_NAME_BYTES: Final = 255
+
+_OBJECT_SCHEMES: Final = ("s3://", "s3a://", "s3n://", "memory://")
+
+OwnerOfLocation = Callable[[str], str | None]
+"""The uuid of the table that owns a canonical location or one that holds it."""
+
+
+def check_places(
+    metadata: TableMetadata,
+    paths: Sequence[str],
+    place: str,
+    territory: Territory,
+    owner_of_location: OwnerOfLocation,
+) -> None:
+    """Refuses, with a BadRequest that names it, a path where no file of the table may lie.
+
+    `place` says where the list of files stands, such as `updates[0].add-data-files`.
+    """
+    own = _own_paths(metadata, territory)
+    checker = _Checker(metadata, territory, owner_of_location)
+    for index, path in enumerate(paths):
+        if own is not None and len(path) <= _MAX_PLAIN_BYTES and own.fullmatch(path):
+            continue
+        checker.check(path, place, index)
+
+
+def _own_paths(metadata: TableMetadata, territory: Territory) -> re.Pattern[str] | None:
+    """Matches object keys in the table's own places. A local path is never known by its text."""
+    properties = metadata.properties
+    named = (metadata.location, *(properties[key] for key in PATH_PROPERTIES if key in properties))
+    prefixes = {
+        text.rstrip("/")
+        for text in named
+        if territory.belongs_to(metadata, text) and parse_location(text).scheme != "file"
+    }
+    if not prefixes:
+        return None
+    either = "|".join(map(re.escape, sorted(prefixes)))
+    return re.compile(f"(?:{either})(?:/{_SEGMENT})+")
+
+
+class _Checker:
+    """Judges paths folder by folder."""
+
+    def __init__(
+        self, metadata: TableMetadata, territory: Territory, owner_of_location: OwnerOfLocation
+    ) -> None:
+        self._metadata = metadata
+        self._territory = territory
+        self._owner_of_location = owner_of_location
+        self._uuid = None if metadata.table_uuid is None else row_uuid(metadata)
+        # The good folders; local ones, where there may be links, with their real path.
+        self._folders: dict[str, str | None] = {}
+
+    def check(self, path: str, place: str, index: int) -> None:
+        folder, _, name = path.rpartition("/")
+        if folder in self._folders and self._is_plain(path, folder, name):
+            return
+        field = f"{place}[{index}].file-path"
+        if not name:
+            raise BadRequest(f"{field} {path!r} names a folder: give the path of a file")
+        location = self._territory.check(path, field)
+        if not self._territory.belongs_to(self._metadata, path):
+            self._refuse_in_other_tables(location, path, field)
+        # What a link or an odd name leads to says nothing of the other files of its folder.
+        if location.decoded_path is None and location.path.endswith(f"/{name}"):
+            real = location.path[: -len(name)] if location.scheme == "file" else ""
+            self._folders[folder] = real if os.path.isdir(real) else None
+
+    def _is_plain(self, path: str, folder: str, name: str) -> bool:
+        """Whether the file lies where its folder does, whatever that is."""
+        if (
+            len(path) > _MAX_PLAIN_BYTES
+            or len(name) > _MAX_PLAIN_NAME_BYTES
+            or not _PLAIN_NAME.fullmatch(name)
+        ):
+            return False
+        # A local path has a second reading where it is escaped, and may be a link.
+        if "%" in name and not path.startswith(_OBJECT_SCHEMES):
+            return False
+        real = self._folders[folder]
+        return real is None or not os.path.islink(real + name)
+
+    def _refuse_in_other_tables(self, location: Location, path: str, field: str) -> None:
+        for reading in location.readings():
+            if self._owner_of_location(reading) not in (None, self._uuid):
+                raise BadRequest(
+                    f"{field} {path!r} lies inside the location of another table: write the file "
+                    f"below {self._metadata.location}"
+                )
