@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from frazil.commit.committed import CommittedSnapshot, committed_from_json, committed_json
+from frazil.commit.committed import (
+    CommittedSnapshot,
+    committed_from_json,
+    committed_json,
+    kept_from_json,
+)
+from frazil.commit.context import Context, IdempotencyKey
 from frazil.commit.once import (
     Streams,
     already_committed,
@@ -16,6 +22,7 @@ from frazil.commit.once import (
     stream_row,
     summary_of,
 )
+from frazil.commit.pending import commit_rows
 from frazil.db.base import StreamRow
 from frazil.format.table_metadata import TableMetadata
 from frazil.wire.actions import CommitUpdate, Delete, Once
@@ -80,6 +87,26 @@ def test_a_row_holds_what_the_answer_said() -> None:
     kept = stream_row(UUID, Once("q", 5), "main", MADE)
     assert kept == row(5)
     assert committed_from_json(kept.committed) == MADE
+
+
+@pytest.mark.parametrize("already", [False, True])
+@pytest.mark.parametrize("in_transaction", [False, True])
+def test_a_key_keeps_whether_the_epoch_came_again(already: bool, in_transaction: bool) -> None:
+    context = Context("anna", "request-1", IdempotencyKey("k", "f"))
+    (kept,) = commit_rows(
+        context,
+        UUID,
+        committed_json(MADE),
+        in_transaction=in_transaction,
+        already_committed=already,
+    )
+    assert kept.committed is not None
+    content = kept.committed[1:-1] if in_transaction else kept.committed
+    said = kept_from_json(content)
+    assert committed_from_json(bytes(said.committed)) == MADE
+    assert said.already_committed is already
+    assert (said.uuid, kept.relation_uuid) == ((UUID, None) if in_transaction else (None, UUID))
+    assert kept.status == (204 if in_transaction else 200)
 
 
 # --- by the history ---------------------------------------------------------------------------
@@ -228,28 +255,28 @@ def test_a_request_sees_what_those_before_it_committed() -> None:
 
     streams, state = Streams(UUID, load), history(1)
     assert already_committed(state, Once("q", 2), [DELETE], streams) is None
-    streams.accept(state, state, [row(2)])
+    streams.accept((), [row(2)])
     assert already_committed(state, Once("q", 2), [DELETE], streams) == MADE
     assert already_committed(state, Once("r", 2), [DELETE], streams) is None
     assert asked == [(UUID, "main", "q"), (UUID, "main", "r")]
-    streams.accept(state, state, [row(3)])
+    streams.accept((), [row(3)])
     assert streams.written == (row(3),)
     assert streams.forgotten == ()
 
 
 def test_a_branch_that_moves_back_in_a_round_forgets_what_came_before() -> None:
     streams, base = Streams(UUID, lambda *_: row(9)), apply(history(2), set_ref(2, "audit"))
-    streams.accept(base, base, [row(9), row(4, "audit")])
+    streams.accept((), [row(9), row(4, "audit")])
     back = apply(base, set_ref(1))
-    streams.accept(base, back)
+    streams.accept(branches_moved_back(base, back))
     assert already_committed(back, Once("q", 3), [DELETE], streams) is None
-    streams.accept(back, back, [row(3)])
+    streams.accept((), [row(3)])
     assert already_committed(back, Once("q", 3), [DELETE], streams) == MADE
     assert set(streams.written) == {row(3), row(4, "audit")}
     assert streams.forgotten == ((UUID, "main"),)
 
 
 def test_a_request_that_moves_its_own_branch_back_keeps_its_row() -> None:
-    streams, base = Streams(UUID, lambda *_: None), history(2)
-    streams.accept(base, apply(base, set_ref(1)), [row(3)])
+    streams = Streams(UUID, lambda *_: None)
+    streams.accept(["main"], [row(3)])
     assert (streams.written, streams.forgotten) == ((row(3),), ((UUID, "main"),))

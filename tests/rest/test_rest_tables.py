@@ -9,7 +9,13 @@ from typing import Any
 
 import pytest
 
-from frazil.commit.answers import Answer, NoContent, ReplayedError, TableAnswer
+from frazil.commit.answers import (
+    Answer,
+    NoContent,
+    ReplayedError,
+    TableAnswer,
+    TransactionAnswer,
+)
 from frazil.rest.app import drain
 from frazil.wire.identifiers import Identifier
 from tests.rest.stand_in import LOCATION, Client, StandInCatalog, dumped, exchange, loaded_table
@@ -147,6 +153,24 @@ def test_transaction_answers_204_or_what_minimal_asks_for(client: Client) -> Non
     assert got.headers["preference-applied"] == "return=minimal"
     entry = {"metadata-location": LOCATION, "committed": [], "identifier": changes[0]["identifier"]}
     assert got.json == {"tables": [entry]}
+
+
+def test_an_epoch_that_came_again_is_answered_as_already_committed(
+    client: Client, catalog: StandInCatalog
+) -> None:
+    again = TableAnswer(loaded_table(T), b'[{"update":0,"snapshot-id":7}]', already_committed=True)
+    catalog.answers["commit_table"] = again
+    catalog.answers["commit_transaction"] = TransactionAnswer((again,))
+    committed = [{"update": 0, "snapshot-id": 7}]
+    said = {"committed": committed, "already-committed": True, "metadata-location": LOCATION}
+    assert client("POST", TABLE, COMMIT).json == said | {"metadata": {"snapshots": [1, 2]}}
+    minimal = {"Prefer": "return=minimal"}
+    assert client("POST", TABLE, COMMIT, headers=minimal).json == said
+    identifier = {"namespace": ["a"], "name": "t"}
+    body = {"table-changes": [{"identifier": identifier, **COMMIT}]}
+    got = client("POST", "/v1/transactions/commit", body, headers=minimal)
+    assert got.json == {"tables": [said | {"identifier": identifier}]}
+    assert client("POST", "/v1/transactions/commit", body).status == 204
 
 
 def test_large_metadata_is_sent_without_being_copied_together(

@@ -67,6 +67,8 @@ class TableAnswer:
     table: LoadedTable
     committed: bytes | None = None
     """The `committed` list as JSON: which update made which snapshot."""
+    already_committed: bool = False
+    """Whether the epoch of a request under `once` had been committed before: nothing was done."""
 
 
 @dataclass(frozen=True, slots=True)

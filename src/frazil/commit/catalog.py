@@ -26,6 +26,7 @@ from frazil.commit.answers import (
     TransactionAnswer,
     ViewAnswer,
 )
+from frazil.commit.committed import KeptCommit, kept_from_json
 from frazil.commit.context import Context
 from frazil.commit.creation import is_create
 from frazil.commit.files import FileWriter
@@ -366,20 +367,21 @@ class Catalog:
         if row.body is not None:
             return JsonAnswer(row.body, row.status)
         if row.relation_uuid is not None:
-            return self._render_relation(row.relation_uuid, row.committed)
+            kept = None if row.committed is None else kept_from_json(row.committed)
+            return self._render_relation(row.relation_uuid, kept)
         if row.committed is None:
             return NoContent()
-        kept = msgspec.json.decode(row.committed)
-        if isinstance(kept, dict):
-            identifier = Identifier(tuple(kept["identifier"][:-1]), kept["identifier"][-1])
-            return TableAnswer(LoadedTable(identifier, self._cache.table(kept["at"]), kept["at"]))
-        answers = [
-            self._render_relation(table["uuid"], msgspec.json.encode(table["committed"]))
-            for table in kept
-        ]
+        if row.status == 200:
+            return self._render_unregistered(msgspec.json.decode(row.committed))
+        tables = msgspec.json.decode(row.committed, type=list[KeptCommit])
+        answers = [self._render_relation(kept.uuid or "", kept) for kept in tables]
         return TransactionAnswer(tuple(a for a in answers if isinstance(a, TableAnswer)))
 
-    def _render_relation(self, uuid: str, committed: bytes | None) -> Answer:
+    def _render_unregistered(self, kept: dict[str, Any]) -> Answer:
+        identifier = Identifier(tuple(kept["identifier"][:-1]), kept["identifier"][-1])
+        return TableAnswer(LoadedTable(identifier, self._cache.table(kept["at"]), kept["at"]))
+
+    def _render_relation(self, uuid: str, kept: KeptCommit | None) -> Answer:
         relation = self._database.relation_by_uuid(uuid)
         if relation is None:
             raise missing(Kind.TABLE, Identifier((), uuid))
@@ -388,7 +390,9 @@ class Catalog:
             view = LoadedView(relation.identifier, self._cache.view(location), location)
             return ViewAnswer(view)
         table = LoadedTable(relation.identifier, self._cache.table(location), location)
-        return TableAnswer(table, committed)
+        if kept is None:
+            return TableAnswer(table)
+        return TableAnswer(table, bytes(kept.committed), kept.already_committed)
 
     # --- life --------------------------------------------------------------------------------
 

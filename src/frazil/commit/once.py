@@ -120,11 +120,9 @@ class Streams:
             return row
         return self._load(self._uuid, branch, stream_id)
 
-    def accept(
-        self, before: TableMetadata, after: TableMetadata, rows: Iterable[StreamRow] = ()
-    ) -> None:
-        """Takes in what a request has done: the branches that it moved back, then its rows."""
-        for branch in branches_moved_back(before, after):
+    def accept(self, moved_back: Iterable[str], rows: Iterable[StreamRow] = ()) -> None:
+        """Takes in what a request has done: `branches_moved_back` by it, then its rows."""
+        for branch in moved_back:
             self._forgotten.add(branch)
             for key in [key for key in self._rows if key[0] == branch]:
                 del self._rows[key]

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+import uuid
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 import msgspec
+from msgspec import Raw
+from msgspec.structs import replace
 
 from frazil.commit.answers import Answer
+from frazil.commit.committed import KeptCommit
 from frazil.commit.context import Context
 from frazil.db.base import KeyRow
 from frazil.wire.errors import CommitFailed, FrazilError, TooManyRequests
@@ -26,6 +31,8 @@ class Pending(Generic[R]):
     in_transaction: bool = False
     """Whether the request came as a transaction over this one table: only its answer differs."""
     future: Future[Answer] = field(default_factory=Future)
+    commit_uuid: bytes = field(default_factory=lambda: uuid.uuid4().bytes)
+    """Drawn once: however often the request is applied, its snapshots keep their ids."""
 
     @property
     def size_bytes(self) -> int:
@@ -54,6 +61,27 @@ def key_row(
             committed=committed,
         ),
     )
+
+
+def commit_rows(
+    context: Context,
+    relation_uuid: str,
+    committed: bytes,
+    *,
+    in_transaction: bool = False,
+    already_committed: bool = False,
+) -> tuple[KeyRow, ...]:
+    """The row of a commit to one table, however it came."""
+    kept = KeptCommit(committed=Raw(committed), already_committed=already_committed)
+    if in_transaction:
+        return transaction_rows(context, [replace(kept, uuid=relation_uuid)])
+    content = msgspec.json.encode(kept) if already_committed else committed
+    return key_row(context, 200, relation_uuid=relation_uuid, committed=content)
+
+
+def transaction_rows(context: Context, tables: Sequence[KeptCommit]) -> tuple[KeyRow, ...]:
+    """The row of a transaction; each table is named by its uuid."""
+    return key_row(context, 204, committed=msgspec.json.encode(tables))
 
 
 def error_row(context: Context, error: FrazilError) -> tuple[KeyRow, ...]:

@@ -134,8 +134,7 @@ class Renderer:
         headers = self._table_headers(answer.table)
         if minimal and answer.table.metadata_location is not None:
             return Reply(200, (encode(_minimal(answer)),), (*headers, _MINIMAL))
-        ending = b"}" if answer.committed is None else b',"committed":' + answer.committed + b"}"
-        return Reply(200, _metadata_chunks(answer.table, ending), headers)
+        return Reply(200, _metadata_chunks(answer.table, _commit_ending(answer)), headers)
 
     def _table_headers(self, table: LoadedTable, refs_only: bool = False) -> tuple[Header, ...]:
         # What is only staged has no version that could be asked for again.
@@ -162,11 +161,18 @@ def _metadata_chunks(table: LoadedTable, ending: bytes) -> tuple[bytes, ...]:
     return (_opening(table.metadata_location), *table.json_chunks(), ending)
 
 
+def _commit_ending(answer: TableAnswer) -> bytes:
+    """What a commit's answer says behind the metadata."""
+    committed = b"" if answer.committed is None else b',"committed":' + answer.committed
+    return committed + (b',"already-committed":true}' if answer.already_committed else b"}")
+
+
 def _minimal(answer: TableAnswer, *, named: bool = False) -> MinimalCommitResponse:
     return MinimalCommitResponse(
         metadata_location=answer.table.metadata_location or "",
         committed=Raw(b"[]" if answer.committed is None else answer.committed),
         identifier=table_identifier(answer.table.identifier) if named else UNSET,
+        already_committed=answer.already_committed or UNSET,
     )
 
 

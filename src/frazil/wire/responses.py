@@ -56,6 +56,8 @@ class MinimalCommitResponse(Response, frozen=True):
     metadata_location: str
     committed: Raw
     identifier: TableIdentifier | UnsetType = UNSET
+    already_committed: bool | UnsetType = UNSET
+    """True where a request under `once` came again; otherwise left out."""
 
 
 class MinimalTransactionResponse(Response, frozen=True):
