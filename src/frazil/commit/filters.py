@@ -23,6 +23,7 @@ from frazil.format.avro_schema import RecordSchema
 from frazil.format.evaluators import (
     Evaluator,
     Summaries,
+    is_nan,
     manifest_evaluator,
     partition_evaluator,
 )
@@ -60,6 +61,7 @@ MetricsOf: TypeAlias = Callable[[Rows], Iterable[FileMetrics]]
 """The metrics of some rows of a manifest, in their order."""
 
 _SHOWN_CHARACTERS: Final = 300
+_SHOWN_PARTITIONS: Final = 10
 
 
 class PartitionColumns(Protocol):
@@ -88,6 +90,55 @@ def partitions_of(columns: PartitionColumns, spec: PartitionSpec) -> Sequence[tu
     return [
         tuple(None if at is None else values[at] for at in picked) for values in columns.partitions
     ]
+
+
+def comparable_partition(partition: Iterable[Any]) -> tuple[Any, ...]:
+    """A partition as a key: all NaNs are one value, as in Java, though none equals another."""
+    return tuple("NaN" if is_nan(value) else value for value in partition)
+
+
+class PartitionSet:
+    """Some partitions of a table, asked like a filter: Java's PartitionSet.
+
+    A clause of a commit that replaces partitions is about these, and not about rows.
+    """
+
+    def __init__(
+        self, partitions: Iterable[tuple[int, tuple[Any, ...]]], metadata: TableMetadata
+    ) -> None:
+        self._partitions: dict[int, set[tuple[Any, ...]]] = {}
+        for spec_id, partition in partitions:
+            self._partitions.setdefault(spec_id, set()).add(comparable_partition(partition))
+        self._specs = {spec.spec_id: spec for spec in metadata.partition_specs}
+
+    @property
+    def text(self) -> str:
+        shown = [
+            _partition_text(self._specs.get(spec_id), partition)
+            for spec_id, partitions in sorted(self._partitions.items())
+            for partition in list(partitions)[:_SHOWN_PARTITIONS]
+        ]
+        more = sum(map(len, self._partitions.values())) - len(shown)
+        return "partitions " + ", ".join([*shown, *([f"and {more} more"] if more else [])])
+
+    def may_match_manifest(self, listed: ManifestFile, schema: RecordSchema) -> bool:
+        return listed.partition_spec_id in self._partitions
+
+    def rows_that_may_match(
+        self, columns: PartitionColumns, spec_id: int, rows: Rows, metrics_of: MetricsOf
+    ) -> Rows:
+        spec = self._specs.get(spec_id)
+        wanted = self._partitions.get(spec_id, set())
+        found = columns.partitions if spec is None else partitions_of(columns, spec)
+        chosen = _each(lambda partition: comparable_partition(partition) in wanted, found)
+        return rows[chosen[columns.partition[rows]]]
+
+
+def _partition_text(spec: PartitionSpec | None, partition: tuple[Any, ...]) -> str:
+    if spec is None or len(spec.fields) != len(partition):
+        return str(partition)
+    parts = zip(spec.fields, partition, strict=True)
+    return "/".join(f"{part.name}={value}" for part, value in parts)
 
 
 @dataclass(frozen=True, slots=True)

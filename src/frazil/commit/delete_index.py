@@ -1,0 +1,314 @@
+"""Which delete files apply to a data file, as Java's DeleteFileIndex (spec, "Scan Planning").
+
+equality deletes   of a later sequence number; in an unpartitioned spec of every data file,
+                   otherwise of those in the same spec and partition
+position deletes   of the same or a later sequence number; of the data file that they refer to,
+                   otherwise of those in the same spec and partition
+deletion vector    of the data file that it refers to; then no position delete applies to it
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, Final, TypeAlias
+
+from frazil.commit.filters import comparable_partition, partitions_of
+from frazil.format.content_files import EQUALITY_DELETES
+from frazil.format.manifest_columns import NONE, ManifestColumns
+from frazil.format.manifest_list import ManifestFile
+from frazil.format.metrics_evaluators import FileMetrics
+from frazil.format.partition_spec import PartitionSpec
+from frazil.format.table_metadata import TableMetadata
+from frazil.values.single_value import InvalidValue, from_binary
+from frazil.values.types import NestedField, TypeId
+
+
+class TwoDeletionVectors(Exception):
+    """A data file has two deletion vectors, which no reader can make sense of."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeleteEntry:
+    """A delete file of a manifest."""
+
+    listed: ManifestFile
+    columns: ManifestColumns = field(repr=False)
+    row: int
+    sequence_number: int
+
+    @property
+    def file_path(self) -> str:
+        return self.columns.path(self.row)
+
+    @property
+    def spec_id(self) -> int:
+        return self.listed.partition_spec_id
+
+    @property
+    def is_equality_delete(self) -> bool:
+        return int(self.columns.content[self.row]) == EQUALITY_DELETES
+
+    @property
+    def content_offset(self) -> int | None:
+        """Where a deletion vector begins; None for every other delete file."""
+        deletes = self.columns.deletes
+        offset = NONE if deletes is None else int(deletes.content_offset[self.row])
+        return None if offset == NONE else offset
+
+    @property
+    def is_deletion_vector(self) -> bool:
+        return self.content_offset is not None and not self.is_equality_delete
+
+    @property
+    def identity(self) -> tuple[str, int | None]:
+        return self.file_path, self.content_offset
+
+    @property
+    def referenced_data_file(self) -> str | None:
+        deletes = self.columns.deletes
+        return None if deletes is None else deletes.referenced_data_file[self.row]
+
+    @property
+    def equality_ids(self) -> tuple[int, ...]:
+        deletes = self.columns.deletes
+        return (deletes.equality_ids[self.row] or ()) if deletes is not None else ()
+
+
+MetricsOfEntry: TypeAlias = Callable[[DeleteEntry], FileMetrics]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedDataFile:
+    """What decides which deletes apply to a data file."""
+
+    path: str
+    spec_id: int
+    partition: tuple[Any, ...]
+    """In the order of the spec's fields."""
+    sequence_number: int
+    metrics: Callable[[], FileMetrics] | None = None
+    """Excludes equality deletes whose values cannot occur in the file; None: they all count."""
+
+
+class _Group:
+    """Delete files of one kind and place, by sequence number."""
+
+    __slots__ = ("_entries", "_numbers")
+
+    def __init__(self, entries: Iterable[DeleteEntry]) -> None:
+        self._entries = sorted(entries, key=lambda entry: entry.sequence_number)
+        self._numbers = [entry.sequence_number for entry in self._entries]
+
+    def since(self, sequence_number: int) -> Sequence[DeleteEntry]:
+        """Those of this sequence number or a later one."""
+        return self._entries[bisect_left(self._numbers, sequence_number) :]
+
+
+_Place: TypeAlias = tuple[int, tuple[Any, ...]]
+_NO_GROUP: Final = _Group(())
+
+
+class DeleteIndex:
+    """Delete files, found for a data file. Each is in it once, however often it was given."""
+
+    def __init__(
+        self,
+        entries: Iterable[DeleteEntry],
+        metadata: TableMetadata,
+        *,
+        metrics_of: MetricsOfEntry | None = None,
+        allow_replaced_vectors: bool = False,
+    ) -> None:
+        """`allow_replaced_vectors`: the entries are of several snapshots, where a later deletion
+        vector may have replaced an earlier one; otherwise two of one file are refused."""
+        self._specs = {spec.spec_id: spec for spec in metadata.partition_specs}
+        self._metrics_of = metrics_of
+        self._equality_metrics: dict[int, FileMetrics] = {}
+        self._fields = _fields_by_id(metadata)
+        distinct = {entry.identity: entry for entry in entries}
+        self.entries: Sequence[DeleteEntry] = tuple(distinct.values())
+
+        everywhere: list[DeleteEntry] = []
+        equality: dict[_Place, list[DeleteEntry]] = {}
+        position: dict[_Place, list[DeleteEntry]] = {}
+        by_path: dict[str, list[DeleteEntry]] = {}
+        self._vectors: dict[str, list[DeleteEntry]] = {}
+        places = _Places(self._specs)
+        for entry in self.entries:
+            referenced = entry.referenced_data_file
+            if entry.is_equality_delete:
+                if self._is_unpartitioned(entry.spec_id):
+                    everywhere.append(entry)
+                else:
+                    equality.setdefault(places.of(entry), []).append(entry)
+            elif referenced is None:
+                position.setdefault(places.of(entry), []).append(entry)
+            elif entry.is_deletion_vector:
+                self._add_vector(referenced, entry, allow_replaced_vectors)
+            else:
+                by_path.setdefault(referenced, []).append(entry)
+        self._everywhere = _Group(everywhere)
+        self._equality = {place: _Group(found) for place, found in equality.items()}
+        self._position = {place: _Group(found) for place, found in position.items()}
+        self._by_path = {path: _Group(found) for path, found in by_path.items()}
+        self.needs_partitions = bool(everywhere or equality or position)
+        """Whether the path of a data file alone does not tell which deletes apply to it."""
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.entries
+
+    def for_path(self, path: str, sequence_number: int) -> Iterator[DeleteEntry]:
+        """The deletes that refer to this data file; its vector alone where it has one."""
+        vectors = [
+            entry
+            for entry in self._vectors.get(path, ())
+            if entry.sequence_number >= sequence_number
+        ]
+        if vectors:
+            return iter(vectors)
+        return iter(self._by_path.get(path, _NO_GROUP).since(sequence_number))
+
+    def for_data_file(self, file: IndexedDataFile) -> list[DeleteEntry]:
+        """All deletes that may apply to a data file."""
+        place = file.spec_id, comparable_partition(file.partition)
+        number = file.sequence_number
+        equality = chain(
+            self._everywhere.since(number + 1),
+            self._equality.get(place, _NO_GROUP).since(number + 1),
+        )
+        found = [entry for entry in equality if self._may_hold_equal_rows(entry, file)]
+        referring = list(self.for_path(file.path, number))
+        found += referring
+        if not any(entry.is_deletion_vector for entry in referring):
+            found += self._position.get(place, _NO_GROUP).since(number)
+        return found
+
+    def _add_vector(self, referenced: str, entry: DeleteEntry, allow_replaced: bool) -> None:
+        vectors = self._vectors.setdefault(referenced, [])
+        if vectors and not allow_replaced:
+            raise TwoDeletionVectors(
+                f"Can't index multiple DVs for {referenced}: {entry.file_path} and "
+                f"{vectors[0].file_path}"
+            )
+        vectors.append(entry)
+
+    def _is_unpartitioned(self, spec_id: int) -> bool:
+        spec = self._specs.get(spec_id)
+        return spec is None or spec.is_unpartitioned
+
+    def _may_hold_equal_rows(self, entry: DeleteEntry, file: IndexedDataFile) -> bool:
+        if self._metrics_of is None or file.metrics is None:
+            return True
+        deletes = self._equality_metrics.get(id(entry))
+        if deletes is None:
+            deletes = self._equality_metrics[id(entry)] = self._metrics_of(entry)
+        data = file.metrics()
+        return all(
+            _may_share_value(self._fields.get(field_id), data, deletes)
+            for field_id in entry.equality_ids
+        )
+
+
+class _Places:
+    """(spec id, partition) of entries; a manifest's partitions are put in order once."""
+
+    def __init__(self, specs: Mapping[int, PartitionSpec]) -> None:
+        self._specs = specs
+        self._known: dict[int, tuple[ManifestColumns, list[tuple[Any, ...]]]] = {}
+
+    def of(self, entry: DeleteEntry) -> _Place:
+        known = self._known.get(id(entry.columns))
+        if known is None:
+            spec = self._specs.get(entry.spec_id)
+            columns = entry.columns
+            ordered = columns.partitions if spec is None else partitions_of(columns, spec)
+            known = columns, [comparable_partition(partition) for partition in ordered]
+            self._known[id(entry.columns)] = known
+        return entry.spec_id, known[1][int(entry.columns.partition[entry.row])]
+
+
+# --- the values of equality deletes ----------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _EqualityField:
+    field: NestedField
+    required: bool
+    """Also where the field is required, a struct around it may be null."""
+
+
+def _fields_by_id(metadata: TableMetadata) -> dict[int, _EqualityField]:
+    """The columns of all schemas: an equality delete outlives the column that it names."""
+    found: dict[int, _EqualityField] = {}
+    for schema in (*metadata.schemas, metadata.current_schema):
+        for field_id, own in schema.fields_by_id.items():
+            required = own.required and field_id not in schema.parent_ids
+            found[field_id] = _EqualityField(own, required)
+    return found
+
+
+def _may_share_value(
+    equality_field: _EqualityField | None, data: FileMetrics, deletes: FileMetrics
+) -> bool:
+    """Whether a row of each file may have the same value; Java's canContainEqDeletesForFile."""
+    if equality_field is None or not equality_field.field.type.is_primitive:
+        return True
+    field_id, required = equality_field.field.field_id, equality_field.required
+    if not required:
+        if _may_hold_null(data, field_id) and _may_hold_null(deletes, field_id):
+            return True
+        if _only_nulls(data, field_id) and _no_nulls(deletes, field_id):
+            return False
+        if _only_nulls(deletes, field_id) and _no_nulls(data, field_id):
+            return False
+    return _ranges_overlap(equality_field.field, data, deletes)
+
+
+def _nulls(file: FileMetrics, field_id: int) -> int | None:
+    counts = file.null_value_counts
+    return None if counts is None else counts.get(field_id)
+
+
+def _may_hold_null(file: FileMetrics, field_id: int) -> bool:
+    nulls = _nulls(file, field_id)
+    return nulls is None or nulls > 0
+
+
+def _no_nulls(file: FileMetrics, field_id: int) -> bool:
+    return not _may_hold_null(file, field_id)
+
+
+def _only_nulls(file: FileMetrics, field_id: int) -> bool:
+    nulls, values = _nulls(file, field_id), (file.value_counts or {}).get(field_id)
+    return nulls is not None and nulls == values
+
+
+def _ranges_overlap(own: NestedField, data: FileMetrics, deletes: FileMetrics) -> bool:
+    # Writers disagree on the order of uuids, and a NaN equals a NaN without being in a range.
+    if own.type.type_id in (TypeId.UUID, TypeId.FLOAT, TypeId.DOUBLE):
+        return True
+    data_lower, data_upper = _bounds(own, data)
+    delete_lower, delete_upper = _bounds(own, deletes)
+    if None in (data_lower, data_upper, delete_lower, delete_upper):
+        return True
+    return bool(data_lower <= delete_upper and delete_lower <= data_upper)
+
+
+def _bounds(own: NestedField, file: FileMetrics) -> tuple[Any, Any]:
+    return (
+        _bound(own, (file.lower_bounds or {}).get(own.field_id)),
+        _bound(own, (file.upper_bounds or {}).get(own.field_id)),
+    )
+
+
+def _bound(own: NestedField, data: bytes | None) -> Any:
+    if data is None:
+        return None
+    try:
+        return from_binary(own.type, data)
+    except InvalidValue:
+        return None

@@ -1,0 +1,226 @@
+"""What happened on a branch since a snapshot: its snapshots, and the manifests that each one added.
+
+Java's `MergingSnapshotProducer.validationHistory`: a manifest belongs to the snapshot that its
+list names as the one that added it, so that what a snapshot merely kept is not looked at again.
+The cost is that of the snapshots since the base, never of the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from frazil.commit.filters import MetricsOf
+from frazil.commit.manifest_cache import ManifestReader
+from frazil.format.avro_schema import RecordSchema
+from frazil.format.manifest_columns import NONE, ManifestColumns, metrics, path_hashes
+from frazil.format.manifest_list import ManifestFile
+from frazil.format.manifests import DELETED
+from frazil.format.metrics_evaluators import FileMetrics
+from frazil.format.snapshots import Snapshot
+from frazil.format.table_metadata import TableMetadata
+
+APPEND: Final = "append"
+OVERWRITE: Final = "overwrite"
+REPLACE: Final = "replace"
+DELETE: Final = "delete"
+
+
+class UnknownHistory(Exception):
+    """The history between the base and the head is not all there: snapshots were expired."""
+
+    def __init__(self, base_snapshot_id: int | None, last_known_id: int | None) -> None:
+        super().__init__(
+            f"Cannot determine history between starting snapshot {_id(base_snapshot_id)} and the "
+            f"last known ancestor {_id(last_known_id)}"
+        )
+
+
+def _id(snapshot_id: int | None) -> str:
+    """As Java has it in the message."""
+    return "null" if snapshot_id is None else str(snapshot_id)
+
+
+@dataclass(frozen=True, slots=True)
+class NewManifest:
+    """A manifest together with the snapshot that added it."""
+
+    snapshot_id: int
+    operation: str
+    listed: ManifestFile
+    schema: RecordSchema
+    """That of the manifest list."""
+
+
+Prune: TypeAlias = Callable[[NewManifest], bool]
+
+
+class History:
+    """The snapshots after a base up to the head of a branch."""
+
+    def __init__(self, snapshots: tuple[Snapshot, ...], reader: ManifestReader) -> None:
+        self.snapshots = snapshots
+        """Newest first."""
+        self._reader = reader
+        self._by_id = {snapshot.snapshot_id: snapshot.operation for snapshot in snapshots}
+
+    def operation_of(self, snapshot_id: int) -> str | None:
+        """None for a snapshot that is not part of this history."""
+        return self._by_id.get(snapshot_id)
+
+    def snapshot_ids(self, operations: Collection[str]) -> frozenset[int]:
+        return frozenset(snapshot.snapshot_id for snapshot, _ in self._of_operations(operations))
+
+    def manifests(self, content: int, operations: Collection[str]) -> Iterator[NewManifest]:
+        """The manifests of one content that snapshots of these operations added."""
+        for snapshot, operation in self._of_operations(operations):
+            manifest_list = self._reader.manifest_list(snapshot)
+            for listed in manifest_list.manifests:
+                if listed.content == content and listed.added_snapshot_id == snapshot.snapshot_id:
+                    yield NewManifest(snapshot.snapshot_id, operation, listed, manifest_list.schema)
+
+    def columns(
+        self, content: int, operations: Collection[str], keep: Prune
+    ) -> list[tuple[NewManifest, ManifestColumns]]:
+        """The entries of those manifests that `keep` lets pass."""
+        found = [manifest for manifest in self.manifests(content, operations) if keep(manifest)]
+        columns = self._reader.columns_of([manifest.listed for manifest in found])
+        return list(zip(found, columns, strict=True))
+
+    def _of_operations(self, operations: Collection[str]) -> Iterator[tuple[Snapshot, str]]:
+        for snapshot in self.snapshots:
+            operation = self._by_id[snapshot.snapshot_id]
+            # As in Java a snapshot without a summary has no operation, and is passed over.
+            if operation is not None and operation in operations:
+                yield snapshot, operation
+
+
+def history_since(
+    metadata: TableMetadata,
+    head: Snapshot | None,
+    base_snapshot_id: int | None,
+    reader: ManifestReader,
+) -> History:
+    """The history after the base, without a base all of it. Raises UnknownHistory."""
+    found: list[Snapshot] = []
+    wanted = None if head is None else head.snapshot_id
+    seen: set[int] = set()
+    while wanted is not None and wanted != base_snapshot_id:
+        snapshot = None if wanted in seen else metadata.snapshots.get(wanted)
+        if snapshot is None:
+            break
+        seen.add(wanted)
+        found.append(snapshot)
+        wanted = snapshot.parent_snapshot_id
+    expired = base_snapshot_id is not None and base_snapshot_id not in metadata.snapshots
+    if wanted != base_snapshot_id or (expired and head is not None):
+        raise UnknownHistory(base_snapshot_id, found[-1].snapshot_id if found else None)
+    return History(tuple(found), reader)
+
+
+def base_is_refuted(metadata: TableMetadata, head: Snapshot | None, base_snapshot_id: int) -> bool:
+    """Whether a base is certainly no ancestor of the head.
+
+    Where older snapshots were expired, a base that the table does not know may have been one.
+    """
+    if head is None:
+        return True
+    last = head.snapshot_id
+    for last in metadata.ancestor_ids(head.snapshot_id):
+        if last == base_snapshot_id:
+            return False
+    oldest = metadata.snapshots.bare(last)
+    reaches_the_root = oldest is not None and oldest.parent_snapshot_id is None
+    return reaches_the_root or base_snapshot_id in metadata.snapshots
+
+
+# --- rows ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LiveRow:
+    """A live entry of a snapshot."""
+
+    listed: ManifestFile
+    columns: ManifestColumns
+    row: int
+
+    @property
+    def content_offset(self) -> int | None:
+        deletes = self.columns.deletes
+        offset = NONE if deletes is None else int(deletes.content_offset[self.row])
+        return None if offset == NONE else offset
+
+
+def live_rows(
+    snapshot: Snapshot | None, content: int, paths: Collection[str], reader: ManifestReader
+) -> dict[str, list[LiveRow]]:
+    """The live entries of each of these paths that has any."""
+    found: dict[str, list[LiveRow]] = {}
+    if snapshot is None or not paths:
+        return found
+    wanted = PathSet(paths)
+    listed = [
+        manifest
+        for manifest in reader.manifest_list(snapshot).manifests
+        if manifest.content == content and may_have_live(manifest)
+    ]
+    for manifest, columns in zip(listed, reader.columns_of(listed), strict=True):
+        for path, row in wanted.rows(columns):
+            if columns.status[row] != DELETED:
+                found.setdefault(path, []).append(LiveRow(manifest, columns, row))
+    return found
+
+
+class PathSet:
+    """Paths to be found in many manifests."""
+
+    def __init__(self, paths: Collection[str]) -> None:
+        unordered = list(paths)
+        hashes = path_hashes(unordered)
+        order = np.argsort(hashes)
+        self._hashes = hashes[order]
+        self._paths = [unordered[at] for at in order.tolist()]
+
+    def rows(self, columns: ManifestColumns) -> Iterator[tuple[str, int]]:
+        """The rows of these paths, whatever their status."""
+        for at in columns.may_hold(self._hashes).tolist():
+            path = self._paths[at]
+            for row in columns.find(path):
+                yield path, row
+
+
+def may_have_live(listed: ManifestFile) -> bool:
+    """A count that is not in the list may hide files."""
+    return listed.added_files_count != 0 or listed.existing_files_count != 0
+
+
+class RowMetrics:
+    """The metrics of chosen rows; each manifest is read once, and only when it is asked about."""
+
+    def __init__(
+        self, reader: ManifestReader, rows: Iterable[tuple[ManifestFile, ManifestColumns, int]]
+    ) -> None:
+        self._reader = reader
+        self._rows: dict[str, tuple[ManifestFile, ManifestColumns, list[int]]] = {}
+        self._read: dict[str, dict[int, FileMetrics]] = {}
+        for listed, columns, row in rows:
+            self._rows.setdefault(listed.manifest_path, (listed, columns, []))[2].append(row)
+
+    def of(self, listed: ManifestFile, row: int) -> FileMetrics:
+        path = listed.manifest_path
+        if path not in self._read:
+            manifest, columns, rows = self._rows[path]
+            found = metrics(self._reader.content(manifest), columns, rows)
+            self._read[path] = dict(zip(rows, found, strict=True))
+        return self._read[path][row]
+
+
+def metrics_reader(
+    reader: ManifestReader, listed: ManifestFile, columns: ManifestColumns
+) -> MetricsOf:
+    """The metrics of a manifest's rows; its content is read when they are asked for."""
+    return lambda rows: metrics(reader.content(listed), columns, rows.tolist())

@@ -1,0 +1,163 @@
+"""What the checks of one update are judged by, and how a rejection is told.
+
+A message begins with the sentence of Java's library, which people search for, and then says which
+snapshots stand against the commit and what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from frazil.commit.history import base_is_refuted
+from frazil.format.snapshots import Snapshot
+from frazil.format.table_metadata import TableMetadata
+from frazil.wire.actions import FileUpdate
+from frazil.wire.conflicts import (
+    Conflict,
+    ConflictClause,
+    ConflictFile,
+    ConflictSnapshot,
+    conflict,
+)
+from frazil.wire.errors import ValidationFailed
+
+_SHOWN_FILES: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """An update and the table it is checked against."""
+
+    metadata: TableMetadata
+    """As it is before this update, after the earlier updates of the request."""
+    head: Snapshot | None
+    """Of the target branch, before the request: clauses do not see its own snapshots."""
+    update: FileUpdate
+    index: int
+    """Of the update in the request's `updates`."""
+    added_partitions: frozenset[tuple[int, tuple[Any, ...]]] | None = None
+    """(spec id, partition) of the added files of a `replace-partitions`: what its clauses without
+    a filter are about."""
+
+    @property
+    def present_head(self) -> Snapshot | None:
+        """The head with the earlier updates of the request: what "live" refers to."""
+        ref = self.metadata.ref(self.update.branch)
+        return self.head if ref is None else self.metadata.snapshot(ref.snapshot_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A file that stands against a commit, and the snapshot that made it so."""
+
+    file_path: str
+    content_offset: int | None = None
+    snapshot_id: int | None = None
+    operation: str | None = None
+
+
+def rejected(conflicts: Sequence[Conflict]) -> ValidationFailed:
+    """The answer to a request with these conflicts; the message is that of the first."""
+    message = conflicts[0].message
+    more = len(conflicts) - 1
+    if more:
+        message += f" ({more} more {'conflict' if more == 1 else 'conflicts'} beside this one.)"
+    return ValidationFailed(message, [found.document() for found in conflicts])
+
+
+def conflict_with(
+    scope: Scope,
+    clause: ConflictClause,
+    message: str,
+    found: Iterable[Found] = (),
+    validation: int | None = None,
+) -> Conflict:
+    """A conflict; `validation` is the index of the clause, None for what is always enforced."""
+    files = list(found)
+    return conflict(
+        clause,
+        message,
+        update=scope.index,
+        validation=validation,
+        snapshots=_snapshots(files),
+        files=(ConflictFile(file.file_path, file.content_offset) for file in files),
+    )
+
+
+def _snapshots(found: Iterable[Found]) -> list[ConflictSnapshot]:
+    return [
+        ConflictSnapshot(snapshot_id, operation or "unknown")
+        for snapshot_id, operation in dict.fromkeys(
+            (file.snapshot_id, file.operation) for file in found
+        )
+        if snapshot_id is not None
+    ]
+
+
+# --- words -----------------------------------------------------------------------------------
+
+
+def file_names(found: Collection[Found]) -> str:
+    """The first few files, for a message."""
+    return _enumerated([_file_name(file) for file in found], _SHOWN_FILES)
+
+
+def _file_name(file: Found) -> str:
+    if file.content_offset is None:
+        return file.file_path
+    return f"{file.file_path} (content-offset {file.content_offset})"
+
+
+def snapshot_names(found: Iterable[Found]) -> str:
+    """The snapshots that are to blame, with what they did."""
+    snapshots = _snapshots(found)
+    named = [f"{snapshot.snapshot_id} ({snapshot.operation})" for snapshot in snapshots]
+    return f"snapshot{'s' if len(named) > 1 else ''} {_enumerated(named, _SHOWN_FILES)}"
+
+
+def _enumerated(names: Sequence[str], shown: int) -> str:
+    more = len(names) - shown
+    return ", ".join(names[:shown]) + (f" and {more} more" if more > 0 else "")
+
+
+def since(base_snapshot_id: int | None) -> str:
+    if base_snapshot_id is None:
+        return "without a base-snapshot-id the whole history counts"
+    return f"after the base snapshot {base_snapshot_id}"
+
+
+def start_again(head: Snapshot | None) -> str:
+    at = "" if head is None else f", which is at snapshot {head.snapshot_id}"
+    return f"Read the branch as it is now{at}, and build the commit again from there."
+
+
+# --- the base --------------------------------------------------------------------------------
+
+
+def check_base(scope: Scope) -> None:
+    """Refuses a base, of the update or of one of its clauses, that is no ancestor of the head."""
+    update = scope.update
+    given = [(None, update.base_snapshot_id)]
+    given += [(at, clause.base_snapshot_id) for at, clause in enumerate(update.validations)]
+    conflicts = [
+        _not_an_ancestor(scope, base, validation)
+        for validation, base in given
+        if base is not None and base_is_refuted(scope.metadata, scope.head, base)
+    ]
+    if conflicts:
+        raise rejected(conflicts)
+
+
+def _not_an_ancestor(scope: Scope, base: int, validation: int | None) -> Conflict:
+    head, branch = scope.head, scope.update.branch
+    if head is None:
+        message = f"Snapshot {base} is not an ancestor of null: the branch {branch} has no snapshot"
+    else:
+        message = (
+            f"Snapshot {base} is not an ancestor of {head.snapshot_id}, the head of the branch "
+            f"{branch}: the branch was rolled back or replaced, or the snapshot is another one's"
+        )
+    message += ". Send the snapshot of this branch that the files were made from."
+    return conflict_with(scope, "base-not-ancestor", message, validation=validation)
