@@ -6,22 +6,25 @@ is answered by applying the same request to a fresh head.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar
 
 import msgspec
 
 from frazil.commit.committed import CommittedSnapshot
-from frazil.commit.rebase import ManifestCache, NotRebasable, rebase_append
+from frazil.commit.environment import Environment
+from frazil.commit.once import already_committed, branch_of, stream_row, summary_of
+from frazil.commit.rebase import NotRebasable, rebase_append
+from frazil.commit.updates import is_fine_grained, updated
+from frazil.db.base import StreamRow
 from frazil.format.raw_json import InvalidMetadata
 from frazil.format.requirements import check_requirements
 from frazil.format.snapshots import Snapshot, parse_snapshot
-from frazil.format.table_builder import apply_updates
 from frazil.format.table_metadata import TableMetadata
 from frazil.format.view_builder import apply_view_updates, check_view_requirements
 from frazil.format.view_metadata import ViewMetadata
-from frazil.store.base import Store, StoreError
+from frazil.store.base import StoreError
 from frazil.wire.actions import CommitUpdate
 from frazil.wire.errors import BadRequest, CommitFailed, FrazilError, TooManyRequests
 from frazil.wire.requests import CommitTableRequest, CommitViewRequest
@@ -46,44 +49,46 @@ class Applied(Generic[M]):
     committed: tuple[CommittedSnapshot, ...] = ()
     files: tuple[tuple[str, bytes], ...] = ()
     """What must be durable before the swap, beside the metadata file."""
+    streams: tuple[StreamRow, ...] = ()
+    """What is remembered of the stream that the request came from."""
+    already_committed: bool = False
+    """Whether the stream's epoch had been committed before, so that nothing was applied."""
 
 
 AppliedTable: TypeAlias = Applied[TableMetadata]
 
 
-@dataclass(frozen=True, slots=True)
-class Environment:
-    """What applying a request may look at beside the metadata."""
-
-    store: Store
-    check_readable: Callable[[str], None]
-    """Raises where the server must not read a location named inside a client's files."""
-    manifests: ManifestCache
-    now_ms: int
-
-
 def apply_table_commit(
     state: TableMetadata, request: CommitTableRequest, environment: Environment
 ) -> AppliedTable:
+    if is_fine_grained(request.updates):
+        return apply_table_commit_as_is(state, request, environment)
     added = added_snapshots(request.updates)
     if already_happened(state, request.updates, added):
         return Applied(state, committed_snapshots(state, added))
     try:
-        check_requirements(state, request.requirements)
-        metadata = apply_updates(state, request.updates, now_ms=environment.now_ms)
+        return apply_table_commit_as_is(state, request, environment)
     except CommitFailed as stale:
         return _rebase(state, request, added, environment, stale)
-    return Applied(metadata, committed_snapshots(metadata, added))
 
 
 def apply_table_commit_as_is(
-    state: TableMetadata, request: CommitTableRequest, now_ms: int
+    state: TableMetadata, request: CommitTableRequest, environment: Environment
 ) -> AppliedTable:
-    """For a transaction over several tables: nothing is rebased, nothing has happened yet."""
-    added = added_snapshots(request.updates)
+    """On this state or not at all: nothing is rebased, no snapshot of a client is here already."""
+    once, updates = request.once, request.updates
+    if once is not None:
+        done = already_committed(state, once, updates, environment.load_stream)
+        if done is not None:
+            return Applied(state, done, already_committed=True)
     check_requirements(state, request.requirements)
-    metadata = apply_updates(state, request.updates, now_ms=now_ms)
-    return Applied(metadata, committed_snapshots(metadata, added))
+    result = updated(state, updates, environment, summary_of(once))
+    classic = committed_snapshots(result.metadata, added_snapshots(updates))
+    committed = (*classic, *result.committed)
+    streams: tuple[StreamRow, ...] = ()
+    if once is not None:
+        streams = (stream_row(environment.table_uuid, once, branch_of(updates), committed),)
+    return Applied(result.metadata, committed, result.files, streams)
 
 
 def apply_view_commit(state: ViewMetadata, request: CommitViewRequest, now_ms: int) -> ViewMetadata:
@@ -203,7 +208,7 @@ def _rebase(
         else update
         for update in request.updates
     )
-    metadata = apply_updates(state, updates, now_ms=environment.now_ms)
+    metadata = updated(state, updates, environment).metadata
     return Applied(metadata, committed_snapshots(metadata, added), rebased.files)
 
 

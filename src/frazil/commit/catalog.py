@@ -29,9 +29,11 @@ from frazil.commit.answers import (
 from frazil.commit.committed import KeptCommit, kept_from_json
 from frazil.commit.context import Context
 from frazil.commit.creation import is_create
+from frazil.commit.environment import Environments
 from frazil.commit.files import FileWriter
 from frazil.commit.groups import GroupCommit
 from frazil.commit.idempotency import Idempotency
+from frazil.commit.manifest_cache import ManifestCache
 from frazil.commit.metadata_cache import MetadataCache
 from frazil.commit.namespaces import Namespaces
 from frazil.commit.pending import Pending
@@ -93,6 +95,7 @@ class Catalog:
         allowed_locations: AllowedLocations,
         idempotency_lifetime_s: int = 1800,
         metadata_cache_bytes: int = 256 << 20,
+        manifest_cache_bytes: int = 384 << 20,
         limits: QueueLimits | None = None,
     ) -> None:
         self._database = db
@@ -105,13 +108,23 @@ class Catalog:
         self._idempotency = Idempotency(db, self._render)
         simple = SimpleCommit(db, writer, self._idempotency)
         self._namespaces = Namespaces(db, simple, territory, warehouse)
-        self._tables = Tables(db, store, self._cache, territory, simple, self._namespaces)
+        manifests = ManifestCache(manifest_cache_bytes)
+        environments = Environments(db, store, territory, manifests, self._file_workers)
+        self._tables = Tables(
+            db, store, self._cache, territory, simple, self._namespaces, environments
+        )
         self._views = Views(db, self._cache, territory, simple, self._namespaces)
         self._table_subject = TableSubject(self._cache, territory)
         self._view_subject = ViewSubject(self._cache, territory)
-        self._groups = GroupCommit(db, store, writer, territory, self._idempotency)
+        self._groups = GroupCommit(db, writer, self._idempotency, environments)
         self._transactions = MultiTableCommit(
-            db, writer, self._cache, territory, self._idempotency, self._table_subject
+            db,
+            writer,
+            self._cache,
+            territory,
+            self._idempotency,
+            self._table_subject,
+            environments,
         )
         self._queues = Queues(self._workers, self._run_group, limits or QueueLimits())
         self._lifetime_s = idempotency_lifetime_s

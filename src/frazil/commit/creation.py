@@ -7,10 +7,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from frazil.commit.apply import Applied, AppliedTable, added_snapshots, committed_snapshots
+from frazil.commit.environment import Environment
+from frazil.commit.once import branch_of, stream_row, summary_of
 from frazil.commit.subjects import NextFile, table_file
+from frazil.commit.table_uuids import row_uuid
 from frazil.commit.territory import Territory
-from frazil.db.base import Kind, Relation
-from frazil.format.table_builder import create_from_updates, new_table
+from frazil.commit.updates import created
+from frazil.db.base import Kind, Relation, StreamRow
+from frazil.format.table_builder import new_table
 from frazil.format.table_metadata import TableMetadata
 from frazil.wire.errors import BadRequest
 from frazil.wire.identifiers import Identifier
@@ -42,12 +46,18 @@ def created_by_commit(
     request: CommitTableRequest,
     territory: Territory,
     last_version: Callable[[str], int],
-    now_ms: int,
+    environment: Environment,
 ) -> CreatedTable:
     """The client chose the uuid, and it may have lived before: its versions are counted on."""
-    metadata = create_from_updates(request.updates, now_ms=now_ms)
-    added = added_snapshots(request.updates)
-    applied = Applied(metadata, committed_snapshots(metadata, added))
+    result = created(request.updates, environment, summary_of(request.once))
+    metadata = result.metadata
+    classic = committed_snapshots(metadata, added_snapshots(request.updates))
+    committed = (*classic, *result.committed)
+    streams: tuple[StreamRow, ...] = ()
+    if request.once is not None:
+        branch = branch_of(request.updates)
+        streams = (stream_row(row_uuid(metadata), request.once, branch, committed),)
+    applied = Applied(metadata, committed, result.files, streams)
     version = last_version(metadata.table_uuid) + 1 if metadata.table_uuid else 1
     return first_file(identifier, metadata, applied, territory, version)
 
@@ -78,24 +88,6 @@ def first_file(
     file = table_file(metadata, 0)
     relation = Relation(Kind.TABLE, identifier, row_uuid(metadata), file.location, version)
     return CreatedTable(relation, applied, file, locations)
-
-
-def row_uuid(metadata: TableMetadata) -> str:
-    """The uuid of the table's row: its own, or one of ours for a version 1 table without."""
-    if metadata.table_uuid is None:
-        return str(uuid.uuid4())
-    return check_uuid(metadata.table_uuid, "table-uuid")
-
-
-def check_uuid(text: str, field: str) -> str:
-    """Other texts may be of any length, and assign-uuid could never have set them."""
-    try:
-        proper = str(uuid.UUID(text)) == text.lower()
-    except ValueError:
-        proper = False
-    if not proper:
-        raise BadRequest(f"{field}: {text[:64]!r} is not a UUID")
-    return text
 
 
 def table_folders(metadata: TableMetadata) -> list[str]:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from frazil.commit.creation import row_uuid
+from frazil.commit.table_uuids import row_uuid
 from frazil.commit.territory import PATH_PROPERTIES, Territory
 from frazil.format.table_metadata import TableMetadata
 from frazil.store.locations import Location, parse_location

@@ -19,18 +19,17 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from frazil.commit.answers import Answer, TableAnswer, TransactionAnswer
-from frazil.commit.apply import Applied, Environment
-from frazil.commit.clock import now_ms
+from frazil.commit.apply import Applied
 from frazil.commit.committed import committed_json
+from frazil.commit.environment import Environments
 from frazil.commit.events import commit_payload, event
-from frazil.commit.files import FileWriter, PendingStore, not_written
+from frazil.commit.files import FileWriter, not_written
 from frazil.commit.idempotency import Idempotency
+from frazil.commit.once import Streams
 from frazil.commit.pending import Pending, key_row
-from frazil.commit.rebase import ManifestCache
 from frazil.commit.relations import missing
 from frazil.commit.subjects import NextFile, Subject
 from frazil.commit.swap import Committer, send
-from frazil.commit.territory import Territory
 from frazil.db.base import (
     Committed,
     Database,
@@ -44,7 +43,6 @@ from frazil.db.base import (
     SwapRelation,
     Transaction,
 )
-from frazil.store.base import Store
 from frazil.wire.errors import FrazilError, TooManyRequests
 from frazil.wire.identifiers import Identifier
 
@@ -78,6 +76,7 @@ class _Round(Generic[M, R]):
     new: M
     accepted: list[_Accepted[M, R]]
     rejected: list[tuple[Pending[R], FrazilError]]
+    streams: Streams
 
     @property
     def changed(self) -> list[_Accepted[M, R]]:
@@ -91,17 +90,14 @@ class GroupCommit:
     def __init__(
         self,
         database: Database,
-        store: Store,
         writer: FileWriter,
-        territory: Territory,
         idempotency: Idempotency,
+        environments: Environments,
     ) -> None:
         self._database = database
-        self._store = store
         self._writer = writer
-        self._territory = territory
         self._idempotency = idempotency
-        self._manifests = ManifestCache()
+        self._environments = environments
 
     def run(
         self, subject: Subject[M, R], identifier: Identifier, group: Sequence[Pending[R]]
@@ -180,16 +176,13 @@ class GroupCommit:
         state = base
         accepted: list[_Accepted[M, R]] = []
         rejected: list[tuple[Pending[R], FrazilError]] = []
-        pending_files: dict[str, bytes] = {}
-        environment = Environment(
-            PendingStore(self._store, pending_files),
-            self._territory.check_readable,
-            self._manifests,
-            now_ms(),
-        )
+        streams = Streams(relation.uuid, self._database.stream)
+        shared = self._environments.round(relation.uuid, streams)
         # The sort is stable: who came first stays first among equals.
         in_order = sorted(waiting, key=lambda one: not subject.goes_first(base, one.request))
-        for pending in in_order:
+        for before_last, pending in zip(range(len(in_order) - 1, -1, -1), in_order, strict=True):
+            # Each snapshot of a group has a time of its own, and the last one has the present.
+            environment = shared.of(pending.commit_uuid, shared.now_ms - before_last)
             try:
                 applied = subject.apply(state, pending.request, environment)
                 # Judged request by request: a bad location is the fault of one alone.
@@ -199,9 +192,10 @@ class GroupCommit:
                 rejected.append((pending, error))
                 continue
             accepted.append(_Accepted(pending, applied, applied.metadata is not state))
-            pending_files.update(applied.files)
+            shared.pending.update(applied.files)
+            subject.remember_streams(streams, state, applied)
             state = applied.metadata
-        return _Round(waiting, relation, base, state, accepted, rejected)
+        return _Round(waiting, relation, base, state, accepted, rejected, streams)
 
     def _swap(
         self,
@@ -219,6 +213,8 @@ class GroupCommit:
             changes=(SwapRelation(relation, new, locations),),
             keys=tuple(row for one in judged.accepted for row in _key_rows(one, relation)),
             events=tuple(self._events(judged, file.location)),
+            forget_streams=judged.streams.forgotten,
+            streams=judged.streams.written,
         )
         with self._writer.discarded_if_not_done(files):
             outcome = send(self._database, committer, transaction, [relation.uuid])
@@ -272,7 +268,7 @@ class GroupCommit:
     def _answer_all(self, subject: Subject[M, R], judged: _Round[M, R], location: str) -> None:
         identifier = judged.relation.identifier
         for one in judged.accepted:
-            answer = subject.answer(identifier, location, one.applied.committed)
+            answer = subject.answer(identifier, location, one.applied)
             if not judged.changed:
                 # Nothing was swapped, so the key could not be written along with it.
                 self._idempotency.finalise(_key_rows(one, judged.relation))

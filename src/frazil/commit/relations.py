@@ -19,6 +19,7 @@ from frazil.db.base import (
     KeyRow,
     Kind,
     Relation,
+    StreamRow,
     SwapRelation,
     Transaction,
 )
@@ -94,8 +95,11 @@ def attempt(
     events: Sequence[EventRow],
     answer: Callable[[], Answer],
     files: dict[str, Sequence[bytes]] | None = None,
+    streams: tuple[StreamRow, ...] = (),
 ) -> Attempt:
-    transaction = Transaction(str(uuid.uuid4()), tuple(changes), keys, tuple(events))
+    transaction = Transaction(
+        str(uuid.uuid4()), tuple(changes), keys, tuple(events), streams=streams
+    )
     return Attempt(transaction, answer, tuple(_uuids(changes)), files or {})
 
 

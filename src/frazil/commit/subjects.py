@@ -15,13 +15,14 @@ from frazil.commit.answers import (
 )
 from frazil.commit.apply import (
     Applied,
-    Environment,
     apply_table_commit,
     apply_view_commit,
     is_exclusive,
 )
-from frazil.commit.committed import CommittedSnapshot, committed_json
+from frazil.commit.committed import committed_json
+from frazil.commit.environment import Environment
 from frazil.commit.metadata_cache import CachedTable, CachedView, MetadataCache
+from frazil.commit.once import Streams, branches_moved_back
 from frazil.commit.territory import Territory
 from frazil.db.base import Kind
 from frazil.format.metadata_files import (
@@ -60,6 +61,9 @@ class Subject(Protocol[M, R]):
 
     def apply(self, state: M, request: R, environment: Environment) -> Applied[M]: ...
 
+    def remember_streams(self, streams: Streams, before: M, applied: Applied[M]) -> None:
+        """Takes in what an accepted request says of streams, and what it takes from them."""
+
     def next_file(self, base: M, base_location: str, new: M) -> NextFile[M]: ...
 
     def owned_if_changed(self, base: M, new: M) -> tuple[str, ...] | None: ...
@@ -72,7 +76,7 @@ class Subject(Protocol[M, R]):
         self,
         identifier: Identifier,
         location: str,
-        committed: tuple[CommittedSnapshot, ...],
+        applied: Applied[M],
     ) -> Answer: ...
 
 
@@ -95,6 +99,11 @@ class TableSubject:
         applied = apply_table_commit(state, request, environment)
         self._territory.check_statistics(state, applied.metadata)
         return applied
+
+    def remember_streams(
+        self, streams: Streams, before: TableMetadata, applied: Applied[TableMetadata]
+    ) -> None:
+        streams.accept(branches_moved_back(before, applied.metadata), applied.streams)
 
     def next_file(
         self, base: TableMetadata, base_location: str, new: TableMetadata
@@ -119,10 +128,10 @@ class TableSubject:
         self,
         identifier: Identifier,
         location: str,
-        committed: tuple[CommittedSnapshot, ...],
+        applied: Applied[TableMetadata],
     ) -> Answer:
         loaded = LoadedTable(identifier, self._cache.table(location), location)
-        return TableAnswer(loaded, committed_json(committed))
+        return TableAnswer(loaded, committed_json(applied.committed), applied.already_committed)
 
 
 class ViewSubject:
@@ -145,6 +154,11 @@ class ViewSubject:
         self._territory.check_view(new, state)
         return Applied(new)
 
+    def remember_streams(
+        self, streams: Streams, before: ViewMetadata, applied: Applied[ViewMetadata]
+    ) -> None:
+        """Nothing streams into a view."""
+
     def next_file(
         self, base: ViewMetadata, base_location: str, new: ViewMetadata
     ) -> NextFile[ViewMetadata]:
@@ -163,7 +177,7 @@ class ViewSubject:
         self,
         identifier: Identifier,
         location: str,
-        committed: tuple[CommittedSnapshot, ...],
+        applied: Applied[ViewMetadata],
     ) -> Answer:
         return ViewAnswer(LoadedView(identifier, self._cache.view(location), location))
 

@@ -17,9 +17,9 @@ from frazil.commit.creation import (
     created_by_commit,
     created_by_request,
     first_file,
-    row_uuid,
     table_folders,
 )
+from frazil.commit.environment import Environments
 from frazil.commit.events import commit_payload, event, pointer_payload
 from frazil.commit.files import not_written
 from frazil.commit.metadata_cache import CachedTable, MetadataCache
@@ -28,6 +28,7 @@ from frazil.commit.pending import Pending, key_row
 from frazil.commit.purge import files_of_table
 from frazil.commit.relations import Relations, attempt, next_event
 from frazil.commit.simple import Attempt, SimpleCommit
+from frazil.commit.table_uuids import row_uuid
 from frazil.commit.territory import Territory
 from frazil.db.base import (
     Change,
@@ -60,8 +61,10 @@ class Tables:
         territory: Territory,
         simple: SimpleCommit,
         namespaces: Namespaces,
+        environments: Environments,
     ) -> None:
         self.rows = Relations(Kind.TABLE, database, simple)
+        self._environments = environments
         self._database = database
         self._store = store
         self._cache = cache
@@ -104,7 +107,7 @@ class Tables:
                 pending.request,
                 self._territory,
                 self._database.last_version,
-                now_ms(),
+                self._environments.round().of(pending.commit_uuid, now_ms()),
             )
             return self._create(pending.context, created, pending)
 
@@ -140,7 +143,8 @@ class Tables:
             _create_keys(context, relation, committed, pending),
             [event(context, relation, "create", payload)],
             answer,
-            {file.location: file.chunks},
+            {**{name: [data] for name, data in created.applied.files}, file.location: file.chunks},
+            created.applied.streams,
         )
 
     def _make_folders(self, created: CreatedTable) -> None:

@@ -27,11 +27,13 @@ from frazil.commit.apply import (
 from frazil.commit.clock import now_ms
 from frazil.commit.committed import committed_json
 from frazil.commit.creation import created_by_commit, is_create
+from frazil.commit.environment import Environments
 from frazil.commit.events import commit_payload, event
 from frazil.commit.files import FileWriter, not_written
 from frazil.commit.groups import GIVE_UP_AFTER_S, LOCK_AFTER_LOST, LOCK_TIMEOUT_S, moved
 from frazil.commit.idempotency import Idempotency
 from frazil.commit.metadata_cache import CachedTable, MetadataCache
+from frazil.commit.once import Streams, branches_moved_back
 from frazil.commit.pending import Pending, key_row
 from frazil.commit.relations import missing
 from frazil.commit.subjects import NextFile, TableSubject
@@ -81,6 +83,7 @@ class _Part:
     file: NextFile[TableMetadata] | None
     """None where this table does not change."""
     swap: Change | None
+    streams: Streams | None = None
 
 
 class MultiTableCommit:
@@ -92,7 +95,9 @@ class MultiTableCommit:
         territory: Territory,
         idempotency: Idempotency,
         subject: TableSubject,
+        environments: Environments,
     ) -> None:
+        self._environments = environments
         self._database = database
         self._writer = writer
         self._cache = cache
@@ -145,8 +150,8 @@ class MultiTableCommit:
         committer: Committer,
     ) -> int:
         """One attempt; returns how many swaps were lost (0 or 1)."""
-        parts = self._judge(pending.request, rows)
-        files = {part.file.location: part.file.chunks for part in parts if part.file}
+        parts = self._judge(pending.request, rows, pending.commit_uuid)
+        files = {name: chunks for part in parts for name, chunks in _files(part)}
         if not files:
             self._idempotency.finalise(_key_rows(pending, parts))
             self._answer(pending, parts)
@@ -161,6 +166,10 @@ class MultiTableCommit:
             changes=tuple(part.swap for part in changed if part.swap),
             keys=_key_rows(pending, parts),
             events=tuple(_event(pending, part) for part in changed),
+            forget_streams=tuple(
+                row for part in changed if part.streams for row in part.streams.forgotten
+            ),
+            streams=tuple(row for part in changed if part.streams for row in part.streams.written),
         )
         uuids = [part.relation.uuid for part in changed]
         with self._writer.discarded_if_not_done(files):
@@ -181,7 +190,7 @@ class MultiTableCommit:
                 raise error
 
     def _judge(
-        self, changes: Sequence[TableChange], rows: Sequence[Relation | None]
+        self, changes: Sequence[TableChange], rows: Sequence[Relation | None], commit_uuid: bytes
     ) -> list[_Part]:
         present = list(zip(changes, rows, strict=True))
         if all(self._happened(change, row) for change, row in present):
@@ -191,7 +200,12 @@ class MultiTableCommit:
                 if row is not None
                 for state in (self._subject.load(row.metadata_location),)
             ]
-        return [self._judge_one(change, row) for change, row in present]
+        # Each table's snapshots have ids of their own.
+        uuids = (uuid.uuid5(uuid.UUID(bytes=commit_uuid), str(at)).bytes for at in range(len(rows)))
+        return [
+            self._judge_one(change, row, own)
+            for (change, row), own in zip(present, uuids, strict=True)
+        ]
 
     def _happened(self, change: TableChange, row: Relation | None) -> bool:
         if row is None or row.kind is not Kind.TABLE:
@@ -204,22 +218,25 @@ class MultiTableCommit:
             # For this table the request is stale: its requirements will say so.
             return False
 
-    def _judge_one(self, change: TableChange, row: Relation | None) -> _Part:
+    def _judge_one(self, change: TableChange, row: Relation | None, commit_uuid: bytes) -> _Part:
         if is_create(change.request):
-            return self._judge_create(change, row)
+            return self._judge_create(change, row, commit_uuid)
         if row is None or row.kind is not Kind.TABLE or row.identifier != change.identifier:
             raise missing(Kind.TABLE, change.identifier)
         base = self._subject.load(row.metadata_location)
-        applied = apply_table_commit_as_is(base, change.request, now_ms())
+        streams = Streams(row.uuid, self._database.stream)
+        environment = self._environments.round(row.uuid, streams).of(commit_uuid, now_ms())
+        applied = apply_table_commit_as_is(base, change.request, environment)
+        streams.accept(branches_moved_back(base, applied.metadata), applied.streams)
         self._territory.check_statistics(base, applied.metadata)
         if applied.metadata is base:
             return _Part(change, row, applied, base, None, None)
         file = self._subject.next_file(base, row.metadata_location, applied.metadata)
         new = moved(row, file.location, 1)
         locations = self._territory.owned_if_changed(base, applied.metadata)
-        return _Part(change, new, applied, base, file, SwapRelation(row, new, locations))
+        return _Part(change, new, applied, base, file, SwapRelation(row, new, locations), streams)
 
-    def _judge_create(self, change: TableChange, row: Relation | None) -> _Part:
+    def _judge_create(self, change: TableChange, row: Relation | None, commit_uuid: bytes) -> _Part:
         if row is not None and row.kind is Kind.VIEW:
             raise AlreadyExists(f"View with same name already exists: {change.identifier}")
         if row is not None:
@@ -229,8 +246,10 @@ class MultiTableCommit:
             change.request,
             self._territory,
             self._database.last_version,
-            now_ms(),
+            self._environments.round().of(commit_uuid, now_ms()),
         )
+        streams = Streams(created.relation.uuid, self._database.stream)
+        streams.accept((), created.applied.streams)
         return _Part(
             change,
             created.relation,
@@ -238,6 +257,7 @@ class MultiTableCommit:
             None,
             created.file,
             CreateRelation(created.relation, created.locations),
+            streams,
         )
 
     def _committed(self, pending: Pending[Sequence[TableChange]], parts: Sequence[_Part]) -> None:
@@ -266,6 +286,13 @@ class MultiTableCommit:
                 )
             )
         )
+
+
+def _files(part: _Part) -> Iterator[tuple[str, Sequence[bytes]]]:
+    """What must be durable before the swap."""
+    if part.file is not None:
+        yield from ((name, [data]) for name, data in part.applied.files)
+        yield part.file.location, part.file.chunks
 
 
 def _event(pending: Pending[Sequence[TableChange]], part: _Part) -> EventRow:

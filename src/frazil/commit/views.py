@@ -7,7 +7,6 @@ import uuid
 from frazil.commit.answers import Answer, LoadedView, ViewAnswer
 from frazil.commit.clock import now_ms
 from frazil.commit.context import Context
-from frazil.commit.creation import check_uuid
 from frazil.commit.events import event, pointer_payload
 from frazil.commit.metadata_cache import CachedView, MetadataCache
 from frazil.commit.namespaces import Namespaces
@@ -15,6 +14,7 @@ from frazil.commit.pending import key_row
 from frazil.commit.relations import Relations, attempt
 from frazil.commit.simple import Attempt, SimpleCommit
 from frazil.commit.subjects import NextFile, view_file
+from frazil.commit.table_uuids import check_uuid
 from frazil.commit.territory import Territory
 from frazil.db.base import CreateRelation, Database, Kind, Relation
 from frazil.format.view_builder import new_view

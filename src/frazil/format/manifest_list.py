@@ -226,6 +226,27 @@ def write_manifest_list(
     return WrittenManifestList(content, parsed, assigned)
 
 
+def new_listed(
+    values: Mapping[int, Any], format_version: int, like: ManifestList | None
+) -> ListedManifest:
+    """A manifest that no list has named yet, by the ids of the `manifest_file`'s fields."""
+    schema = manifest_list_schema(format_version)
+    if like is not None:
+        schema = _schema_like(format_version, like.schema)
+    parts = [
+        _encoded_value(field, None if field.field_id is None else values.get(field.field_id))
+        for field in schema.record.fields
+    ]
+    raw = b"".join(parts)
+    manifest = _manifest_file(_projection(schema.record).read(raw, 0)[0], raw)
+    return ListedManifest(manifest, schema)
+
+
+def empty_list(format_version: int, codec: str) -> ManifestList:
+    """The list of a table without a snapshot."""
+    return ManifestList(manifest_list_schema(format_version), {}, codec, ())
+
+
 @lru_cache(maxsize=8)
 def manifest_list_schema(format_version: int) -> RecordSchema:
     """The schema of the specification for a format version."""

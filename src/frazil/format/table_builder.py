@@ -83,23 +83,33 @@ _APPLY: dict[type[Any], Callable[[TableState, Any], None]] = {
 
 
 def apply_updates(
-    base: TableMetadata, updates: Sequence[CommitUpdate], *, now_ms: int
+    base: TableMetadata, updates: Sequence[TableUpdate], *, now_ms: int
 ) -> TableMetadata:
     """The metadata after one request; the base itself when the updates change nothing."""
     state = TableState.of(base, now_ms=now_ms)
     for update in updates:
-        _APPLY[type(update)](state, update)
+        apply_update(state, update)
     return build(state)
 
 
-def create_from_updates(updates: Sequence[CommitUpdate], *, now_ms: int) -> TableMetadata:
-    """The metadata of a table that a commit with assert-create brings to life."""
+def apply_update(state: TableState, update: TableUpdate) -> None:
+    """One of Iceberg's own updates, applied to metadata in the making."""
+    _APPLY[type(update)](state, update)
+
+
+def empty_state(updates: Sequence[CommitUpdate], *, now_ms: int) -> TableState:
+    """What a commit with assert-create starts from, in the format version that it asks for."""
     versions = [u.format_version for u in updates if isinstance(u, wire.UpgradeFormatVersion)]
     version = versions[0] if versions else DEFAULT_FORMAT_VERSION
     _check_format_version(version, "upgrade-format-version.format-version")
-    state = TableState.empty(version, now_ms=now_ms)
+    return TableState.empty(version, now_ms=now_ms)
+
+
+def create_from_updates(updates: Sequence[TableUpdate], *, now_ms: int) -> TableMetadata:
+    """The metadata of a table that a commit with assert-create brings to life."""
+    state = empty_state(updates, now_ms=now_ms)
     for update in updates:
-        _APPLY[type(update)](state, update)
+        apply_update(state, update)
     return build(state)
 
 
@@ -136,7 +146,7 @@ def new_table(
         wire.SetDefaultSortOrder(updates_schema.LAST_ADDED),
     ]
     for update in updates:
-        _APPLY[type(update)](state, update)
+        apply_update(state, update)
     state.properties = _NEW_TABLE_PROPERTIES | unreserved(properties)
     return build(state)
 

@@ -121,9 +121,21 @@ def build(state: TableState) -> TableMetadata:
     _check_complete(state)
     _check_defaults(state)
     _check_removed_schemas(state)
-    snapshot_log = _snapshot_log(state)
-    last = snapshot_log.last
-    metadata = TableMetadata(
+    metadata = _metadata(state, _snapshot_log(state))
+    return base if base is not None and _only_time_differs(base, metadata) else metadata
+
+
+def interim(state: TableState) -> TableMetadata:
+    """The metadata as it is between two updates of a request, for what has to read it: a snapshot
+    is built on whatever the updates before it made. It is never written."""
+    _check_complete(state)
+    _check_defaults(state)
+    return _metadata(state, SnapshotLog() if state.base is None else state.base.snapshot_log)
+
+
+def _metadata(state: TableState, snapshot_log: SnapshotLog) -> TableMetadata:
+    base, last = state.base, snapshot_log.last
+    return TableMetadata(
         format_version=state.format_version,
         table_uuid=state.table_uuid or _uuid_of_new_table(state),
         location=state.location or "",
@@ -149,7 +161,6 @@ def build(state: TableState) -> TableMetadata:
         next_row_id=state.next_row_id,
         extra={} if base is None else base.extra,
     )
-    return base if base is not None and _only_time_differs(base, metadata) else metadata
 
 
 def _uuid_of_new_table(state: TableState) -> str | None:

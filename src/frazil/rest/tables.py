@@ -9,8 +9,8 @@ from frazil.rest.edge import Edge
 from frazil.rest.headers import none_match_holds, prefers_minimal
 from frazil.rest.paging import Listing
 from frazil.rest.reply import NO_CONTENT, Reply, json_reply, not_modified
-from frazil.wire.actions import FineGrainedUpdate, check_request
-from frazil.wire.errors import BadRequest, UnsupportedOperation
+from frazil.wire.actions import check_request
+from frazil.wire.errors import BadRequest
 from frazil.wire.identifiers import Identifier
 from frazil.wire.requests import (
     CommitTableRequest,
@@ -80,7 +80,6 @@ async def update_table(edge: Edge, call: Call) -> Reply:
     identifier = call.table()
     check_agrees(request.identifier, identifier, "table")
     await edge.by_size(call.body_bytes, check_request, request.updates, request.once)
-    refuse_fine_grained(request)
     future = edge.catalog.commit_table(call.context(), identifier, request)
     minimal = prefers_minimal(call.headers.get("prefer"))
     return edge.render.answer(await edge.submitted(future), minimal=minimal)
@@ -92,8 +91,6 @@ async def commit_transaction(edge: Edge, call: Call) -> Reply:
     more = [] if len(names) <= _NAMES_IN_LOG else [f"and {len(names) - _NAMES_IN_LOG} more"]
     call.subject = ", ".join(names[:_NAMES_IN_LOG] + more)
     await edge.by_size(call.body_bytes, check_changes, request)
-    for change in request.table_changes:
-        refuse_fine_grained(change)
     future = edge.catalog.commit_transaction(call.context(), request)
     minimal = prefers_minimal(call.headers.get("prefer"))
     return edge.render.answer(await edge.submitted(future), minimal=minimal)
@@ -147,12 +144,3 @@ def check_changes(request: CommitTransactionRequest) -> None:
     """Refuses a transaction with a table's change that is wrong by its own text."""
     for index, change in enumerate(request.table_changes):
         check_request(change.updates, change.once, f"table-changes[{index}].")
-
-
-def refuse_fine_grained(request: CommitTableRequest) -> None:
-    """The commit engine cannot apply these updates yet. This function and its two calls go away
-    together when it does."""
-    for update in request.updates:
-        if isinstance(update, FineGrainedUpdate):
-            action = type(update).__struct_config__.tag
-            raise UnsupportedOperation(f"updates: this server does not apply {action} yet")

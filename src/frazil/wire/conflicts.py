@@ -23,6 +23,7 @@ ConflictClause: TypeAlias = Literal[
     "partial-row-filter",
     "base-not-ancestor",
     "dv-conflict",
+    "cherry-pick",
 ]
 """The five clauses of a request, and what is enforced without being asked for."""
 

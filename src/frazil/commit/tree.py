@@ -1,0 +1,350 @@
+"""The tree of a new snapshot: manifests written, rewritten and merged, and the list of them.
+
+What does not change is not touched: a manifest that loses no entry and is not merged stays the file
+it is. Nothing is written here; the files are handed back to be made durable before the swap.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Protocol
+
+from frazil.commit.manifest_cache import ManifestReader
+from frazil.format.content_files import ContentFile
+from frazil.format.manifest_columns import ManifestColumns, decode_columns
+from frazil.format.manifest_copies import copied_entries
+from frazil.format.manifest_encoder import ManifestEncoder, avro_codec, manifest_encoder
+from frazil.format.manifest_list import (
+    DATA,
+    DELETES,
+    ListedManifest,
+    ManifestFile,
+    ManifestList,
+    WrittenManifestList,
+    empty_list,
+    new_listed,
+    write_manifest_list,
+)
+from frazil.format.manifest_merging import Mergeable, MergeSettings, bin_to_merge
+from frazil.format.manifest_writer import RollingManifestWriter, WrittenManifest
+from frazil.format.manifests import read_manifest
+from frazil.format.metadata_files import metadata_folder
+from frazil.format.partition_spec import PartitionSpec
+from frazil.format.schema import Schema
+from frazil.format.snapshots import Snapshot
+from frazil.format.table_metadata import TableMetadata
+from frazil.wire.errors import BadRequest
+
+_COMPRESSION_CODEC = "write.manifest.compression-codec"
+_FALLBACK_CODEC = "deflate"
+
+
+@dataclass(frozen=True, slots=True)
+class AddedFiles:
+    """New files of one spec and content, on their way into manifests of their own."""
+
+    spec_id: int
+    content: int
+    files: Sequence[ContentFile]
+    data_sequence_number: int | None = None
+    """Given only where rewritten rows keep theirs; otherwise it is that of the commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The state a snapshot is built on: the head of its branch, or nothing."""
+
+    snapshot: Snapshot | None
+    manifests: ManifestList | None
+
+    def of(self, content: int) -> list[ManifestFile]:
+        if self.manifests is None:
+            return []
+        return [one for one in self.manifests.manifests if one.content == content]
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    manifest_list: str
+    """Its location."""
+    files: tuple[tuple[str, bytes], ...]
+    written: WrittenManifestList
+    manifests_created: int
+    manifests_kept: int
+    manifests_replaced: int
+
+
+@dataclass(frozen=True, slots=True)
+class TreeTarget:
+    """Which snapshot the tree is for."""
+
+    metadata: TableMetadata
+    snapshot_id: int
+    sequence_number: int
+    head: Head
+
+
+def build_tree(
+    target: TreeTarget,
+    added: Iterable[AddedFiles],
+    removed: Mapping[str, Sequence[int]],
+    reader: ManifestReader,
+) -> Tree:
+    """The tree after files are added and rows (by manifest path, then entry) are removed."""
+    builder = _Builder(target, reader)
+    return builder.build(list(added), removed)
+
+
+class _Piece(Protocol):
+    """A part of the new list before it is merged: new files, or a manifest of the head."""
+
+    @property
+    def content(self) -> int: ...
+    @property
+    def spec_id(self) -> int: ...
+
+    def write_into(self, writer: RollingManifestWriter) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _New:
+    content: int
+    spec_id: int
+    added: AddedFiles
+
+    def write_into(self, writer: RollingManifestWriter) -> None:
+        number = self.added.data_sequence_number
+        for file in self.added.files:
+            writer.add(file, number)
+
+
+@dataclass(frozen=True, slots=True)
+class _Old:
+    """A manifest of the head, with the entries this commit removes from it."""
+
+    content: int
+    spec_id: int
+    listed: ManifestFile
+    columns: Callable[[ManifestFile], ManifestColumns]
+    read: Callable[[ManifestFile], bytes]
+    encoder: ManifestEncoder
+    removed: frozenset[int]
+
+    def write_into(self, writer: RollingManifestWriter) -> None:
+        columns = self.columns(self.listed)
+        rows = columns.live().nonzero()[0].tolist()
+        content = self.read(self.listed)
+        copies = copied_entries(content, read_manifest(content), self.listed, self.encoder)
+        for row, copied in zip(rows, copies, strict=True):
+            if row in self.removed:
+                writer.delete_copy(copied)
+            else:
+                writer.existing_copy(copied)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A manifest of the new list: one that stays, or one that was written for it."""
+
+    kept: ManifestFile | None = None
+    written: WrittenManifest | None = None
+    piece: _Piece | None = None
+    """What was written; a manifest that stays is read only if it is merged."""
+    whole: bool = True
+    """Whether the piece is this manifest alone; new files may fill several."""
+
+    @property
+    def mergeable(self) -> Mergeable:
+        if self.kept is not None:
+            counts = (
+                self.kept.added_files_count,
+                self.kept.existing_files_count,
+                self.kept.deleted_files_count,
+            )
+            entries = None if None in counts else sum(count or 0 for count in counts)
+            return Mergeable(self.kept.partition_spec_id, self.kept.manifest_length, entries)
+        assert self.written is not None
+        entries = (
+            self.written.added_files_count
+            + self.written.existing_files_count
+            + self.written.deleted_files_count
+        )
+        known = entries if self.whole else None
+        return Mergeable(self.written.partition_spec_id, self.written.manifest_length, known)
+
+
+@dataclass(slots=True)
+class _Builder:
+    target: TreeTarget
+    reader: ManifestReader
+    commit_uuid: uuid.UUID = field(default_factory=uuid.uuid4)
+    count: int = 0
+    replaced: int = 0
+
+    def build(self, added: list[AddedFiles], removed: Mapping[str, Sequence[int]]) -> Tree:
+        parts: list[_Part] = []
+        for content in (DATA, DELETES):
+            parts += self._merged(self._parts(content, added, removed))
+        return self._tree(parts)
+
+    # --- the manifests -----------------------------------------------------------------------
+
+    def _parts(
+        self, content: int, added: list[AddedFiles], removed: Mapping[str, Sequence[int]]
+    ) -> list[_Part]:
+        parts: list[_Part] = []
+        for files in added:
+            if files.content == content and files.files:
+                parts += self._written(_New(content, files.spec_id, files))
+        for listed in self.target.head.of(content):
+            rows = removed.get(listed.manifest_path)
+            if rows:
+                self.replaced += 1
+                parts += self._written(self._old(listed, frozenset(rows)))
+            elif has_live_files(listed):
+                parts.append(_Part(kept=listed))
+        return parts
+
+    def _merged(self, parts: list[_Part]) -> list[_Part]:
+        settings = MergeSettings.of(self.target.metadata.properties)
+        chosen = bin_to_merge([part.mergeable for part in parts], settings)
+        if not chosen:
+            return parts
+        first = self._piece(parts[chosen[0]])
+        writer = self._writer(first.spec_id, first.content)
+        for position in chosen:
+            self._piece(parts[position]).write_into(writer)
+            self.replaced += parts[position].kept is not None
+        merged = [_Part(written=written) for written in writer.finish()]
+        inside = set(chosen)
+        result: list[_Part] = []
+        for position, part in enumerate(parts):
+            if position == chosen[0]:
+                result += merged
+            elif position not in inside:
+                result.append(part)
+        return result
+
+    def _written(self, piece: _Piece) -> list[_Part]:
+        writer = self._writer(piece.spec_id, piece.content)
+        piece.write_into(writer)
+        manifests = writer.finish()
+        whole = len(manifests) == 1
+        return [_Part(written=written, piece=piece, whole=whole) for written in manifests]
+
+    def _piece(self, part: _Part) -> _Piece:
+        if part.piece is not None:
+            return part.piece
+        assert part.kept is not None
+        return self._old(part.kept, frozenset())
+
+    def _old(self, listed: ManifestFile, removed: frozenset[int]) -> _Old:
+        encoder = self._encoder(listed.partition_spec_id, listed.content)
+        return _Old(
+            content=listed.content,
+            spec_id=listed.partition_spec_id,
+            listed=listed,
+            columns=self.reader.columns,
+            read=self.reader.content,
+            encoder=encoder,
+            removed=removed,
+        )
+
+    def _writer(self, spec_id: int, content: int) -> RollingManifestWriter:
+        metadata = self.target.metadata
+        return RollingManifestWriter(
+            self._encoder(spec_id, content),
+            new_path=self._new_path,
+            snapshot_id=self.target.snapshot_id,
+            target_size_bytes=MergeSettings.of(metadata.properties).target_size_bytes,
+            codec=_codec(metadata),
+        )
+
+    def _encoder(self, spec_id: int, content: int) -> ManifestEncoder:
+        metadata = self.target.metadata
+        spec = metadata.spec(spec_id)
+        if spec is None:
+            raise BadRequest(f"the table has no partition spec with id {spec_id}")
+        schema = schema_for_spec(metadata.schemas, metadata.current_schema_id, spec)
+        return manifest_encoder(schema, spec, metadata.format_version, content)
+
+    def _new_path(self) -> str:
+        path = f"{metadata_folder(self.target.metadata)}/{self.commit_uuid}-m{self.count}.avro"
+        self.count += 1
+        return path
+
+    # --- the list ----------------------------------------------------------------------------
+
+    def _tree(self, parts: list[_Part]) -> Tree:
+        target, metadata = self.target, self.target.metadata
+        version, head = metadata.format_version, target.head
+        entries: list[ListedManifest] = []
+        files: list[tuple[str, bytes]] = []
+        for part in parts:
+            if part.kept is not None:
+                assert head.manifests is not None
+                entries.append(ListedManifest(part.kept, head.manifests.schema))
+            elif part.written is not None:
+                record = part.written.listed(target.snapshot_id, target.sequence_number)
+                entries.append(new_listed(record, version, head.manifests))
+                files.append((part.written.manifest_path, part.written.file))
+                self.reader.remember(
+                    part.written.manifest_path,
+                    decode_columns(part.written.file),
+                    part.written.file,
+                )
+        written = write_manifest_list(
+            entries,
+            like=head.manifests or empty_list(version, _FALLBACK_CODEC),
+            format_version=version,
+            snapshot_id=target.snapshot_id,
+            parent_snapshot_id=head.snapshot.snapshot_id if head.snapshot else None,
+            sequence_number=target.sequence_number,
+            first_row_id=metadata.next_row_id if version > 2 else None,
+            codec=_FALLBACK_CODEC,
+        )
+        # The name is Java's: the first attempt of a commit that has its own uuid.
+        location = (
+            f"{metadata_folder(metadata)}/snap-{target.snapshot_id}-1-{self.commit_uuid}.avro"
+        )
+        self.reader.remember_list(location, written.parsed)
+        files.append((location, written.content))
+        created = len(files) - 1
+        return Tree(
+            manifest_list=location,
+            files=tuple(files),
+            written=written,
+            manifests_created=created,
+            manifests_kept=len(entries) - created,
+            manifests_replaced=self.replaced,
+        )
+
+
+def has_live_files(listed: ManifestFile) -> bool:
+    """By its list; a list that does not count may hide some."""
+    added, existing = listed.added_files_count, listed.existing_files_count
+    return added is None or existing is None or added + existing > 0
+
+
+@lru_cache(maxsize=256)
+def schema_for_spec(
+    schemas: tuple[Schema, ...], current_schema_id: int, spec: PartitionSpec
+) -> Schema:
+    """The current schema, or the newest that still has every source column of an older spec: the
+    types of partition values are those of their sources."""
+    current = next(schema for schema in schemas if schema.schema_id == current_schema_id)
+    for schema in (current, *reversed(schemas)):
+        if all(schema.find_type(part.source_id) is not None for part in spec.fields):
+            return schema
+    return current
+
+
+def _codec(metadata: TableMetadata) -> str:
+    """A codec that we cannot write is a wish about size that gzip fulfils as well."""
+    try:
+        return avro_codec(metadata.properties.get(_COMPRESSION_CODEC, "gzip"))
+    except BadRequest:
+        return _FALLBACK_CODEC
