@@ -26,6 +26,7 @@ from pyiceberg.partitioning import PartitionSpec as StockSpec
 from pyiceberg.schema import Schema as StockSchema
 from pyiceberg.typedef import Record as StockRecord
 
+from frazil.format import manifest_decoder
 from frazil.format.avro_files import write_avro
 from frazil.format.avro_schema import RecordSchema, record_schema
 from frazil.format.avro_types import UnreadableAvro
@@ -415,6 +416,104 @@ def test_arrays_in_sized_and_in_several_blocks_are_read() -> None:
         assert data_file_bytes(content, columns, [0, 1, 2]) == files
         found = [one.value_counts for one in metrics(content, columns, [0, 1, 2])]
         assert found == [{1: 2, 3: 4}] * 3
+
+
+# --- all at once and one after another --------------------------------------------------------
+
+ARRAYS = (
+    *("status", "content", "snapshot_id", "sequence_number", "file_sequence_number"),
+    *("record_count", "file_size_in_bytes", "first_row_id", "partition"),
+    *("data_file_at", "data_file_end", "path_offsets", "sorted_hashes", "hash_order"),
+)
+
+
+def outcome(content: bytes) -> object:
+    try:
+        columns = decode_columns(content)
+    except UnreadableAvro as error:
+        return str(error)
+    arrays = [getattr(columns, name).tolist() for name in ARRAYS]
+    return arrays, columns.path_bytes, repr(columns.partitions), columns.content_kind
+
+
+def one_by_one(content: bytes, monkeypatch: pytest.MonkeyPatch) -> object:
+    with monkeypatch.context() as patch:
+        patch.setattr(manifest_decoder, "_LOCKSTEP_ROWS", 1 << 60)
+        return outcome(content)
+
+
+def uneven_files(chance: random.Random, rows: int) -> list[DataFile]:
+    """Files with any metrics: none, some, of any length; numbers of every size."""
+
+    def counts() -> dict[int, int] | None:
+        found = {chance.randint(0, 1 << 20): 1 << chance.randint(0, 62) for _ in range(9)}
+        return chance.choice((None, {}, found, dict(list(found.items())[: chance.randint(0, 9)])))
+
+    def bounds() -> dict[int, bytes] | None:
+        keys = range(chance.choice((1, 1, 1, 300)), 320, 40)
+        made = {key: bytes(chance.randint(0, 90)) for key in keys}
+        return chance.choice((None, made, made))
+
+    return [
+        data_file(
+            number,
+            (chance.choice((None, number % 4, -(1 << 62))), chance.choice((None, "", "ä" * 70))),
+            file_path=f"s3://bucket/data/{number}" + "x" * chance.choice((1, 200)),
+            record_count=1 << chance.randint(0, 62),
+            column_sizes=counts(),
+            value_counts=counts(),
+            nan_value_counts=counts(),
+            lower_bounds=bounds(),
+            upper_bounds=bounds(),
+            key_metadata=chance.choice((None, b"", bytes(100))),
+            split_offsets=chance.choice((None, [], [4], list(range(70)))),
+            sort_order_id=chance.choice((None, 0, 1 << 30)),
+        )
+        for number in range(rows)
+    ]
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_entries_read_at_once_are_those_read_one_after_another(
+    version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder = encoder_of("long", "string", version=version)
+    content = manifest_of(encoder, uneven_files(random.Random(version), 1_200))
+    columns = decode_columns(content)
+    agree(columns, content, LISTED)
+    assert outcome(content) == one_by_one(content, monkeypatch)
+    monkeypatch.delattr(manifest_decoder._Rows, "walk_over")
+    assert len(decode_columns(content)) == 1_200, "they were not read at once"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_damage_is_judged_alike_at_once_and_one_after_another(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance = random.Random(seed)
+    encoder = encoder_of("long", "string", version=3)
+    content = manifest_of(encoder, uneven_files(chance, 120), "null")
+    body = content.index(b"s3://")
+    for _ in range(40):
+        damaged = bytearray(content)
+        at = chance.randrange(body, len(damaged))
+        damaged[at] = chance.choice((0, 1, 2, 4, 0x7F, 0x80, 0xFF, damaged[at] ^ 1))
+        assert outcome(bytes(damaged)) == one_by_one(bytes(damaged), monkeypatch)
+
+
+def test_a_few_rows_with_many_values_are_read_one_after_another() -> None:
+    """All at once they would take a step of all rows for each value."""
+    encoder = encoder_of()
+    files = [data_file(n) for n in range(150)]
+    files[70] = data_file(70, value_counts=dict.fromkeys(range(9_000), 1))
+    content = manifest_of(encoder, files)
+    agree(decode_columns(content), content, LISTED)
+
+
+def test_paths_that_do_not_begin_alike_are_read_one_after_another() -> None:
+    files = [data_file(n, file_path=f"{n}://bucket/{n}") for n in range(300)]
+    content = manifest_of(encoder_of(), files)
+    agree(decode_columns(content), content, LISTED)
 
 
 # --- hostile bytes ---------------------------------------------------------------------------

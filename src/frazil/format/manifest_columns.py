@@ -22,12 +22,8 @@ from numpy.typing import NDArray
 from frazil.format.avro_files import MANIFEST_LIMITS, AvroLimits, open_avro
 from frazil.format.avro_types import UnreadableAvro
 from frazil.format.content_files import DATA_CONTENT, EQUALITY_DELETES, ContentFile
-from frazil.format.manifest_decoder import (
-    NO_SNAPSHOT,
-    NONE,
-    DecodedRows,
-    decode_rows,
-)
+from frazil.format.manifest_decoder import DecodedRows, decode_rows
+from frazil.format.manifest_fields import NO_SNAPSHOT, NONE
 from frazil.format.manifest_list import DATA, DELETES, ManifestFile
 from frazil.format.manifest_rows import (
     DeleteFields,

@@ -34,7 +34,8 @@ from frazil.format.content_files import (
     DataFile,
     DeleteFile,
 )
-from frazil.format.manifest_decoder import (
+from frazil.format.manifest_decoder import DecodedRows
+from frazil.format.manifest_fields import (
     CONTENT,
     DATA_FILE,
     FILE_PATH,
@@ -44,7 +45,6 @@ from frazil.format.manifest_decoder import (
     NONE,
     PARTITION,
     RECORD_COUNT,
-    DecodedRows,
     data_file_record,
     partition_record,
 )
