@@ -112,7 +112,6 @@ class ManifestReader:
         location = snapshot.manifest_list
         if location is None:
             return self._inline_list(snapshot)
-        self._check_readable(location)
 
         def read() -> ManifestList:
             max_bytes = MANIFEST_LIST_LIMITS.file_bytes
@@ -161,8 +160,6 @@ class ManifestReader:
         self._cache.put(path, content)
 
     def _columns(self, path: str) -> ManifestColumns:
-        self._check_readable(path)
-
         def read() -> ManifestColumns:
             columns = _parsed("manifest", path, decode_columns, self._content(path))
             self._cache.put(path, columns)
@@ -171,8 +168,6 @@ class ManifestReader:
         return self._cache.once(path, ManifestColumns, read)
 
     def _content(self, path: str) -> bytes:
-        self._check_readable(path)
-
         def read() -> bytes:
             content = self._get("manifest", path, MANIFEST_LIMITS.file_bytes)
             self._cache.put(path, content)
@@ -181,6 +176,8 @@ class ManifestReader:
         return self._cache.once(path, bytes, read)
 
     def _get(self, what: str, location: str, max_bytes: int) -> bytes:
+        # What is kept was checked when it was read, or was made here: places do not change.
+        self._check_readable(location)
         try:
             return self._store.get(location, max_bytes)
         except ObjectMissing:
