@@ -103,8 +103,8 @@ def _count() -> None:
     recorder.updates("table", table_builder._APPLY)
     recorder.updates("view", view_builder._APPLY)
     for module, name in (
-        (apply, "apply_updates"),
-        (creation, "create_from_updates"),
+        (apply, "updated"),
+        (creation, "created"),
         (apply, "apply_view_updates"),
     ):
         setattr(module, name, recorder.in_commits(getattr(module, name)))

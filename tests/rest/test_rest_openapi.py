@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+from collections.abc import Iterable, Iterator
 from types import UnionType
 from typing import Any, get_args
 
 import msgspec
 import pytest
+from jsonschema import Draft202012Validator
+from msgspec import inspect
 from openapi_spec_validator import validate
 
+from frazil.commit.committed import CommittedSnapshot
 from frazil.rest.routes import ROUTES
 from frazil.rest.service import openapi
-from frazil.wire import requests, responses, updates
+from frazil.wire import actions, conflicts, content_files, requests, responses, updates
+from frazil.wire.errors import BadRequest
+from frazil.wire.json import decode
 from tests.rest.stand_in import Client
 
 DOCUMENT: dict[str, Any] = json.loads(openapi())
@@ -101,6 +108,8 @@ def test_a_request_has_the_fields_that_its_schema_has(struct: type[msgspec.Struc
         ("TableRequirement", updates.TableRequirement),
         ("ViewRequirement", updates.ViewRequirement),
         ("ReportMetricsRequest", requests.ReportMetricsRequest),
+        ("FineGrainedUpdate", actions.FineGrainedUpdate),
+        ("CommitValidation", actions.CommitValidation),
     ],
 )
 def test_unions_have_the_same_members(name: str, union: Any) -> None:
@@ -131,6 +140,333 @@ def test_answers_have_the_fields_that_their_schemas_have(
 ) -> None:
     names = {field.encode_name for field in msgspec.structs.fields(struct)}
     assert set(SCHEMAS[schema]["properties"]) == set(SCHEMAS[schema]["required"]) == names
+
+
+# --- fine-grained commits: every field, bound, list of values and default -------------------------
+
+NAMES = {
+    content_files.UpperCaseDataFile: content_files.DataFile,
+    content_files.UpperCasePositionDeleteFile: content_files.PositionDeleteFile,
+    content_files.UpperCaseEqualityDeleteFile: content_files.EqualityDeleteFile,
+}
+"""Described by the file of the same content in lower case."""
+
+UNIONS = {
+    "DeleteFile": content_files.AddedDeleteFile,
+    "CommitValidation": actions.CommitValidation,
+    "FineGrainedUpdate": actions.FineGrainedUpdate,
+    "TableUpdate": updates.TableUpdate,
+    "TableRequirement": updates.TableRequirement,
+    "CommitUpdate": actions.CommitUpdate,
+}
+"""Unions that have a name in the document."""
+
+RAW: dict[str, Any] = {"raw": "read elsewhere"}
+"""Stands for what the wire leaves undecoded: any description fits."""
+
+REMARKS = {"description", "format", "default", "discriminator", "maxItems"}
+
+
+def ref(name: str) -> dict[str, Any]:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def any_of(kinds: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Alternatives without an order; a number is also an integer, and one alone is itself."""
+    flat = [inner for kind in kinds for inner in kind.get("anyOf", [kind])]
+    unique = {json.dumps(kind, sort_keys=True): kind for kind in flat}
+    if json.dumps({"type": "number"}) in unique:
+        unique.pop(json.dumps({"type": "integer"}), None)
+    ordered = [unique[text] for text in sorted(unique)]
+    return ordered[0] if len(ordered) == 1 else {"anyOf": ordered}
+
+
+def described(schema: dict[str, Any]) -> dict[str, Any]:
+    """A schema of the document in the one form that is compared."""
+    known = {name: value for name, value in schema.items() if name not in REMARKS}
+    if "oneOf" in known or "anyOf" in known:
+        return any_of(map(described, known.get("oneOf") or known["anyOf"]))
+    if known.get("$ref", "").rsplit("/", 1)[-1] in UNIONS:
+        return described(SCHEMAS[known["$ref"].rsplit("/", 1)[1]])
+    if isinstance(known.get("type"), list):
+        return any_of(described(of_type(known, kind)) for kind in known["type"])
+    if "const" in known:
+        known["enum"] = [known.pop("const")]
+    if "enum" in known:
+        known["enum"] = sorted(known["enum"])
+    for name in ("items", "additionalProperties"):
+        if isinstance(known.get(name), dict):
+            known[name] = described(known[name])
+    return known
+
+
+def of_type(schema: dict[str, Any], kind: str) -> dict[str, Any]:
+    """One of several types, with what concerns it."""
+    if kind == "null":
+        return {"type": "null"}
+    enum = [value for value in schema.get("enum", ()) if value is not None]
+    return schema | {"type": kind} | ({"enum": enum} if enum else {})
+
+
+def declared(kind: inspect.Type) -> dict[str, Any]:
+    """A type of the code in the same form."""
+    match kind:
+        case inspect.RawType():
+            return RAW
+        case inspect.AnyType():
+            return {"type": "any"}
+        case inspect.NoneType():
+            return {"type": "null"}
+        case inspect.BoolType():
+            return {"type": "boolean"}
+        case inspect.FloatType():
+            return {"type": "number"}
+        case inspect.IntType(ge=ge, le=le):
+            return {"type": "integer"} | without_none(minimum=ge, maximum=le)
+        case inspect.StrType(min_length=least, pattern=pattern):
+            return {"type": "string"} | without_none(minLength=least, pattern=pattern)
+        case inspect.LiteralType(values=values):
+            return {"type": "string", "enum": sorted(map(str, values))}
+        case inspect.VarTupleType(item_type=item, min_length=least):
+            return {"type": "array", "items": declared(item)} | without_none(minItems=least)
+        case inspect.DictType(key_type=inspect.IntType()):
+            # Field ids as JSON's keys; what their values may be is checked by the struct itself.
+            primitive = [{"type": name} for name in ("boolean", "number", "string", "null")]
+            keys = {"propertyNames": {"pattern": "^(0|[1-9][0-9]*)$"}}
+            return {"type": "object", "additionalProperties": any_of(primitive)} | keys
+        case inspect.DictType(value_type=value):
+            return {"type": "object", "additionalProperties": declared(value)}
+        case inspect.UnionType(types=types):
+            return any_of(map(declared, types))
+        case inspect.StructType(cls=struct):
+            return ref(NAMES.get(struct, struct).__name__)
+    raise TypeError(f"no JSON schema for {kind}")
+
+
+def without_none(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def structs_of(kind: inspect.Type) -> Iterator[inspect.StructType]:
+    """Every struct inside a type."""
+    found: dict[type, inspect.StructType] = {}
+    waiting = [kind]
+    while waiting:
+        at = waiting.pop()
+        match at:
+            case inspect.StructType(cls=struct) if struct not in found:
+                found[struct] = at
+                waiting.extend(field.type for field in at.fields)
+            case inspect.UnionType(types=types):
+                waiting.extend(types)
+            case inspect.VarTupleType(item_type=item):
+                waiting.append(item)
+    return iter(found.values())
+
+
+COMMIT_STRUCTS = list(structs_of(inspect.type_info(requests.CommitTransactionRequest)))
+
+
+def test_all_structs_of_the_wire_are_part_of_a_commit() -> None:
+    """So that what is compared below is everything."""
+    reached = {struct.cls for struct in COMMIT_STRUCTS}
+    for module in (actions, content_files):
+        for struct in structs_in(module):
+            family = reached & set(struct.__subclasses__()) or any(
+                struct in member.__mro__ for member in reached
+            )
+            assert struct in reached or family, struct
+
+
+@pytest.mark.parametrize("struct", COMMIT_STRUCTS, ids=lambda struct: struct.cls.__name__)
+def test_a_commit_is_described_field_by_field(struct: inspect.StructType) -> None:
+    name = NAMES.get(struct.cls, struct.cls).__name__
+    schema = SCHEMAS[name]
+    properties = schema["properties"]
+    assert schema["type"] == "object"
+    assert schema.get("additionalProperties", True) is not struct.forbid_unknown_fields
+    tag_field = {struct.tag_field} if struct.tag_field else set()
+    assert set(properties) == {field.encode_name for field in struct.fields} | tag_field
+    required = {field.encode_name for field in struct.fields if field.required} | tag_field
+    assert set(schema.get("required", ())) == required
+    if struct.tag_field:
+        assert struct.tag in described(properties[struct.tag_field])["enum"]
+    for field in struct.fields:
+        expected, written = declared(field.type), properties[field.encode_name]
+        if expected is not RAW and struct.cls.__name__ not in NARROWER:
+            assert described(written) == expected, f"{name}.{field.encode_name}"
+        if "default" in written:
+            assert written["default"] == field.default, f"{name}.{field.encode_name}"
+
+
+NARROWER = {"SetSnapshotRef", "TableIdentifier", "UpgradeFormatVersion"}
+"""Described more narrowly than they are decoded: the rest is checked afterwards."""
+
+
+def test_every_content_has_both_of_its_names() -> None:
+    for struct in (*NAMES, *NAMES.values()):
+        enum = SCHEMAS[NAMES.get(struct, struct).__name__]["properties"]["content"]["enum"]
+        assert struct.__struct_config__.tag in enum
+        assert len(enum) == 2
+
+
+@pytest.mark.parametrize(
+    "struct", [conflicts.Conflict, conflicts.ConflictSnapshot, conflicts.ConflictFile]
+)
+def test_conflicts_have_the_fields_that_their_schemas_have(struct: type[msgspec.Struct]) -> None:
+    schema, fields = SCHEMAS[struct.__name__], msgspec.structs.fields(struct)
+    assert set(schema["properties"]) == {field.encode_name for field in fields}
+    assert set(schema["required"]) == {field.encode_name for field in fields if field.required}
+
+
+def test_conflicts_name_every_clause() -> None:
+    clauses = SCHEMAS["Conflict"]["properties"]["clause"]["enum"]
+    assert set(clauses) == set(get_args(conflicts.ConflictClause))
+    asked_for = SCHEMAS["CommitValidation"]["discriminator"]["mapping"]
+    assert set(asked_for) < set(clauses)
+    for name in ("files", "snapshots"):
+        listed = SCHEMAS["Conflict"]["properties"][name]
+        assert listed["maxItems"] == conflicts.MAX_CONFLICT_ITEMS
+
+
+def test_what_was_committed_is_described_in_every_answer() -> None:
+    fields = {field.name.replace("_", "-") for field in dataclasses.fields(CommittedSnapshot)}
+    entry = SCHEMAS["CommittedSnapshot"]
+    assert set(entry["properties"]) == set(entry["required"]) == fields
+    names = {f.encode_name for f in msgspec.structs.fields(responses.MinimalCommitResponse)}
+    assert set(SCHEMAS["MinimalCommitResponse"]["properties"]) | {"identifier"} == names
+    listed = SCHEMAS["MinimalTransactionResponse"]["properties"]["tables"]["items"]
+    assert set(listed["properties"]) == names
+    assert {"committed", "already-committed"} <= set(SCHEMAS["CommitTableResponse"]["properties"])
+
+
+# --- fine-grained commits: examples ---------------------------------------------------------------
+
+COMMIT_SCHEMA = Draft202012Validator(
+    {"$ref": "#/components/schemas/CommitTableRequest", "components": DOCUMENT["components"]}
+)
+DATA_FILE: dict[str, Any] = {
+    "content": "data",
+    "spec-id": 0,
+    "partition": ["2024-05-01", None],
+    "file-path": "s3://bucket/t/1.parquet",
+    "file-format": "parquet",
+    "file-size-in-bytes": 1024,
+    "record-count": 10,
+    "lower-bounds": {"keys": [1, 2], "values": [1, "a"]},
+    "null-value-counts": {"keys": [1], "values": [0]},
+}
+VECTOR = DATA_FILE | {
+    "content": "POSITION_DELETES",
+    "file-path": "s3://bucket/t/1.puffin",
+    "file-format": "PUFFIN",
+    "content-offset": 4,
+    "content-size-in-bytes": 40,
+    "referenced-data-file": "s3://bucket/t/1.parquet",
+}
+FILTER = {
+    "type": "and",
+    "left": {"type": "eq", "term": "day", "value": "2024-05-01"},
+    "right": True,
+}
+ACCEPTED: list[dict[str, Any]] = [
+    {"action": "append", "add-data-files": [DATA_FILE]},
+    {"action": "append", "add-data-files": [DATA_FILE | {"partition": {"1000": 19844}}]},
+    {"action": "overwrite", "add-data-files": [DATA_FILE], "replace-partitions": True},
+    {
+        "action": "overwrite",
+        "add-delete-files": [VECTOR],
+        "remove-delete-files": [{"file-path": "s3://bucket/t/0.puffin", "content-offset": 4}],
+        "base-snapshot-id": 7,
+        "commit-validations": {
+            "type": "required-data-files",
+            "file-paths": ["s3://bucket/t/1.parquet"],
+            "allowed-remove-operations": ["REPLACE"],
+        },
+    },
+    {
+        "action": "replace",
+        "remove-data-files": ["a", DATA_FILE | {"file-path": "b"}],
+        "add-data-files": [DATA_FILE],
+        "data-sequence-number": 3,
+        "base-snapshot-id": 7,
+    },
+    {"action": "delete", "delete-row-filter": FILTER, "case-sensitive": False, "branch": "audit"},
+    {
+        "action": "delete",
+        "delete-row-filter": {
+            "type": "in",
+            "child": {"type": "transform", "transform": "bucket[4]", "term": "id"},
+            "values": [1, {"type": "literal", "value": 2, "data-type": "int"}],
+        },
+        "commit-validations": [
+            {"type": "not-allowed-added-data-files", "filter": FILTER},
+            {"type": "required-delete-files", "file-paths": ["p", {"file-path": "q"}]},
+        ],
+    },
+    {"action": "cherry-pick", "snapshot-id": 7},
+    {"action": "set-properties", "updates": {"a": "b"}},
+]
+REFUSED: list[dict[str, Any]] = [
+    {"action": "append", "add-data-files": [DATA_FILE | {"nope": 1}]},
+    {"action": "append", "add-data-files": [DATA_FILE | {"content": "position-deletes"}]},
+    {"action": "append", "add-data-files": [DATA_FILE | {"file-format": "csv"}]},
+    {"action": "append", "add-data-files": [DATA_FILE | {"record-count": -1}]},
+    {"action": "append", "add-data-files": [DATA_FILE | {"partition": {"x": 1}}]},
+    {"action": "append", "add-data-files": [DATA_FILE | {"lower-bounds": {"keys": [1]}}]},
+    {"action": "append", "add-data-files": [{"file-path": "p"}]},
+    {"action": "append", "add-data-files": ["p"]},
+    {"action": "append", "delete-row-filter": True},
+    {"action": "delete", "add-data-files": [DATA_FILE]},
+    {"action": "delete", "remove-data-files": [""]},
+    {"action": "delete", "commit-validations": [{"type": "nothing-changed"}]},
+    {"action": "delete", "commit-validations": [{"type": "required-data-files", "x": 1}]},
+    {"action": "cherry-pick"},
+    {"action": "cherry-pick", "snapshot-id": 7, "stage-only": True},
+    {"action": "upsert"},
+]
+
+
+def commit_of(update: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"requirements": [], "updates": [update], **more}
+
+
+@pytest.mark.parametrize("update", ACCEPTED)
+def test_what_the_schema_allows_the_wire_takes(update: dict[str, Any]) -> None:
+    commit = commit_of(update)
+    COMMIT_SCHEMA.validate(commit)
+    request = decode(requests.CommitTableRequest, json.dumps(commit).encode())
+    actions.check_request(request.updates)
+
+
+@pytest.mark.parametrize("update", REFUSED)
+def test_what_the_wire_refuses_the_schema_forbids(update: dict[str, Any]) -> None:
+    commit = commit_of(update)
+    assert not COMMIT_SCHEMA.is_valid(commit)
+    with pytest.raises(BadRequest):
+        decode(requests.CommitTableRequest, json.dumps(commit).encode())
+
+
+@pytest.mark.parametrize(
+    ("once", "valid"),
+    [
+        ({"id": "q", "epoch": 0}, True),
+        (None, True),
+        ({"id": "", "epoch": 0}, False),
+        ({"id": "q", "epoch": -1}, False),
+        ({"id": "q"}, False),
+        ({"id": "q", "epoch": 1, "branch": "b"}, False),
+    ],
+)
+def test_once_is_described_as_it_is_read(once: Any, valid: bool) -> None:
+    commit = commit_of(ACCEPTED[0], once=once)
+    assert COMMIT_SCHEMA.is_valid(commit) is valid
+    try:
+        decode(requests.CommitTableRequest, json.dumps(commit).encode())
+        taken = True
+    except BadRequest:
+        taken = False
+    assert taken is valid
 
 
 def test_nothing_is_described_that_nobody_refers_to() -> None:
