@@ -21,6 +21,7 @@ from frazil.commit.history import (
     PathSet,
     UnknownHistory,
     history_since,
+    live_paths,
     live_rows,
     may_have_live,
     metrics_reader,
@@ -77,15 +78,25 @@ class Evidence:
         snapshot = None if base is None else self.scope.metadata.snapshots.bare(base)
         return 0 if snapshot is None else snapshot.sequence_number
 
-    def live(self, content: int, paths: Collection[str]) -> dict[str, list[LiveRow]]:
-        """The live files among the paths, before the request or after its earlier updates: clauses
-        do not see what the request does, but it may rely on files that it has just added."""
+    def live_paths(self, content: int, paths: Collection[str]) -> set[str]:
+        """Those of the paths that are live, before the request or after its earlier updates.
+
+        Clauses do not see what the request does, but it may rely on files it has just added.
+        """
+        scope = self.scope
+        found = live_paths(scope.head, content, paths, self.reader)
+        if len(found) < len(paths) and scope.present_head != scope.head:
+            missing = [path for path in paths if path not in found]
+            found |= live_paths(scope.present_head, content, missing, self.reader)
+        return found
+
+    def live_rows(self, content: int, paths: Collection[str]) -> dict[str, list[LiveRow]]:
+        """The same, with the entries of each path."""
         scope = self.scope
         found = live_rows(scope.head, content, paths, self.reader)
-        missing = [path for path in paths if path not in found]
-        present = scope.present_head
-        if missing and present != scope.head:
-            found |= live_rows(present, content, missing, self.reader)
+        if len(found) < len(paths) and scope.present_head != scope.head:
+            missing = [path for path in paths if path not in found]
+            found |= live_rows(scope.present_head, content, missing, self.reader)
         return found
 
     # --- since a base ---
@@ -115,8 +126,10 @@ class Evidence:
 
         def test(manifest: NewManifest, columns: ManifestColumns) -> Any:
             chosen = np.zeros(len(columns), bool)
-            chosen[[row for _, row in named.rows(columns)]] = True
-            return chosen & removed(manifest, columns)
+            among = removed(manifest, columns)
+            if among.any():
+                chosen[[row for _, row in named.rows(columns, among)]] = True
+            return chosen
 
         everywhere = every_row(self.scope.metadata)
         found = self._rows(history, content, REMOVING, everywhere, test, _may_have_deleted)
@@ -149,11 +162,10 @@ class Evidence:
         """The deletion vectors of these data files that any snapshot after the base added."""
         wanted = frozenset(data_files)
         history = self.history(base)
-        snapshot_ids = list(history.snapshot_ids(ANY_OPERATION))
+        snapshot_ids = history.snapshot_ids(ANY_OPERATION)
 
         def added(manifest: NewManifest, columns: ManifestColumns) -> Any:
-            by = columns.inherited(manifest.listed).snapshot_id
-            return vectors_of(columns, wanted) & np.isin(by, snapshot_ids)
+            return vectors_of(columns, wanted) & _by_one_of(manifest, columns, snapshot_ids)
 
         everywhere = every_row(self.scope.metadata)
         found = self._rows(history, DELETES, ANY_OPERATION, everywhere, added, may_have_live)
@@ -212,13 +224,21 @@ def vectors_of(columns: ManifestColumns, data_files: frozenset[str]) -> Any:
 
 def _of_status(status: int, snapshot_ids: Collection[int]) -> _Test:
     """Rows that one of the snapshots gave this status."""
-    ids = list(snapshot_ids)
 
     def test(manifest: NewManifest, columns: ManifestColumns) -> Any:
-        by = columns.inherited(manifest.listed).snapshot_id
-        return (columns.status == status) & np.isin(by, ids)
+        return (columns.status == status) & _by_one_of(manifest, columns, snapshot_ids)
 
     return test
+
+
+def _by_one_of(
+    manifest: NewManifest, columns: ManifestColumns, snapshot_ids: Collection[int]
+) -> Any:
+    """By row, whether it is of one of the snapshots. Manifests have rows of few, histories may have
+    thousands."""
+    by = columns.inherited(manifest.listed).snapshot_id
+    distinct, at = np.unique(by, return_inverse=True)
+    return np.array([one in snapshot_ids for one in distinct.tolist()], bool)[at]
 
 
 def _may_have_added(listed: ManifestFile) -> bool:

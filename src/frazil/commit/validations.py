@@ -297,7 +297,7 @@ def _missing_data_files(
     ]
     explained = {removal.found.file_path for removal in removals}
     others = [path for path in paths if path not in explained]
-    live = evidence.live(DATA, others)
+    live = evidence.live_paths(DATA, others)
     gone = [Found(path) for path in others if path not in live]
     return _missing(evidence, "data files", removed, gone, base)
 
@@ -309,7 +309,7 @@ def _missing_delete_files(
     that was in the file: something of it must be live, and nothing may have been removed since the
     base, if there is one."""
     keys = dict.fromkeys(delete_file_key(file) for file in clause.file_paths or ())
-    live = evidence.live(DELETES, list(dict.fromkeys(path for path, _ in keys)))
+    live = evidence.live_rows(DELETES, list(dict.fromkeys(path for path, _ in keys)))
     missing = [
         (path, offset)
         for path, offset in keys
