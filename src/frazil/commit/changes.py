@@ -61,7 +61,7 @@ class Resolver:
         self._update = update
         self._index = index
         self._head = head
-        self._files = LiveFiles(head, reader)
+        self._files = LiveFiles(metadata.location, head, reader)
         self._reader = reader
         self._removals = Removals()
         self._conflicts: list[Conflict] = []

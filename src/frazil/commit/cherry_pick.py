@@ -125,7 +125,7 @@ class _Pick:
         head = head_of(self.target, self.reader)
         if self.replaces_partitions:
             self._check_partitions(added)
-            self._remove(LiveFiles(head, self.reader), removals)
+            self._remove(LiveFiles(self.metadata.location, head, self.reader), removals)
         wap_id = self.picked.summary.get(STAGED_WAP_ID)
         properties = [
             *([(PUBLISHED_WAP_ID, wap_id)] if wap_id else []),

@@ -13,6 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
 from frazil.commit.lru import LruByBytes
+from frazil.commit.path_index import Hashes, PathIndexes
 from frazil.format.avro_files import MANIFEST_LIMITS, MANIFEST_LIST_LIMITS
 from frazil.format.avro_types import UnreadableAvro
 from frazil.format.inline_manifests import inline_manifest_list
@@ -34,19 +35,21 @@ class ManifestCache:
     """What manifests and lists hold, by location. One for a store, used by all its threads."""
 
     def __init__(self, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
-        """A quarter of the budget is for the files' own bytes, which only rewrites ask for."""
-        content_bytes = max_bytes // 4
-        parsed_bytes = max_bytes - content_bytes
+        """An eighth of the budget is for the files' own bytes, which only rewrites ask for, and
+        one for the joined path hashes."""
+        content_bytes = max_bytes // 8
+        parsed_bytes = max_bytes - 2 * content_bytes
         self._parsed: LruByBytes[ManifestList | ManifestColumns] = LruByBytes(
             parsed_bytes, _size, parsed_bytes // 2
         )
         self._contents: LruByBytes[bytes] = LruByBytes(content_bytes, len, content_bytes // 2)
+        self.paths = PathIndexes(content_bytes)
         self._under_way: dict[tuple[str, type], Future[Any]] = {}
         self._lock = threading.Lock()
 
     @property
     def size_bytes(self) -> int:
-        return self._parsed.size_bytes + self._contents.size_bytes
+        return self._parsed.size_bytes + self._contents.size_bytes + self.paths.size_bytes
 
     def get(self, location: str, kind: type[T]) -> T | None:
         """What is kept for a location, if it is of this kind."""
@@ -145,6 +148,12 @@ class ManifestReader:
             return [self.columns(manifest) for manifest in listed]
         with ThreadPoolExecutor(min(_READERS, len(unknown)), "frazil-manifests") as pool:
             return list(pool.map(self.columns, listed))
+
+    def that_may_hold(
+        self, table: str, listed: Sequence[ManifestFile], hashes: Hashes
+    ) -> Sequence[ManifestFile]:
+        """The manifests that may hold a path with one of these hashes; `table` names the index."""
+        return self._cache.paths.candidates(table, listed, hashes, self.columns_of)
 
     def content(self, listed: ManifestFile) -> bytes:
         """The manifest's own bytes."""

@@ -73,7 +73,9 @@ class Removals:
 
 
 class LiveFiles:
-    def __init__(self, head: Head, reader: ManifestReader) -> None:
+    def __init__(self, table: str, head: Head, reader: ManifestReader) -> None:
+        """`table` is the table's location, under which its paths are indexed."""
+        self._table = table
         self._head = head
         self._reader = reader
 
@@ -91,8 +93,9 @@ class LiveFiles:
         found: dict[str, list[Entry]] = {}
         if not paths:
             return found
-        listed = self.listed(content)
         hashes, first = np.unique(path_hashes(paths), return_index=True)
+        name = f"{self._table}#{content}"
+        listed = self._reader.that_may_hold(name, self.listed(content), hashes)
         for one, columns in self.columns_of(listed):
             for index in columns.may_hold(hashes).tolist():
                 path = paths[first[index]]

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from frazil.commit.manifest_cache import ManifestReader
 from frazil.format.content_files import ContentFile
@@ -28,7 +28,13 @@ from frazil.format.manifest_list import (
     new_listed,
     write_manifest_list,
 )
-from frazil.format.manifest_merging import Mergeable, MergeSettings, bin_to_merge
+from frazil.format.manifest_merging import (
+    MAX_MERGED_ENTRIES,
+    Mergeable,
+    MergeSettings,
+    bin_to_merge,
+    mergeable,
+)
 from frazil.format.manifest_writer import RollingManifestWriter, WrittenManifest
 from frazil.format.manifests import read_manifest
 from frazil.format.metadata_files import metadata_folder
@@ -146,34 +152,28 @@ class _Old:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
-    """A manifest of the new list: one that stays, or one that was written for it."""
+class _Written:
+    """A manifest that was written for the new list."""
 
-    kept: ManifestFile | None = None
-    written: WrittenManifest | None = None
-    piece: _Piece | None = None
-    """What was written; a manifest that stays is read only if it is merged."""
+    manifest: WrittenManifest
+    piece: _Piece
     whole: bool = True
     """Whether the piece is this manifest alone; new files may fill several."""
 
-    @property
     def mergeable(self) -> Mergeable:
-        if self.kept is not None:
-            counts = (
-                self.kept.added_files_count,
-                self.kept.existing_files_count,
-                self.kept.deleted_files_count,
-            )
-            entries = None if None in counts else sum(count or 0 for count in counts)
-            return Mergeable(self.kept.partition_spec_id, self.kept.manifest_length, entries)
-        assert self.written is not None
+        manifest = self.manifest
         entries = (
-            self.written.added_files_count
-            + self.written.existing_files_count
-            + self.written.deleted_files_count
+            manifest.added_files_count
+            + manifest.existing_files_count
+            + manifest.deleted_files_count
         )
-        known = entries if self.whole else None
-        return Mergeable(self.written.partition_spec_id, self.written.manifest_length, known)
+        if not self.whole:
+            entries = MAX_MERGED_ENTRIES + 1
+        return manifest.partition_spec_id, manifest.manifest_length, entries
+
+
+_Part: TypeAlias = ManifestFile | _Written
+"""A manifest of the new list: one that stays as it is, or a new one."""
 
 
 @dataclass(slots=True)
@@ -199,47 +199,48 @@ class _Builder:
         for files in added:
             if files.content == content and files.files:
                 parts += self._written(_New(content, files.spec_id, files))
+        if not removed:
+            return [*parts, *filter(has_live_files, self.target.head.of(content))]
         for listed in self.target.head.of(content):
             rows = removed.get(listed.manifest_path)
             if rows:
                 self.replaced += 1
                 parts += self._written(self._old(listed, frozenset(rows)))
             elif has_live_files(listed):
-                parts.append(_Part(kept=listed))
+                parts.append(listed)
         return parts
 
     def _merged(self, parts: list[_Part]) -> list[_Part]:
         settings = MergeSettings.of(self.target.metadata.properties)
-        chosen = bin_to_merge([part.mergeable for part in parts], settings)
+        sizes = [
+            mergeable(part) if isinstance(part, ManifestFile) else part.mergeable()
+            for part in parts
+        ]
+        chosen = bin_to_merge(sizes, settings)
         if not chosen:
             return parts
-        first = self._piece(parts[chosen[0]])
-        writer = self._writer(first.spec_id, first.content)
-        for position in chosen:
-            self._piece(parts[position]).write_into(writer)
-            self.replaced += parts[position].kept is not None
-        merged = [_Part(written=written) for written in writer.finish()]
+        pieces = [self._piece(parts[position]) for position in chosen]
+        writer = self._writer(pieces[0].spec_id, pieces[0].content)
+        for piece in pieces:
+            piece.write_into(writer)
+        self.replaced += sum(isinstance(parts[position], ManifestFile) for position in chosen)
         inside = set(chosen)
         result: list[_Part] = []
         for position, part in enumerate(parts):
             if position == chosen[0]:
-                result += merged
+                result += (_Written(manifest, pieces[0]) for manifest in writer.finish())
             elif position not in inside:
                 result.append(part)
         return result
 
-    def _written(self, piece: _Piece) -> list[_Part]:
+    def _written(self, piece: _Piece) -> list[_Written]:
         writer = self._writer(piece.spec_id, piece.content)
         piece.write_into(writer)
         manifests = writer.finish()
-        whole = len(manifests) == 1
-        return [_Part(written=written, piece=piece, whole=whole) for written in manifests]
+        return [_Written(manifest, piece, len(manifests) == 1) for manifest in manifests]
 
     def _piece(self, part: _Part) -> _Piece:
-        if part.piece is not None:
-            return part.piece
-        assert part.kept is not None
-        return self._old(part.kept, frozenset())
+        return self._old(part, frozenset()) if isinstance(part, ManifestFile) else part.piece
 
     def _old(self, listed: ManifestFile, removed: frozenset[int]) -> _Old:
         encoder = self._encoder(listed.partition_spec_id, listed.content)
@@ -284,18 +285,17 @@ class _Builder:
         entries: list[ListedManifest] = []
         files: list[tuple[str, bytes]] = []
         for part in parts:
-            if part.kept is not None:
+            if isinstance(part, ManifestFile):
                 assert head.manifests is not None
-                entries.append(ListedManifest(part.kept, head.manifests.schema))
-            elif part.written is not None:
-                record = part.written.listed(target.snapshot_id, target.sequence_number)
-                entries.append(new_listed(record, version, head.manifests))
-                files.append((part.written.manifest_path, part.written.file))
-                self.reader.remember(
-                    part.written.manifest_path,
-                    decode_columns(part.written.file),
-                    part.written.file,
-                )
+                entries.append(ListedManifest(part, head.manifests.schema))
+                continue
+            manifest = part.manifest
+            record = manifest.listed(target.snapshot_id, target.sequence_number)
+            entries.append(new_listed(record, version, head.manifests))
+            files.append((manifest.manifest_path, manifest.file))
+            self.reader.remember(
+                manifest.manifest_path, decode_columns(manifest.file), manifest.file
+            )
         written = write_manifest_list(
             entries,
             like=head.manifests or empty_list(version, _FALLBACK_CODEC),

@@ -33,6 +33,8 @@ _SYNC_BYTES: Final = 16
 _BLOCK_BYTES: Final = 64_000
 _MAX_BLOCK_BYTES: Final = 1 << 20
 _MAX_HEADER_ENTRIES: Final = 1_000
+_MANY_RECORDS_LEVEL: Final = 1
+"""Of deflate. On manifests the usual level, 6, saves about 1 % and takes four times as long."""
 _ZSTANDARD_WINDOW_BYTES: Final = 1 << 27
 
 T = TypeVar("T")
@@ -181,6 +183,32 @@ def write_avro(
     return bytes(out)
 
 
+@dataclass(frozen=True, slots=True)
+class AvroBlock:
+    """Some records of a file, compressed: the same bytes in every file that has them."""
+
+    count: int
+    data: bytes
+
+
+def avro_block(codec: str, records: Sequence[bytes]) -> AvroBlock:
+    return AvroBlock(len(records), _compress(codec, b"".join(records)))
+
+
+def write_avro_blocks(
+    schema: RecordSchema, metadata: Mapping[str, bytes], codec: str, blocks: Iterable[AvroBlock]
+) -> bytes:
+    """A file of blocks that are already compressed by `codec`."""
+    sync = os.urandom(_SYNC_BYTES)
+    out = _file_head(schema, metadata, codec, sync)
+    for block in blocks:
+        write_long(out, block.count)
+        write_long(out, len(block.data))
+        out += block.data
+        out += sync
+    return bytes(out)
+
+
 class AvroWriter:
     """Writes a file block by block, so that its length is known on the way.
 
@@ -213,6 +241,25 @@ class AvroWriter:
             self._end_block()
         return complete
 
+    def write_many(self, records: Sequence[bytes]) -> int:
+        """Adds encoded records up to the end of a block; how many it took."""
+        taken = 0
+        for record in records[: self._block_records - len(self._block)]:
+            taken += 1
+            if self.write(record):
+                break
+        return taken
+
+    @property
+    def at_block(self) -> bool:
+        """Whether the last block is complete."""
+        return not self._block
+
+    @property
+    def position(self) -> int:
+        """Where the next record will begin in the blocks, before compression."""
+        return self.decoded_bytes + self._block_bytes
+
     def finish(self) -> bytes:
         """The whole file."""
         if self._block:
@@ -221,7 +268,8 @@ class AvroWriter:
 
     def _end_block(self) -> None:
         block = b"".join(self._block)
-        _write_block(self._out, self._codec, block, len(self._block), self._sync)
+        count, level = len(self._block), _MANY_RECORDS_LEVEL
+        _write_block(self._out, self._codec, block, count, self._sync, level)
         self.decoded_bytes += len(block)
         self._block, self._block_bytes = [], 0
 
@@ -263,11 +311,11 @@ def _complete(block: bytes, finished: bool, max_bytes: int) -> bytes:
     return block
 
 
-def _compress(codec: str, data: bytes) -> bytes:
+def _compress(codec: str, data: bytes, level: int = zlib.Z_DEFAULT_COMPRESSION) -> bytes:
     if codec == "null":
         return data
     if codec == "deflate":
-        deflate = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+        deflate = zlib.compressobj(level, wbits=-zlib.MAX_WBITS)
         return deflate.compress(data) + deflate.flush()
     if codec == "bzip2":
         return bz2.compress(data)
@@ -291,8 +339,15 @@ def _file_head(
     return out
 
 
-def _write_block(out: bytearray, codec: str, block: bytes, count: int, sync: bytes) -> None:
-    compressed = _compress(codec, block)
+def _write_block(
+    out: bytearray,
+    codec: str,
+    block: bytes,
+    count: int,
+    sync: bytes,
+    level: int = zlib.Z_DEFAULT_COMPRESSION,
+) -> None:
+    compressed = _compress(codec, block, level)
     write_long(out, count)
     write_long(out, len(compressed))
     out += compressed

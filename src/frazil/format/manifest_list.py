@@ -15,10 +15,12 @@ from typing import Any, Final
 
 from frazil.format.avro_files import (
     MANIFEST_LIST_LIMITS,
+    AvroBlock,
     AvroLimits,
     Projection,
+    avro_block,
     open_avro,
-    write_avro,
+    write_avro_blocks,
 )
 from frazil.format.avro_schema import RecordSchema, optional_field, record_schema, required_field
 from frazil.format.avro_types import Array, Bytes, Field, Integer, Record, String, UnreadableAvro
@@ -89,6 +91,8 @@ _SUMMARY_FIELDS: Final = (
     (510, "lower_bound", "bytes", False),
     (511, "upper_bound", "bytes", False),
 )
+_BLOCK_MANIFESTS: Final = 32
+
 _DEFAULTS: Final[Mapping[int, int]] = {CONTENT: DATA, SEQUENCE_NUMBER: 0, MIN_SEQUENCE_NUMBER: 0}
 """What the fields of later versions are for manifests listed by version 1."""
 
@@ -121,6 +125,8 @@ class ManifestList:
     metadata: Mapping[str, bytes]
     codec: str
     manifests: tuple[ManifestFile, ...]
+    blocks: tuple[AvroBlock, ...] = dataclass_field(default=(), repr=False, compare=False)
+    """The manifests as they were written; the next list takes over what it has of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,8 +206,12 @@ def write_manifest_list(
     next_row_id = first_row_id
     manifests: list[ManifestFile] = []
     for entry in entries:
+        takes_row_ids = next_row_id is not None and _lacks_row_ids(entry)
+        if entry.schema is schema and not entry.changes and not takes_row_ids:
+            manifests.append(entry.manifest)
+            continue
         changes = dict(entry.changes)
-        if next_row_id is not None and _lacks_row_ids(entry):
+        if next_row_id is not None and takes_row_ids:
             changes[FIRST_ROW_ID] = next_row_id
             # Room for existing rows too: files from before version 3 have no ids yet.
             next_row_id += entry.count(EXISTING_ROWS, "existing_rows_count")
@@ -221,9 +231,43 @@ def write_manifest_list(
     }
     metadata = {key: value.encode() for key, value in header.items()}
     assigned = 0 if first_row_id is None or next_row_id is None else next_row_id - first_row_id
-    content = write_avro(schema, metadata, codec, (manifest.raw for manifest in manifests))
-    parsed = ManifestList(schema, metadata, codec, tuple(manifests))
+    same_form = schema is like.schema and codec == like.codec
+    blocks = _blocks(manifests, codec, like if same_form else None)
+    content = write_avro_blocks(schema, metadata, codec, blocks)
+    parsed = ManifestList(schema, metadata, codec, tuple(manifests), blocks)
     return WrittenManifestList(content, parsed, assigned)
+
+
+def _blocks(
+    manifests: Sequence[ManifestFile], codec: str, like: ManifestList | None
+) -> tuple[AvroBlock, ...]:
+    """Most lists are the one before with a manifest in front of it, so that all blocks but the
+    first stay as they are. That one is written anew until it has grown large enough."""
+    kept: list[AvroBlock] = []
+    covered = 0
+    if like is not None:
+        common = _common_tail(manifests, like.manifests)
+        for block in reversed(like.blocks):
+            if covered + block.count > common or block.count < _BLOCK_MANIFESTS:
+                break
+            kept.append(block)
+            covered += block.count
+    front = [manifest.raw for manifest in manifests[: len(manifests) - covered]]
+    # The first block takes the rest that does not make a whole one: it is the one that grows.
+    ends = list(range(len(front), 0, -_BLOCK_MANIFESTS)) if front else []
+    starts = [max(0, end - _BLOCK_MANIFESTS) for end in ends]
+    new = [avro_block(codec, front[start:end]) for start, end in zip(starts, ends, strict=True)]
+    return (*reversed(new), *reversed(kept))
+
+
+def _common_tail(one: Sequence[ManifestFile], other: Sequence[ManifestFile]) -> int:
+    """How many manifests both end with, being the very same objects."""
+    count = 0
+    for mine, theirs in zip(reversed(one), reversed(other), strict=False):
+        if mine is not theirs:
+            break
+        count += 1
+    return count
 
 
 def new_listed(

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
+from frazil.format.manifest_list import ManifestFile
 from frazil.format.manifest_writer import DEFAULT_TARGET_SIZE_BYTES
 from frazil.format.updates_table import parse_int
 
@@ -41,55 +42,53 @@ class MergeSettings:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Mergeable:
-    """What the choice looks at in a manifest."""
+Mergeable: TypeAlias = tuple[int, int, int]
+"""A manifest's partition spec, its length in bytes and the number of its entries."""
 
-    spec_id: int
-    length: int
-    entries: int | None
-    """None where its list does not say: such a manifest is left alone."""
+
+def mergeable(listed: ManifestFile) -> Mergeable:
+    """A manifest whose list does not count its entries is left alone, as if it were full."""
+    added, existing = listed.added_files_count, listed.existing_files_count
+    deleted = listed.deleted_files_count
+    if added is None or existing is None or deleted is None:
+        return listed.partition_spec_id, listed.manifest_length, MAX_MERGED_ENTRIES + 1
+    return listed.partition_spec_id, listed.manifest_length, added + existing + deleted
 
 
 def bin_to_merge(manifests: Sequence[Mergeable], settings: MergeSettings) -> tuple[int, ...]:
     """The positions of the manifests to merge into one, or nothing. The newest comes first."""
-    if not settings.enabled or not manifests:
+    if not settings.enabled or len(manifests) < 2:
         return ()
-    first = manifests[0]
     by_spec: dict[int, list[int]] = {}
-    for position, manifest in enumerate(manifests):
-        by_spec.setdefault(manifest.spec_id, []).append(position)
+    for position, (spec_id, _, _) in enumerate(manifests):
+        by_spec.setdefault(spec_id, []).append(position)
     for spec_id in sorted(by_spec, reverse=True):
         for packed in _bins(manifests, by_spec[spec_id], settings):
-            least = settings.min_count if packed[0] == 0 and first.spec_id == spec_id else 2
+            least = settings.min_count if packed[0] == 0 else 2
             if len(packed) >= max(2, least):
-                return packed
+                return tuple(packed)
     return ()
 
 
 def _bins(
     manifests: Sequence[Mergeable], positions: Sequence[int], settings: MergeSettings
-) -> list[tuple[int, ...]]:
+) -> list[list[int]]:
     """Packed from the end, so that the underfilled bin is the one with the newest manifests."""
-    bins: list[tuple[int, ...]] = []
+    bins: list[list[int]] = []
     current: list[int] = []
     length = entries = 0
+    target = settings.target_size_bytes
     for position in reversed(positions):
-        manifest = manifests[position]
-        count = MAX_MERGED_ENTRIES + 1 if manifest.entries is None else manifest.entries
-        full = (
-            length + manifest.length > settings.target_size_bytes
-            or entries + count > MAX_MERGED_ENTRIES
-        )
-        if current and full:
-            bins.append(tuple(reversed(current)))
-            current, length, entries = [], 0, 0
+        _, own_length, own_entries = manifests[position]
+        length += own_length
+        entries += own_entries
+        if current and (length > target or entries > MAX_MERGED_ENTRIES):
+            bins.append(current[::-1])
+            current, length, entries = [], own_length, own_entries
         current.append(position)
-        length += manifest.length
-        entries += count
     if current:
-        bins.append(tuple(reversed(current)))
-    return list(reversed(bins))
+        bins.append(current[::-1])
+    return bins[::-1]
 
 
 def _number(properties: Mapping[str, str], name: str, default: int) -> int:

@@ -1,0 +1,125 @@
+"""Which manifests may hold a path, without looking into each: hashes of many manifests, joined.
+
+A commit asks whether its paths are live already, and nearly always they are not. One search in a
+joined array answers that for all manifests it covers. The arrays are joined in levels, each several
+times larger than the one before, so that a path hash is sorted again only a few times in its life.
+
+Only an accelerator: a hit says "look into these manifests", and manifests that the table no longer
+lists may cause one for nothing. A miss is certain.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from frazil.commit.lru import LruByBytes
+from frazil.format.manifest_columns import ManifestColumns
+from frazil.format.manifest_list import ManifestFile
+
+Hashes = NDArray[np.uint64]
+
+_UNCOVERED: Final = 24
+"""So many manifests are searched one by one before they are joined."""
+_GROWTH: Final = 4
+_PATH_BYTES: Final = 200
+"""About what the name of a covered manifest takes in memory."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Level:
+    """The path hashes of some manifests, sorted."""
+
+    manifests: frozenset[str]
+    hashes: Hashes
+
+    def may_hold(self, hashes: Hashes) -> bool:
+        if not len(self.hashes):
+            return False
+        found = np.searchsorted(self.hashes, hashes)
+        found[found == len(self.hashes)] = 0
+        return bool((self.hashes[found] == hashes).any())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PathIndex:
+    """Levels from small to large."""
+
+    levels: tuple[Level, ...] = ()
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(
+            level.hashes.nbytes + _PATH_BYTES * len(level.manifests) for level in self.levels
+        )
+
+    def candidates(
+        self, listed: Sequence[ManifestFile], hashes: Hashes
+    ) -> tuple[list[ManifestFile], list[ManifestFile]]:
+        """The manifests that may hold one of the paths, and those that no level covers."""
+        excluded: set[str] = set()
+        covered: set[str] = set()
+        for level in self.levels:
+            covered |= level.manifests
+            if not level.may_hold(hashes):
+                excluded |= level.manifests
+        uncovered = [one for one in listed if one.manifest_path not in covered]
+        return [one for one in listed if one.manifest_path not in excluded], uncovered
+
+    def joined(
+        self, listed: Sequence[ManifestFile], added: Sequence[tuple[ManifestFile, ManifestColumns]]
+    ) -> PathIndex:
+        """With more manifests covered; levels of which the table lists nothing any more go."""
+        names = frozenset(one.manifest_path for one, _ in added)
+        level = Level(names, _sorted([columns.sorted_hashes for _, columns in added]))
+        live = {one.manifest_path for one in listed}
+        kept = [one for one in self.levels if not one.manifests.isdisjoint(live)]
+        while kept and len(kept[0].hashes) < _GROWTH * len(level.hashes):
+            other = kept.pop(0)
+            hashes = _sorted([level.hashes, other.hashes])
+            level = Level(level.manifests | other.manifests, hashes)
+        return PathIndex((level, *kept))
+
+
+def _sorted(arrays: Sequence[Hashes]) -> Hashes:
+    joined = np.concatenate(arrays) if arrays else np.empty(0, np.uint64)
+    joined.sort(kind="stable")
+    return joined
+
+
+class PathIndexes:
+    """The index of each table, within a byte budget. Safe for many threads."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._kept: LruByBytes[PathIndex] = LruByBytes(
+            max_bytes, lambda index: index.size_bytes, max_bytes
+        )
+        self._lock = threading.Lock()
+
+    def candidates(
+        self,
+        table: str,
+        listed: Sequence[ManifestFile],
+        hashes: Hashes,
+        columns_of: Callable[[Sequence[ManifestFile]], Sequence[ManifestColumns]],
+    ) -> Sequence[ManifestFile]:
+        """The manifests of a table that may hold one of the paths. `table` is any name of it."""
+        if len(listed) <= _UNCOVERED or not len(hashes):
+            return listed
+        index = self._kept.get(table) or PathIndex()
+        found, uncovered = index.candidates(listed, hashes)
+        if len(uncovered) > _UNCOVERED:
+            added = list(zip(uncovered, columns_of(uncovered), strict=True))
+            with self._lock:
+                self._kept.forget(table)
+                self._kept.put(table, index.joined(listed, added))
+        return found
+
+    @property
+    def size_bytes(self) -> int:
+        return self._kept.size_bytes
