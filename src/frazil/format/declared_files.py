@@ -8,7 +8,7 @@ Java takes a value on trust that could only hide rows or break readers, it is re
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, get_args
 
 from frazil.format.content_files import (
     EQUALITY_DELETES,
@@ -29,7 +29,7 @@ from frazil.wire.errors import BadRequest
 _Wire = TypeVar("_Wire", bound=wire.ContentFile)
 _File = TypeVar("_File", bound=ContentFile)
 
-_FORMATS: Final = {name: name.lower() for name in ("AVRO", "ORC", "PARQUET", "PUFFIN")}
+_FORMATS: Final = {name: name.lower() for name in get_args(wire.FileFormat)}
 _DELETES_SINCE: Final = 2
 _DELETION_VECTORS_SINCE: Final = 3
 
@@ -79,33 +79,22 @@ class DeclaredFiles:
 
     # --- what all files have ----------------------------------------------------------------
 
-    def _common(self, file: wire.ContentFile, *, is_data: bool) -> dict[str, Any]:
+    def _partition(self, file: wire.ContentFile) -> tuple[Any, ...]:
         spec_id = file.spec_id
-        partitions = self._partitions.get(spec_id) or self._spec(spec_id)
+        return (self._partitions.get(spec_id) or self._spec(spec_id)).read(file.partition)
+
+    def _check(self, file: wire.ContentFile, *, is_data: bool) -> None:
+        """Everything but the partition and the bounds, which are checked as they are read."""
         if file.sort_order_id is not None and file.sort_order_id not in self._order_ids:
             raise self._unknown_sort_order(file.sort_order_id)
         if file.split_offsets:
             _check_split_offsets(file.split_offsets, file.file_size_in_bytes)
         metrics = self._metrics
+        metrics.check_ids("column-sizes", file.column_sizes)
+        metrics.check_ids("value-counts", file.value_counts)
+        metrics.check_ids("null-value-counts", file.null_value_counts)
+        metrics.check_ids("nan-value-counts", file.nan_value_counts)
         metrics.check_counts(file, is_data=is_data)
-        lower_bounds, upper_bounds = metrics.bounds(file)
-        key_metadata = file.key_metadata
-        return {
-            "file_path": file.file_path,
-            "file_format": _FORMATS.get(file.file_format, file.file_format),
-            "partition": partitions.read(file.partition),
-            "record_count": file.record_count,
-            "file_size_in_bytes": file.file_size_in_bytes,
-            "column_sizes": metrics.counts("column-sizes", file.column_sizes),
-            "value_counts": metrics.counts("value-counts", file.value_counts),
-            "null_value_counts": metrics.counts("null-value-counts", file.null_value_counts),
-            "nan_value_counts": metrics.counts("nan-value-counts", file.nan_value_counts),
-            "lower_bounds": lower_bounds,
-            "upper_bounds": upper_bounds,
-            "key_metadata": None if key_metadata is None else bytes.fromhex(key_metadata),
-            "split_offsets": file.split_offsets,
-            "sort_order_id": file.sort_order_id,
-        }
 
     def _spec(self, spec_id: int) -> PartitionReader:
         spec = self._metadata.spec(spec_id)
@@ -135,7 +124,24 @@ class DeclaredFiles:
 
     def _data_file(self, file: wire.DataFile) -> DataFile:
         """The client's `first-row-id` is left out: row ids are assigned with the commit."""
-        return DataFile(**self._common(file, is_data=True))
+        self._check(file, is_data=True)
+        lower_bounds, upper_bounds = self._metrics.bounds(file)
+        return DataFile(
+            file_path=file.file_path,
+            file_format=_FORMATS[file.file_format],
+            partition=self._partition(file),
+            record_count=file.record_count,
+            file_size_in_bytes=file.file_size_in_bytes,
+            column_sizes=file.column_sizes,
+            value_counts=file.value_counts,
+            null_value_counts=file.null_value_counts,
+            nan_value_counts=file.nan_value_counts,
+            lower_bounds=lower_bounds,
+            upper_bounds=upper_bounds,
+            key_metadata=_key_metadata(file),
+            split_offsets=file.split_offsets,
+            sort_order_id=file.sort_order_id,
+        )
 
     # --- delete files -----------------------------------------------------------------------
 
@@ -147,17 +153,37 @@ class DeclaredFiles:
                 "a table of format version 1 has no delete files: upgrade it to version 2 or "
                 "rewrite the data files",
             )
-        common = self._common(file, is_data=False)
         if isinstance(file, wire.EqualityDeleteFile):
             self._check_equality_ids(file.equality_ids)
-            return DeleteFile(**common, content=EQUALITY_DELETES, equality_ids=file.equality_ids)
+            return self._deletes(file, content=EQUALITY_DELETES, equality_ids=file.equality_ids)
         self._check_position_deletes(file, version)
-        return DeleteFile(
-            **common,
+        return self._deletes(
+            file,
             content=POSITION_DELETES,
             referenced_data_file=file.referenced_data_file,
             content_offset=file.content_offset,
             content_size_in_bytes=file.content_size_in_bytes,
+        )
+
+    def _deletes(self, file: wire.AddedDeleteFile, **more: Any) -> DeleteFile:
+        self._check(file, is_data=False)
+        lower_bounds, upper_bounds = self._metrics.bounds(file)
+        return DeleteFile(
+            file_path=file.file_path,
+            file_format=_FORMATS[file.file_format],
+            partition=self._partition(file),
+            record_count=file.record_count,
+            file_size_in_bytes=file.file_size_in_bytes,
+            column_sizes=file.column_sizes,
+            value_counts=file.value_counts,
+            null_value_counts=file.null_value_counts,
+            nan_value_counts=file.nan_value_counts,
+            lower_bounds=lower_bounds,
+            upper_bounds=upper_bounds,
+            key_metadata=_key_metadata(file),
+            split_offsets=file.split_offsets,
+            sort_order_id=file.sort_order_id,
+            **more,
         )
 
     def _check_equality_ids(self, equality_ids: Iterable[int]) -> None:
@@ -190,6 +216,10 @@ class DeclaredFiles:
                 "position deletes are ordered by file and position, never by a sort order of the "
                 "table: remove it",
             )
+
+
+def _key_metadata(file: wire.ContentFile) -> bytes | None:
+    return None if file.key_metadata is None else bytes.fromhex(file.key_metadata)
 
 
 def _check_split_offsets(offsets: tuple[int, ...], file_size_in_bytes: int) -> None:

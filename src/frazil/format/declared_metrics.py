@@ -7,13 +7,14 @@ alone is worked out once for each list of field ids; a file then costs a look-up
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import gt
 from typing import Any, Final
 
+from frazil.format.content_files import EncodedBounds
+from frazil.format.declared_bounds import BoundsPlan
 from frazil.format.declared_values import (
     CONVERSION_ERRORS,
-    BoundConverter,
     Misfit,
-    bound_converter,
     hex_bound,
     is_above,
     typed_bound,
@@ -78,59 +79,42 @@ def _required_ids(schema: Schema) -> list[int]:
     return [field.field_id for field in schema.struct.fields if field.required]
 
 
-class _BoundPlan:
-    """How the bounds of certain columns, of certain JSON types, are converted."""
-
-    __slots__ = ("converters",)
-
-    def __init__(self, types: tuple[Type, ...], kinds: tuple[type[Any], ...], is_hex: bool) -> None:
-        self.converters: tuple[BoundConverter, ...] = tuple(
-            _hex_converter(type_) if is_hex else bound_converter(type_, kind)
-            for type_, kind in zip(types, kinds, strict=True)
-        )
-
-
-def _hex_converter(type_: Type) -> BoundConverter:
-    return lambda text: hex_bound(type_, text)
-
-
 class MetricsReader:
     """Reads the metrics of content files; made once for a table's state."""
 
     def __init__(self, metadata: TableMetadata) -> None:
         self._columns = Columns(metadata)
         self._known_ids: set[tuple[int, ...]] = set()
-        self._plans: dict[Any, _BoundPlan] = {}
+        self._plans: dict[tuple[tuple[int, ...], bool], BoundsPlan] = {}
 
     # --- counts -----------------------------------------------------------------------------
 
-    def counts(self, name: str, counts: CountMap | None) -> Mapping[int, int] | None:
-        if counts is None:
-            return None
-        keys = counts.keys
-        if keys not in self._known_ids:
-            self._columns.check(name, keys)
-            if len(self._known_ids) >= _REMEMBERED_PLANS:
-                self._known_ids.clear()
-            self._known_ids.add(keys)
-        return dict(zip(keys, counts.values, strict=True))
+    def check_ids(self, name: str, counts: CountMap | None) -> None:
+        """Refuses counts of columns that the table never had."""
+        if counts is None or counts.keys in self._known_ids:
+            return
+        self._columns.check(name, counts.keys)
+        if len(self._known_ids) >= _REMEMBERED_PLANS:
+            self._known_ids.clear()
+        self._known_ids.add(counts.keys)
 
     def check_counts(self, file: ContentFile, *, is_data: bool) -> None:
         """Refuses counts that no file can have, and nulls where the schema allows none."""
-        nulls, nans = file.null_value_counts, file.nan_value_counts
+        nulls, nans, totals = file.null_value_counts, file.nan_value_counts, file.value_counts
         if nulls is not None and any(nulls.values):
-            self._check_part("null-value-counts", nulls, file.value_counts)
-            if is_data:
+            self._check_part("null-value-counts", nulls, totals)
+            if is_data and self._columns.required_ids:
                 self._check_required(nulls)
         if nans is not None and any(nans.values):
-            self._check_part("nan-value-counts", nans, file.value_counts)
+            self._check_part("nan-value-counts", nans, totals)
 
     def _check_part(self, name: str, part: CountMap, whole: CountMap | None) -> None:
         if whole is None:
             return
-        totals = dict(zip(whole.keys, whole.values, strict=True))
-        for field_id, count in zip(part.keys, part.values, strict=True):
-            total = totals.get(field_id)
+        if part.keys == whole.keys and not any(map(gt, part.values, whole.values)):
+            return
+        for field_id, count in part.items():
+            total = whole.get(field_id)
             if total is not None and count > total:
                 raise Misfit(
                     name,
@@ -149,46 +133,43 @@ class MetricsReader:
 
     # --- bounds -----------------------------------------------------------------------------
 
-    def bounds(
-        self, file: ContentFile
-    ) -> tuple[Mapping[int, bytes] | None, Mapping[int, bytes] | None]:
+    def bounds(self, file: ContentFile) -> tuple[EncodedBounds | None, EncodedBounds | None]:
         """The lower and the upper bounds."""
-        is_hex = file.bounds_encoding is not None
         lower, upper = file.lower_bounds, file.upper_bounds
-        lows = None if lower is None else self._convert(_LOWER, lower, is_hex)
-        highs = None if upper is None else self._convert(_UPPER, upper, is_hex)
-        if lows and highs:
-            self._check_order(lows, highs)
+        is_hex = file.bounds_encoding is not None
+        lows = None if lower is None else self._encode(_LOWER, lower, is_hex)
+        highs = None if upper is None else self._encode(_UPPER, upper, is_hex)
+        if lows is not None and highs is not None:
+            assert lower is not None
+            assert upper is not None
+            in_order = lower.keys == upper.keys and self._plans[lower.keys, is_hex].is_in_order(
+                lower.values, upper.values
+            )
+            if not in_order:
+                self._check_order(lows, highs)
         return lows, highs
 
-    def _convert(self, name: str, bounds: ValueMap, is_hex: bool) -> dict[int, bytes]:
-        keys, values = bounds.keys, bounds.values
-        kinds = tuple(map(type, values))
-        plan = self._plans.get((keys, kinds, is_hex)) or self._plan(name, keys, kinds, is_hex)
+    def _encode(self, name: str, bounds: ValueMap, is_hex: bool) -> EncodedBounds:
+        plan = self._plans.get((bounds.keys, is_hex)) or self._plan(name, bounds.keys, is_hex)
         try:
-            return {
-                key: convert(value)
-                for key, convert, value in zip(keys, plan.converters, values, strict=True)
-            }
+            return EncodedBounds(plan.encode(bounds.values))
         except CONVERSION_ERRORS:
             raise self._misfit(name, bounds, is_hex) from None
 
-    def _plan(
-        self, name: str, keys: tuple[int, ...], kinds: tuple[type[Any], ...], is_hex: bool
-    ) -> _BoundPlan:
-        self._columns.check(name, keys)
-        types = tuple(self._columns.type(field_id) for field_id in keys)
-        for field_id, type_ in zip(keys, types, strict=True):
+    def _plan(self, name: str, field_ids: tuple[int, ...], is_hex: bool) -> BoundsPlan:
+        self._columns.check(name, field_ids)
+        types = tuple(self._columns.type(field_id) for field_id in field_ids)
+        for field_id, type_ in zip(field_ids, types, strict=True):
             if not type_.is_primitive and type_.type_id is not TypeId.VARIANT:
                 raise Misfit(
                     name,
                     f"{self._columns.shown(field_id)} is not primitive, it has no bounds: "
                     "remove it",
                 )
-        plan = _BoundPlan(types, kinds, is_hex)
+        plan = BoundsPlan(field_ids, types, is_hex=is_hex)
         if len(self._plans) >= _REMEMBERED_PLANS:
             self._plans.clear()
-        self._plans[keys, kinds, is_hex] = plan
+        self._plans[field_ids, is_hex] = plan
         return plan
 
     def _misfit(self, name: str, bounds: ValueMap, is_hex: bool) -> Misfit:
@@ -201,9 +182,10 @@ class MetricsReader:
                 return Misfit(name, f"{self._columns.shown(field_id)}: {error}")
         raise AssertionError("every bound can be converted")
 
-    def _check_order(self, lower: Mapping[int, bytes], upper: Mapping[int, bytes]) -> None:
+    def _check_order(self, lower: EncodedBounds, upper: EncodedBounds) -> None:
         """A lower bound above the upper one would hide every row of the file."""
+        highs = dict(upper.items())
         for field_id, low in lower.items():
-            high = upper.get(field_id)
+            high = highs.get(field_id)
             if high is not None and is_above(self._columns.type(field_id), low, high):
                 raise Misfit(_LOWER, f"{self._columns.shown(field_id)} lies above its upper bound")

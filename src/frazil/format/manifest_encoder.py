@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from functools import lru_cache
 from typing import Any, Final
 from uuid import UUID
 
+from frazil.format.avro_numbers import INTS, LONGS, Longs, encode_count, encode_counts
 from frazil.format.avro_schema import RecordSchema
 from frazil.format.content_files import (
     DATA_CONTENT,
@@ -24,6 +25,8 @@ from frazil.format.content_files import (
     ContentFile,
     DataFile,
     DeleteFile,
+    EncodedBounds,
+    FieldMap,
 )
 from frazil.format.manifest_list import DATA, DELETES
 from frazil.format.manifest_schema import decimal_bytes, iceberg_schema_json, manifest_schema
@@ -32,6 +35,7 @@ from frazil.format.partition_spec import PartitionSpec, partition_type
 from frazil.format.schema import Schema
 from frazil.values.single_value import check_value, unscaled
 from frazil.values.types import DecimalType, NestedField, StructType, Type, TypeId
+from frazil.wire.content_files import CountMap
 from frazil.wire.errors import BadRequest
 
 _NULL: Final = b"\x00"
@@ -41,7 +45,8 @@ _EMPTY: Final = b"\x02\x00"
 _STATUS: Final = {EXISTING: b"\x00", ADDED: b"\x02", DELETED: b"\x04"}
 BLOCK_SIZE_BYTES: Final = 64 << 20
 """Version 1 requires a block size that nobody reads; Java writes this one."""
-_REMEMBERED_NUMBERS: Final = 1 << 15
+_REMEMBERED_TUPLES: Final = 1 << 12
+_NOT_REMEMBERED: Final = frozenset({TypeId.FLOAT, TypeId.DOUBLE})
 _MISFITS: Final = (ValueError, TypeError, AttributeError, KeyError, OverflowError, struct.error)
 
 _CODECS: Final[Mapping[str, str]] = {
@@ -101,7 +106,7 @@ class ManifestEncoder:
         if self.format_version == 1:
             if snapshot_id is None:
                 raise ValueError("an entry of format version 1 needs a snapshot id")
-            return _STATUS[status] + _SOME + _LONGS[snapshot_id] + data_file
+            return _STATUS[status] + _SOME + LONGS[snapshot_id] + data_file
         if status != ADDED and (snapshot_id is None or sequence_number is None):
             raise ValueError(
                 "only ADDED entries inherit: give the snapshot id and the sequence number"
@@ -155,60 +160,16 @@ def _header(
 # --- numbers ---------------------------------------------------------------------------------
 
 
-def _long(value: int) -> bytes:
-    """Avro's `long`: the zig-zag form in groups of seven bits, the lowest first."""
-    if not -(1 << 63) <= value < 1 << 63:
-        raise ValueError(f"{value} does not fit into 64 bits")
-    number = (value << 1) ^ (value >> 63)
-    if number < 1 << 14:
-        return bytes((number & 127 | 128, number >> 7)) if number > 127 else bytes((number,))
-    if number < 1 << 21:
-        return bytes((number & 127 | 128, number >> 7 & 127 | 128, number >> 14))
-    if number < 1 << 28:
-        low, high = number & 127 | 128, number >> 7 & 127 | 128
-        return bytes((low, high, number >> 14 & 127 | 128, number >> 21))
-    out = bytearray()
-    while number > 127:
-        out.append(number & 127 | 128)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
-
-
-class _Longs(dict[int, bytes]):
-    """Encoded numbers. Most come again, in one file or the next; those cost a look-up alone."""
-
-    def __missing__(self, value: int) -> bytes:
-        encoded = _long(value)
-        if len(self) >= _REMEMBERED_NUMBERS:
-            self.clear()
-        self[value] = encoded
-        return encoded
-
-
-class _Ints(_Longs):
-    """The same for numbers that must fit into 32 bits."""
-
-    def __missing__(self, value: int) -> bytes:
-        if not -(1 << 31) <= value < 1 << 31:
-            raise ValueError(f"{value} does not fit into 32 bits")
-        return super().__missing__(value)
-
-
-_LONGS: Final = _Longs()
-_INTS: Final = _Ints()
-
-
 def _optional_long(value: int | None) -> bytes:
-    return _NULL if value is None else _SOME + _LONGS[value]
+    return _NULL if value is None else _SOME + LONGS[value]
 
 
 def _optional_bytes(value: bytes | None) -> bytes:
-    return _NULL if value is None else _SOME + _LONGS[len(value)] + value
+    return _NULL if value is None else _SOME + LONGS[len(value)] + value
 
 
 def _sized(value: bytes) -> bytes:
-    return _LONGS[len(value)] + value
+    return LONGS[len(value)] + value
 
 
 # --- a file ----------------------------------------------------------------------------------
@@ -218,118 +179,157 @@ def _file_encoder(
     tuple_type: StructType, format_version: int, content: int
 ) -> Callable[[Any], bytes]:
     partition = _partition_encoder(tuple_type)
-    longs = _LONGS
+    longs, formats = LONGS, _FORMATS
     # Delete manifests hold two contents, so there it is no constant.
     is_data = content == DATA
-    head = _LONGS[DATA_CONTENT] if format_version > 1 and is_data else b""
-    block_size = _LONGS[BLOCK_SIZE_BYTES] if format_version == 1 else b""
+    head = LONGS[DATA_CONTENT] if format_version > 1 and is_data else b""
+    block_size = LONGS[BLOCK_SIZE_BYTES] if format_version == 1 else b""
     tail = _data_tail(format_version) if is_data else _delete_tail(format_version)
 
     def encode(file: Any) -> bytes:
-        if file.record_count < 0 or file.file_size_in_bytes < 0:
+        record_count, size = file.record_count, file.file_size_in_bytes
+        if record_count < 0 or size < 0:
             raise ValueError("record_count and file_size_in_bytes cannot be negative")
-        path = file.file_path.encode()
-        out = [
-            head if is_data else _delete_content(file.content),
-            longs[len(path)],
-            path,
-            _file_format(file.file_format),
-            partition(file.partition),
-            longs[file.record_count],
-            longs[file.file_size_in_bytes],
-            block_size,
-        ]
-        _write_metrics(out, file)
-        out.append(_optional_bytes(file.key_metadata))
-        offsets = file.split_offsets
-        out.append(_NULL if offsets is None else _array(offsets, longs))
-        tail(out, file)
-        return b"".join(out)
+        path, key, offsets = file.file_path.encode(), file.key_metadata, file.split_offsets
+        return b"".join(
+            (
+                head if is_data else _delete_content(file.content),
+                longs[len(path)],
+                path,
+                formats[file.file_format],
+                partition(file.partition),
+                encode_count(record_count),
+                encode_count(size),
+                block_size,
+                _counts(file.column_sizes),
+                _counts(file.value_counts),
+                _counts(file.null_value_counts),
+                _counts(file.nan_value_counts),
+                _bounds(file.lower_bounds),
+                _bounds(file.upper_bounds),
+                _NULL if key is None else _optional_bytes(key),
+                _NULL if offsets is None else _array(offsets, longs),
+                tail(file),
+            )
+        )
 
     return encode
 
 
-def _write_metrics(out: list[bytes], file: Any) -> None:
-    add, ints, longs = out.append, _INTS, _LONGS
-    for counts in (
-        file.column_sizes,
-        file.value_counts,
-        file.null_value_counts,
-        file.nan_value_counts,
-    ):
-        if counts:
-            add(_SOME)
-            add(longs[len(counts)])
-            for field_id, count in counts.items():
-                add(ints[field_id])
-                add(longs[count])
-            add(_NULL)
-        else:
-            add(_NULL if counts is None else _EMPTY)
-    for bounds in (file.lower_bounds, file.upper_bounds):
-        if bounds:
-            add(_SOME)
-            add(longs[len(bounds)])
-            for field_id, bound in bounds.items():
-                add(ints[field_id])
-                add(longs[len(bound)])
-                add(bound)
-            add(_NULL)
-        else:
-            add(_NULL if bounds is None else _EMPTY)
+def _counts(counts: FieldMap[int] | None) -> bytes:
+    """An optional map of counts; those of a request nearly always have the same columns."""
+    if counts is None:
+        return _NULL
+    if type(counts) is not CountMap:
+        return _count_pairs(counts.items(), len(counts))
+    values = counts.values
+    if not values:
+        return _EMPTY
+    frame = _FRAMES.get(counts.keys) or _frame(counts.keys)
+    return frame % tuple(encode_counts(values))
 
 
-def _array(values: Sequence[int], numbers: _Longs) -> bytes:
+def _count_pairs(pairs: Iterable[tuple[int, int]], count: int) -> bytes:
+    if not count:
+        return _EMPTY
+    ints, longs = INTS, LONGS
+    out = [_SOME, longs[count]]
+    for field_id, value in pairs:
+        out += (ints[field_id], longs[value])
+    out.append(_NULL)
+    return b"".join(out)
+
+
+_FRAMES: Final[dict[tuple[int, ...], bytes]] = {}
+"""By field ids the bytes around the counts of these columns, with a place for each count."""
+_MAX_FRAMES: Final = 1 << 10
+
+
+def _frame(field_ids: tuple[int, ...]) -> bytes:
+    places = [INTS[field_id].replace(b"%", b"%%") + b"%b" for field_id in field_ids]
+    head = (_SOME + LONGS[len(field_ids)]).replace(b"%", b"%%")
+    frame = head + b"".join(places) + _NULL
+    if len(_FRAMES) >= _MAX_FRAMES:
+        _FRAMES.clear()
+    _FRAMES[field_ids] = frame
+    return frame
+
+
+def _bounds(bounds: FieldMap[bytes] | None) -> bytes:
+    if bounds is None:
+        return _NULL
+    if type(bounds) is EncodedBounds:
+        return bounds.encoded
+    if not len(bounds):
+        return _EMPTY
+    ints, longs = INTS, LONGS
+    out = [_SOME, longs[len(bounds)]]
+    for field_id, bound in bounds.items():
+        out += (ints[field_id], longs[len(bound)], bound)
+    out.append(_NULL)
+    return b"".join(out)
+
+
+def _array(values: Sequence[int], numbers: Longs) -> bytes:
     """An optional array that is there."""
     if not values:
         return _EMPTY
     items = b"".join([numbers[value] for value in values])
-    return _SOME + _LONGS[len(values)] + items + _NULL
+    return _SOME + LONGS[len(values)] + items + _NULL
 
 
-def _data_tail(format_version: int) -> Callable[[list[bytes], Any], None]:
+def _data_tail(format_version: int) -> Callable[[Any], bytes]:
     """The fields after `split_offsets`; those of delete files are null."""
     before = b"" if format_version == 1 else _NULL
     after = {1: b"", 2: _NULL, 3: _NULL * 3}[format_version]
+    known: dict[int | None, bytes] = {None: before + _NULL}
+    has_row_ids = format_version == 3
 
-    def write(out: list[bytes], file: Any) -> None:
+    def encode(file: Any) -> bytes:
         order = file.sort_order_id
-        out.append(before)
-        out.append(_NULL if order is None else _SOME + _INTS[order])
-        if format_version == 3:
-            out.append(_optional_long(file.first_row_id))
-        out.append(after)
+        if order not in known:
+            known[order] = before + _SOME + INTS[order]
+        if has_row_ids:
+            return known[order] + _optional_long(file.first_row_id) + after
+        return known[order] + after
 
-    return write
+    return encode
 
 
-def _delete_tail(format_version: int) -> Callable[[list[bytes], Any], None]:
-    def write(out: list[bytes], file: Any) -> None:
+def _delete_tail(format_version: int) -> Callable[[Any], bytes]:
+    def encode(file: Any) -> bytes:
         order, ids, referenced = file.sort_order_id, file.equality_ids, file.referenced_data_file
-        out.append(_NULL if ids is None else _array(ids, _INTS))
-        out.append(_NULL if order is None else _SOME + _INTS[order])
-        if format_version == 3:
-            out.append(_NULL)
-        out.append(_NULL if referenced is None else _SOME + _sized(referenced.encode()))
+        out = [
+            _NULL if ids is None else _array(ids, INTS),
+            _NULL if order is None else _SOME + INTS[order],
+            _NULL if format_version == 3 else b"",
+            _NULL if referenced is None else _SOME + _sized(referenced.encode()),
+        ]
         if format_version == 3:
             out.append(_optional_long(file.content_offset))
             out.append(_optional_long(file.content_size_in_bytes))
         elif file.content_offset is not None or file.content_size_in_bytes is not None:
             raise ValueError("a deletion vector needs format version 3")
+        return b"".join(out)
 
-    return write
+    return encode
 
 
 def _delete_content(content: int) -> bytes:
     if content not in (POSITION_DELETES, EQUALITY_DELETES):
         raise ValueError(f"content {content} is not that of a delete file")
-    return _LONGS[content]
+    return LONGS[content]
 
 
-@lru_cache(maxsize=64)
-def _file_format(name: str) -> bytes:
+class _Formats(dict[str, bytes]):
     """Java writes the name of its enum, in capitals; readers take any case."""
-    return _sized(name.upper().encode())
+
+    def __missing__(self, name: str) -> bytes:
+        return _sized(name.upper().encode())
+
+
+_FORMATS: Final = _Formats()
+_FORMATS.update({name: _FORMATS[name] for name in ("parquet", "orc", "avro", "puffin", "PARQUET")})
 
 
 # --- the partition tuple ---------------------------------------------------------------------
@@ -341,7 +341,7 @@ def _partition_encoder(tuple_type: StructType) -> Callable[[tuple[Any, ...]], by
         return _no_partition
     encoders = [_optional_encoder(field.type) for field in fields]
 
-    def encode(values: tuple[Any, ...]) -> bytes:
+    def encode_tuple(values: tuple[Any, ...]) -> bytes:
         if len(values) != len(encoders):
             raise ValueError(f"partition has {len(values)} values for {len(encoders)} fields")
         try:
@@ -349,7 +349,10 @@ def _partition_encoder(tuple_type: StructType) -> Callable[[tuple[Any, ...]], by
         except _MISFITS:
             raise ValueError(_partition_misfit(fields, encoders, values)) from None
 
-    return encode
+    # 0.0 and -0.0 are one key, but two values.
+    if any(field.type.type_id in _NOT_REMEMBERED for field in fields):
+        return encode_tuple
+    return lru_cache(maxsize=_REMEMBERED_TUPLES)(encode_tuple)
 
 
 def _no_partition(values: tuple[Any, ...]) -> bytes:
@@ -423,14 +426,14 @@ def _uuid(value: UUID) -> bytes:
 
 _VALUE_ENCODERS: Final[Mapping[TypeId, Callable[[Any], bytes]]] = {
     TypeId.BOOLEAN: _boolean,
-    TypeId.INT: _INTS.__getitem__,
-    TypeId.DATE: _INTS.__getitem__,
-    TypeId.LONG: _LONGS.__getitem__,
-    TypeId.TIME: _LONGS.__getitem__,
-    TypeId.TIMESTAMP: _LONGS.__getitem__,
-    TypeId.TIMESTAMPTZ: _LONGS.__getitem__,
-    TypeId.TIMESTAMP_NS: _LONGS.__getitem__,
-    TypeId.TIMESTAMPTZ_NS: _LONGS.__getitem__,
+    TypeId.INT: INTS.__getitem__,
+    TypeId.DATE: INTS.__getitem__,
+    TypeId.LONG: LONGS.__getitem__,
+    TypeId.TIME: LONGS.__getitem__,
+    TypeId.TIMESTAMP: LONGS.__getitem__,
+    TypeId.TIMESTAMPTZ: LONGS.__getitem__,
+    TypeId.TIMESTAMP_NS: LONGS.__getitem__,
+    TypeId.TIMESTAMPTZ_NS: LONGS.__getitem__,
     TypeId.FLOAT: struct.Struct("<f").pack,
     TypeId.DOUBLE: struct.Struct("<d").pack,
     TypeId.STRING: _text,

@@ -7,9 +7,10 @@ and applied to many files.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
+from frazil.format.content_files import FieldMap
 from frazil.format.evaluators import (
     Evaluator,
     bound_reader,
@@ -37,21 +38,21 @@ class FileMetrics(Protocol):
     @property
     def record_count(self) -> int: ...
     @property
-    def value_counts(self) -> Mapping[int, int] | None: ...
+    def value_counts(self) -> FieldMap[int] | None: ...
     @property
-    def null_value_counts(self) -> Mapping[int, int] | None: ...
+    def null_value_counts(self) -> FieldMap[int] | None: ...
     @property
-    def nan_value_counts(self) -> Mapping[int, int] | None: ...
+    def nan_value_counts(self) -> FieldMap[int] | None: ...
     @property
-    def lower_bounds(self) -> Mapping[int, bytes] | None: ...
+    def lower_bounds(self) -> FieldMap[bytes] | None: ...
     @property
-    def upper_bounds(self) -> Mapping[int, bytes] | None: ...
+    def upper_bounds(self) -> FieldMap[bytes] | None: ...
 
 
 _Test = Callable[[FileMetrics], bool]
 
 
-def _get(metrics: Mapping[int, _V] | None, field_id: int) -> _V | None:
+def _get(metrics: FieldMap[_V] | None, field_id: int) -> _V | None:
     return None if metrics is None else metrics.get(field_id)
 
 

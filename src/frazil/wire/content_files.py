@@ -57,8 +57,20 @@ class CountMap(_FieldMap, frozen=True, gc=False):
 
     values: tuple[Count, ...]
 
+    def get(self, field_id: int, /) -> int | None:
+        keys = self.keys
+        return self.values[keys.index(field_id)] if field_id in keys else None
+
+    def items(self) -> Iterable[tuple[int, int]]:
+        return zip(self.keys, self.values, strict=True)
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
     def __post_init__(self) -> None:
-        _check_map(self.keys, self.values)
+        keys = self.keys
+        if len(keys) != len(self.values) or keys not in _distinct_keys:
+            _check_map(keys, self.values)
 
 
 class ValueMap(_FieldMap, frozen=True, gc=False):
@@ -67,10 +79,17 @@ class ValueMap(_FieldMap, frozen=True, gc=False):
     values: tuple[Primitive, ...]
 
     def __post_init__(self) -> None:
-        _check_map(self.keys, self.values)
+        keys = self.keys
+        if len(keys) != len(self.values) or keys not in _distinct_keys:
+            _check_map(keys, self.values)
 
 
-def _check_map(keys: Sequence[int], values: Sequence[Any]) -> None:
+# Field ids that were found to be distinct: nearly all files of a table have the same.
+_distinct_keys: set[tuple[int, ...]] = set()
+_MAX_DISTINCT_KEYS: Final = 1 << 10
+
+
+def _check_map(keys: tuple[int, ...], values: Sequence[Any]) -> None:
     if len(keys) != len(values):
         raise ValueError(
             f"keys and values must be of one length, but there are {len(keys)} keys "
@@ -78,6 +97,9 @@ def _check_map(keys: Sequence[int], values: Sequence[Any]) -> None:
         )
     if len(set(keys)) != len(keys):
         raise ValueError(f"keys: field id {first_twice(keys)} stands twice")
+    if len(_distinct_keys) >= _MAX_DISTINCT_KEYS:
+        _distinct_keys.clear()
+    _distinct_keys.add(keys)
 
 
 # --- files that are added -----------------------------------------------------------------------
@@ -130,7 +152,7 @@ class ContentFile(
             _check_hex("lower-bounds", self.lower_bounds)
             _check_hex("upper-bounds", self.upper_bounds)
         offsets = self.split_offsets
-        if offsets is not None and list(offsets) != sorted(offsets):
+        if offsets is not None and len(offsets) > 1 and list(offsets) != sorted(offsets):
             raise ValueError("split-offsets: must be in ascending order")
 
 
@@ -206,7 +228,7 @@ AddedDeleteFile: TypeAlias = (
 
 
 def _refuse_puffin(file: ContentFile, what: str) -> None:
-    if file.format_name == "puffin":
+    if file.file_format in ("puffin", "PUFFIN"):
         raise ValueError(f"file-format: puffin holds deletion vectors, not {what}")
 
 

@@ -20,7 +20,7 @@ MAX_DEPTH = 500
 
 _SCAN_BYTES = 1 << 20
 _TO_SQUARE = bytes.maketrans(b"{}", b"[]")
-_NOT_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
+_NOT_STRUCTURE = bytes(byte for byte in range(256) if byte not in b'[]{}"')
 _STEP = {ord("["): 1, ord("]"): -1}
 _LEAF_ROUNDS = 8
 
@@ -77,10 +77,11 @@ def _check_depth(body: bytes) -> None:
         body = body.replace(b"\\\\", b"").replace(b'\\"', b"")
     depth = quotes = 0
     for start in range(0, len(body), _SCAN_BYTES):
-        parts = body[start : start + _SCAN_BYTES].split(b'"')
-        outside = b"".join(parts[quotes % 2 :: 2])
+        structure = body[start : start + _SCAN_BYTES].translate(_TO_SQUARE, _NOT_STRUCTURE)
+        # Two quotes side by side can go: what is left stays inside or outside of strings.
+        parts = structure.replace(b'""', b"").split(b'"')
+        brackets = b"".join(parts[quotes % 2 :: 2])
         quotes += len(parts) - 1
-        brackets = outside.translate(_TO_SQUARE, _NOT_BRACKETS)
         if (
             depth + _deepest_at_most(brackets) > MAX_DEPTH
             and depth + _deepest(brackets) > MAX_DEPTH
