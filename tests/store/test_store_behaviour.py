@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from frazil.store.base import ObjectExists, ObjectMissing, ObjectTooLarge
+from frazil.store.base import ObjectExists, ObjectMissing, ObjectTooLarge, StoreError
 from frazil.store.probe import prove_put_if_absent
 from frazil.wire.errors import BadRequest
 from tests.store.conftest import Place
@@ -31,6 +31,21 @@ def test_an_object_is_its_chunks_one_after_another(place: Place, chunks: list[by
 
     assert place.store.get(location) == b"".join(chunks)
     assert place.store.size(location) == sum(map(len, chunks))
+
+
+def test_a_part_of_an_object_is_read_alone(place: Place) -> None:
+    location = f"{place.root}/data/object"
+    content = bytes(number % 251 for number in range(300_000))
+    place.store.put_new(location, [content])
+
+    for offset, length in ((0, 1), (0, 300_000), (12_345, 100_000), (299_999, 1)):
+        assert place.store.get_range(location, offset, length) == content[offset : offset + length]
+    for offset, length in ((299_999, 2), (300_000, 1), (400_000, 5)):
+        with pytest.raises(StoreError):
+            place.store.get_range(location, offset, length)
+    for missing in (f"{place.root}/data/nothing", f"{place.root}/data", f"{location}/below"):
+        with pytest.raises(ObjectMissing):
+            place.store.get_range(missing, 0, 1)
 
 
 @pytest.mark.parametrize(

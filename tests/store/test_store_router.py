@@ -32,6 +32,9 @@ def test_the_scheme_decides(tmp_path: Path) -> None:
         location.encode() for location in locations
     ]
     assert store.size(locations[1]) == len(locations[1])
+    assert [store.get_range(location, 1, 3) for location in locations] == [
+        location.encode()[1:4] for location in locations
+    ]
     assert memory.get("memory://x/a") == b"memory://x/a"
     assert (tmp_path / "b").read_bytes() == locations[2].encode()
     assert [info.location for info in store.list("memory://x")] == ["memory://x/a"]

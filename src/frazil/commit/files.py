@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 
-from frazil.store.base import ObjectInfo, Store, StoreError
+from frazil.store.base import ObjectInfo, Store, StoreError, check_range
 from frazil.wire.errors import BadRequest, FrazilError, TooManyRequests
 
 logger = logging.getLogger("frazil.commit")
@@ -82,6 +82,12 @@ class PendingStore:
     def get(self, location: str, max_bytes: int | None = None) -> bytes:
         content = self._pending.get(location)
         return self._store.get(location, max_bytes) if content is None else content
+
+    def get_range(self, location: str, offset: int, length: int) -> bytes:
+        content = self._pending.get(location)
+        if content is None:
+            return self._store.get_range(location, offset, length)
+        return check_range(location, offset, length, content[offset : offset + length])
 
     def size(self, location: str) -> int | None:
         content = self._pending.get(location)

@@ -39,6 +39,15 @@ class ObjectTooLarge(StoreError):
         self.location = location
 
 
+def check_range(location: str, offset: int, length: int, found: bytes) -> bytes:
+    """What a store read, where it is all that `get_range` was asked for."""
+    if len(found) != length:
+        raise StoreError(
+            f"cannot read {length} bytes at offset {offset} of {location}: it ends before"
+        )
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
     location: str
@@ -54,6 +63,10 @@ class Store(Protocol):
 
     def get(self, location: str, max_bytes: int | None = None) -> bytes:
         """The whole object. Raises ObjectMissing, ObjectTooLarge."""
+
+    def get_range(self, location: str, offset: int, length: int) -> bytes:
+        """A part of an object, at least one byte, which must lie inside it. Raises ObjectMissing,
+        and StoreError where the object ends before the part does."""
 
     def size(self, location: str) -> int | None:
         """The object's size, or None where there is none."""

@@ -21,6 +21,7 @@ from frazil.store.base import (
     ObjectMissing,
     ObjectTooLarge,
     StoreError,
+    check_range,
 )
 from frazil.store.locations import parse_location
 from frazil.wire.errors import BadRequest
@@ -63,19 +64,14 @@ class LocalStore:
                 os.close(folder_fd)
 
     def get(self, location: str, max_bytes: int | None = None) -> bytes:
-        path = _local_path(location)
-        try:
-            # Not blocking: a FIFO under that name must not hang the server.
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        except (FileNotFoundError, NotADirectoryError):
-            raise ObjectMissing(location) from None
-        except OSError as error:
-            raise _failed("read", location, error) from error
-        with _translated("read", location):
-            try:
-                return _read(fd, location, max_bytes)
-            finally:
-                os.close(fd)
+        with _opened(location) as fd:
+            return _read(fd, location, max_bytes)
+
+    def get_range(self, location: str, offset: int, length: int) -> bytes:
+        with _opened(location) as fd:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise ObjectMissing(location)
+            return check_range(location, offset, length, _read_at(fd, offset, length))
 
     def size(self, location: str) -> int | None:
         with _translated("look at", location):
@@ -265,6 +261,19 @@ def _read(fd: int, location: str, max_bytes: int | None) -> bytes:
     raise StoreError(f"cannot read {location}: it grew while it was read")
 
 
+def _read_at(fd: int, offset: int, length: int) -> bytes:
+    """The bytes of a part, fewer where the file ends."""
+    parts: list[bytes] = []
+    while length > 0:
+        part = os.pread(fd, min(length, 1 << 30), offset)
+        if not part:
+            break
+        parts.append(part)
+        offset += len(part)
+        length -= len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
 def _scan(folder: str) -> list[tuple[str, os.stat_result]]:
     """The names in a folder; none where the folder is not there (any more)."""
     found: list[tuple[str, os.stat_result]] = []
@@ -303,6 +312,22 @@ def _local_path(location: str) -> str:
     if address.scheme != "file":
         raise BadRequest(f"location {location!r} is not a local file: use file:///path")
     return address.path
+
+
+@contextmanager
+def _opened(location: str) -> Iterator[int]:
+    """A descriptor to read from."""
+    path = _local_path(location)
+    with _translated("read", location):
+        try:
+            # Not blocking: a FIFO under that name must not hang the server.
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except (FileNotFoundError, NotADirectoryError):
+            raise ObjectMissing(location) from None
+        try:
+            yield fd
+        finally:
+            os.close(fd)
 
 
 @contextmanager

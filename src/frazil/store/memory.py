@@ -7,7 +7,13 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from frazil.store.base import ObjectExists, ObjectInfo, ObjectMissing, ObjectTooLarge
+from frazil.store.base import (
+    ObjectExists,
+    ObjectInfo,
+    ObjectMissing,
+    ObjectTooLarge,
+    check_range,
+)
 from frazil.store.locations import parse_location
 
 
@@ -39,6 +45,10 @@ class MemoryStore:
         if max_bytes is not None and len(found.content) > max_bytes:
             raise ObjectTooLarge(location, max_bytes)
         return found.content
+
+    def get_range(self, location: str, offset: int, length: int) -> bytes:
+        part = self.get(location)[offset : offset + length]
+        return check_range(location, offset, length, part)
 
     def size(self, location: str) -> int | None:
         with self._lock:

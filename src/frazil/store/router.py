@@ -27,6 +27,9 @@ class RoutingStore:
     def get(self, location: str, max_bytes: int | None = None) -> bytes:
         return self._store_of(location).get(location, max_bytes)
 
+    def get_range(self, location: str, offset: int, length: int) -> bytes:
+        return self._store_of(location).get_range(location, offset, length)
+
     def size(self, location: str) -> int | None:
         return self._store_of(location).size(location)
 

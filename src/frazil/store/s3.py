@@ -25,6 +25,7 @@ from frazil.store.base import (
     ObjectMissing,
     ObjectTooLarge,
     StoreError,
+    check_range,
 )
 from frazil.store.locations import ObjectAddress, parse_location
 from frazil.store.s3_settings import ProfileError, S3Settings, profile_keys, wants_profile
@@ -124,6 +125,18 @@ class S3Store:
             raise ObjectMissing(location) from None
         except (BaseError, OSError) as error:
             raise _failed("read", location, error) from error
+
+    def get_range(self, location: str, offset: int, length: int) -> bytes:
+        address = _object_address(location)
+        try:
+            found = obstore.get_range(
+                self._bucket(address.authority).reader, address.key, start=offset, length=length
+            )
+        except FileNotFoundError:
+            raise ObjectMissing(location) from None
+        except (BaseError, OSError) as error:
+            raise _failed("read", location, error) from error
+        return check_range(location, offset, length, found.to_bytes())
 
     def size(self, location: str) -> int | None:
         address = _object_address(location)
