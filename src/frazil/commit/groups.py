@@ -11,12 +11,10 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
-
-import msgspec
 
 from frazil.commit.answers import Answer, TableAnswer, TransactionAnswer
 from frazil.commit.apply import Applied
@@ -26,7 +24,7 @@ from frazil.commit.events import commit_payload, event
 from frazil.commit.files import FileWriter, not_written
 from frazil.commit.idempotency import Idempotency
 from frazil.commit.once import Streams
-from frazil.commit.pending import Pending, key_row
+from frazil.commit.pending import Pending, commit_rows
 from frazil.commit.relations import missing
 from frazil.commit.subjects import NextFile, Subject
 from frazil.commit.swap import Committer, send
@@ -43,7 +41,7 @@ from frazil.db.base import (
     SwapRelation,
     Transaction,
 )
-from frazil.wire.errors import FrazilError, TooManyRequests
+from frazil.wire.errors import CommitFailed, FrazilError, TooManyRequests
 from frazil.wire.identifiers import Identifier
 
 logger = logging.getLogger("frazil.commit")
@@ -98,6 +96,11 @@ class GroupCommit:
         self._writer = writer
         self._idempotency = idempotency
         self._environments = environments
+        self._refused_late: Callable[[Identifier], None] = lambda _: None
+
+    def when_refused_late(self, tell: Callable[[Identifier], None]) -> None:
+        """Who is told that a request was refused because others had gone before it."""
+        self._refused_late = tell
 
     def run(
         self, subject: Subject[M, R], identifier: Identifier, group: Sequence[Pending[R]]
@@ -274,6 +277,8 @@ class GroupCommit:
                 self._idempotency.finalise(_key_rows(one, judged.relation))
             _resolve(one.pending, answer)
         for pending, error in judged.rejected:
+            if isinstance(error, CommitFailed) and subject.came_late(pending.request):
+                self._refused_late(identifier)
             self._reject(pending, error)
 
     def _reject(self, pending: Pending[Any], error: FrazilError) -> None:
@@ -320,11 +325,13 @@ def _unanswered(group: Sequence[Pending[R]]) -> list[Pending[R]]:
 
 
 def _key_rows(one: _Accepted[M, R], relation: Relation) -> tuple[KeyRow, ...]:
-    committed = committed_json(one.applied.committed)
-    if one.pending.in_transaction:
-        tables = [{"uuid": relation.uuid, "committed": msgspec.Raw(committed)}]
-        return key_row(one.pending.context, 204, committed=msgspec.json.encode(tables))
-    return key_row(one.pending.context, 200, relation_uuid=relation.uuid, committed=committed)
+    return commit_rows(
+        one.pending.context,
+        relation.uuid,
+        committed_json(one.applied.committed),
+        in_transaction=one.pending.in_transaction,
+        already_committed=one.applied.already_committed,
+    )
 
 
 def _resolve(pending: Pending[Any], answer: Answer) -> None:

@@ -96,9 +96,10 @@ def attempt(
     answer: Callable[[], Answer],
     files: dict[str, Sequence[bytes]] | None = None,
     streams: tuple[StreamRow, ...] = (),
+    forget_streams: tuple[tuple[str, str], ...] = (),
 ) -> Attempt:
     transaction = Transaction(
-        str(uuid.uuid4()), tuple(changes), keys, tuple(events), streams=streams
+        str(uuid.uuid4()), tuple(changes), keys, tuple(events), forget_streams, streams
     )
     return Attempt(transaction, answer, tuple(_uuids(changes)), files or {})
 

@@ -24,7 +24,8 @@ from frazil.commit.events import commit_payload, event, pointer_payload
 from frazil.commit.files import not_written
 from frazil.commit.metadata_cache import CachedTable, MetadataCache
 from frazil.commit.namespaces import Namespaces
-from frazil.commit.pending import Pending, key_row
+from frazil.commit.once import branches_moved_back
+from frazil.commit.pending import Pending, commit_rows, key_row
 from frazil.commit.purge import files_of_table
 from frazil.commit.relations import Relations, attempt, next_event
 from frazil.commit.simple import Attempt, SimpleCommit
@@ -42,7 +43,7 @@ from frazil.db.base import (
 )
 from frazil.format.table_metadata import TableMetadata
 from frazil.store.base import Store, StoreError
-from frazil.wire.errors import AlreadyExists, CommitFailed, Forbidden
+from frazil.wire.errors import AlreadyExists, CommitFailed, Forbidden, FrazilError
 from frazil.wire.identifiers import Identifier, Namespace, check_name
 from frazil.wire.requests import CommitTableRequest, CreateTableRequest, RegisterTableRequest
 from frazil.wire.updates import AssignUUID
@@ -224,11 +225,18 @@ class Tables:
     ) -> Attempt:
         locations = self._territory.owned(metadata)
         changes: list[Change]
+        forget_streams: tuple[tuple[str, str], ...] = ()
         events = [event(context, relation, "register", pointer_payload(relation.metadata_location))]
         if existing is None:
             changes = [CreateRelation(relation, locations)]
         elif existing.uuid == relation.uuid:
             changes = [SwapRelation(existing, relation, locations)]
+            moved_back = self._moved_back(existing, metadata)
+            if moved_back is None:
+                # With the row goes everything that was remembered of the table.
+                changes = [DropRelation(existing), CreateRelation(relation, locations)]
+            else:
+                forget_streams = tuple((relation.uuid, branch) for branch in sorted(moved_back))
         else:
             changes = [DropRelation(existing), CreateRelation(relation, locations)]
             # The table that had the name is gone, and whoever follows it is told.
@@ -243,7 +251,17 @@ class Tables:
             key_row(context, 200, relation_uuid=relation.uuid),
             events,
             answer,
+            forget_streams=forget_streams,
         )
+
+    def _moved_back(self, existing: Relation, metadata: TableMetadata) -> frozenset[str] | None:
+        """The branches that a registered file takes back; None where nobody knows, because the
+        file of the table as it was cannot be read: perhaps that is why it is replaced."""
+        try:
+            before = self._cache.table(existing.metadata_location).metadata
+        except FrazilError:
+            return None
+        return branches_moved_back(before, metadata)
 
     # --- drop --------------------------------------------------------------------------------
 
@@ -284,7 +302,7 @@ def _create_keys(
     committed: bytes | None,
     pending: Pending[CommitTableRequest] | None,
 ) -> tuple[KeyRow, ...]:
-    if pending is not None and pending.in_transaction:
-        tables = [{"uuid": relation.uuid, "committed": msgspec.Raw(committed or b"[]")}]
-        return key_row(context, 204, committed=msgspec.json.encode(tables))
-    return key_row(context, 200, relation_uuid=relation.uuid, committed=committed)
+    if pending is None or committed is None:
+        return key_row(context, 200, relation_uuid=relation.uuid)
+    in_transaction = pending.in_transaction
+    return commit_rows(context, relation.uuid, committed, in_transaction=in_transaction)

@@ -25,7 +25,7 @@ from frazil.commit.apply import (
     apply_table_commit_as_is,
 )
 from frazil.commit.clock import now_ms
-from frazil.commit.committed import committed_json
+from frazil.commit.committed import KeptCommit, committed_json
 from frazil.commit.creation import created_by_commit, is_create
 from frazil.commit.environment import Environments
 from frazil.commit.events import commit_payload, event
@@ -34,7 +34,7 @@ from frazil.commit.groups import GIVE_UP_AFTER_S, LOCK_AFTER_LOST, LOCK_TIMEOUT_
 from frazil.commit.idempotency import Idempotency
 from frazil.commit.metadata_cache import CachedTable, MetadataCache
 from frazil.commit.once import Streams, branches_moved_back
-from frazil.commit.pending import Pending, key_row
+from frazil.commit.pending import Pending, transaction_rows
 from frazil.commit.relations import missing
 from frazil.commit.subjects import NextFile, TableSubject
 from frazil.commit.swap import Committer, send
@@ -281,6 +281,7 @@ class MultiTableCommit:
                             part.relation.metadata_location,
                         ),
                         committed_json(part.applied.committed),
+                        part.applied.already_committed,
                     )
                     for part in parts
                 )
@@ -307,10 +308,11 @@ def _key_rows(
     pending: Pending[Sequence[TableChange]], parts: Sequence[_Part]
 ) -> tuple[KeyRow, ...]:
     tables = [
-        {
-            "uuid": part.relation.uuid,
-            "committed": msgspec.Raw(committed_json(part.applied.committed)),
-        }
+        KeptCommit(
+            uuid=part.relation.uuid,
+            committed=msgspec.Raw(committed_json(part.applied.committed)),
+            already_committed=part.applied.already_committed,
+        )
         for part in parts
     ]
-    return key_row(pending.context, 204, committed=msgspec.json.encode(tables))
+    return transaction_rows(pending.context, tables)
