@@ -23,13 +23,13 @@ class RawCost:
 
 def durable_file(folder: Path, size_bytes: int, most: int, limit_s: float) -> RawCost:
     """A new file of so many bytes, durable with its name; deleted again outside of the time."""
-    with _file_writer(folder, size_bytes) as write:
+    with file_writer(folder, size_bytes) as write:
         return RawCost("write and fsync a file", size_bytes, repeat(write, most, limit_s))
 
 
 def sqlite_transaction(folder: Path, most: int, limit_s: float) -> RawCost:
     """One durable transaction (WAL, FULL) that moves a pointer and inserts two rows."""
-    with _transaction_maker(folder) as commit:
+    with transaction_maker(folder) as commit:
         return RawCost("SQLite transaction, WAL and FULL", 0, repeat(commit, most, limit_s))
 
 
@@ -40,8 +40,8 @@ class RawLane:
     system = "the disk alone: one file, one transaction"
 
     def __init__(self, stack: ExitStack, folder: Path, size_bytes: int) -> None:
-        self._write = stack.enter_context(_file_writer(folder, size_bytes))
-        self._commit = stack.enter_context(_transaction_maker(folder))
+        self._write = stack.enter_context(file_writer(folder, size_bytes))
+        self._commit = stack.enter_context(transaction_maker(folder))
 
     def run(self, most: int, limit_s: float) -> Block:
         os.sync()
@@ -54,7 +54,7 @@ class RawLane:
 
 
 @contextmanager
-def _file_writer(folder: Path, size_bytes: int) -> Iterator[Callable[[], float]]:
+def file_writer(folder: Path, size_bytes: int) -> Iterator[Callable[[], float]]:
     folder.mkdir(parents=True, exist_ok=True)
     content = os.urandom(size_bytes)
     folder_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -77,7 +77,7 @@ def _file_writer(folder: Path, size_bytes: int) -> Iterator[Callable[[], float]]
 
 
 @contextmanager
-def _transaction_maker(folder: Path) -> Iterator[Callable[[], float]]:
+def transaction_maker(folder: Path) -> Iterator[Callable[[], float]]:
     folder.mkdir(parents=True, exist_ok=True)
     with closing(sqlite3.connect(folder / "raw.db", isolation_level=None)) as connection:
         connection.execute("PRAGMA journal_mode=WAL")

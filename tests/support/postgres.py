@@ -70,20 +70,21 @@ class PostgresServer:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def start_postgres(base_dir: Path | None = None) -> PostgresServer:
+def start_postgres(base_dir: Path | None = None, *, durable: bool = False) -> PostgresServer:
     """Starts a server with its data below `base_dir`, or in a temporary folder where there is
-    none or the user it must run as cannot reach it. Raises RuntimeError with the server's words."""
+    none or the user it must run as cannot reach it. Raises RuntimeError with the server's words.
+    Tests need nothing `durable`, benchmarks do."""
     user = _server_user()
     binaries = _reachable_binaries(_find_binaries(), user)
     folder = _data_folder(base_dir, user)
     try:
-        return _start(binaries, folder, user)
+        return _start(binaries, folder, user, durable)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
 
 
-def _start(binaries: Path, folder: Path, user: dict[str, Any]) -> PostgresServer:
+def _start(binaries: Path, folder: Path, user: dict[str, Any], durable: bool) -> PostgresServer:
     data = folder / "data"
     initdb = [str(binaries / "initdb"), "-D", str(data), "-U", "postgres", "-A", "trust"]
     initdb += ["-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions"]
@@ -92,18 +93,20 @@ def _start(binaries: Path, folder: Path, user: dict[str, Any]) -> PostgresServer
         raise RuntimeError(f"initdb failed: {made.stderr.decode(errors='replace')}")
     for _ in range(_START_ATTEMPTS - 1):
         try:
-            return _launch(binaries, data, folder, user)
+            return _launch(binaries, data, folder, user, durable)
         except RuntimeError:  # another process may have taken the port in between
             continue
-    return _launch(binaries, data, folder, user)
+    return _launch(binaries, data, folder, user, durable)
 
 
-def _launch(binaries: Path, data: Path, folder: Path, user: dict[str, Any]) -> PostgresServer:
+def _launch(
+    binaries: Path, data: Path, folder: Path, user: dict[str, Any], durable: bool
+) -> PostgresServer:
     port = _free_port()
     command = [str(binaries / "postgres"), "-D", str(data), "-p", str(port), "-k", ""]
     for setting in (
         "listen_addresses=127.0.0.1",
-        "fsync=off",
+        f"fsync={'on' if durable else 'off'}",
         "shared_buffers=32MB",
         "max_connections=200",
     ):

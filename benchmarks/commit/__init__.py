@@ -1,0 +1,1 @@
+"""Commits of declared files beside what other systems do for the same change."""

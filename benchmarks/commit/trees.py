@@ -1,0 +1,200 @@
+"""Tables as they are before anything is measured: so many live files, so many snapshots.
+
+The manifests are what Java writes for N files in one commit: entries that were ADDED by one
+snapshot, a new manifest at every 8 MB. One tree serves all systems: only the metadata file, which
+names the table's own location, differs from one to the other.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.manifest import (
+    ManifestContent,
+    ManifestFile,
+    PartitionFieldSummary,
+    write_manifest_list,
+)
+
+from benchmarks.commit.files import (
+    COLUMN_IDS,
+    PARTITIONS,
+    ROWS,
+    SCHEMA,
+    SPEC,
+    content_file,
+    encode,
+    file_path,
+)
+from benchmarks.histories import History, Seed, make_history
+from frazil.format.manifest_encoder import manifest_encoder
+from frazil.format.manifest_list import DATA
+from frazil.format.manifest_writer import RollingManifestWriter, WrittenManifest
+from frazil.format.partition_spec import parse_partition_spec
+from frazil.format.schema import parse_schema
+
+SNAPSHOT_ID: Final = 3051729675574597004
+MANIFEST_CODEC: Final = "deflate"
+METADATA_PROPERTIES: Final[Mapping[str, str]] = {
+    # Ten thousand snapshots are megabytes a file: superseded ones must go, or the disk fills.
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "2",
+}
+GZIP_PROPERTIES: Final[Mapping[str, str]] = {"write.metadata.compression-codec": "gzip"}
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """So many live files, with their manifest list and manifests on disk."""
+
+    files: int
+    folder: str
+    """Where the files would lie."""
+    manifest_list: str
+    manifests: int
+    manifest_bytes: int
+
+    def path(self, number: int) -> str:
+        return file_path(self.folder, number)
+
+    def partition(self, number: int) -> int:
+        return partition_of(number, self.files)
+
+
+def partition_of(number: int, files: int) -> int:
+    return number * PARTITIONS // files
+
+
+def make_tree(folder: Path, files: int) -> Tree:
+    """Written once for a run. The paths have no scheme: every system reads those."""
+    metadata, data = folder / f"tree-{files}", f"{folder}/data-{files}"
+    metadata.mkdir(parents=True)
+    numbers = iter(range(10_000))
+    writer = RollingManifestWriter(
+        _encoder(),
+        new_path=lambda: str(metadata / f"{uuid.uuid4()}-m{next(numbers)}.avro"),
+        snapshot_id=None,
+        codec=MANIFEST_CODEC,
+    )
+    for number in range(files):
+        writer.add(content_file(data, number, partition_of(number, files)))
+    written = writer.finish()
+    for manifest in written:
+        Path(manifest.manifest_path).write_bytes(manifest.file)
+    path = metadata / f"snap-{SNAPSHOT_ID}-1-{uuid.uuid4()}.avro"
+    _write_list(str(path), written)
+    return Tree(
+        files, data, str(path), len(written), sum(manifest.manifest_length for manifest in written)
+    )
+
+
+@cache
+def _encoder() -> Any:
+    schema = parse_schema(encode(SCHEMA))
+    return manifest_encoder(schema, parse_partition_spec(encode(SPEC)), 2, DATA)
+
+
+def _write_list(path: str, written: tuple[WrittenManifest, ...]) -> None:
+    output = PyArrowFileIO().new_output(f"file://{path}")
+    # The snapshot is the first of its history for PyIceberg's writer: sequence number 1.
+    with write_manifest_list(2, output, SNAPSHOT_ID, None, 1, "deflate") as writer:
+        writer.add_manifests([_listed(manifest) for manifest in written])
+
+
+def _listed(manifest: WrittenManifest) -> ManifestFile:
+    return ManifestFile.from_args(
+        manifest_path=manifest.manifest_path,
+        manifest_length=manifest.manifest_length,
+        partition_spec_id=manifest.partition_spec_id,
+        content=ManifestContent.DATA,
+        sequence_number=1,
+        min_sequence_number=1,
+        added_snapshot_id=SNAPSHOT_ID,
+        added_files_count=manifest.added_files_count,
+        existing_files_count=0,
+        deleted_files_count=0,
+        added_rows_count=manifest.added_rows_count,
+        existing_rows_count=0,
+        deleted_rows_count=0,
+        partitions=[
+            PartitionFieldSummary(
+                one.contains_null, one.contains_nan, one.lower_bound, one.upper_bound
+            )
+            for one in manifest.partitions
+        ],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What a table is when it is registered."""
+
+    tree: Tree
+    history: History
+
+    @property
+    def snapshots(self) -> int:
+        return self.history.length
+
+
+def make_start(tree: Tree, snapshots: int) -> Start:
+    summary = {
+        "operation": "append",
+        "added-data-files": str(tree.files),
+        "added-records": str(tree.files * ROWS),
+        "total-data-files": str(tree.files),
+        "total-records": str(tree.files * ROWS),
+        "total-files-size": str(tree.files * 64_000),
+        "total-delete-files": "0",
+        "total-position-deletes": "0",
+        "total-equality-deletes": "0",
+    }
+    head = {
+        "snapshot-id": SNAPSHOT_ID,
+        "manifest-list": tree.manifest_list,
+        "summary": summary,
+    }
+    return Start(tree, make_history(Seed(_table(), head, (), ROWS), snapshots))
+
+
+def _table() -> dict[str, Any]:
+    """Metadata without a location, a history and an identity."""
+    return {
+        "format-version": 2,
+        "last-column-id": len(COLUMN_IDS),
+        "current-schema-id": 0,
+        "schemas": [SCHEMA],
+        "default-spec-id": 0,
+        "partition-specs": [SPEC],
+        "last-partition-id": 1000,
+        "default-sort-order-id": 0,
+        "sort-orders": [{"order-id": 0, "fields": []}],
+    }
+
+
+def new_files_folder(folder: Path, location: str) -> str:
+    """Where a table's appended files would lie."""
+    (folder / "data").mkdir(parents=True, exist_ok=True)
+    return f"{location}/data"
+
+
+def head_totals(metadata: Mapping[str, Any]) -> tuple[int, int]:
+    """Snapshots and live files of a table, as its metadata says."""
+    head = next(
+        one
+        for one in metadata["snapshots"]
+        if one["snapshot-id"] == metadata["current-snapshot-id"]
+    )
+    return len(metadata["snapshots"]), int(head["summary"]["total-data-files"])
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
