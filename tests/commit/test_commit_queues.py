@@ -22,6 +22,7 @@ class Work:
     number: int
     group_key: str | None = "table"
     size_bytes: int = 1
+    can_wait: bool = False
 
 
 class Runner:

@@ -157,16 +157,20 @@ def committed_snapshots(
     )
 
 
+def asserts_ref(request: CommitTableRequest) -> bool:
+    """Whether a request fits only on the head of a branch that its client has seen."""
+    return any(isinstance(item, AssertRefSnapshotId) for item in request.requirements)
+
+
 def is_exclusive(state: TableMetadata, request: CommitTableRequest) -> bool:
     """Whether this request can be applied to this very state and to no later one.
 
-    Where appends are rebased, such a request goes first in its group: an append that is applied
-    before it would always make it stale, while the append itself loses nothing by waiting.
+    Such a request goes first in its group: a commit that is applied before it would always make it
+    stale, while one that the server can build on any head loses nothing by waiting.
     """
-    if not _rebases_appends(state) or not _holds(state, request.requirements):
+    if not asserts_ref(request) or not _holds(state, request.requirements):
         return False
-    asserts_ref = any(isinstance(item, AssertRefSnapshotId) for item in request.requirements)
-    return asserts_ref and not _looks_like_append(request)
+    return not (_rebases_appends(state) and _looks_like_append(request))
 
 
 # --- rebase of classic appends ---------------------------------------------------------------

@@ -26,6 +26,7 @@ from frazil.commit.answers import (
     TransactionAnswer,
     ViewAnswer,
 )
+from frazil.commit.apply import asserts_ref
 from frazil.commit.committed import KeptCommit, kept_from_json
 from frazil.commit.context import Context
 from frazil.commit.creation import is_create
@@ -44,6 +45,7 @@ from frazil.commit.subjects import TableSubject, ViewSubject
 from frazil.commit.tables import Tables
 from frazil.commit.territory import Territory
 from frazil.commit.transactions import MultiTableCommit, TableChange
+from frazil.commit.updates import is_fine_grained
 from frazil.commit.views import Views
 from frazil.db.base import Database, DatabaseUnavailable, KeyRow, Kind, Relation
 from frazil.store.base import Store
@@ -79,6 +81,7 @@ class _Alone:
     operation: Callable[[], Answer]
     future: Future[Answer] = field(default_factory=Future)
     group_key: None = None
+    can_wait: bool = False
 
     @property
     def size_bytes(self) -> int:
@@ -127,6 +130,7 @@ class Catalog:
             environments,
         )
         self._queues = Queues(self._workers, self._run_group, limits or QueueLimits())
+        self._groups.when_refused_late(self._queues.refused_late)
         self._lifetime_s = idempotency_lifetime_s
         self._stop = threading.Event()
         self._keeper = threading.Thread(target=self._forget, name="frazil-forget", daemon=True)
@@ -312,7 +316,8 @@ class Catalog:
         in_transaction: bool,
     ) -> Future[Answer]:
         group_key = None if is_create(request) else _TABLE_COMMITS
-        pending = Pending(context, request, group_key, in_transaction)
+        can_wait = is_fine_grained(request.updates) and not asserts_ref(request)
+        pending = Pending(context, request, group_key, in_transaction, can_wait)
         self._queues.submit(identifier, pending)
         return pending.future
 

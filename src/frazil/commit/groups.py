@@ -162,7 +162,7 @@ class GroupCommit:
         """One attempt; returns who still waits and how many swaps were lost (0 or 1)."""
         judged = self._judge(subject, relation, waiting)
         if not judged.changed:
-            self._answer_all(subject, judged, relation.metadata_location)
+            self._answer_all(subject, judged, self._location_now(judged))
             return [], 0
         file = subject.next_file(judged.base, relation.metadata_location, judged.new)
         files = {**judged.files(), file.location: file.chunks}
@@ -280,6 +280,14 @@ class GroupCommit:
             if isinstance(error, CommitFailed) and subject.came_late(pending.request):
                 self._refused_late(identifier)
             self._reject(pending, error)
+
+    def _location_now(self, judged: _Round[M, R]) -> str:
+        """Where nothing was swapped, a stream's row may be newer than the head that was loaded
+        before it: the answer must hold the snapshots that it names."""
+        relation = judged.relation
+        if any(one.applied.already_committed for one in judged.accepted):
+            relation = self._database.relation_by_uuid(relation.uuid) or relation
+        return relation.metadata_location
 
     def _reject(self, pending: Pending[Any], error: FrazilError) -> None:
         self._idempotency.refuse(pending.future, pending.context, error)

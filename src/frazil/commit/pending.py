@@ -30,6 +30,8 @@ class Pending(Generic[R]):
     group_key: str | None
     in_transaction: bool = False
     """Whether the request came as a transaction over this one table: only its answer differs."""
+    can_wait: bool = False
+    """Whether it fits on any head, because the server builds its snapshots."""
     future: Future[Answer] = field(default_factory=Future)
     commit_uuid: bytes = field(default_factory=lambda: uuid.uuid4().bytes)
     """Drawn once: however often the request is applied, its snapshots keep their ids."""

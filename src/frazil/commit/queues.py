@@ -1,9 +1,11 @@
 """One queue a table: whoever holds the table drains it, a group at a time.
 
 A queue holds jobs. Jobs that can share one swap (commits of one table) are handed to the runner
-together; a job that must be alone (a drop, a rename, a create) is a group of one. A transaction
-over several tables takes their locks instead, always in the order of their names, so that two
-of them can never wait for each other.
+together; a job that must be alone (a drop, a rename, a create) is a group of one. Within what may
+share a swap, jobs that cannot wait go first; after one of them was refused because it came too
+late, those that can wait leave it some time (`courtesy`). A transaction over several tables takes
+their locks instead, always in the order of their names, so that two of them can never wait for each
+other.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from frazil.commit.courtesy import Pauses
 from frazil.wire.errors import TooManyRequests
 from frazil.wire.identifiers import Identifier
 
@@ -28,6 +31,10 @@ class Job(Protocol):
 
     @property
     def size_bytes(self) -> int: ...
+
+    @property
+    def can_wait(self) -> bool:
+        """Whether the job fits on any state of its table, so that others may go before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +52,8 @@ class _TableQueue:
     jobs: deque[Job] = field(default_factory=deque)
     lock: threading.Lock = field(default_factory=threading.Lock)
     scheduled: bool = False
+    timer: threading.Timer | None = None
+    """Runs while all jobs wait out a pause."""
     users: int = 0
     """Drains and holders that still need this object; at 0 it is forgotten."""
 
@@ -64,6 +73,7 @@ class Queues:
         self._idle = threading.Condition(self._mutex)
         self._bytes = 0
         self._closed = False
+        self._pauses = Pauses()
 
     def submit(self, identifier: Identifier, job: Job) -> None:
         """Queues a job. Raises TooManyRequests, with nothing queued, when there is no room."""
@@ -79,8 +89,15 @@ class Queues:
                 queue = self._queues[identifier] = _TableQueue()
             queue.jobs.append(job)
             self._bytes += job.size_bytes
+            if not job.can_wait and job.group_key is not None:
+                self._pauses.came(identifier)
             if not queue.scheduled:
                 self._schedule(identifier, queue)
+
+    def refused_late(self, identifier: Identifier) -> None:
+        """A job that could not wait was refused because others had gone before it."""
+        with self._mutex:
+            self._pauses.refused(identifier)
 
     @contextmanager
     def holding(self, identifiers: Sequence[Identifier]) -> Iterator[None]:
@@ -104,12 +121,34 @@ class Queues:
         """Takes no more jobs and waits until all are done; False when time ran out."""
         with self._idle:
             self._closed = True
+            for identifier, queue in list(self._queues.items()):
+                if queue.timer is not None:
+                    self._schedule(identifier, queue)
             return self._idle.wait_for(lambda: not self._queues, timeout_s)
 
     def _schedule(self, identifier: Identifier, queue: _TableQueue) -> None:
+        """Has the queue drained, at once or when the pause is over that all its jobs wait for."""
+        pause_s = 0.0 if self._closed else self._pauses.remaining_s(identifier)
+        if pause_s and all(job.can_wait for job in queue.jobs):
+            if queue.timer is None:
+                queue.timer = threading.Timer(pause_s, self._pause_over, (identifier, queue))
+                queue.timer.daemon = True
+                queue.timer.start()
+            return
+        if queue.timer is not None:
+            queue.timer.cancel()
+            queue.timer = None
         queue.scheduled = True
         queue.users += 1
         self._executor.submit(self._drain, identifier, queue)
+
+    def _pause_over(self, identifier: Identifier, queue: _TableQueue) -> None:
+        with self._mutex:
+            # Another job may have ended the pause in the meantime.
+            if queue.timer is threading.current_thread():
+                queue.timer = None
+                if queue.jobs and not queue.scheduled:
+                    self._schedule(identifier, queue)
 
     def _drain(self, identifier: Identifier, queue: _TableQueue) -> None:
         try:
@@ -128,6 +167,7 @@ class Queues:
                 self._release(identifier, queue)
 
     def _take_group(self, queue: _TableQueue) -> list[Job]:
+        _impatient_first(queue.jobs)
         first = queue.jobs.popleft()
         group, size = [first], first.size_bytes
         while (
@@ -148,3 +188,17 @@ class Queues:
         if queue.users == 0 and not queue.jobs:
             self._queues.pop(identifier, None)
             self._idle.notify_all()
+
+
+def _impatient_first(jobs: deque[Job]) -> None:
+    """Jobs that cannot wait go before those that can, among the ones that may share a group with
+    the first; all that comes behind a job that must be alone stays behind it."""
+    if len(jobs) < 2 or jobs[0].group_key is None:
+        return
+    key = jobs[0].group_key
+    together: list[Job] = []
+    while jobs and jobs[0].group_key == key:
+        together.append(jobs.popleft())
+    # The sort is stable: who came first stays first among equals.
+    together.sort(key=lambda job: job.can_wait)
+    jobs.extendleft(reversed(together))

@@ -17,6 +17,7 @@ from frazil.commit.apply import (
     Applied,
     apply_table_commit,
     apply_view_commit,
+    asserts_ref,
     is_exclusive,
 )
 from frazil.commit.committed import committed_json
@@ -59,6 +60,9 @@ class Subject(Protocol[M, R]):
     def goes_first(self, state: M, request: R) -> bool:
         """Whether a request should be applied before the others of its group."""
 
+    def came_late(self, request: R) -> bool:
+        """Whether a refused request is one that fits only on the head it was built on."""
+
     def apply(self, state: M, request: R, environment: Environment) -> Applied[M]: ...
 
     def remember_streams(self, streams: Streams, before: M, applied: Applied[M]) -> None:
@@ -92,6 +96,9 @@ class TableSubject:
 
     def goes_first(self, state: TableMetadata, request: CommitTableRequest) -> bool:
         return is_exclusive(state, request)
+
+    def came_late(self, request: CommitTableRequest) -> bool:
+        return asserts_ref(request)
 
     def apply(
         self, state: TableMetadata, request: CommitTableRequest, environment: Environment
@@ -145,6 +152,9 @@ class ViewSubject:
         return self._cache.view(location).metadata
 
     def goes_first(self, state: ViewMetadata, request: CommitViewRequest) -> bool:
+        return False
+
+    def came_late(self, request: CommitViewRequest) -> bool:
         return False
 
     def apply(
