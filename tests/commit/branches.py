@@ -150,6 +150,27 @@ class _Manifest:
     live: list[_Entry]
 
 
+@dataclass
+class _Part:
+    """What goes into one manifest."""
+
+    spec_id: int
+    content: int
+    added: list[_Entry] = field(default_factory=list)
+    kept: list[_Entry] = field(default_factory=list)
+    removed: list[_Entry] = field(default_factory=list)
+
+
+def _merged(parts: Iterable[_Part]) -> Iterable[_Part]:
+    found: dict[tuple[int, int], _Part] = {}
+    for part in parts:
+        whole = found.setdefault((part.spec_id, part.content), _Part(part.spec_id, part.content))
+        whole.added += part.added
+        whole.kept += part.kept
+        whole.removed += part.removed
+    return found.values()
+
+
 _KINDS = {DATA: DataFile, DELETES: DeleteFile}
 _UPDATE: msgspec.json.Decoder[FileUpdate] = msgspec.json.Decoder(FileUpdate)
 
@@ -208,63 +229,56 @@ class Branches:
         *,
         add: Sequence[ContentFile] = (),
         remove: Sequence[str | tuple[str, int]] = (),
-        rewrite_all: bool = False,
+        merge: bool = False,
         branch: str = "main",
         spec_id: int | None = None,
     ) -> int:
-        """A snapshot that adds and removes files. `rewrite_all`: every manifest is written anew, as
-        a merge does it."""
+        """A snapshot that adds and removes files. `merge`: all manifests of a spec and content
+        become one, with the added files in it."""
         snapshot_id = next(iter(self._ids))
         parent = self.head(branch)
         version = self.metadata.format_version
         number = 0 if version == 1 else self.metadata.last_sequence_number + 1
         gone = {item if isinstance(item, tuple) else (item, None) for item in remove}
+        own = self.metadata.default_spec_id if spec_id is None else spec_id
+        parts = [
+            _Part(own, content, added=[_Entry(file, snapshot_id, number) for file in files])
+            for content, kind in _KINDS.items()
+            if (files := [file for file in add if isinstance(file, kind)])
+        ]
         tree: list[_Manifest] = []
-        for content in (DATA, DELETES):
-            files = [file for file in add if isinstance(file, _KINDS[content])]
-            if files:
-                own = self.metadata.default_spec_id if spec_id is None else spec_id
-                entries = [_Entry(file, snapshot_id, number) for file in files]
-                tree.append(self._written(own, content, entries, [], [], snapshot_id, number))
         for manifest in self._trees.get(parent.snapshot_id, []) if parent else []:
             removed = [entry for entry in manifest.live if entry.key in gone]
-            if not removed and not rewrite_all:
+            if removed or merge:
+                kept = [entry for entry in manifest.live if entry.key not in gone]
+                record = manifest.record
+                where = record["partition_spec_id"], record["content"]
+                parts.append(_Part(*where, kept=kept, removed=removed))
+            else:
                 tree.append(manifest)
-                continue
-            kept = [entry for entry in manifest.live if entry.key not in gone]
-            record = manifest.record
-            own, content = record["partition_spec_id"], record["content"]
-            tree.append(self._written(own, content, [], kept, removed, snapshot_id, number))
+        for part in _merged(parts) if merge else parts:
+            tree.append(self._written(part, snapshot_id, number))
         self._trees[snapshot_id] = tree
         self._add_snapshot(snapshot_id, parent, number, operation, tree, branch)
         return snapshot_id
 
-    def _written(
-        self,
-        spec_id: int,
-        content: int,
-        added: Sequence[_Entry],
-        kept: Sequence[_Entry],
-        removed: Sequence[_Entry],
-        snapshot_id: int,
-        number: int,
-    ) -> _Manifest:
-        spec, version = self.metadata.spec(spec_id), self.metadata.format_version
+    def _written(self, part: _Part, snapshot_id: int, number: int) -> _Manifest:
+        spec, version = self.metadata.spec(part.spec_id), self.metadata.format_version
         assert spec is not None
-        encoder = manifest_encoder(self.metadata.current_schema, spec, version, content)
+        encoder = manifest_encoder(self.metadata.current_schema, spec, version, part.content)
         writer = RollingManifestWriter(
             encoder, new_path=self._new_path, snapshot_id=snapshot_id, codec="null"
         )
-        for entry in added:
+        for entry in part.added:
             writer.add(entry.file)
-        for entry in kept:
+        for entry in part.kept:
             own = entry.sequence_number
             writer.existing(entry.file, entry.snapshot_id, own, own)
-        for entry in removed:
+        for entry in part.removed:
             writer.delete(entry.file, entry.sequence_number, entry.sequence_number)
         (written,) = writer.finish()
         self.store.put_new(written.manifest_path, [written.file])
-        return _Manifest(_list_record(written, snapshot_id, number), [*added, *kept])
+        return _Manifest(_list_record(written, snapshot_id, number), [*part.added, *part.kept])
 
     def _new_path(self) -> str:
         return f"{self.metadata.location}/metadata/m{next(iter(self._paths))}.avro"

@@ -73,8 +73,9 @@ def test_equality_deletes_without_a_partition_apply_everywhere() -> None:
     branches = Branches.create(2, UNPARTITIONED)
     branches.commit("delete", add=[equality_delete("e-1")])
     index = index_of(branches)
-    other = IndexedDataFile("a", 7, ("anywhere",), 0)
-    assert [entry.file_path for entry in index.for_data_file(other)] == ["e-1"]
+    for number, applies in ((0, ["e-1"]), (1, [])):
+        other = IndexedDataFile("a", 7, ("anywhere",), number)
+        assert [entry.file_path for entry in index.for_data_file(other)] == applies
 
 
 def test_position_deletes_apply_to_rows_of_the_same_commit_too() -> None:

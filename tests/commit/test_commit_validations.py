@@ -9,8 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import Raw
 
 from frazil.wire.errors import BadRequest, ValidationFailed
+from frazil.wire.updates import AddPartitionSpec, SetDefaultSpec
 from tests.commit.branches import (
     BY_SCORE,
     UNPARTITIONED,
@@ -92,9 +94,11 @@ def test_the_filter_prunes_by_partition_and_by_metrics(version: int) -> None:
 @versions
 def test_files_that_are_merely_carried_over_are_not_new(version: int) -> None:
     branches, base = table(version)
-    branches.commit("overwrite", add=[data("eu-1", "eu")], remove=["us-0"], rewrite_all=True)
-    (found,) = branches.conflicts(clause(ADDED_DATA), base_snapshot_id=base)
-    assert paths(found) == ["eu-1"]
+    branches.commit("overwrite", add=[data("eu-1", "eu")], remove=["us-0"], merge=True)
+    added, removed = branches.conflicts(
+        clause(ADDED_DATA), clause(REQUIRED_DATA), base_snapshot_id=base
+    )
+    assert (paths(added), paths(removed)) == (["eu-1"], ["us-0"])
 
 
 def test_without_a_base_the_whole_history_counts() -> None:
@@ -198,8 +202,8 @@ def test_a_delete_file_that_is_gone_again_is_still_seen(version: int) -> None:
 def test_older_delete_files_in_a_rewritten_manifest_are_not_new(version: int) -> None:
     branches, _ = table(version)
     base = branches.commit("delete", add=[any_delete(version, "d-0", "us")])
-    new = branches.commit("delete", add=[any_delete(version)], rewrite_all=True)
-    again = branches.commit("overwrite", add=[data("eu-2", "eu")], rewrite_all=True)
+    new = branches.commit("delete", add=[any_delete(version)], merge=True)
+    again = branches.commit("overwrite", add=[data("eu-2", "eu")], merge=True)
     (found,) = branches.conflicts(clause(ADDED_DELETES), base_snapshot_id=base)
     # Carried over by the second snapshot, it is still one file, and the first one's.
     assert (paths(found), found["file-count"], snapshots(found)) == (["d-1"], 1, [new])
@@ -497,6 +501,16 @@ def test_replacing_an_unpartitioned_table_is_about_all_of_it() -> None:
     assert paths(found) == ["b"]
 
 
+def test_replacing_by_an_unpartitioned_spec_is_about_files_of_older_specs_too() -> None:
+    branches, base = table()
+    branches.apply(AddPartitionSpec(Raw(b'{"spec-id":1,"fields":[]}')), SetDefaultSpec(1))
+    branches.commit("append", add=[data("eu-1", "eu")], spec_id=0)
+    (found,) = branches.conflicts(
+        clause(ADDED_DATA), base_snapshot_id=base, added_partitions=[(1, ())]
+    )
+    assert paths(found) == ["eu-1"]
+
+
 def test_nan_is_one_partition() -> None:
     branches = Branches.create(2, BY_SCORE)
     base = branches.commit("append", add=[data("a", float("nan"))])
@@ -531,8 +545,11 @@ def test_a_history_with_expired_snapshots_cannot_be_judged(version: int) -> None
     assert branches.conflicts(clause(ADDED_DATA), base_snapshot_id=base) != []
     (found,) = branches.conflicts(clause(ADDED_DATA), base_snapshot_id=middle)
     assert paths(found) == ["eu-3"]
-    # It may have been an ancestor, so that nothing says it was none.
+    # It may have been an ancestor, so that nothing says it was none; of another branch's
+    # snapshot it is certain.
     assert branches.base_conflicts(base_snapshot_id=base) == []
+    other = branches.commit("append", add=[data("eu-4", "eu")], branch="audit")
+    assert len(branches.base_conflicts(base_snapshot_id=other)) == 1
 
 
 @versions
