@@ -663,3 +663,20 @@ def test_other_delete_files_are_no_vectors() -> None:
     branches.commit("delete", add=[position_delete("d-1", "eu", of="eu-0")])
     mine = position_delete("d-2", "eu", of="eu-0")
     assert branches.vector_conflicts(mine, base_snapshot_id=base) == []
+
+
+def test_a_vector_beside_older_position_deletes_is_fine() -> None:
+    branches, base = table(3)
+    branches.commit("delete", add=[position_delete("d-1", "eu", of="eu-0")])
+    assert branches.vector_conflicts(vector("p-1", "eu-0", "eu"), base_snapshot_id=base) == []
+
+
+def test_a_vector_that_was_removed_is_not_in_the_way() -> None:
+    branches, _ = table(3)
+    branches.commit(
+        "delete",
+        add=[vector("p-1", "eu-0", "eu", offset=4), vector("p-1", "us-0", "us", offset=10)],
+    )
+    base = branches.commit("delete", remove=[("p-1", 4)])
+    assert branches.vector_conflicts(vector("p-2", "eu-0", "eu"), base_snapshot_id=base) == []
+    assert len(branches.vector_conflicts(vector("p-2", "us-0", "us"), base_snapshot_id=base)) == 1
