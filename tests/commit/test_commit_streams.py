@@ -7,14 +7,15 @@ import threading
 import uuid
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from frazil.commit.answers import Answer, TableAnswer, TransactionAnswer
-from frazil.db.base import Relation
+from frazil.db.base import Database, Relation
 from frazil.store.local import LocalStore
 from frazil.wire.errors import CommitFailed
+from frazil.wire.identifiers import Identifier
 from frazil.wire.json import decode
 from frazil.wire.requests import CommitTableRequest, CommitTransactionRequest
 from tests.commit.conftest import CatalogFactory
@@ -153,6 +154,32 @@ def test_two_replicas_apply_an_epoch_once(make_catalog: CatalogFactory, driver: 
         said = [one.already_committed for one in answers if isinstance(one, TableAnswer)]
         assert sorted(said) == [False, True]
     assert rows(driver) == 100
+
+
+def test_an_answer_holds_the_snapshot_that_it_names(
+    make_catalog: CatalogFactory, driver: Driver
+) -> None:
+    """Another replica commits the epoch between the loads of the table's and the stream's row."""
+
+    class Overtaken:
+        overtaken = False
+
+        def __getattr__(self, attribute: str) -> Any:
+            return getattr(driver.database, attribute)
+
+        def relation(self, identifier: Identifier) -> Relation | None:
+            row = driver.database.relation(identifier)
+            if not self.overtaken:
+                self.overtaken = True
+                commit(driver, [append(driver, "1")], 1)
+            return row
+
+    slow = make_catalog(database=cast(Database, Overtaken()))
+    again = commit(slow, [append(driver, "1")], 1)
+    assert again.already_committed
+    (snapshot_id,) = snapshots(again)
+    assert again.table.metadata.snapshot(snapshot_id) is not None
+    assert rows(driver) == 10
 
 
 def test_a_branch_that_moves_back_takes_its_epochs_with_it(driver: Driver) -> None:
