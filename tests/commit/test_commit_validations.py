@@ -638,15 +638,17 @@ def test_a_vector_beside_a_live_one_must_take_its_place() -> None:
         assert len(conflicts) == count
 
 
-def test_without_a_known_base_the_live_vectors_decide() -> None:
+def test_where_the_history_is_not_known_the_live_vectors_decide() -> None:
     branches, base = table(3)
     branches.commit("delete", add=[vector("p-1", "eu-0", "eu")])
     branches.commit("delete", remove=[("p-1", 4)])
     mine = vector("p-2", "eu-0", "eu")
-    assert branches.vector_conflicts(mine) == []
     assert len(branches.vector_conflicts(mine, base_snapshot_id=base)) == 1
     branches.expire(base)
     assert branches.vector_conflicts(mine, base_snapshot_id=base) == []
+    assert branches.vector_conflicts(mine) == []
+    branches.commit("delete", add=[vector("p-3", "eu-0", "eu")])
+    assert len(branches.vector_conflicts(mine)) == 1
 
 
 def test_a_vector_that_the_same_request_added_is_seen() -> None:

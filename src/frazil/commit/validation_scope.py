@@ -124,7 +124,7 @@ def _enumerated(names: Sequence[str], shown: int) -> str:
 
 def since(base_snapshot_id: int | None) -> str:
     if base_snapshot_id is None:
-        return "without a base-snapshot-id the whole history counts"
+        return "in a history that counts from its beginning without a base-snapshot-id"
     return f"after the base snapshot {base_snapshot_id}"
 
 
