@@ -64,14 +64,14 @@ def deletes(path: str, spec_id: int = 0) -> dict[str, Any]:
     return file(path, spec_id, content="position-deletes")
 
 
-def vector(path: str, offset: int) -> dict[str, Any]:
+def vector(path: str, offset: int, of: str = "d") -> dict[str, Any]:
     return file(
         path,
         content="position-deletes",
         file_format="puffin",
         content_offset=offset,
         content_size_in_bytes=9,
-        referenced_data_file="d",
+        referenced_data_file=of,
     )
 
 
@@ -120,7 +120,7 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     "overwrite by path": update("overwrite", add_data_files=A, remove_data_files=["b"]),
     "two vectors of one Puffin file": update(
         "overwrite",
-        add_delete_files=[vector("p", 4), vector("p", 40)],
+        add_delete_files=[vector("p", 4), vector("p", 40, of="e")],
         remove_delete_files=[
             {"file-path": "p", "content-offset": 80},
             {"file-path": "p", "content-offset": 90},

@@ -54,12 +54,14 @@ class Resolver:
         metadata: TableMetadata,
         update: FileUpdate,
         index: int,
+        place: str,
         head: Head,
         reader: ManifestReader,
     ) -> None:
         self._metadata = metadata
         self._update = update
         self._index = index
+        self._place = place
         self._head = head
         self._files = LiveFiles(metadata.location, head, reader)
         self._reader = reader
@@ -144,7 +146,7 @@ class Resolver:
         for entry in entries:
             if offset is None and entry.content_offset is not None:
                 raise BadRequest(
-                    f"updates[{self._index}].remove-delete-files: {entry.path} is a Puffin file "
+                    f"{self._place}.remove-delete-files: {entry.path} is a Puffin file "
                     "with deletion vectors: say which by content-offset"
                 )
             if entry.content_offset == offset and size in (None, entry.content_size_in_bytes):
@@ -164,13 +166,7 @@ class Resolver:
 
     def _refuse_duplicates(self, duplicates: list[ConflictFile]) -> None:
         if duplicates:
-            self._add(
-                "duplicate-file",
-                f"Cannot add files that are live already: {_shown(duplicates)}. Their rows would "
-                "be read twice; set the table property "
-                f"{REJECT_DUPLICATES}=false if that is meant",
-                duplicates,
-            )
+            self._conflicts.append(_duplicates(duplicates, self._index))
 
     # --- by filter and by partition ----------------------------------------------------------
 
@@ -209,7 +205,7 @@ class Resolver:
             raw,
             self._metadata,
             case_sensitive=self._update.case_sensitive,
-            place=f"updates[{self._index}].delete-row-filter",
+            place=f"{self._place}.delete-row-filter",
         )
 
     def _match(
@@ -303,8 +299,33 @@ class Resolver:
         self._conflicts.append(conflict(clause, message, update=self._index, files=files))
 
     def _is_on(self, name: str, *, default: bool) -> bool:
-        text = self._metadata.properties.get(name)
-        return default if text is None else text.lower() == "true"
+        return _is_on(self._metadata, name, default=default)
+
+
+def refuse_duplicates(
+    metadata: TableMetadata, files: LiveFiles, added: Sequence[AddedFiles], index: int
+) -> None:
+    """Refuses data files that are live already, unless the table allows it."""
+    if _is_on(metadata, REJECT_DUPLICATES, default=True):
+        paths = [file.file_path for group in added for file in group.files]
+        found = files.by_path(DATA, paths)
+        if found:
+            raise rejected([_duplicates([ConflictFile(path) for path in found], index)])
+
+
+def _duplicates(files: list[ConflictFile], index: int) -> Conflict:
+    return conflict(
+        "duplicate-file",
+        f"Cannot add files that are live already: {_shown(files)}. Their rows would be read "
+        f"twice; set the table property {REJECT_DUPLICATES}=false if that is meant",
+        update=index,
+        files=files,
+    )
+
+
+def _is_on(metadata: TableMetadata, name: str, *, default: bool) -> bool:
+    text = metadata.properties.get(name)
+    return default if text is None else text.lower() == "true"
 
 
 def grouped(
@@ -313,7 +334,7 @@ def grouped(
     content: int,
     data_sequence_number: int | None = None,
 ) -> list[AddedFiles]:
-    """Added files by spec, in their order."""
+    """Added files by spec; within one in the order of the request."""
     distinct = set(spec_ids)
     if len(distinct) == 1:
         return [AddedFiles(spec_ids[0], content, files, data_sequence_number)]
@@ -322,7 +343,7 @@ def grouped(
         by_spec.setdefault(spec_id, []).append(file)
     return [
         AddedFiles(spec_id, content, of_spec, data_sequence_number)
-        for spec_id, of_spec in by_spec.items()
+        for spec_id, of_spec in sorted(by_spec.items())
     ]
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from frazil.commit.changes import FileChanges
+from frazil.commit.changes import FileChanges, refuse_duplicates
 from frazil.commit.filters import partitions_of
 from frazil.commit.manifest_cache import ManifestReader
 from frazil.commit.produce import (
@@ -55,7 +55,7 @@ def cherry_pick(metadata: TableMetadata, update: CherryPick, index: int, tools: 
     picked = metadata.snapshot(update.snapshot_id)
     if picked is None:
         raise _refused(index, f"Cannot cherry-pick unknown snapshot ID: {update.snapshot_id}")
-    target = target_of(metadata, update.branch, f"updates[{index}]")
+    target = target_of(metadata, update.branch, f"{tools.place}updates[{index}]")
     pick = _Pick(metadata, picked, target, index, tools.reader)
     can_move = picked.parent_snapshot_id == (target.head and target.head.snapshot_id)
     if pick.replaces_partitions or picked.operation == APPEND:
@@ -123,9 +123,11 @@ class _Pick:
         added = self._added()
         removals = Removals()
         head = head_of(self.target, self.reader)
+        files = LiveFiles(self.metadata.location, head, self.reader)
         if self.replaces_partitions:
             self._check_partitions(added)
-            self._remove(LiveFiles(self.metadata.location, head, self.reader), removals)
+            self._remove(files, removals)
+        refuse_duplicates(self.metadata, files, added, self.index)
         wap_id = self.picked.summary.get(STAGED_WAP_ID)
         properties = [
             *([(PUBLISHED_WAP_ID, wap_id)] if wap_id else []),

@@ -27,7 +27,7 @@ from frazil.commit.validation_scope import (
 )
 from frazil.format.content_files import DeleteFile
 from frazil.format.manifest_list import DELETES
-from frazil.wire.actions import Append
+from frazil.wire.actions import Append, Replace
 from frazil.wire.conflicts import Conflict
 from frazil.wire.content_files import delete_file_key
 
@@ -36,7 +36,7 @@ def check_deletion_vectors(
     scope: Scope, added: Sequence[DeleteFile], reader: ManifestReader
 ) -> None:
     """Refuses a vector for a data file that got one since the base, and a vector beside one that is
-    live and stays. Without a base, or with an expired one, the live state alone decides."""
+    live and stays. Where the history since the base is not known, the live state alone decides."""
     data_files = frozenset(
         file.referenced_data_file
         for file in added
@@ -61,11 +61,13 @@ def check_deletion_vectors(
 
 
 def _concurrent(evidence: Evidence, data_files: frozenset[str]) -> list[DeleteEntry]:
-    base = evidence.scope.update.base_snapshot_id
-    if base is None:
+    """As in Java a row delta without a base is held against the whole history. A replace is not: the
+    vectors that it removes by name are the ones it knows, and they must be live."""
+    update = evidence.scope.update
+    if update.base_snapshot_id is None and isinstance(update, Replace):
         return []
     try:
-        return evidence.new_deletion_vectors(data_files, base)
+        return evidence.new_deletion_vectors(data_files, update.base_snapshot_id)
     except UnknownHistory:
         # What is live tells enough: a vector that the update removes by name is one it knows.
         return []

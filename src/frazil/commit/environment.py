@@ -47,6 +47,9 @@ class Environment:
     commit_uuid: bytes = field(default_factory=lambda: uuid.uuid4().bytes)
     """Drawn once for a request: its snapshot ids follow from it, however often it is applied."""
 
+    place: str = ""
+    """Where the table's updates stand in the request, such as `table-changes[1].`."""
+
     def of(self, commit_uuid: bytes, time_ms: int) -> Environment:
         """The same for another request of the round."""
         return replace(self, commit_uuid=commit_uuid, now_ms=time_ms)

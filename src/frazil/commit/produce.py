@@ -59,6 +59,8 @@ class Tools:
     commit_uuid: bytes
     """Drawn once for a request: it keeps its snapshot ids however often it is applied."""
     now_ms: int
+    place: str = ""
+    """Where the table's updates stand in the request, such as `table-changes[1].`."""
     summary: tuple[tuple[str, str], ...] = ()
     """What the server adds to the summaries of this request."""
 
@@ -88,7 +90,7 @@ def produce(
 ) -> Produced:
     """The snapshot of one action. `metadata` is what the earlier updates of its request made of
     `before`: clauses look at history without them, removals at what they left."""
-    place = f"updates[{index}]"
+    place = f"{tools.place}updates[{index}]"
     refuse_encrypted(metadata)
     target = target_of(metadata, update.branch, place)
     _check_data_sequence_number(metadata, update, place)
@@ -105,7 +107,8 @@ def produce(
     check_validations(scope, tools.reader)
     check_deletion_vectors(scope, _delete_files(added), tools.reader)
     head = head_of(target, tools.reader)
-    changes = Resolver(metadata, update, index, head, tools.reader).resolve(added, replaced)
+    resolver = Resolver(metadata, update, index, place, head, tools.reader)
+    changes = resolver.resolve(added, replaced)
     return build_snapshot(
         metadata,
         target,

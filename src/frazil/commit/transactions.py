@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -203,8 +203,8 @@ class MultiTableCommit:
         # Each table's snapshots have ids of their own.
         uuids = (uuid.uuid5(uuid.UUID(bytes=commit_uuid), str(at)).bytes for at in range(len(rows)))
         return [
-            self._judge_one(change, row, own)
-            for (change, row), own in zip(present, uuids, strict=True)
+            self._judge_one(change, row, own, f"table-changes[{at}].")
+            for at, ((change, row), own) in enumerate(zip(present, uuids, strict=True))
         ]
 
     def _happened(self, change: TableChange, row: Relation | None) -> bool:
@@ -218,14 +218,17 @@ class MultiTableCommit:
             # For this table the request is stale: its requirements will say so.
             return False
 
-    def _judge_one(self, change: TableChange, row: Relation | None, commit_uuid: bytes) -> _Part:
+    def _judge_one(
+        self, change: TableChange, row: Relation | None, commit_uuid: bytes, place: str
+    ) -> _Part:
         if is_create(change.request):
-            return self._judge_create(change, row, commit_uuid)
+            return self._judge_create(change, row, commit_uuid, place)
         if row is None or row.kind is not Kind.TABLE or row.identifier != change.identifier:
             raise missing(Kind.TABLE, change.identifier)
         base = self._subject.load(row.metadata_location)
         streams = Streams(row.uuid, self._database.stream)
         environment = self._environments.round(row.uuid, streams).of(commit_uuid, now_ms())
+        environment = replace(environment, place=place)
         applied = apply_table_commit_as_is(base, change.request, environment)
         streams.accept(branches_moved_back(base, applied.metadata), applied.streams)
         self._territory.check_statistics(base, applied.metadata)
@@ -236,7 +239,9 @@ class MultiTableCommit:
         locations = self._territory.owned_if_changed(base, applied.metadata)
         return _Part(change, new, applied, base, file, SwapRelation(row, new, locations), streams)
 
-    def _judge_create(self, change: TableChange, row: Relation | None, commit_uuid: bytes) -> _Part:
+    def _judge_create(
+        self, change: TableChange, row: Relation | None, commit_uuid: bytes, place: str
+    ) -> _Part:
         if row is not None and row.kind is Kind.VIEW:
             raise AlreadyExists(f"View with same name already exists: {change.identifier}")
         if row is not None:
@@ -246,7 +251,7 @@ class MultiTableCommit:
             change.request,
             self._territory,
             self._database.last_version,
-            self._environments.round().of(commit_uuid, now_ms()),
+            replace(self._environments.round().of(commit_uuid, now_ms()), place=place),
         )
         streams = Streams(created.relation.uuid, self._database.stream)
         streams.accept((), created.applied.streams)

@@ -160,6 +160,10 @@ class _Written:
     whole: bool = True
     """Whether the piece is this manifest alone; new files may fill several."""
 
+    @property
+    def partition_spec_id(self) -> int:
+        return self.manifest.partition_spec_id
+
     def mergeable(self) -> Mergeable:
         manifest = self.manifest
         entries = (
@@ -212,6 +216,9 @@ class _Builder:
 
     def _merged(self, parts: list[_Part]) -> list[_Part]:
         settings = MergeSettings.of(self.target.metadata.properties)
+        if settings.enabled:
+            # Java lists manifests by spec, the newest first, where it may merge them.
+            parts = sorted(parts, key=lambda part: -part.partition_spec_id)
         sizes = [
             mergeable(part) if isinstance(part, ManifestFile) else part.mergeable()
             for part in parts

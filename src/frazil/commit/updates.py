@@ -65,6 +65,7 @@ def _run(
         verify_files=environment.verify_files,
         commit_uuid=environment.commit_uuid,
         now_ms=environment.now_ms,
+        place=environment.place,
         summary=summary,
     )
     committed: list[CommittedSnapshot] = []

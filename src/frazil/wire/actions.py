@@ -24,6 +24,7 @@ from frazil.wire.content_files import (
     Count,
     DeleteFileReference,
     FilePath,
+    PositionDeleteFile,
     RemovedDataFile,
     RemovedDeleteFile,
     data_file_path,
@@ -372,6 +373,7 @@ def _check_file_lists(update: Overwrite | Replace, place: str) -> None:
     added_deletes = _check_once_each(
         update.add_delete_files, delete_file_key, f"{place}.add-delete-files"
     )
+    _check_one_vector_each(update.add_delete_files, f"{place}.add-delete-files")
     removed_data, removed_deletes = _check_removals(update, place)
     for path in added_data & removed_data:
         raise _both(f"{place}.remove-data-files", path)
@@ -379,6 +381,21 @@ def _check_file_lists(update: Overwrite | Replace, place: str) -> None:
     for key in added_deletes:
         if key in removed_deletes or key[0] in whole:
             raise _both(f"{place}.remove-delete-files", key)
+
+
+def _check_one_vector_each(files: Sequence[AddedDeleteFile], place: str) -> None:
+    """Readers refuse a data file with two deletion vectors."""
+    seen: set[str] = set()
+    for file in files:
+        if not isinstance(file, PositionDeleteFile) or not file.is_deletion_vector:
+            continue
+        named = file.referenced_data_file
+        if named is not None and named in seen:
+            raise BadRequest(
+                f"{place}: there are two deletion vectors for {named}, and a data file has at "
+                "most one: merge them"
+            )
+        seen.add(named or "")
 
 
 def _check_removals(
