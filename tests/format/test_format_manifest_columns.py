@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -48,89 +47,26 @@ from frazil.format.manifest_columns import (
     path_hash,
     path_hashes,
 )
-from frazil.format.manifest_encoder import ManifestEncoder, manifest_encoder
+from frazil.format.manifest_encoder import ManifestEncoder
 from frazil.format.manifest_list import DATA, DELETES, ManifestFile
 from frazil.format.manifest_writer import RollingManifestWriter
 from frazil.format.manifests import ADDED, DELETED, EXISTING, inherited, read_manifest
-from frazil.format.partition_spec import parse_partition_spec
-from frazil.format.schema import parse_schema
+from tests.format.manifest_files import (
+    LISTED,
+    data_file,
+    delete_file,
+    encoder_of,
+    long,
+    manifest_of,
+)
 from tests.support.trees import avro_bytes, avro_records
 
-LISTED = ManifestFile(
-    "m", 1, 0, DATA, 3, 3, 5, None, None, None, None, None, None, None, False, b""
-)
 TYPES = ("long", "string", "decimal(9, 2)", "uuid", "double", "boolean", "decimal(9, 2)")
 VALUES: tuple[tuple[Any, ...], ...] = (
     (7, "eu", Decimal("1.25"), UUID(int=5), 0.5, True, Decimal("-3.00")),
     (None, None, None, None, None, None, None),
     (-1, "", Decimal("0.00"), UUID(int=1 << 127), -0.0, False, None),
 )
-
-
-def encoder_of(*types: str, version: int = 2, content: int = DATA) -> ManifestEncoder:
-    columns = [
-        {"id": number, "name": f"c{number}", "required": False, "type": kind}
-        for number, kind in enumerate(types, 1)
-    ]
-    fields = [
-        {"source-id": n, "field-id": 999 + n, "name": f"p{n}", "transform": "identity"}
-        for n in range(1, len(types) + 1)
-    ]
-    schema = {"type": "struct", "schema-id": 0, "fields": columns}
-    return manifest_encoder(
-        parse_schema(json.dumps(schema).encode()),
-        parse_partition_spec(json.dumps({"spec-id": 4, "fields": fields}).encode()),
-        version,
-        content,
-    )
-
-
-def data_file(number: int, partition: tuple[Any, ...] = (), **changes: Any) -> DataFile:
-    values: dict[str, Any] = {
-        "file_path": f"s3://bucket/data/{number:05}.parquet",
-        "file_format": "PARQUET",
-        "partition": partition,
-        "record_count": 10 + number,
-        "file_size_in_bytes": 1_000 * number,
-        "column_sizes": {1: 100, 2: 300 + number},
-        "value_counts": {1: 10, 200: 1 << 40},
-        "null_value_counts": {1: 0},
-        "nan_value_counts": {},
-        "lower_bounds": {1: bytes(8), 2: b"a" * number},
-        "upper_bounds": {1: b"\xff" * 8, 300: b""},
-        "split_offsets": [4, 1 << 30],
-        "sort_order_id": 0,
-    }
-    return DataFile(**{**values, **changes})
-
-
-def delete_file(number: int, content: int, **changes: Any) -> DeleteFile:
-    return DeleteFile(
-        content=content,
-        file_path=f"s3://bucket/deletes/{number}.parquet",
-        file_format="PARQUET",
-        record_count=number,
-        file_size_in_bytes=number,
-        **changes,
-    )
-
-
-def manifest_of(
-    encoder: ManifestEncoder, files: Sequence[ContentFile], codec: str = "deflate"
-) -> bytes:
-    """Files that were added, stay and are removed, in turn; version 1 has no sequence numbers."""
-    writer = RollingManifestWriter(
-        encoder, new_path=lambda: "m", snapshot_id=100, target_size_bytes=1 << 40, codec=codec
-    )
-    for number, file in enumerate(files):
-        if number % 3 == 0:
-            writer.add(file)
-        elif number % 3 == 1:
-            writer.existing(file, 7, number, None if number % 2 else number)
-        else:
-            writer.delete(file, number, number)
-    (written,) = writer.finish()
-    return written.file
 
 
 def none(value: int, missing: int = NONE) -> int | None:
@@ -391,14 +327,6 @@ def test_any_order_of_fields_and_unknown_fields_are_read() -> None:
     assert list(content_files(content, columns, range(40))) == files
 
 
-def long(value: int) -> bytes:
-    number, out = (value << 1) ^ (value >> 63), bytearray()
-    while number > 127:
-        out.append(number & 127 | 128)
-        number >>= 7
-    return bytes((*out, number))
-
-
 def test_arrays_in_sized_and_in_several_blocks_are_read() -> None:
     encoder = encoder_of()
     plain = encoder.data_file(data_file(1, value_counts={1: 2, 3: 4}, column_sizes=None))
@@ -423,7 +351,8 @@ def test_arrays_in_sized_and_in_several_blocks_are_read() -> None:
 ARRAYS = (
     *("status", "content", "snapshot_id", "sequence_number", "file_sequence_number"),
     *("record_count", "file_size_in_bytes", "first_row_id", "partition"),
-    *("data_file_at", "data_file_end", "path_offsets", "sorted_hashes", "hash_order"),
+    *("data_file_at", "data_file_end", "first_row_id_at"),
+    *("path_offsets", "sorted_hashes", "hash_order"),
 )
 
 

@@ -243,8 +243,16 @@ class AvroWriter:
 
     def write_many(self, records: Sequence[bytes]) -> int:
         """Adds encoded records up to the end of a block; how many it took."""
+        batch = records[: self._block_records - len(self._block)]
+        size = sum(map(len, batch))
+        if self._block_bytes + size < _MAX_BLOCK_BYTES:
+            self._block += batch
+            self._block_bytes += size
+            if len(self._block) >= self._block_records:
+                self._end_block()
+            return len(batch)
         taken = 0
-        for record in records[: self._block_records - len(self._block)]:
+        for record in batch:
             taken += 1
             if self.write(record):
                 break

@@ -77,6 +77,21 @@ def optional_field(record: Record, field_id: int, *kinds: type) -> Field | None:
     return field
 
 
+def named_types(tree: Any) -> dict[str, dict[str, Any]]:
+    """The definitions inside a schema's JSON, by the last part of their names."""
+    named: dict[str, dict[str, Any]] = {}
+    rest = [tree]
+    while rest:
+        part = rest.pop()
+        if isinstance(part, list):
+            rest += part
+        elif isinstance(part, dict):
+            if part.get("type") in ("record", "fixed", "enum"):
+                named[_last_part(part["name"])] = part
+            rest += [part.get(key) for key in ("type", "items", "values", "fields")]
+    return named
+
+
 @lru_cache(maxsize=256)
 def _remembered_schema(text: str) -> RecordSchema:
     return _record_schema(text)

@@ -53,6 +53,8 @@ __all__ = [
     "path_hashes",
 ]
 
+Rows = Sequence[int] | NDArray[np.int64]
+
 _HASH_BYTES: Final = 8
 _OBJECT_BYTES: Final = 120
 """About what a value outside of the arrays takes in memory."""
@@ -106,6 +108,9 @@ class ManifestColumns:
     data_file_at: NDArray[np.uint32]
     """Where the bytes of the row's `data_file` begin in the decompressed blocks, put together."""
     data_file_end: NDArray[np.uint32]
+    first_row_id_at: NDArray[np.int32]
+    """Where the field begins within the row's `data_file`; NONE where the schema has none, and in
+    delete manifests."""
     path_bytes: bytes
     path_offsets: NDArray[np.uint32]
     sorted_hashes: NDArray[np.uint64]
@@ -116,10 +121,15 @@ class ManifestColumns:
         return len(self.status)
 
     def path(self, row: int) -> str:
-        return self._path_bytes(row).decode()
+        return self.encoded_path(row).decode()
 
-    def _path_bytes(self, row: int) -> bytes:
+    def encoded_path(self, row: int) -> bytes:
         return self.path_bytes[int(self.path_offsets[row]) : int(self.path_offsets[row + 1])]
+
+    def encoded_paths(self, rows: NDArray[np.int64]) -> list[bytes]:
+        data = self.path_bytes
+        starts, ends = self.path_offsets[rows].tolist(), self.path_offsets[rows + 1].tolist()
+        return [data[start:end] for start, end in zip(starts, ends, strict=True)]
 
     def paths(self, rows: Iterable[int]) -> list[str]:
         return [self.path(row) for row in rows]
@@ -133,7 +143,7 @@ class ManifestColumns:
         end = int(np.searchsorted(self.sorted_hashes, key, "right"))
         encoded = path.encode()
         rows = sorted(int(row) for row in self.hash_order[start:end])
-        return [row for row in rows if self._path_bytes(row) == encoded]
+        return [row for row in rows if self.encoded_path(row) == encoded]
 
     def may_hold(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
         """The indexes into `hashes` (`path_hashes`) that occur here. Sorted and distinct hashes,
@@ -186,7 +196,7 @@ class ManifestColumns:
             *(self.status, self.content, self.snapshot_id, self.sequence_number),
             *(self.file_sequence_number, self.record_count, self.file_size_in_bytes),
             *(self.first_row_id, self.partition, self.data_file_at, self.data_file_end),
-            *(self.path_offsets, self.sorted_hashes, self.hash_order),
+            *(self.first_row_id_at, self.path_offsets, self.sorted_hashes, self.hash_order),
         )
         values = sum(_OBJECT_BYTES * (1 + len(values)) for values in self.partitions)
         size = sum(array.nbytes for array in arrays) + len(self.path_bytes) + values + 1_000
@@ -273,11 +283,18 @@ def make_columns(
         deletes=None if deletes is None else _delete_columns(deletes),
         data_file_at=rows.data_file_at.astype(np.uint32),
         data_file_end=rows.data_file_end.astype(np.uint32),
+        first_row_id_at=_row_id_at(rows, content_kind),
         path_bytes=b"".join(rows.paths),
         path_offsets=offsets,
         sorted_hashes=hashes[order],
         hash_order=order.astype(np.uint32),
     )
+
+
+def _row_id_at(rows: DecodedRows, content_kind: int) -> NDArray[np.int32]:
+    if content_kind == DATA:
+        return rows.first_row_id_at.astype(np.int32)
+    return np.full(len(rows.status), NONE, np.int32)
 
 
 def _delete_columns(fields: DeleteFields) -> DeleteColumns:
@@ -313,7 +330,7 @@ def _check(rows: DecodedRows) -> None:
 def data_file_bytes(
     content: bytes,
     columns: ManifestColumns,
-    rows: Sequence[int],
+    rows: Rows,
     limits: AvroLimits = MANIFEST_LIMITS,
 ) -> list[bytes]:
     """The encoded `data_file` of some rows of the manifest that has this content."""
@@ -325,7 +342,7 @@ def data_file_bytes(
 def metrics(
     content: bytes,
     columns: ManifestColumns,
-    rows: Sequence[int],
+    rows: Rows,
     limits: AvroLimits = MANIFEST_LIMITS,
 ) -> Iterator[RowMetrics]:
     """The metrics of some rows of the manifest that has this content, in their order."""
@@ -337,7 +354,7 @@ def metrics(
 def content_files(
     content: bytes,
     columns: ManifestColumns,
-    rows: Sequence[int],
+    rows: Rows,
     limits: AvroLimits = MANIFEST_LIMITS,
 ) -> Iterator[ContentFile]:
     """Some rows of the manifest as whole files; a first row id only where the entry has its own."""

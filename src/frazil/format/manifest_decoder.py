@@ -45,6 +45,8 @@ class DecodedRows:
     partition: NDArray[np.int64]
     data_file_at: NDArray[np.int64]
     data_file_end: NDArray[np.int64]
+    first_row_id_at: NDArray[np.int64]
+    """Where that field begins within the `data_file`; NONE where the schema does not have it."""
     paths: Sequence[bytes]
     partitions: Sequence[bytes]
     """The distinct partition tuples as they are encoded."""
@@ -99,6 +101,7 @@ class _Rows:
             "partition": np.array(indexes, np.int64),
             "data_file_at": found.data_file_at + self._base,
             "data_file_end": found.data_file_end + self._base,
+            "first_row_id_at": found.first_row_id_at,
         }
         for name, parts in self._parts.items():
             parts.append(numbers[name])
@@ -130,5 +133,5 @@ class _Rows:
         return DecodedRows(**arrays, paths=self._paths, partitions=tuple(self._partitions))
 
 
-_COLUMNS: Final = (*_NUMBERS, "partition", "data_file_at", "data_file_end")
+_COLUMNS: Final = (*_NUMBERS, "partition", "data_file_at", "data_file_end", "first_row_id_at")
 """In the order in which the walker gives them."""

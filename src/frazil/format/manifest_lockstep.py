@@ -40,7 +40,9 @@ from frazil.format.manifest_fields import (
     ENTRY_NUMBERS,
     FILE_NUMBERS,
     FILE_PATH,
+    FIRST_ROW_ID,
     MALFORMED,
+    NONE,
     PARTITION,
     checked_data_file,
 )
@@ -83,6 +85,8 @@ class ChunkRows:
     partitions: list[bytes]
     data_file_at: _Positions
     data_file_end: _Positions
+    first_row_id_at: _Positions
+    """Within the `data_file`; NONE where the schema has no such field."""
 
 
 def lockstep(schema: str) -> Lockstep | None:
@@ -168,12 +172,17 @@ class Lockstep:
         length, found = walk.lengths(found)
         if not np.array_equal(found, path_at) or not np.array_equal(length, lengths):
             raise NotInLockstep
+        spans |= more
+        row_id_at = np.full(len(path_at), NONE, np.int64)
+        if FIRST_ROW_ID in spans:
+            row_id_at = spans[FIRST_ROW_ID][0] - file_at
         return ChunkRows(
             numbers=walk.numbers(),
             paths=_slices(data, path_at, path_end),
-            partitions=_partitions(data, {**spans, **more}, len(path_at)),
+            partitions=_partitions(data, spans, len(path_at)),
             data_file_at=file_at,
             data_file_end=file_end,
+            first_row_id_at=row_id_at,
         )
 
     def _path_starts(self, chunk: Chunk, data: bytes) -> list[int]:
@@ -244,7 +253,7 @@ class _Walk:
     def fields(
         self, fields: Sequence[Field], at: _Positions, wanted: dict[int, tuple[str, int]]
     ) -> tuple[_Positions, dict[int, tuple[_Positions, _Positions]]]:
-        """Behind these fields, and where the partition tuple lies if it is one of them."""
+        """Behind these fields, and where those lie of which that is wanted."""
         spans: dict[int, tuple[_Positions, _Positions]] = {}
         for field in fields:
             start = at
@@ -253,8 +262,8 @@ class _Walk:
                 at = self._over(field.node, at)
             else:
                 at, self._numbers[name[0]] = self._number(field.node, at, name[1])
-            if field.field_id == PARTITION:
-                spans[PARTITION] = start, at
+            if field.field_id in (PARTITION, FIRST_ROW_ID):
+                spans[field.field_id] = start, at
             if int(at.max()) > self._size:
                 raise NotInLockstep
         return at, spans

@@ -12,7 +12,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from frazil.format.avro_files import AvroFile, Projection
-from frazil.format.avro_schema import RecordSchema, optional_field
+from frazil.format.avro_schema import RecordSchema, named_types, optional_field
 from frazil.format.avro_types import (
     Array,
     Boolean,
@@ -86,10 +86,10 @@ class RowMetrics:
 class DeleteFields:
     """The columns that only delete files have, NONE where a number is null."""
 
-    content_offset: Sequence[int]
-    content_size_in_bytes: Sequence[int]
-    referenced_data_file: Sequence[str | None]
-    equality_ids: Sequence[tuple[int, ...] | None]
+    content_offset: list[int]
+    content_size_in_bytes: list[int]
+    referenced_data_file: list[str | None]
+    equality_ids: list[tuple[int, ...] | None]
 
 
 def whole_blocks(file: AvroFile) -> bytes:
@@ -138,8 +138,7 @@ def _read_partition(
 def _partition_types(schema: RecordSchema) -> list[Mapping[str, Any]]:
     """The Avro types of the partition fields with their logical types, references resolved."""
     tree = schema.tree
-    named: dict[str, Mapping[str, Any]] = {}
-    _collect_named(tree, named)
+    named = named_types(tree)
     data_file = _resolved(_field_tree(tree, DATA_FILE)["type"], named)
     partition = _resolved(_field_tree(data_file, PARTITION)["type"], named)
     return [_resolved(field["type"], named) for field in partition["fields"]]
@@ -150,19 +149,6 @@ def _field_tree(record: Mapping[str, Any], field_id: int) -> Mapping[str, Any]:
         field for field in record["fields"] if field.get("field-id") == field_id
     )
     return found
-
-
-def _collect_named(tree: Any, named: dict[str, Mapping[str, Any]]) -> None:
-    if isinstance(tree, list):
-        for branch in tree:
-            _collect_named(branch, named)
-    elif isinstance(tree, dict):
-        if tree.get("type") in ("record", "fixed", "enum"):
-            named[tree["name"].rsplit(".", 1)[-1]] = tree
-        for key in ("type", "items", "values"):
-            _collect_named(tree.get(key), named)
-        for field in tree.get("fields", ()):
-            _collect_named(field, named)
 
 
 def _resolved(kind: Any, named: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:

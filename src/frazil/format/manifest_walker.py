@@ -32,6 +32,7 @@ from frazil.format.manifest_fields import (
     ENTRY_NUMBERS,
     FILE_NUMBERS,
     FILE_PATH,
+    FIRST_ROW_ID,
     PARTITION,
     checked_data_file,
     partition_record,
@@ -98,7 +99,8 @@ _HEAD: Final = """def walk(data, count, base, max_bytes, add, partitions):
     for _ in range(count):
         start = at
         partition = b""
-        path = None"""
+        path = None
+        row_id_at = -1"""
 _TAIL: Final = """        if at > size:
             raise Unreadable("a record ends beyond its block")
         if at - start > max_bytes:
@@ -109,7 +111,8 @@ _TAIL: Final = """        if at > size:
         if index is None:
             index = partitions[partition] = len(partitions)
         add((status, snapshot_id, sequence_number, file_sequence_number, content, record_count,
-             file_size_in_bytes, first_row_id, index, base + file_at, base + file_end, path))
+             file_size_in_bytes, first_row_id, index, base + file_at, base + file_end,
+             row_id_at, path))
     return at"""
 
 
@@ -146,6 +149,8 @@ class _Code:
         if field_id is None or data_file.by_id(field_id) is not field:
             self._walk(2, field.node, None)
         elif field_id in FILE_NUMBERS:
+            if field_id == FIRST_ROW_ID:
+                self._add(2, "row_id_at = at - file_at")
             self._walk(2, field.node, FILE_NUMBERS[field_id][0])
         elif field_id == FILE_PATH:
             self._walk(2, field.node, "path")

@@ -6,21 +6,29 @@ list says of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from typing import Any, Final
 from uuid import UUID
 
+import numpy as np
+from numpy.typing import NDArray
+
 from frazil.format import manifest_list
-from frazil.format.avro_files import MANIFEST_LIMITS, AvroWriter
-from frazil.format.avro_types import Field, Fixed, Null, Record
+from frazil.format.avro_files import MANIFEST_LIMITS, AvroWriter, open_avro
+from frazil.format.avro_types import Field, Fixed, Null, Record, UnreadableAvro
 from frazil.format.content_files import ContentFile
+from frazil.format.copied_rows import CopiedRows, copied_rows
+from frazil.format.manifest_columns import ManifestColumns, decode_columns
 from frazil.format.manifest_copies import CopiedEntry
 from frazil.format.manifest_encoder import ManifestEncoder
-from frazil.format.manifest_list import PartitionSummary
+from frazil.format.manifest_fields import NO_SNAPSHOT, NONE
+from frazil.format.manifest_list import ManifestFile, PartitionSummary
 from frazil.format.manifests import ADDED, DELETED, EXISTING
 from frazil.format.partition_summaries import summarise
+from frazil.format.unknown_fields import encoder_keeping
+from frazil.format.written_columns import WrittenRows
 from frazil.values.single_value import to_binary
 from frazil.values.types import Type
 
@@ -54,6 +62,10 @@ class WrittenManifest:
     first_row_id: int | None = None
     """Assigned by the manifest list."""
     key_metadata: bytes | None = None
+    rows: Callable[[], ManifestColumns | None] = dataclass_field(
+        default=lambda: None, repr=False, compare=False
+    )
+    """What the writer noted for `columns`."""
 
     @property
     def manifest_length(self) -> int:
@@ -62,6 +74,11 @@ class WrittenManifest:
     @property
     def has_live_files(self) -> bool:
         return self.added_files_count + self.existing_files_count > 0
+
+    def columns(self) -> ManifestColumns:
+        """What decoding the manifest gives, made of what went into it."""
+        made = self.rows()
+        return decode_columns(self.file) if made is None else made
 
     def listed(self, snapshot_id: int, sequence_number: int) -> Mapping[int, Any]:
         """The record of a manifest list, by field id, once the commit has a sequence number."""
@@ -110,15 +127,7 @@ class RollingManifestWriter:
 
     def add(self, file: ContentFile, sequence_number: int | None = None) -> None:
         """A new file. A data sequence number is given only where rewritten rows keep theirs."""
-        self._write(
-            ADDED,
-            self._snapshot_id,
-            sequence_number,
-            None,
-            self._encoder.data_file(file),
-            file.record_count,
-            file.partition,
-        )
+        self._write_file(ADDED, self._snapshot_id, sequence_number, None, file)
 
     def existing(
         self,
@@ -128,29 +137,42 @@ class RollingManifestWriter:
         file_sequence_number: int | None,
     ) -> None:
         """A file that stays, with what it was given when it was added."""
-        self._write(
-            EXISTING,
-            snapshot_id,
-            sequence_number,
-            file_sequence_number,
-            self._encoder.data_file(file),
-            file.record_count,
-            file.partition,
-        )
+        self._write_file(EXISTING, snapshot_id, sequence_number, file_sequence_number, file)
 
     def delete(
         self, file: ContentFile, sequence_number: int, file_sequence_number: int | None
     ) -> None:
         """A file that this commit removes; it keeps its sequence numbers."""
-        self._write(
-            DELETED,
-            self._snapshot_id,
-            sequence_number,
-            file_sequence_number,
-            self._encoder.data_file(file),
-            file.record_count,
-            file.partition,
-        )
+        number = file_sequence_number
+        self._write_file(DELETED, self._snapshot_id, sequence_number, number, file)
+
+    def copy_rows(
+        self,
+        content: bytes,
+        columns: ManifestColumns,
+        listed: ManifestFile,
+        removed: Collection[int] = (),
+    ) -> None:
+        """The live entries of another manifest: those of the rows `removed` as files that this
+        commit removes, the others as files that stay.
+
+        `content` and `columns` are the manifest's, `listed` what its list says of it. Where it has
+        fields that we do not know, a new manifest is begun that has them too. Raises
+        UnreadableAvro.
+        """
+        if removed and self._snapshot_id is None:
+            raise ValueError("an entry that is removed needs the snapshot id of the commit")
+        encoder = encoder_keeping(self._encoder, open_avro(content, MANIFEST_LIMITS).schema)
+        if encoder is not self._encoder:
+            if self._open is not None:
+                self._roll(self._open)
+            self._encoder = encoder
+        rows = np.flatnonzero(columns.live())
+        gone = np.isin(rows, np.fromiter(removed, np.int64, len(removed)))
+        if np.count_nonzero(gone) != len(removed):
+            raise ValueError(f"{listed.manifest_path} has no live entry for a row to remove")
+        copied = copied_rows(content, columns, listed, rows, encoder)
+        self._write_copies(copied, np.where(gone, DELETED, EXISTING))
 
     def existing_copy(self, copied: CopiedEntry) -> None:
         """An entry of another manifest that stays."""
@@ -192,13 +214,74 @@ class RollingManifestWriter:
         record = encoder.entry(
             status, snapshot_id, sequence_number, file_sequence_number, data_file
         )
-        if self._open is None:
-            writer = AvroWriter(encoder.schema, encoder.header, self._codec, BLOCK_ENTRIES)
-            self._open = _OpenManifest(writer)
-        current = self._open
+        current = self._opened()
+        current.collected = None
         current.count(status, record_count, sequence_number, partition)
         if current.writer.write(record) and self._is_full(current):
             self._roll(current)
+
+    def _opened(self) -> _OpenManifest:
+        if self._open is None:
+            encoder = self._encoder
+            writer = AvroWriter(encoder.schema, encoder.header, self._codec, BLOCK_ENTRIES)
+            self._open = _OpenManifest(writer)
+        return self._open
+
+    def _write_file(
+        self,
+        status: int,
+        snapshot_id: int | None,
+        sequence_number: int | None,
+        file_sequence_number: int | None,
+        file: ContentFile,
+    ) -> None:
+        encoder = self._encoder
+        numbers = status, snapshot_id, sequence_number, file_sequence_number
+        data_file = encoder.data_file(file)
+        record = encoder.entry(*numbers, data_file)
+        current = self._opened()
+        current.count(status, file.record_count, sequence_number, file.partition)
+        if current.collected is not None:
+            end = current.writer.position + len(record)
+            current.collected.add(*numbers, file, end - len(data_file), end)
+        if current.writer.write(record) and self._is_full(current):
+            self._roll(current)
+
+    def _write_copies(self, copied: CopiedRows, status: NDArray[np.int64]) -> None:
+        snapshot_id = copied.inherited.snapshot_id
+        if self._snapshot_id is not None:
+            snapshot_id = np.where(status == DELETED, self._snapshot_id, snapshot_id)
+        heads = self._heads(copied, status, snapshot_id)
+        start = 0
+        while start < len(heads):
+            current = self._opened()
+            window = slice(start, start + BLOCK_ENTRIES)
+            pairs = zip(heads[window], copied.data_files[window], strict=True)
+            records = [head + data_file for head, data_file in pairs]
+            position = current.writer.position
+            chosen = slice(start, start + current.writer.write_many(records))
+            current.copy(copied, chosen, status, snapshot_id, heads[chosen], position)
+            start = chosen.stop
+            if current.writer.at_block and self._is_full(current):
+                self._roll(current)
+
+    def _heads(
+        self, copied: CopiedRows, status: NDArray[np.int64], snapshot_id: NDArray[np.int64]
+    ) -> list[bytes]:
+        """What stands before the `data_file` of each entry; many share theirs."""
+        known: dict[tuple[int, int, int, int], bytes] = {}
+        numbers = copied.inherited.sequence_number, copied.inherited.file_sequence_number
+        columns = status, snapshot_id, *numbers
+        keys = list(zip(*(column.tolist() for column in columns), strict=True))
+        for key in set(keys):
+            own, snapshot, number, file_number = key
+            try:
+                known[key] = self._encoder.entry(
+                    own, _given(snapshot, NO_SNAPSHOT), _given(number), _given(file_number), b""
+                )
+            except ValueError as error:
+                raise UnreadableAvro(f"an entry cannot be carried over: {error}") from None
+        return [known[key] for key in keys]
 
     def _is_full(self, current: _OpenManifest) -> bool:
         return (
@@ -224,9 +307,20 @@ class RollingManifestWriter:
                 existing_rows_count=rows[EXISTING],
                 deleted_rows_count=rows[DELETED],
                 partitions=_summaries(encoder, current.partitions),
+                rows=_columns_of(encoder, current.collected),
             )
         )
         self._open = None
+
+
+def _columns_of(
+    encoder: ManifestEncoder, collected: WrittenRows | None
+) -> Callable[[], ManifestColumns | None]:
+    return lambda: None if collected is None else collected.columns(encoder)
+
+
+def _given(value: int, missing: int = NONE) -> int | None:
+    return None if value == missing else value
 
 
 class _OpenManifest:
@@ -239,6 +333,7 @@ class _OpenManifest:
         self.rows = [0, 0, 0]
         self.min_sequence_number: int | None = None
         self.partitions: set[tuple[Any, ...]] = set()
+        self.collected: WrittenRows | None = WrittenRows()
 
     def count(
         self,
@@ -254,6 +349,35 @@ class _OpenManifest:
             least = self.min_sequence_number
             if least is None or sequence_number < least:
                 self.min_sequence_number = sequence_number
+
+    def copy(
+        self,
+        copied: CopiedRows,
+        chosen: slice,
+        status: NDArray[np.int64],
+        snapshot_id: NDArray[np.int64],
+        heads: list[bytes],
+        position: int,
+    ) -> None:
+        """Counts copied entries that were written from `position` on."""
+        rows, own = copied.rows[chosen], status[chosen]
+        counts = copied.columns.record_count[rows]
+        for kind in (EXISTING, DELETED):
+            of_kind = own == kind
+            self.files[kind] += int(np.count_nonzero(of_kind))
+            self.rows[kind] += int(counts[of_kind].sum())
+        staying = copied.inherited.sequence_number[chosen][own != DELETED]
+        if len(staying):
+            known = self.min_sequence_number
+            least = int(staying.min())
+            self.min_sequence_number = least if known is None else min(known, least)
+        used = np.unique(copied.columns.partition[rows]).tolist()
+        self.partitions.update(copied.partitions[index] for index in used)
+        if self.collected is not None:
+            before = np.fromiter(map(len, heads), np.int64, len(heads))
+            sizes = before + np.fromiter(map(len, copied.data_files[chosen]), np.int64, len(heads))
+            starts = position + np.cumsum(sizes) - sizes
+            self.collected.copy(copied, chosen, own, snapshot_id[chosen], starts + before)
 
 
 # --- partition summaries ---------------------------------------------------------------------
