@@ -155,6 +155,13 @@ def test_only_manifests_of_new_snapshots_that_may_match_are_read() -> None:
     assert len(branches.store.read) == 3
 
 
+def test_a_long_history_is_read_whole_and_in_order() -> None:
+    branches, base = table()
+    added = [branches.commit("append", add=[data(f"eu-{n}", "eu")]) for n in range(1, 81)]
+    (found,) = branches.conflicts(clause(ADDED_DATA), base_snapshot_id=base)
+    assert [snapshot["snapshot-id"] for snapshot in found["snapshots"]] == added[::-1]
+
+
 # --- not-allowed-added-delete-files -------------------------------------------------------------
 
 

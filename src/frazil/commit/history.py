@@ -8,6 +8,7 @@ The cost is that of the snapshots since the base, never of the table.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, TypeAlias
@@ -19,7 +20,7 @@ from frazil.commit.filters import Bools, MetricsOf
 from frazil.commit.manifest_cache import ManifestReader
 from frazil.format.avro_schema import RecordSchema
 from frazil.format.manifest_columns import NONE, ManifestColumns, metrics, path_hashes
-from frazil.format.manifest_list import ManifestFile
+from frazil.format.manifest_list import ManifestFile, ManifestList
 from frazil.format.metrics_evaluators import FileMetrics
 from frazil.format.snapshots import Snapshot
 from frazil.format.table_metadata import TableMetadata
@@ -29,6 +30,8 @@ OVERWRITE: Final = "overwrite"
 REPLACE: Final = "replace"
 DELETE: Final = "delete"
 
+_READERS: Final = 8
+_FEW_LISTS: Final = 32
 _FEW_PATHS: Final = 64
 """So many are looked for one by one; of more, every row of a manifest is looked up among them."""
 
@@ -80,8 +83,7 @@ class History:
 
     def manifests(self, content: int, operations: Collection[str]) -> Iterator[NewManifest]:
         """The manifests of one content that snapshots of these operations added."""
-        for snapshot, operation in self._of_operations(operations):
-            manifest_list = self._reader.manifest_list(snapshot)
+        for snapshot, operation, manifest_list in self._lists(operations):
             for listed in manifest_list.manifests:
                 if listed.content == content and listed.added_snapshot_id == snapshot.snapshot_id:
                     yield NewManifest(snapshot.snapshot_id, operation, listed, manifest_list.schema)
@@ -93,6 +95,21 @@ class History:
         found = [manifest for manifest in self.manifests(content, operations) if keep(manifest)]
         columns = self._reader.columns_of([manifest.listed for manifest in found])
         return list(zip(found, columns, strict=True))
+
+    def _lists(self, operations: Collection[str]) -> Iterator[tuple[Snapshot, str, ManifestList]]:
+        """The snapshots' lists; of a long history many are read at the same time."""
+        wanted = list(self._of_operations(operations))
+        if len(wanted) <= _FEW_LISTS:
+            for snapshot, operation in wanted:
+                yield snapshot, operation, self._reader.manifest_list(snapshot)
+            return
+        with ThreadPoolExecutor(_READERS, "frazil-history") as pool:
+            # Not all at once: thousands of lists would not fit into memory.
+            for start in range(0, len(wanted), _FEW_LISTS):
+                some = wanted[start : start + _FEW_LISTS]
+                lists = pool.map(self._reader.manifest_list, [snapshot for snapshot, _ in some])
+                for (snapshot, operation), manifest_list in zip(some, lists, strict=True):
+                    yield snapshot, operation, manifest_list
 
     def _of_operations(self, operations: Collection[str]) -> Iterator[tuple[Snapshot, str]]:
         for snapshot in self.snapshots:
