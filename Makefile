@@ -15,7 +15,7 @@ RUN_EXTRAS := --extra server --extra postgres --extra s3 --extra parquet --extra
 
 .PHONY: help
 help: ## List the commands
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: run-environment ## Make .venv with .venv/bin/frazil, then check the machine
@@ -62,6 +62,16 @@ bench: test-environment ## Measure load and commit beside other catalogs, under 
 bench-full: test-environment ## Measure with more rounds and longer histories
 	@$(PY) scripts/jars.py fetch bench
 	@$(PY) -m benchmarks --full
+
+.PHONY: bench-commit
+bench-commit: test-environment ## Measure commits of declared files beside other systems, under 6 minutes
+	@$(PY) scripts/jars.py fetch bench
+	@$(PY) -m benchmarks commit --quick
+
+.PHONY: bench-commit-full
+bench-commit-full: test-environment ## The same with all writers and a million live files
+	@$(PY) scripts/jars.py fetch bench
+	@$(PY) -m benchmarks commit --full
 
 .PHONY: lock
 lock: ## Write requirements/*.lock anew (needs uv, and the network)

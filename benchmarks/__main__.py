@@ -1,13 +1,15 @@
 """Measures loadTable and a classic commit beside other catalogs: `python -m benchmarks`.
 
 Prints its tables and writes every figure as JSON to benchmarks/results/. Nothing is asserted: the
-aims stand beside what was measured.
+aims stand beside what was measured. Commits of declared files have a command of their own:
+`python -m benchmarks commit --help`.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -15,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks import store_put_new
+from benchmarks.commit import command as commit
 from benchmarks.report import publish, report
 from benchmarks.results import RESULTS, read_results
 from benchmarks.run import DEFAULT, FULL, Work, run, with_lengths
@@ -27,7 +30,11 @@ STORE_FILE_BYTES = 8192
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    options = parser().parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    if given[:1] == ["commit"]:
+        commit.main(given[1:])
+        return
+    options = parser().parse_args(given)
     if options.publish is not None:
         publish(read_results(options.publish), PAGE)
         return

@@ -33,27 +33,31 @@ def report(results: Results) -> str:
 
 
 def publish(results: Results, page: Path) -> None:
-    """Puts the report between the page's two marks."""
+    put_between(report(results), page, BEGIN, END)
+
+
+def put_between(figures: str, page: Path, begin: str, end: str) -> None:
+    """Puts a report between the page's two marks."""
     text = page.read_text()
-    if text.count(BEGIN) != 1 or text.count(END) != 1:
-        raise ValueError(f"{page} must have the lines {BEGIN} and {END} once each")
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    page.write_text(f"{before}{BEGIN}\n\n{report(results)}\n\n{END}{after}")
+    if text.count(begin) != 1 or text.count(end) != 1:
+        raise ValueError(f"{page} must have the lines {begin} and {end} once each")
+    before, _, rest = text.partition(begin)
+    _, _, after = rest.partition(end)
+    page.write_text(f"{before}{begin}\n\n{figures}\n\n{end}{after}")
 
 
 def _machine(results: Results) -> str:
     about = results.machine
     load = ", ".join(f"{value:g}" for value in about["load_average_at_start"])
     sizes = [
-        f"{size['snapshots']:,} snapshots are {_bytes(size['metadata_bytes'])} of metadata"
-        f" ({_bytes(size['gzip_metadata_bytes'])} as gzip)"
+        f"{size['snapshots']:,} snapshots are {bytes_text(size['metadata_bytes'])} of metadata"
+        f" ({bytes_text(size['gzip_metadata_bytes'])} as gzip)"
         for size in results.histories
     ]
-    memory = [f"{one['system']} {_bytes(one['peak_bytes'])}" for one in results.memory]
+    memory = [f"{one['system']} {bytes_text(one['peak_bytes'])}" for one in results.memory]
     return "\n".join(
         [
-            f"- Machine: {about['cores']} cores, {_bytes(about['memory_bytes'])} of memory,"
+            f"- Machine: {about['cores']} cores, {bytes_text(about['memory_bytes'])} of memory,"
             f" {about['system']}, Python {about['python']}, SQLite {about['sqlite']},"
             f" PyIceberg {about['pyiceberg']}; load average at the start {load}",
             f"- {'; '.join(sizes)}",
@@ -73,21 +77,21 @@ def _operation(results: Results, operation: str) -> str:
     head += ["answer"] if has_answer else []
     head += ["against the shortest", f"against {FRAZIL}", "samples"]
     rows = [_row(results, cell, has_client, has_answer) for cell in cells]
-    return f"**{operation}**\n\n{_table(head, rows)}"
+    return f"**{operation}**\n\n{table(head, rows)}"
 
 
 def _row(results: Results, cell: Cell, has_client: bool, has_answer: bool) -> list[str]:
     short = results.cell(cell.operation, results.lengths()[0], cell.system)
     ours = results.cell(cell.operation, cell.snapshots, FRAZIL)
-    client = "" if cell.client_cpu_ms is None else _ms(cell.client_cpu_ms)
+    client = "" if cell.client_cpu_ms is None else ms_text(cell.client_cpu_ms)
     return [
         f"{cell.snapshots:,}",
         cell.system,
-        _ms(cell.p50_ms),
-        _ms(cell.p99_ms),
-        _ms(cell.cpu_ms),
+        ms_text(cell.p50_ms),
+        ms_text(cell.p99_ms),
+        ms_text(cell.cpu_ms),
         *([client] if has_client else []),
-        *([_bytes(cell.answer_bytes) if cell.answer_bytes else ""] if has_answer else []),
+        *([bytes_text(cell.answer_bytes) if cell.answer_bytes else ""] if has_answer else []),
         _times(cell, short),
         _times(cell, ours),
         str(cell.samples),
@@ -101,14 +105,14 @@ def _times(cell: Cell, base: Cell | None) -> str:
 def _raw(results: Results) -> str:
     rows = [
         [
-            raw.what + (f", {_bytes(raw.size_bytes)}" if raw.size_bytes else ""),
-            _ms(raw.p50_ms),
-            _ms(raw.p99_ms),
+            raw.what + (f", {bytes_text(raw.size_bytes)}" if raw.size_bytes else ""),
+            ms_text(raw.p50_ms),
+            ms_text(raw.p99_ms),
             str(raw.samples),
         ]
         for raw in results.raw
     ]
-    return f"**The machine's own cost**\n\n{_table(['what', 'p50 ms', 'p99 ms', 'samples'], rows)}"
+    return f"**The machine's own cost**\n\n{table(['what', 'p50 ms', 'p99 ms', 'samples'], rows)}"
 
 
 def _aims(results: Results) -> str:
@@ -120,10 +124,10 @@ def _aims(results: Results) -> str:
         ]
         for aim in results.aims
     ]
-    return f"**Aims**\n\n{_table(['ratio', 'aim', 'measured'], rows)}"
+    return f"**Aims**\n\n{table(['ratio', 'aim', 'measured'], rows)}"
 
 
-def _table(head: Row, rows: Sequence[Row]) -> str:
+def table(head: Row, rows: Sequence[Row]) -> str:
     widths = [max(len(row[at]) for row in (head, *rows)) for at in range(len(head))]
     return "\n".join(_lines(head, rows, widths))
 
@@ -151,13 +155,13 @@ def _is_number(text: str) -> bool:
     return text == "" or text[0].isdigit()
 
 
-def _ms(value: float) -> str:
+def ms_text(value: float) -> str:
     if value < 10:
         return f"{value:.2f}"
     return f"{value:,.1f}" if value < 1000 else f"{value:,.0f}"
 
 
-def _bytes(count: int) -> str:
+def bytes_text(count: int) -> str:
     for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if count >= size:
             return f"{count / size:.1f} {unit}"

@@ -11,8 +11,6 @@ from typing import Final
 
 from benchmarks.commit.bursts import (
     APPEND,
-    DELETE_FILTER,
-    DELETE_PATH,
     OPERATIONS,
     Burst,
     Task,
@@ -57,11 +55,12 @@ from benchmarks.processes import peak_memory_bytes
 from benchmarks.results import machine
 from benchmarks.run import say
 
-TABLES: Final = 16
 SHORTEST, FEWEST = 10, 10
 """Snapshots and files of a table that is as good as empty."""
 _OURS: Final = (FRAZIL, FRAZIL_GZIP, FRAZIL_FULL, FRAZIL_POSTGRES)
 _UNLIMITED: Final = 1_000_000
+_MOST_FILES: Final = {SQL_CATALOG: 100_000}
+"""Deletes among a million files take PyIceberg minutes and gigabytes each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +69,8 @@ class Work:
 
     writers: tuple[int, ...]
     many_table_writers: tuple[int, ...]
+    tables: int
+    """How many tables are many."""
     peer_writers: tuple[int, ...]
     """Of those above, the ones at which the other systems are measured too."""
     cell_s: float
@@ -80,6 +81,8 @@ class Work:
     warm_up_s: float
     many: int
     restarts: int
+    """Also how often many files are committed."""
+    restart_operations: tuple[str, ...]
     with_java: bool
     with_postgres: bool
 
@@ -87,6 +90,7 @@ class Work:
 QUICK = Work(
     writers=(1, 4, 16, 64),
     many_table_writers=(16,),
+    tables=16,
     peer_writers=(1, 16),
     cell_s=2.0,
     lengths=(SHORTEST, 1_000, 10_000),
@@ -96,42 +100,31 @@ QUICK = Work(
     warm_up_s=1.5,
     many=100_000,
     restarts=1,
-    with_java=True,
-    with_postgres=True,
-)
-DEFAULT = Work(
-    writers=(1, 4, 16, 64),
-    many_table_writers=(1, 4, 16, 64),
-    peer_writers=(1, 4, 16, 64),
-    cell_s=5.0,
-    lengths=(SHORTEST, 1_000, 10_000),
-    live=(1_000, 100_000),
-    ours=Effort(warm_up_s=0.0, seconds=3.0, least=60, most=300, block=20, block_s=1.0),
-    peers=Effort(warm_up_s=0.0, seconds=3.0, least=3, most=100, block=10, block_s=1.0),
-    warm_up_s=5.0,
-    many=100_000,
-    restarts=3,
+    restart_operations=OPERATIONS,
     with_java=True,
     with_postgres=True,
 )
 FULL = Work(
     writers=(1, 4, 16, 64),
     many_table_writers=(1, 4, 16, 64),
+    tables=16,
     peer_writers=(1, 4, 16, 64),
-    cell_s=10.0,
+    cell_s=5.0,
     lengths=(SHORTEST, 1_000, 10_000),
     live=(1_000, 100_000, 1_000_000),
-    ours=Effort(warm_up_s=0.0, seconds=10.0, least=100, most=1_000, block=20, block_s=1.0),
-    peers=Effort(warm_up_s=0.0, seconds=10.0, least=3, most=200, block=10, block_s=1.0),
-    warm_up_s=10.0,
+    ours=Effort(warm_up_s=0.0, seconds=3.0, least=60, most=300, block=20, block_s=1.0),
+    peers=Effort(warm_up_s=0.0, seconds=5.0, least=1, most=100, block=10, block_s=1.0),
+    warm_up_s=5.0,
     many=100_000,
-    restarts=5,
+    restarts=3,
+    restart_operations=OPERATIONS,
     with_java=True,
     with_postgres=True,
 )
 SMOKE = Work(
     writers=(1, 4),
     many_table_writers=(4,),
+    tables=2,
     peer_writers=(4,),
     cell_s=0.3,
     lengths=(SHORTEST,),
@@ -141,6 +134,7 @@ SMOKE = Work(
     warm_up_s=0.0,
     many=50,
     restarts=1,
+    restart_operations=(APPEND,),
     with_java=False,
     with_postgres=False,
 )
@@ -186,7 +180,7 @@ def _warm_up(systems: Sequence[System], start: Start, work: Work) -> None:
 
 
 def _writers(systems: Sequence[System], start: Start, work: Work) -> Iterator[Cell]:
-    for tables, counts in ((1, work.writers), (TABLES, work.many_table_writers)):
+    for tables, counts in ((1, work.writers), (work.tables, work.many_table_writers)):
         for writers in counts:
             for system in systems:
                 if system.name == FRAZIL_FULL:
@@ -233,7 +227,7 @@ def _histories(
     ]
     with ExitStack() as stack:
         raw = {
-            length: RawCommitLane(stack, scratch / str(length), _metadata_bytes(start))
+            length: RawCommitLane(stack, scratch / str(length), start.metadata_bytes(scratch))
             for length, start in starts.items()
         }
         _interleave([*raw.values(), *lanes], work)
@@ -242,10 +236,6 @@ def _histories(
         raw_of(length, lane.metadata_bytes, lane.seconds, lane.metadata_seconds)
         for length, lane in raw.items()
     ]
-
-
-def _metadata_bytes(start: Start) -> int:
-    return 3_500 + round(start.history.bytes_a_snapshot + 60) * start.snapshots
 
 
 def _live(systems: Sequence[System], trees: dict[int, Tree], work: Work) -> Iterator[Cell]:
@@ -264,10 +254,11 @@ def _live(systems: Sequence[System], trees: dict[int, Tree], work: Work) -> Iter
             for system in chosen
             if operation in system.operations
             for files in sizes
+            if operation == APPEND or files <= _MOST_FILES.get(system.name, files)
         ]
         _interleave(list(lanes), work)
         for lane in lanes:
-            yield from _lane_cells(LIVE, lane)
+            yield from _lane_cells(LIVE, lane, with_first=lane.start.tree.files != FEWEST)
 
 
 def _interleave(lanes: Sequence[Lane], work: Work) -> None:
@@ -278,9 +269,9 @@ def _interleave(lanes: Sequence[Lane], work: Work) -> None:
     interleave([lane for lane in lanes if lane not in ours], work.peers)
 
 
-def _lane_cells(part: str, lane: CommitLane) -> Iterator[Cell]:
+def _lane_cells(part: str, lane: CommitLane, *, with_first: bool = True) -> Iterator[Cell]:
     for name, burst in ((part, lane.burst), (FIRST, lane.first)):
-        if burst.samples:
+        if burst.samples and (with_first or name != FIRST):
             yield cell_of(
                 name,
                 lane.owner.name,
@@ -330,9 +321,7 @@ def _restarted(
     memory: list[Memory] = []
     for files, tree in trees.items():
         say(f"the first commits after a restart at {files:,} live files")
-        for operation in (APPEND, DELETE_PATH, DELETE_FILTER):
-            if files == FEWEST and operation != APPEND:
-                continue
+        for operation in (APPEND,) if files == FEWEST else work.restart_operations:
             burst = bursts.setdefault((operation, files), Burst())
             for _ in range(work.restarts):
                 (table,) = frazil.new_tables(make_start(tree, SHORTEST), 1)

@@ -77,7 +77,7 @@ def counted(pids: Sequence[int], work: Callable[[], Burst]) -> Burst:
 
 
 @dataclass(slots=True)
-class _Tables:
+class Tables:
     """Registers tables of one catalog: metadata files below its warehouse."""
 
     warehouse: Path
@@ -94,8 +94,8 @@ class _Tables:
         return made
 
 
-def _tables(warehouse: Path, *, bare_paths: bool) -> _Tables:
-    return _Tables(warehouse, bare_paths, itertools.count())
+def tables_below(warehouse: Path, *, bare_paths: bool) -> Tables:
+    return Tables(warehouse, bare_paths, itertools.count())
 
 
 # --- Frazil -------------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ class Frazil:
         self,
         name: str,
         server: RunningServer,
-        tables: _Tables,
+        tables: Tables,
         *,
         minimal: bool = True,
         gzip: bool = False,
@@ -217,7 +217,7 @@ class SqlCatalog:
     name = SQL_CATALOG
     operations: Sequence[str] = OPERATIONS
 
-    def __init__(self, host: Host, tables: _Tables) -> None:
+    def __init__(self, host: Host, tables: Tables) -> None:
         self._host = host
         self._tables = tables
 
@@ -243,7 +243,7 @@ class JavaSystem:
         writers: JavaWriters,
         server: tuple[str, int],
         io_impl: str | None,
-        tables: _Tables,
+        tables: Tables,
     ) -> None:
         self.name = name
         self._writers = writers
@@ -348,7 +348,7 @@ def tree_folder(scratch: Path) -> Path:
 
 def _frazil(stack: ExitStack, scratch: Path) -> list[Frazil]:
     server = start_frazil(scratch)
-    tables = _tables(server.warehouse, bare_paths=False)
+    tables = tables_below(server.warehouse, bare_paths=False)
     systems = [
         Frazil(FRAZIL, server, tables),
         Frazil(FRAZIL_GZIP, server, tables, gzip=True),
@@ -364,7 +364,7 @@ def _frazil_on_postgres(stack: ExitStack, scratch: Path, postgres: PostgresServe
     flags = ("--allow-location", file_url(scratch), "--database", postgres.create_database())
     server = start_server(folder, *flags)
     stack.callback(server.stop)
-    system = Frazil(FRAZIL_POSTGRES, server, _tables(server.warehouse, bare_paths=False))
+    system = Frazil(FRAZIL_POSTGRES, server, tables_below(server.warehouse, bare_paths=False))
     system.create_namespace()
     return system
 
@@ -383,7 +383,7 @@ def _sql_catalog(stack: ExitStack, scratch: Path) -> SqlCatalog:
     }
     host = stack.enter_context(running_host("pyiceberg_writer", settings))
     host.administer("start")
-    return SqlCatalog(host, _tables(warehouse, bare_paths=False))
+    return SqlCatalog(host, tables_below(warehouse, bare_paths=False))
 
 
 def _java_systems(stack: ExitStack, scratch: Path) -> list[System]:
@@ -402,7 +402,7 @@ def _java_systems(stack: ExitStack, scratch: Path) -> list[System]:
         (JAVA_PLAIN, "java-plain", PLAIN_FILE_IO),
     ):
         server = stack.enter_context(running_java_server(java, scratch / label, io_impl))
-        tables = _tables(scratch / label / "warehouse", bare_paths=True)
+        tables = tables_below(scratch / label / "warehouse", bare_paths=True)
         systems.append(JavaSystem(name, writers, (server.url, server.pid), io_impl, tables))
     return systems
 

@@ -7,7 +7,6 @@ names the table's own location, differs from one to the other.
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,7 +32,7 @@ from benchmarks.commit.files import (
     encode,
     file_path,
 )
-from benchmarks.histories import History, Seed, make_history
+from benchmarks.histories import History, Seed, file_url, make_history, prepare
 from frazil.format.manifest_encoder import manifest_encoder
 from frazil.format.manifest_list import DATA
 from frazil.format.manifest_writer import RollingManifestWriter, WrittenManifest
@@ -143,6 +142,12 @@ class Start:
     def snapshots(self) -> int:
         return self.history.length
 
+    def metadata_bytes(self, scratch: Path) -> int:
+        """Of a metadata file that begins so."""
+        folder = scratch / f"start-{uuid.uuid4()}"
+        location = file_url(folder)
+        return prepare(self.history, folder, location, dict(METADATA_PROPERTIES)).metadata_bytes
+
 
 def make_start(tree: Tree, snapshots: int) -> Start:
     summary = {
@@ -193,8 +198,3 @@ def head_totals(metadata: Mapping[str, Any]) -> tuple[int, int]:
         if one["snapshot-id"] == metadata["current-snapshot-id"]
     )
     return len(metadata["snapshots"]), int(head["summary"]["total-data-files"])
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(path.read_text())
-    return found
