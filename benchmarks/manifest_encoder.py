@@ -35,11 +35,10 @@ from pyiceberg.typedef import Record
 
 from benchmarks.results import RESULTS, machine
 from frazil.format.content_files import DataFile
-from frazil.format.manifest_copies import copied_entries
+from frazil.format.manifest_columns import decode_columns
 from frazil.format.manifest_encoder import ManifestEncoder, manifest_encoder
 from frazil.format.manifest_list import DATA, ManifestFile
 from frazil.format.manifest_writer import RollingManifestWriter
-from frazil.format.manifests import read_manifest
 from frazil.format.partition_spec import parse_partition_spec
 from frazil.format.schema import parse_schema
 
@@ -112,7 +111,7 @@ def write_ours(files: list[DataFile]) -> bytes:
 def copy_ours(files: list[DataFile]) -> Callable[[], bytes]:
     """All entries but one of a manifest whose entries are known, as after a delete by path."""
     content = write_ours(files)
-    manifest = read_manifest(content)
+    columns = decode_columns(content)
     listed = ManifestFile(
         *("m.avro", len(content), 0, DATA, 5, 5, SNAPSHOT_ID),
         *(len(files), 0, 0, sum(file.record_count for file in files), 0, 0, None),
@@ -124,11 +123,7 @@ def copy_ours(files: list[DataFile]) -> Callable[[], bytes]:
         writer = RollingManifestWriter(
             encoder(), new_path=lambda: "m.avro", snapshot_id=1, target_size_bytes=_WHOLE
         )
-        for position, copied in enumerate(copied_entries(content, manifest, listed, encoder())):
-            if position == 0:
-                writer.delete_copy(copied)
-            else:
-                writer.existing_copy(copied)
+        writer.copy_rows(content, columns, listed, {0})
         (written,) = writer.finish()
         return written.file
 

@@ -12,12 +12,10 @@ from uuid import UUID
 
 import pytest
 
-from frazil.format.content_files import POSITION_DELETES, DataFile, DeleteFile
-from frazil.format.manifest_copies import CopiedEntry, copied_entries
+from frazil.format.content_files import DataFile
 from frazil.format.manifest_encoder import ManifestEncoder, manifest_encoder
 from frazil.format.manifest_list import (
     DATA,
-    DELETES,
     ListedManifest,
     ManifestFile,
     ManifestList,
@@ -31,7 +29,6 @@ from frazil.format.manifest_writer import RollingManifestWriter, WrittenManifest
 from frazil.format.manifests import ADDED, DELETED, EXISTING, read_manifest
 from frazil.format.partition_spec import PartitionSpec, parse_partition_spec
 from frazil.format.schema import Schema, parse_schema
-from tests.support.trees import avro_bytes, avro_records
 
 LISTED = ManifestFile(
     "m", 1, 0, DATA, 3, 3, 5, None, None, None, None, None, None, None, False, b""
@@ -235,150 +232,3 @@ def test_a_dropped_column_is_all_null() -> None:
     writer.add(file_of(1, None))
     (written,) = writer.finish()
     assert written.partitions == (PartitionSummary(True, False, None, None),)
-
-
-# --- copies ----------------------------------------------------------------------------------
-
-
-def copies(
-    written: WrittenManifest, target: ManifestEncoder, listed: ManifestFile
-) -> list[CopiedEntry]:
-    return list(copied_entries(written.file, read_manifest(written.file), listed, target))
-
-
-PARTITION = (Decimal("1.25"), UUID(int=7), "a", None)
-PARTITION_TYPES = ("decimal(9, 2)", "uuid", "string", "int")
-
-
-@pytest.mark.parametrize("version", [1, 2, 3])
-def test_entries_are_taken_over(version: int) -> None:
-    encoder = encoder_of(*PARTITION_TYPES, version=version)
-    writer = writer_of(encoder)
-    for number in range(3):
-        writer.add(file_of(number, *PARTITION))
-    writer.delete(file_of(3, *PARTITION), 1, 1)
-    (first,) = writer.finish()
-    listed = listed_as(first, version, first_row_id=1_000 if version == 3 else None)
-    found = copies(first, encoder, listed)
-    assert [copied.partition for copied in found] == [PARTITION] * 3
-
-    again = writer_of(encoder, snapshot_id=200)
-    again.existing_copy(found[0])
-    again.delete_copy(found[1])
-    again.existing_copy(found[2])
-    (second,) = again.finish()
-    assert (second.existing_files_count, second.deleted_files_count) == (2, 1)
-    assert (second.existing_rows_count, second.deleted_rows_count) == (2, 1)
-    assert second.partitions == first.partitions
-    assert second.min_sequence_number == (0 if version == 1 else 9)
-    entries = read_manifest(second.file).entries
-    assert [entry.status for entry in entries] == [EXISTING, DELETED, EXISTING]
-    assert [entry.snapshot_id for entry in entries] == [100, 200, 100]
-    if version > 1:
-        assert [entry.sequence_number for entry in entries] == [9, 9, 9]
-        assert [entry.file_sequence_number for entry in entries] == [9, 9, 9]
-    if version == 3:
-        assert [entry.first_row_id for entry in entries] == [1_000, 1_000, 1_001]
-    before, after = avro_records(first.file), avro_records(second.file)
-    for old, new in zip(before[:3], after, strict=True):
-        old["data_file"].pop("first_row_id", None)
-        new["data_file"].pop("first_row_id", None)
-        assert old["data_file"] == new["data_file"]
-
-
-@pytest.mark.parametrize(("before", "after"), [(1, 2), (1, 3), (2, 3)])
-def test_entries_of_an_older_version_are_translated(before: int, after: int) -> None:
-    """As after a table's upgrade, when a manifest from before it loses an entry."""
-    writer = writer_of(encoder_of(*PARTITION_TYPES, version=before))
-    writer.add(file_of(6, *PARTITION, split_offsets=[4], sort_order_id=2))
-    (old,) = writer.finish()
-    target = encoder_of(*PARTITION_TYPES, version=after)
-    listed = listed_as(old, before, sequence_number=0 if before == 1 else 9)
-    (copied,) = copies(old, target, listed)
-    expected = target.data_file(file_of(6, *PARTITION, split_offsets=[4], sort_order_id=2))
-    assert (copied.data_file, copied.partition) == (expected, PARTITION)
-    again = writer_of(target)
-    again.existing_copy(copied)
-    (entry,) = read_manifest(again.finish()[0].file).entries
-    assert entry.sequence_number == (0 if before == 1 else 9)
-
-
-def test_another_writers_schema_is_translated() -> None:
-    """Other order, an unknown field, no optional fields, a partition field that can be missing."""
-    file = {
-        "type": "record",
-        "name": "r2",
-        "fields": [
-            {"name": "file_format", "type": "string", "field-id": 101},
-            {"name": "extra", "type": "long", "field-id": 900},
-            {"name": "file_path", "type": "string", "field-id": 100},
-            {
-                "name": "partition",
-                "type": {
-                    "type": "record",
-                    "name": "r102",
-                    "fields": [
-                        {"name": "second", "type": ["null", "string"], "field-id": 1001},
-                        {"name": "first", "type": "int", "field-id": 1000},
-                    ],
-                },
-                "field-id": 102,
-            },
-            {"name": "record_count", "type": "long", "field-id": 103},
-            {"name": "file_size_in_bytes", "type": "long", "field-id": 104},
-        ],
-    }
-    schema = {
-        "type": "record",
-        "name": "manifest_entry",
-        "fields": [
-            {"name": "data_file", "type": file, "field-id": 2},
-            {"name": "status", "type": "int", "field-id": 0},
-            {"name": "snapshot_id", "type": ["null", "long"], "field-id": 1},
-        ],
-    }
-    record = {
-        "status": ADDED,
-        "snapshot_id": 5,
-        "data_file": {
-            "file_path": "a",
-            "file_format": "ORC",
-            "extra": 3,
-            "partition": {"first": 1, "second": "x"},
-            "record_count": 8,
-            "file_size_in_bytes": 9,
-        },
-    }
-    content = avro_bytes(schema, [record], {}, "deflate")
-    target = encoder_of("int", "string")
-    (copied,) = copied_entries(content, read_manifest(content), LISTED, target)
-    assert copied.partition == (1, "x")
-    assert copied.data_file == target.data_file(
-        DataFile(
-            file_path="a",
-            file_format="ORC",
-            partition=(1, "x"),
-            record_count=8,
-            file_size_in_bytes=9,
-        )
-    )
-
-
-def test_delete_manifests_are_copied_too() -> None:
-    encoder = encoder_of(version=3, content=DELETES)
-    writer = writer_of(encoder)
-    vector = DeleteFile(
-        content=POSITION_DELETES,
-        file_path="s3://bucket/1.puffin",
-        file_format="PUFFIN",
-        record_count=2,
-        file_size_in_bytes=90,
-        referenced_data_file="s3://bucket/1.parquet",
-        content_offset=4,
-        content_size_in_bytes=40,
-    )
-    writer.add(vector)
-    (first,) = writer.finish()
-    (copied,) = copies(first, encoder, listed_as(first, 3, first_row_id=50))
-    assert copied.data_file == encoder.data_file(vector)
-    assert copied.entry.content == vector.content

@@ -13,9 +13,9 @@ from functools import lru_cache
 from typing import Protocol, TypeAlias
 
 from frazil.commit.manifest_cache import ManifestReader
+from frazil.format.avro_types import UnreadableAvro
 from frazil.format.content_files import ContentFile
-from frazil.format.manifest_columns import ManifestColumns, decode_columns
-from frazil.format.manifest_copies import copied_entries
+from frazil.format.manifest_columns import ManifestColumns
 from frazil.format.manifest_encoder import ManifestEncoder, avro_codec, manifest_encoder
 from frazil.format.manifest_list import (
     DATA,
@@ -36,13 +36,12 @@ from frazil.format.manifest_merging import (
     mergeable,
 )
 from frazil.format.manifest_writer import RollingManifestWriter, WrittenManifest
-from frazil.format.manifests import read_manifest
 from frazil.format.metadata_files import metadata_folder
 from frazil.format.partition_spec import PartitionSpec
 from frazil.format.schema import Schema
 from frazil.format.snapshots import Snapshot
 from frazil.format.table_metadata import TableMetadata
-from frazil.wire.errors import BadRequest
+from frazil.wire.errors import BadRequest, FrazilError
 
 _COMPRESSION_CODEC = "write.manifest.compression-codec"
 _FALLBACK_CODEC = "deflate"
@@ -136,19 +135,17 @@ class _Old:
     listed: ManifestFile
     columns: Callable[[ManifestFile], ManifestColumns]
     read: Callable[[ManifestFile], bytes]
-    encoder: ManifestEncoder
     removed: frozenset[int]
 
     def write_into(self, writer: RollingManifestWriter) -> None:
-        columns = self.columns(self.listed)
-        rows = columns.live().nonzero()[0].tolist()
-        content = self.read(self.listed)
-        copies = copied_entries(content, read_manifest(content), self.listed, self.encoder)
-        for row, copied in zip(rows, copies, strict=True):
-            if row in self.removed:
-                writer.delete_copy(copied)
-            else:
-                writer.existing_copy(copied)
+        content, columns = self.read(self.listed), self.columns(self.listed)
+        try:
+            writer.copy_rows(content, columns, self.listed, self.removed)
+        except UnreadableAvro as error:
+            path = self.listed.manifest_path
+            raise FrazilError(
+                f"the manifest {path} of this table cannot be rewritten: {error}"
+            ) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +224,7 @@ class _Builder:
         if not chosen:
             return parts
         pieces = [self._piece(parts[position]) for position in chosen]
-        writer = self._writer(pieces[0].spec_id, pieces[0].content)
+        writer = self._writer(pieces[0].spec_id, pieces[0].content, self.target.snapshot_id)
         for piece in pieces:
             piece.write_into(writer)
         self.replaced += sum(isinstance(parts[position], ManifestFile) for position in chosen)
@@ -241,7 +238,10 @@ class _Builder:
         return result
 
     def _written(self, piece: _Piece) -> list[_Written]:
-        writer = self._writer(piece.spec_id, piece.content)
+        # A new file inherits the snapshot; only format version 1 has to say it.
+        inherits = isinstance(piece, _New) and self.target.metadata.format_version > 1
+        snapshot_id = None if inherits else self.target.snapshot_id
+        writer = self._writer(piece.spec_id, piece.content, snapshot_id)
         piece.write_into(writer)
         manifests = writer.finish()
         return [_Written(manifest, piece, len(manifests) == 1) for manifest in manifests]
@@ -250,23 +250,21 @@ class _Builder:
         return self._old(part, frozenset()) if isinstance(part, ManifestFile) else part.piece
 
     def _old(self, listed: ManifestFile, removed: frozenset[int]) -> _Old:
-        encoder = self._encoder(listed.partition_spec_id, listed.content)
         return _Old(
             content=listed.content,
             spec_id=listed.partition_spec_id,
             listed=listed,
             columns=self.reader.columns,
             read=self.reader.content,
-            encoder=encoder,
             removed=removed,
         )
 
-    def _writer(self, spec_id: int, content: int) -> RollingManifestWriter:
+    def _writer(self, spec_id: int, content: int, snapshot_id: int | None) -> RollingManifestWriter:
         metadata = self.target.metadata
         return RollingManifestWriter(
             self._encoder(spec_id, content),
             new_path=self._new_path,
-            snapshot_id=self.target.snapshot_id,
+            snapshot_id=snapshot_id,
             target_size_bytes=MergeSettings.of(metadata.properties).target_size_bytes,
             codec=_codec(metadata),
         )
@@ -300,9 +298,7 @@ class _Builder:
             record = manifest.listed(target.snapshot_id, target.sequence_number)
             entries.append(new_listed(record, version, head.manifests))
             files.append((manifest.manifest_path, manifest.file))
-            self.reader.remember(
-                manifest.manifest_path, decode_columns(manifest.file), manifest.file
-            )
+            self.reader.remember(manifest.manifest_path, manifest.columns(), manifest.file)
         written = write_manifest_list(
             entries,
             like=head.manifests or empty_list(version, _FALLBACK_CODEC),

@@ -2,7 +2,7 @@
 
 A general Avro writer spends its time on finding out what every value is. Here that is known: the
 partition tuple is encoded by functions chosen once, everything else by straight code, in the order
-of `manifest_schema`. Entries of another manifest are taken over as bytes by `manifest_copies`.
+of `manifest_schema`. Entries of another manifest are taken over as bytes by `copied_rows`.
 """
 
 from __future__ import annotations

@@ -21,7 +21,6 @@ from frazil.format.avro_types import Field, Fixed, Null, Record, UnreadableAvro
 from frazil.format.content_files import ContentFile
 from frazil.format.copied_rows import CopiedRows, copied_rows
 from frazil.format.manifest_columns import ManifestColumns, decode_columns
-from frazil.format.manifest_copies import CopiedEntry
 from frazil.format.manifest_encoder import ManifestEncoder
 from frazil.format.manifest_fields import NO_SNAPSHOT, NONE
 from frazil.format.manifest_list import ManifestFile, PartitionSummary
@@ -59,13 +58,12 @@ class WrittenManifest:
     existing_rows_count: int
     deleted_rows_count: int
     partitions: tuple[PartitionSummary, ...]
+    rows: WrittenRows = dataclass_field(repr=False)
+    """What the writer noted for `columns`."""
+    encoder: ManifestEncoder = dataclass_field(repr=False)
     first_row_id: int | None = None
     """Assigned by the manifest list."""
     key_metadata: bytes | None = None
-    rows: Callable[[], ManifestColumns | None] = dataclass_field(
-        default=lambda: None, repr=False, compare=False
-    )
-    """What the writer noted for `columns`."""
 
     @property
     def manifest_length(self) -> int:
@@ -77,7 +75,7 @@ class WrittenManifest:
 
     def columns(self) -> ManifestColumns:
         """What decoding the manifest gives, made of what went into it."""
-        made = self.rows()
+        made = self.rows.columns(self.encoder)
         return decode_columns(self.file) if made is None else made
 
     def listed(self, snapshot_id: int, sequence_number: int) -> Mapping[int, Any]:
@@ -174,51 +172,11 @@ class RollingManifestWriter:
         copied = copied_rows(content, columns, listed, rows, encoder)
         self._write_copies(copied, np.where(gone, DELETED, EXISTING))
 
-    def existing_copy(self, copied: CopiedEntry) -> None:
-        """An entry of another manifest that stays."""
-        self._copy(EXISTING, copied.entry.snapshot_id, copied)
-
-    def delete_copy(self, copied: CopiedEntry) -> None:
-        """An entry of another manifest whose file this commit removes."""
-        self._copy(DELETED, self._snapshot_id, copied)
-
     def finish(self) -> tuple[WrittenManifest, ...]:
         """Ends the last manifest; all that were written."""
         if self._open is not None:
             self._roll(self._open)
         return tuple(self._written)
-
-    def _copy(self, status: int, snapshot_id: int | None, copied: CopiedEntry) -> None:
-        entry = copied.entry
-        self._write(
-            status,
-            snapshot_id,
-            entry.sequence_number,
-            entry.file_sequence_number,
-            copied.data_file,
-            entry.record_count,
-            copied.partition,
-        )
-
-    def _write(
-        self,
-        status: int,
-        snapshot_id: int | None,
-        sequence_number: int | None,
-        file_sequence_number: int | None,
-        data_file: bytes,
-        record_count: int,
-        partition: tuple[Any, ...],
-    ) -> None:
-        encoder = self._encoder
-        record = encoder.entry(
-            status, snapshot_id, sequence_number, file_sequence_number, data_file
-        )
-        current = self._opened()
-        current.collected = None
-        current.count(status, record_count, sequence_number, partition)
-        if current.writer.write(record) and self._is_full(current):
-            self._roll(current)
 
     def _opened(self) -> _OpenManifest:
         if self._open is None:
@@ -241,9 +199,8 @@ class RollingManifestWriter:
         record = encoder.entry(*numbers, data_file)
         current = self._opened()
         current.count(status, file.record_count, sequence_number, file.partition)
-        if current.collected is not None:
-            end = current.writer.position + len(record)
-            current.collected.add(*numbers, file, end - len(data_file), end)
+        end = current.writer.position + len(record)
+        current.collected.add(*numbers, file, end - len(data_file), end)
         if current.writer.write(record) and self._is_full(current):
             self._roll(current)
 
@@ -307,16 +264,11 @@ class RollingManifestWriter:
                 existing_rows_count=rows[EXISTING],
                 deleted_rows_count=rows[DELETED],
                 partitions=_summaries(encoder, current.partitions),
-                rows=_columns_of(encoder, current.collected),
+                rows=current.collected,
+                encoder=encoder,
             )
         )
         self._open = None
-
-
-def _columns_of(
-    encoder: ManifestEncoder, collected: WrittenRows | None
-) -> Callable[[], ManifestColumns | None]:
-    return lambda: None if collected is None else collected.columns(encoder)
 
 
 def _given(value: int, missing: int = NONE) -> int | None:
@@ -333,7 +285,7 @@ class _OpenManifest:
         self.rows = [0, 0, 0]
         self.min_sequence_number: int | None = None
         self.partitions: set[tuple[Any, ...]] = set()
-        self.collected: WrittenRows | None = WrittenRows()
+        self.collected = WrittenRows()
 
     def count(
         self,
@@ -373,11 +325,10 @@ class _OpenManifest:
             self.min_sequence_number = least if known is None else min(known, least)
         used = np.unique(copied.columns.partition[rows]).tolist()
         self.partitions.update(copied.partitions[index] for index in used)
-        if self.collected is not None:
-            before = np.fromiter(map(len, heads), np.int64, len(heads))
-            sizes = before + np.fromiter(map(len, copied.data_files[chosen]), np.int64, len(heads))
-            starts = position + np.cumsum(sizes) - sizes
-            self.collected.copy(copied, chosen, own, snapshot_id[chosen], starts + before)
+        before = np.fromiter(map(len, heads), np.int64, len(heads))
+        sizes = before + np.fromiter(map(len, copied.data_files[chosen]), np.int64, len(heads))
+        starts = position + np.cumsum(sizes) - sizes
+        self.collected.copy(copied, chosen, own, snapshot_id[chosen], starts + before)
 
 
 # --- partition summaries ---------------------------------------------------------------------
