@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from frazil.commit.filters import BoundFilter, Rows, bound_filter
+from frazil.commit.filters import BoundFilter, PartitionSet, Rows, bound_filter
 from frazil.commit.manifest_cache import ManifestReader
 from frazil.commit.removals import (
     Entry,
@@ -229,8 +229,9 @@ class Resolver:
         return [ConflictFile(entry.path) for entry in left if entry not in self._removals]
 
     def _replaced(self, partitions: Collection[tuple[int, tuple[Any, ...]]] | None) -> None:
+        chosen = None if partitions is None else PartitionSet(partitions, self._metadata)
         for content in (DATA, DELETES):
-            for entry in entries_in_partitions(self._files, content, partitions):
+            for entry in entries_in_partitions(self._files, content, chosen):
                 self._removals.add(entry)
 
     # --- what follows ------------------------------------------------------------------------

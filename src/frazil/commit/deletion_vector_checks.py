@@ -61,8 +61,8 @@ def check_deletion_vectors(
 
 
 def _concurrent(evidence: Evidence, data_files: frozenset[str]) -> list[DeleteEntry]:
-    """As in Java a row delta without a base is held against the whole history. A replace is not: the
-    vectors that it removes by name are the ones it knows, and they must be live."""
+    """As in Java a row delta without a base is held against the whole history. A replace is not:
+    the vectors that it removes by name are the ones it knows, and they must be live."""
     update = evidence.scope.update
     if update.base_snapshot_id is None and isinstance(update, Replace):
         return []

@@ -14,6 +14,7 @@ from frazil.commit.manifest_cache import ManifestCache, ManifestReader
 from frazil.commit.once import LoadStream
 from frazil.commit.rebase import ManifestCache as RebaseCache
 from frazil.commit.territory import Territory
+from frazil.commit.verify import verify_files
 from frazil.db.base import Database, StreamRow
 from frazil.format.content_files import DataFile, DeleteFile
 from frazil.format.table_metadata import TableMetadata
@@ -38,7 +39,7 @@ class Environment:
     manifests: RebaseCache
     reader: ManifestReader
     check_places: Callable[[TableMetadata, Sequence[str], str], None]
-    verify_files: Callable[[TableMetadata, Sequence[DataFile], Sequence[DeleteFile]], None]
+    verify_files: Callable[[TableMetadata, Sequence[DataFile], Sequence[DeleteFile], str], None]
     now_ms: int
     load_stream: LoadStream = no_stream
     """What the streams of the table have committed, with what this round adds to it."""
@@ -94,6 +95,10 @@ class Environments:
         check_places(metadata, paths, place, self._territory, owner)
 
     def _verify_files(
-        self, metadata: TableMetadata, data: Sequence[DataFile], deletes: Sequence[DeleteFile]
+        self,
+        metadata: TableMetadata,
+        data: Sequence[DataFile],
+        deletes: Sequence[DeleteFile],
+        place: str,
     ) -> None:
-        """Nothing yet."""
+        verify_files(metadata, data, deletes, self._store, self._executor, place)

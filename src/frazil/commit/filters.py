@@ -121,17 +121,23 @@ class PartitionSet:
         more = sum(map(len, self._partitions.values())) - len(shown)
         return "partitions " + ", ".join([*shown, *([f"and {more} more"] if more else [])])
 
+    def may_match_spec(self, spec_id: int) -> bool:
+        return spec_id in self._partitions
+
     def may_match_manifest(self, listed: ManifestFile, schema: RecordSchema) -> bool:
-        return listed.partition_spec_id in self._partitions
+        return self.may_match_spec(listed.partition_spec_id)
+
+    def may_match_partitions(self, columns: PartitionColumns, spec_id: int) -> Bools:
+        """For each distinct partition of a manifest, whether it is one of these."""
+        spec = self._specs.get(spec_id)
+        wanted = self._partitions.get(spec_id, set())
+        found = columns.partitions if spec is None else partitions_of(columns, spec)
+        return _each(lambda partition: comparable_partition(partition) in wanted, found)
 
     def rows_that_may_match(
         self, columns: PartitionColumns, spec_id: int, rows: Rows, metrics_of: MetricsOf
     ) -> Rows:
-        spec = self._specs.get(spec_id)
-        wanted = self._partitions.get(spec_id, set())
-        found = columns.partitions if spec is None else partitions_of(columns, spec)
-        chosen = _each(lambda partition: comparable_partition(partition) in wanted, found)
-        return rows[chosen[columns.partition[rows]]]
+        return rows[self.may_match_partitions(columns, spec_id)[columns.partition[rows]]]
 
 
 def _partition_text(spec: PartitionSpec | None, partition: tuple[Any, ...]) -> str:

@@ -46,7 +46,9 @@ _MAX_LONG: Final = 2**63 - 1
 
 CheckPlaces: TypeAlias = Callable[[TableMetadata, Sequence[str], str], None]
 """Refuses paths that a table must not name; the last argument says where they stand."""
-VerifyFiles: TypeAlias = Callable[[TableMetadata, Sequence[DataFile], Sequence[DeleteFile]], None]
+VerifyFiles: TypeAlias = Callable[
+    [TableMetadata, Sequence[DataFile], Sequence[DeleteFile], str], None
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +174,7 @@ def _declared(
     for files, name in ((data, "add-data-files"), (deletes, "add-delete-files")):
         if files:
             tools.check_places(metadata, [file.file_path for file in files], f"{place}.{name}")
-    tools.verify_files(metadata, added_data, added_deletes)
+    tools.verify_files(metadata, added_data, added_deletes, f"{place}.")
     groups: list[AddedFiles] = []
     if added_data:
         number = update.data_sequence_number if isinstance(update, Replace) else None

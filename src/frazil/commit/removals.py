@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from frazil.commit.filters import PartitionSet
 from frazil.commit.manifest_cache import ManifestReader
 from frazil.commit.tree import Head, has_live_files
 from frazil.format.manifest_columns import NONE, ManifestColumns, path_hashes
@@ -106,20 +107,17 @@ class LiveFiles:
 
 
 def entries_in_partitions(
-    files: LiveFiles, content: int, partitions: Collection[tuple[int, tuple[Any, ...]]] | None
+    files: LiveFiles, content: int, partitions: PartitionSet | None
 ) -> Iterator[Entry]:
-    """The live entries whose (spec id, partition) is among those given; None means all."""
+    """The live entries in these partitions; None means all."""
     listed = files.listed(content)
     if partitions is not None:
-        spec_ids = {spec_id for spec_id, _ in partitions}
-        listed = [one for one in listed if one.partition_spec_id in spec_ids]
+        listed = [one for one in listed if partitions.may_match_spec(one.partition_spec_id)]
     for one, columns in files.columns_of(listed):
         mask = columns.live()
         if partitions is not None:
-            chosen = [
-                (one.partition_spec_id, partition) in partitions for partition in columns.partitions
-            ]
-            mask = np.array(chosen, dtype=bool)[columns.partition] & mask
+            chosen = partitions.may_match_partitions(columns, one.partition_spec_id)
+            mask = chosen[columns.partition] & mask
         for row in np.flatnonzero(mask).tolist():
             yield Entry(one, columns, row)
 

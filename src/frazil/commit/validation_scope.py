@@ -139,7 +139,7 @@ def start_again(head: Snapshot | None) -> str:
 def check_base(scope: Scope) -> None:
     """Refuses a base, of the update or of one of its clauses, that is no ancestor of the head."""
     update = scope.update
-    given = [(None, update.base_snapshot_id)]
+    given: list[tuple[int | None, int | None]] = [(None, update.base_snapshot_id)]
     given += [(at, clause.base_snapshot_id) for at, clause in enumerate(update.validations)]
     conflicts = [
         _not_an_ancestor(scope, base, validation)

@@ -202,7 +202,6 @@ def write_manifest_list(
     """A list with the schema of `like` where that has every field of the format version, otherwise
     with ours and its unknown fields. Assigns row ids as Java's ManifestListWriter does."""
     schema = _schema_like(format_version, like.schema)
-    projection = _projection(schema.record)
     next_row_id = first_row_id
     manifests: list[ManifestFile] = []
     for entry in entries:
@@ -219,7 +218,7 @@ def write_manifest_list(
         raw = _encoded(schema, entry, changes)
         unchanged = raw is entry.manifest.raw
         manifests.append(
-            entry.manifest if unchanged else _manifest_file(projection.read(raw, 0)[0], raw)
+            entry.manifest if unchanged else _read_manifest_file(schema, raw)
         )
     header = {
         "snapshot-id": str(snapshot_id),
@@ -281,8 +280,7 @@ def new_listed(
         _encoded_value(field, None if field.field_id is None else values.get(field.field_id))
         for field in schema.record.fields
     ]
-    raw = b"".join(parts)
-    manifest = _manifest_file(_projection(schema.record).read(raw, 0)[0], raw)
+    manifest = _manifest_file([values.get(field_id) for field_id in _READ], b"".join(parts))
     return ListedManifest(manifest, schema)
 
 
@@ -313,6 +311,10 @@ def _projection(record: Record) -> Projection:
         find = required_field if field_id in (PATH, LENGTH, SPEC_ID) else optional_field
         wanted.append(find(record, field_id, kinds.get(field_id, Integer)))
     return Projection(record, wanted)
+
+
+def _read_manifest_file(schema: RecordSchema, raw: bytes) -> ManifestFile:
+    return _manifest_file(_projection(schema.record).read(raw, 0)[0], raw)
 
 
 def _manifest_file(values: list[Any], raw: bytes) -> ManifestFile:
