@@ -11,6 +11,8 @@ import httpx
 import pytest
 from jsonschema import Draft202012Validator
 
+from frazil.commit import changes, verify
+from frazil.format import manifest_merging
 from frazil.rest.service import openapi
 from frazil.wire.actions import MAX_STREAM_BYTES, CommitUpdate, CommitValidation, check_request
 from frazil.wire.conflicts import MAX_CONFLICT_ITEMS, ConflictClause
@@ -86,6 +88,22 @@ def test_every_action_clause_and_conflict_is_shown() -> None:
         assert f'"type": "{clause}"' in TEXT
     for clause in ConflictClause.__args__:  # type: ignore[attr-defined]
         assert f"| `{clause}` |" in TEXT
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        changes.REJECT_DUPLICATES,
+        changes.IGNORE_MISSING,
+        verify.VERIFY_FILES,
+        manifest_merging.MERGE_ENABLED,
+        manifest_merging.MIN_COUNT_TO_MERGE,
+        manifest_merging.TARGET_SIZE_BYTES,
+    ],
+)
+def test_every_property_is_in_the_table(name: str) -> None:
+    properties = TEXT.split("## Table properties")[1].split("## ")[0]
+    assert f"`{name}`" in properties
 
 
 def test_limits_are_the_ones_of_the_code() -> None:
