@@ -109,15 +109,15 @@ def _create(
 
 
 def _synthesise(rows: psycopg.Connection[Any], files: int, snapshots: int) -> None:
-    """Snapshots that each changed the first table, and live files of the last one, with the same
-    statistics as the file that DuckLake was given itself."""
+    """Snapshots that each changed the last table, and its live files, with the same statistics as
+    the file that DuckLake was given itself."""
     found = rows.execute(
-        "SELECT f.*, s.snapshot_id, s.schema_version, s.next_catalog_id FROM ducklake_data_file f,"
-        " ducklake_snapshot s ORDER BY f.data_file_id, s.snapshot_id DESC LIMIT 1"
+        "SELECT f.data_file_id, f.table_id, s.snapshot_id, s.schema_version, s.next_catalog_id"
+        " FROM ducklake_data_file f, ducklake_snapshot s"
+        " ORDER BY f.data_file_id DESC, s.snapshot_id DESC LIMIT 1"
     ).fetchone()
     assert found is not None
-    file_id, table_id = int(found[0]), int(found[1])
-    last, schema_version, next_catalog_id = found[-3:]
+    file_id, table_id, last, schema_version, next_catalog_id = found
     rows.execute(
         "INSERT INTO ducklake_snapshot SELECT %s + n, now(), %s, %s, %s"
         " FROM generate_series(1, %s) AS n",

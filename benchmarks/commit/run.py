@@ -190,7 +190,6 @@ def _writers(systems: Sequence[System], start: Start, work: Work) -> Iterator[Ce
 
 
 def _at_once(system: System, start: Start, tables: int, writers: int, seconds: float) -> Cell:
-    say(f"{writers} writers on {tables} tables, {system.name}")
     names = system.new_tables(start, tables)
     before = [system.totals(name)[1] for name in names]
     os.sync()
@@ -199,6 +198,7 @@ def _at_once(system: System, start: Start, tables: int, writers: int, seconds: f
     # What a client gave up on may have happened all the same.
     if not len(burst.samples) <= added <= len(burst.samples) + burst.failed:
         raise WorkNotDone(f"{system.name}: {len(burst.samples)} commits, {added} files")
+    say(f"{writers} writers, {tables} tables, {system.name}: {burst.commits_per_s():.1f} commits/s")
     return cell_of(
         WRITERS,
         system.name,
