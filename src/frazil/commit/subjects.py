@@ -57,6 +57,9 @@ class Subject(Protocol[M, R]):
 
     def load(self, location: str) -> M: ...
 
+    def time_ms(self, state: M) -> int:
+        """The latest time that the state names."""
+
     def goes_first(self, state: M, request: R) -> bool:
         """Whether a request should be applied before the others of its group."""
 
@@ -93,6 +96,9 @@ class TableSubject:
 
     def load(self, location: str) -> TableMetadata:
         return self._cache.table(location).metadata
+
+    def time_ms(self, state: TableMetadata) -> int:
+        return state.last_updated_ms
 
     def goes_first(self, state: TableMetadata, request: CommitTableRequest) -> bool:
         return is_exclusive(state, request)
@@ -150,6 +156,10 @@ class ViewSubject:
 
     def load(self, location: str) -> ViewMetadata:
         return self._cache.view(location).metadata
+
+    def time_ms(self, state: ViewMetadata) -> int:
+        """Versions of a view need not follow each other in time."""
+        return 0
 
     def goes_first(self, state: ViewMetadata, request: CommitViewRequest) -> bool:
         return False
