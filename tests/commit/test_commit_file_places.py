@@ -157,6 +157,26 @@ def test_local_files_are_judged_by_where_links_lead(local: TableMetadata, tmp_pa
             check(*good, path, metadata=local, warehouse=warehouse, owners=owners)
 
 
+def test_a_link_among_many_files_of_a_folder_is_found(local: TableMetadata, tmp_path: Path) -> None:
+    """After some files the folder is listed once; what it held then decides."""
+    folder = tmp_path / "wh/mine/data"
+    owners = Owners(other=f"file://{tmp_path}/wh/theirs")
+    os.symlink(tmp_path / "wh/theirs/data/x", folder / "linked")
+    os.symlink(folder / "0", folder / "harmless")
+    many = [f"{folder}/{number}" for number in range(2_500)]
+    check(*many, f"{folder}/harmless", metadata=local, warehouse=f"{tmp_path}/wh", owners=owners)
+    for before in (10, 999, 1_000, 1_001, 2_500):
+        with pytest.raises(BadRequest, match="another table") as caught:
+            check(
+                *many[:before],
+                f"{folder}/linked",
+                metadata=local,
+                warehouse=f"{tmp_path}/wh",
+                owners=owners,
+            )
+        assert caught.value.message.startswith(f"{PLACE}[{before}].")
+
+
 def test_local_escapes_are_judged_in_both_readings(local: TableMetadata, tmp_path: Path) -> None:
     warehouse, theirs = f"{tmp_path}/wh", f"file://{tmp_path}/wh/theirs"
     good = f"file://{tmp_path}/wh/mine/data/a"

@@ -26,6 +26,8 @@ _PLAIN_NAME: Final = re.compile(_SEGMENT)
 _MAX_PLAIN_BYTES: Final = 1000
 _MAX_PLAIN_NAME_BYTES: Final = 255
 
+_LISTED_AFTER: Final = 1_000
+_MAX_LISTED: Final = 200_000
 _OBJECT_SCHEMES: Final = ("s3://", "s3a://", "s3n://", "memory://")
 
 OwnerOfLocation = Callable[[str], str | None]
@@ -76,8 +78,8 @@ class _Checker:
         self._territory = territory
         self._owner_of_location = owner_of_location
         self._uuid = None if metadata.table_uuid is None else row_uuid(metadata)
-        # The good folders; local ones, where there may be links, with their real path.
-        self._folders: dict[str, str | None] = {}
+        # The good folders; local ones, where there may be links, with what is known of these.
+        self._folders: dict[str, _LocalFolder | None] = {}
 
     def check(self, path: str, place: str, index: int) -> None:
         folder, _, name = path.rpartition("/")
@@ -92,7 +94,7 @@ class _Checker:
         # What a link or an odd name leads to says nothing of the other files of its folder.
         if location.decoded_path is None and location.path.endswith(f"/{name}"):
             real = location.path[: -len(name)] if location.scheme == "file" else ""
-            self._folders[folder] = real if os.path.isdir(real) else None
+            self._folders[folder] = _LocalFolder(real) if os.path.isdir(real) else None
 
     def _is_plain(self, path: str, folder: str, name: str) -> bool:
         """Whether the file lies where its folder does, whatever that is."""
@@ -105,8 +107,8 @@ class _Checker:
         # A local path has a second reading where it is escaped, and may be a link.
         if "%" in name and not path.startswith(_OBJECT_SCHEMES):
             return False
-        real = self._folders[folder]
-        return real is None or not os.path.islink(real + name)
+        local = self._folders[folder]
+        return local is None or not local.is_link(name)
 
     def _refuse_in_other_tables(self, location: Location, path: str, field: str) -> None:
         for reading in location.readings():
@@ -115,3 +117,34 @@ class _Checker:
                     f"{field} {path!r} lies inside the location of another table: write the file "
                     f"below {self._metadata.location}"
                 )
+
+
+class _LocalFolder:
+    """Tells which files of a folder are links: one by one, or for many files from one listing."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._asked = 0
+        self._links: frozenset[str] | None = None
+
+    def is_link(self, name: str) -> bool:
+        if self._links is not None:
+            return name in self._links
+        self._asked += 1
+        if self._asked == _LISTED_AFTER:
+            self._links = self._list()
+        return os.path.islink(self._path + name)
+
+    def _list(self) -> frozenset[str] | None:
+        """None where the folder holds so much that asking for each file is no slower."""
+        links: list[str] = []
+        try:
+            with os.scandir(self._path) as entries:
+                for number, entry in enumerate(entries):
+                    if number >= _MAX_LISTED:
+                        return None
+                    if entry.is_symlink():
+                        links.append(entry.name)
+        except OSError:
+            return None
+        return frozenset(links)

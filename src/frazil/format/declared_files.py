@@ -17,8 +17,8 @@ from frazil.format.content_files import (
     DataFile,
     DeleteFile,
 )
-from frazil.format.declared_metrics import MetricsReader
-from frazil.format.declared_partitions import PartitionReader
+from frazil.format.declared_metrics import metrics_reader
+from frazil.format.declared_partitions import PartitionReader, partition_reader
 from frazil.format.declared_values import Misfit
 from frazil.format.partition_spec import has_unknown_transform
 from frazil.format.sort_order import UNSORTED_ORDER_ID
@@ -43,7 +43,7 @@ class DeclaredFiles:
 
     def __init__(self, metadata: TableMetadata) -> None:
         self._metadata = metadata
-        self._metrics = MetricsReader(metadata)
+        self._metrics = metrics_reader(metadata.schemas, metadata.current_schema)
         self._partitions: dict[int, PartitionReader] = {}
         self._order_ids = {UNSORTED_ORDER_ID, *(order.order_id for order in metadata.sort_orders)}
 
@@ -110,7 +110,7 @@ class DeclaredFiles:
                 f"the partition spec {spec_id} has a transform that is not known, so that no file "
                 "can be added with it: use another spec of the table",
             )
-        reader = PartitionReader(spec, self._metadata.current_schema)
+        reader = partition_reader(spec, self._metadata.current_schema)
         self._partitions[spec_id] = reader
         return reader
 

@@ -7,6 +7,7 @@ alone is worked out once for each list of field ids; a file then costs a look-up
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from operator import gt
 from typing import Any, Final
 
@@ -20,7 +21,6 @@ from frazil.format.declared_values import (
     typed_bound,
 )
 from frazil.format.schema import Schema
-from frazil.format.table_metadata import TableMetadata
 from frazil.values.types import BOOLEAN, INT, LONG, STRING, UNKNOWN, Type, TypeId
 from frazil.wire.content_files import ContentFile, CountMap, ValueMap
 
@@ -40,7 +40,7 @@ _RESERVED: Final[Mapping[int, tuple[str, Type]]] = {
     2147483540: ("_row_id", LONG),
     2147483539: ("_last_updated_sequence_number", LONG),
 }
-_REMEMBERED_PLANS: Final = 1 << 10
+_REMEMBERED_PLANS: Final = 64
 
 _LOWER: Final = "lower-bounds"
 _UPPER: Final = "upper-bounds"
@@ -53,10 +53,9 @@ class Columns:
     counts, since readers read bounds by it.
     """
 
-    def __init__(self, metadata: TableMetadata) -> None:
-        current = metadata.current_schema
+    def __init__(self, schemas: Sequence[Schema], current: Schema) -> None:
         self._types: dict[int, tuple[str, Type]] = dict(_RESERVED)
-        for schema in (*sorted(metadata.schemas, key=lambda one: one.schema_id), current):
+        for schema in (*sorted(schemas, key=lambda one: one.schema_id), current):
             for field_id, field in schema.fields_by_id.items():
                 self._types[field_id] = schema.full_names[field_id], field.type
         self.required_ids = frozenset(_required_ids(current))
@@ -79,11 +78,18 @@ def _required_ids(schema: Schema) -> list[int]:
     return [field.field_id for field in schema.struct.fields if field.required]
 
 
-class MetricsReader:
-    """Reads the metrics of content files; made once for a table's state."""
+@lru_cache(maxsize=64)
+def metrics_reader(schemas: tuple[Schema, ...], current: Schema) -> MetricsReader:
+    """One for all requests while a table's schemas stay as they are."""
+    return MetricsReader(schemas, current)
 
-    def __init__(self, metadata: TableMetadata) -> None:
-        self._columns = Columns(metadata)
+
+class MetricsReader:
+    """Reads the metrics of content files of one table. What it remembers is never wrong, so that
+    several threads may use it."""
+
+    def __init__(self, schemas: Sequence[Schema], current: Schema) -> None:
+        self._columns = Columns(schemas, current)
         self._known_ids: set[tuple[int, ...]] = set()
         self._plans: dict[tuple[tuple[int, ...], bool], BoundsPlan] = {}
 
@@ -142,10 +148,8 @@ class MetricsReader:
         if lows is not None and highs is not None:
             assert lower is not None
             assert upper is not None
-            in_order = lower.keys == upper.keys and self._plans[lower.keys, is_hex].is_in_order(
-                lower.values, upper.values
-            )
-            if not in_order:
+            plan = self._plans.get((lower.keys, is_hex)) if lower.keys == upper.keys else None
+            if plan is None or not plan.is_in_order(lower.values, upper.values):
                 self._check_order(lows, highs)
         return lows, highs
 

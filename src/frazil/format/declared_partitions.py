@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 from frazil.format.declared_values import Misfit
@@ -16,7 +17,13 @@ WirePartition: TypeAlias = tuple[Any, ...] | Mapping[int, Any]
 _Reader: TypeAlias = Callable[[Any], Any]
 
 _FIELD: Final = "partition"
-_REMEMBERED_TUPLES: Final = 1 << 14
+_REMEMBERED_TUPLES: Final = 1 << 10
+
+
+@lru_cache(maxsize=64)
+def partition_reader(spec: PartitionSpec, schema: Schema) -> PartitionReader:
+    """One for all requests; schema is the table's current one."""
+    return PartitionReader(spec, schema)
 
 
 class PartitionReader:
