@@ -10,8 +10,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from frazil.commit.column_files import DEFAULT_FOLDER_BYTES, ColumnFiles
 from frazil.commit.lru import LruByBytes
 from frazil.commit.path_index import Hashes, PathIndexes
 from frazil.format.avro_files import MANIFEST_LIMITS, MANIFEST_LIST_LIMITS
@@ -34,9 +36,16 @@ T = TypeVar("T")
 class ManifestCache:
     """What manifests and lists hold, by location. One for a store, used by all its threads."""
 
-    def __init__(self, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
+    def __init__(
+        self,
+        max_bytes: int = DEFAULT_MAX_BYTES,
+        folder: Path | None = None,
+        folder_max_bytes: int = DEFAULT_FOLDER_BYTES,
+    ) -> None:
         """An eighth of the budget is for the files' own bytes, which only rewrites ask for, and
-        one for the joined path hashes."""
+        one for the joined path hashes. In `folder`, columns of larger manifests outlive the
+        process."""
+        self._files = None if folder is None else ColumnFiles(folder, folder_max_bytes)
         content_bytes = max_bytes // 8
         parsed_bytes = max_bytes - 2 * content_bytes
         self._parsed: LruByBytes[ManifestList | ManifestColumns] = LruByBytes(
@@ -61,6 +70,26 @@ class ManifestCache:
             self._contents.put(location, value)
         else:
             self._parsed.put(location, value)
+
+    def put_columns(self, location: str, length: int, columns: ManifestColumns) -> None:
+        """Keeps the columns of a manifest of this length, on disk too."""
+        self._parsed.put(location, columns)
+        if self._files is not None:
+            self._files.put(location, length, columns)
+
+    def columns_on_disk(self, location: str, length: int) -> ManifestColumns | None:
+        """What an earlier process kept of a manifest; it is in memory from now on."""
+        if self._files is None:
+            return None
+        columns = self._files.get(location, length)
+        if columns is not None:
+            self._parsed.put(location, columns)
+        return columns
+
+    def close(self) -> None:
+        """Ends the writing to the folder, when what is waiting has been written."""
+        if self._files is not None:
+            self._files.close()
 
     def once(self, location: str, kind: type[T], make: Callable[[], T]) -> T:
         """What is kept, or else what `make` gives. Of several threads that ask for one location
@@ -129,13 +158,13 @@ class ManifestReader:
         named = []
         for path in snapshot.manifests or ():
             content = self._content(path)
-            named.append((path, len(content), self._columns(path)))
+            named.append((path, len(content), self._columns(path, len(content))))
         return inline_manifest_list(snapshot.snapshot_id, named)
 
     def columns(self, listed: ManifestFile) -> ManifestColumns:
         if listed.encrypted:
             raise FrazilError(f"the manifest {listed.manifest_path} is encrypted")
-        return self._columns(listed.manifest_path)
+        return self._columns(listed.manifest_path, listed.manifest_length)
 
     def columns_of(self, listed: Sequence[ManifestFile]) -> list[ManifestColumns]:
         """Of all of them, in their order; read at the same time where several are not kept."""
@@ -165,13 +194,17 @@ class ManifestReader:
 
     def remember(self, path: str, columns: ManifestColumns, content: bytes) -> None:
         """Keeps a manifest that was just made."""
-        self._cache.put(path, columns)
+        self._cache.put_columns(path, len(content), columns)
         self._cache.put(path, content)
 
-    def _columns(self, path: str) -> ManifestColumns:
+    def _columns(self, path: str, length: int) -> ManifestColumns:
         def read() -> ManifestColumns:
+            self._check_readable(path)
+            kept = self._cache.columns_on_disk(path, length)
+            if kept is not None:
+                return kept
             columns = _parsed("manifest", path, decode_columns, self._content(path))
-            self._cache.put(path, columns)
+            self._cache.put_columns(path, length, columns)
             return columns
 
         return self._cache.once(path, ManifestColumns, read)

@@ -1,0 +1,152 @@
+"""Columns of larger manifests kept in a local folder, so that a restart need not read them again.
+
+Only a cache: a file that is damaged, of another version or of another manifest is removed, and
+a folder that cannot be written costs speed and nothing else. Files are written by a thread of their
+own; a commit never waits for them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import re
+import threading
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Full, Queue
+from typing import Final
+
+from frazil.format.columns_file import columns_from_bytes, columns_to_bytes
+from frazil.format.manifest_columns import ManifestColumns
+
+DEFAULT_FOLDER_BYTES: Final = 2 << 30
+MIN_ENTRIES: Final = 1_000
+"""Smaller manifests are read again as fast."""
+_SUFFIX: Final = ".columns"
+_OURS: Final = re.compile(r"[0-9a-f]{32}\.columns(\.\d+)?")
+_QUEUED: Final = 64
+_LEFT_AFTER_EVICTION: Final = 0.9
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    path: Path
+    location: str
+    columns: ManifestColumns
+
+
+class ColumnFiles:
+    """A folder of them, within a byte budget: those that were used longest ago are removed."""
+
+    def __init__(
+        self, folder: Path, max_bytes: int = DEFAULT_FOLDER_BYTES, min_entries: int = MIN_ENTRIES
+    ) -> None:
+        self._folder = folder
+        self._max_bytes = max_bytes
+        self._min_entries = min_entries
+        self._bytes: int | None = None
+        """In the folder; None until it has been looked at."""
+        self._jobs: Queue[_Job | None] = Queue(_QUEUED)
+        self._lock = threading.Lock()
+        self._writer: threading.Thread | None = None
+        self._failed = False
+
+    def get(self, location: str, length: int) -> ManifestColumns | None:
+        """What was kept for a manifest of this length."""
+        path = self._path(location, length)
+        try:
+            content = path.read_bytes()
+        except OSError:
+            return None
+        columns = columns_from_bytes(location, content)
+        with suppress(OSError):
+            if columns is None:
+                _log.warning("removing %s: it does not hold the columns of %s", path, location)
+                path.unlink()
+            else:
+                os.utime(path)
+        return columns
+
+    def put(self, location: str, length: int, columns: ManifestColumns) -> None:
+        """Keeps the columns soon, or not at all where too many are waiting already."""
+        if len(columns) < self._min_entries:
+            return
+        with self._lock:
+            if self._writer is None:
+                self._writer = threading.Thread(
+                    target=self._write_all, name="frazil-columns", daemon=True
+                )
+                self._writer.start()
+        with suppress(Full):
+            self._jobs.put_nowait(_Job(self._path(location, length), location, columns))
+
+    def close(self) -> None:
+        """Writes what is waiting and ends the thread."""
+        with self._lock:
+            writer, self._writer = self._writer, None
+        if writer is not None:
+            self._jobs.put(None)
+            writer.join()
+
+    def _path(self, location: str, length: int) -> Path:
+        name = hashlib.blake2b(f"{length} {location}".encode(), digest_size=16).hexdigest()
+        return self._folder / f"{name}{_SUFFIX}"
+
+    # --- the thread --------------------------------------------------------------------------
+
+    def _write_all(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            try:
+                self._write(job)
+            except (OSError, ValueError) as error:
+                if not self._failed:
+                    _log.warning("cannot keep columns in %s: %s", self._folder, error)
+                self._failed = True
+
+    def _write(self, job: _Job) -> None:
+        if job.path.exists():
+            return
+        content = columns_to_bytes(job.location, job.columns)
+        if len(content) > self._max_bytes // 2:
+            return
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if self._bytes is None:
+            self._bytes = sum(size for _, size, _ in self._found())
+        if self._bytes + len(content) > self._max_bytes:
+            self._evict(int(self._max_bytes * _LEFT_AFTER_EVICTION) - len(content))
+        draft = job.path.with_name(f"{job.path.name}.{os.getpid()}")
+        try:
+            draft.write_bytes(content)
+            draft.replace(job.path)
+        except OSError:
+            with suppress(OSError):
+                draft.unlink()
+            raise
+        self._bytes += len(content)
+
+    def _evict(self, left: int) -> None:
+        """Removes the oldest until no more than so many bytes are left."""
+        found = sorted(self._found())
+        total = sum(size for _, size, _ in found)
+        for _, size, path in found:
+            if total <= left:
+                break
+            with suppress(OSError):
+                path.unlink()
+            total -= size
+        self._bytes = total
+
+    def _found(self) -> list[tuple[float, int, Path]]:
+        """When they were used, their sizes and paths; nothing in the folder but our own files."""
+        files: list[tuple[float, int, Path]] = []
+        with os.scandir(self._folder) as entries:
+            for entry in entries:
+                if _OURS.fullmatch(entry.name):
+                    with suppress(OSError):
+                        known = entry.stat(follow_symlinks=False)
+                        files.append((known.st_mtime, known.st_size, Path(entry.path)))
+        return files
