@@ -87,11 +87,11 @@ class BoundsPlan:
 
     def _interpret(self, values: tuple[Any, ...]) -> bytes:
         """As the compiled function does, a column at a time."""
+        if not values:
+            return _NO_BOUNDS
         self._uses += 1
         if self._uses == _USES_UNTIL_COMPILED and len(values) <= _MOST_COMPILED_COLUMNS:
             self._encode = self._compiled()
-        if not values:
-            return _NO_BOUNDS
         arguments: list[Any] = []
         for before, column in zip(self._constants, self._numbers, strict=True):
             value = values[column.at]
@@ -112,7 +112,7 @@ class BoundsPlan:
         """
         names: dict[str, Any] = {"pack": self._pack, "join": b"".join, "lengths": LONGS}
         count = len(self._numbers) + len(self._others)
-        lines = [f"({''.join(f'v{at}, ' for at in range(count))}) = values"] if count else []
+        lines = [f"({''.join(f'v{at}, ' for at in range(count))}) = values"]
         for column in (*self._numbers, *self._others):
             if column.convert is not None:
                 names[f"convert{column.at}"] = column.convert
