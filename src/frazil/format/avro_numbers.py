@@ -76,9 +76,6 @@ def encode_counts(values: Sequence[int]) -> Sequence[bytes]:
     largest = max(values)
     if largest < _SMALL:
         return [*map(_WHOLE.__getitem__, values)]
-    # Where every row has a value the counts of all columns are one number.
-    if values.count(largest) == len(values):
-        return [encode_count(largest)] * len(values)
     if largest < _LARGE:
         return [
             _LOWER[value & 8191] + _UPPER[value >> 13] if value >= _SMALL else _WHOLE[value]

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from functools import lru_cache
 from typing import Any, Final
 from uuid import UUID
 
-from frazil.format.avro_numbers import INTS, LONGS, Longs, encode_count, encode_counts
+from frazil.format.avro_numbers import INTS, LONGS, Longs, encode_count
 from frazil.format.avro_schema import RecordSchema
 from frazil.format.content_files import (
     DATA_CONTENT,
@@ -25,17 +25,15 @@ from frazil.format.content_files import (
     ContentFile,
     DataFile,
     DeleteFile,
-    EncodedBounds,
-    FieldMap,
 )
 from frazil.format.manifest_list import DATA, DELETES
+from frazil.format.manifest_metrics import encode_bound_map, encode_count_map
 from frazil.format.manifest_schema import decimal_bytes, iceberg_schema_json, manifest_schema
 from frazil.format.manifests import ADDED, DELETED, EXISTING
 from frazil.format.partition_spec import PartitionSpec, partition_type
 from frazil.format.schema import Schema
 from frazil.values.single_value import check_value, unscaled
 from frazil.values.types import DecimalType, NestedField, StructType, Type, TypeId
-from frazil.wire.content_files import CountMap
 from frazil.wire.errors import BadRequest
 
 _NULL: Final = b"\x00"
@@ -201,12 +199,12 @@ def _file_encoder(
                 encode_count(record_count),
                 encode_count(size),
                 block_size,
-                _counts(file.column_sizes),
-                _counts(file.value_counts),
-                _counts(file.null_value_counts),
-                _counts(file.nan_value_counts),
-                _bounds(file.lower_bounds),
-                _bounds(file.upper_bounds),
+                encode_count_map(file.column_sizes),
+                encode_count_map(file.value_counts),
+                encode_count_map(file.null_value_counts),
+                encode_count_map(file.nan_value_counts),
+                encode_bound_map(file.lower_bounds),
+                encode_bound_map(file.upper_bounds),
                 _NULL if key is None else _optional_bytes(key),
                 _NULL if offsets is None else _array(offsets, longs),
                 tail(file),
@@ -214,60 +212,6 @@ def _file_encoder(
         )
 
     return encode
-
-
-def _counts(counts: FieldMap[int] | None) -> bytes:
-    """An optional map of counts; those of a request nearly always have the same columns."""
-    if counts is None:
-        return _NULL
-    if type(counts) is not CountMap:
-        return _count_pairs(counts.items(), len(counts))
-    values = counts.values
-    if not values:
-        return _EMPTY
-    frame = _FRAMES.get(counts.keys) or _frame(counts.keys)
-    return frame % tuple(encode_counts(values))
-
-
-def _count_pairs(pairs: Iterable[tuple[int, int]], count: int) -> bytes:
-    if not count:
-        return _EMPTY
-    ints, longs = INTS, LONGS
-    out = [_SOME, longs[count]]
-    for field_id, value in pairs:
-        out += (ints[field_id], longs[value])
-    out.append(_NULL)
-    return b"".join(out)
-
-
-_FRAMES: Final[dict[tuple[int, ...], bytes]] = {}
-"""By field ids the bytes around the counts of these columns, with a place for each count."""
-_MAX_FRAMES: Final = 1 << 10
-
-
-def _frame(field_ids: tuple[int, ...]) -> bytes:
-    places = [INTS[field_id].replace(b"%", b"%%") + b"%b" for field_id in field_ids]
-    head = (_SOME + LONGS[len(field_ids)]).replace(b"%", b"%%")
-    frame = head + b"".join(places) + _NULL
-    if len(_FRAMES) >= _MAX_FRAMES:
-        _FRAMES.clear()
-    _FRAMES[field_ids] = frame
-    return frame
-
-
-def _bounds(bounds: FieldMap[bytes] | None) -> bytes:
-    if bounds is None:
-        return _NULL
-    if type(bounds) is EncodedBounds:
-        return bounds.encoded
-    if not len(bounds):
-        return _EMPTY
-    ints, longs = INTS, LONGS
-    out = [_SOME, longs[len(bounds)]]
-    for field_id, bound in bounds.items():
-        out += (ints[field_id], longs[len(bound)], bound)
-    out.append(_NULL)
-    return b"".join(out)
 
 
 def _array(values: Sequence[int], numbers: Longs) -> bytes:
