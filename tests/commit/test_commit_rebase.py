@@ -13,8 +13,9 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 
-from frazil.commit.rebase import ManifestCache, NotRebasable, RebasedAppend, rebase_append
-from frazil.format.manifest_list import read_manifest_list
+from frazil.commit.manifest_cache import ManifestCache
+from frazil.commit.rebase import NotRebasable, RebasedAppend, rebase_append
+from frazil.format.manifest_list import ManifestList, read_manifest_list
 from frazil.format.metadata_encoding import encode_table_metadata
 from frazil.format.table_builder import apply_updates
 from frazil.store.base import StoreError
@@ -372,9 +373,9 @@ def test_the_least_recently_used_goes_first() -> None:
     cache = ManifestCache(max_bytes=8_000)
     for number in range(20):
         cache.put(f"list-{number}", parsed)
-        assert cache.get("list-0") is parsed
-    assert cache.get("list-1") is None
-    assert cache.get("list-19") is parsed
+        assert cache.get("list-0", ManifestList) is parsed
+    assert cache.get("list-1", ManifestList) is None
+    assert cache.get("list-19", ManifestList) is parsed
     assert 4_000 < cache.size_bytes <= 8_000
 
 

@@ -35,7 +35,8 @@ from pyiceberg.table.metadata import TableMetadataUtil
 from pyiceberg.table.update import update_table_metadata
 from pyiceberg.types import LongType, NestedField, StringType
 
-from frazil.commit.rebase import ManifestCache, NotRebasable, RebasedAppend, rebase_append
+from frazil.commit.manifest_cache import ManifestCache
+from frazil.commit.rebase import NotRebasable, RebasedAppend, rebase_append
 from frazil.format.manifest_list import manifest_list_schema
 from frazil.format.metadata_encoding import encode_table_metadata
 from frazil.format.snapshots import Snapshot, parse_snapshot

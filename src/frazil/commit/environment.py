@@ -12,7 +12,6 @@ from frazil.commit.file_places import check_places
 from frazil.commit.files import PendingStore
 from frazil.commit.manifest_cache import ManifestCache, ManifestReader
 from frazil.commit.once import LoadStream
-from frazil.commit.rebase import ManifestCache as RebaseCache
 from frazil.commit.territory import Territory
 from frazil.commit.verify import verify_files
 from frazil.db.base import Database, StreamRow
@@ -36,7 +35,7 @@ class Environment:
     """Those files."""
     check_readable: Callable[[str], None]
     """Raises where the server must not read a location named inside a client's files."""
-    manifests: RebaseCache
+    manifests: ManifestCache
     reader: ManifestReader
     check_places: Callable[[TableMetadata, Sequence[str], str], None]
     verify_files: Callable[[TableMetadata, Sequence[DataFile], Sequence[DeleteFile], str], None]
@@ -72,7 +71,6 @@ class Environments:
         self._territory = territory
         self._cache = cache
         self._executor = executor
-        self._rebases = RebaseCache()
 
     def round(self, table_uuid: str = "", load_stream: LoadStream = no_stream) -> Environment:
         pending: dict[str, bytes] = {}
@@ -81,7 +79,7 @@ class Environments:
             store=store,
             pending=pending,
             check_readable=self._territory.check_readable,
-            manifests=self._rebases,
+            manifests=self._cache,
             reader=ManifestReader(self._cache, store, self._territory.check_readable),
             check_places=self._check_places,
             verify_files=self._verify_files,

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from frazil.commit.lru import LruByBytes
+from frazil.commit.manifest_cache import ManifestCache
 from frazil.format.avro_files import MANIFEST_LIMITS, MANIFEST_LIST_LIMITS
 from frazil.format.avro_types import UnreadableAvro
 from frazil.format.manifest_list import (
@@ -35,8 +35,6 @@ from frazil.format.table_metadata import TableMetadata
 from frazil.store.base import ObjectMissing, ObjectTooLarge, Store
 
 _READERS: Final = 8
-_ENTRY_BYTES: Final = 800
-"""About what a parsed record takes in memory beside its own bytes."""
 
 T = TypeVar("T")
 
@@ -52,14 +50,6 @@ class RebasedAppend:
 @dataclass(frozen=True, slots=True)
 class NotRebasable:
     reason: str
-
-
-class ManifestCache(LruByBytes[ManifestList | Manifest]):
-    """Parsed manifests and manifest lists: every rebase of a busy table reads its head's list
-    again. One for a store: a location stands for one content."""
-
-    def __init__(self, max_bytes: int = 64 << 20) -> None:
-        super().__init__(max_bytes, _size, max_bytes // 4)
 
 
 def rebase_append(
@@ -145,7 +135,13 @@ class _Reader:
 
     def content(self, location: str, max_bytes: int) -> bytes:
         self._allowed(location)
-        return self._store.get(location, max_bytes)
+        found = None if self._cache is None else self._cache.get(location, bytes)
+        if found is not None:
+            return found
+        content = self._store.get(location, max_bytes)
+        if self._cache is not None:
+            self._cache.put(location, content)
+        return content
 
     def remember(self, location: str, parsed: ManifestList) -> None:
         """Keeps a list that was just made. Should it never be written, nothing will ask for it."""
@@ -156,9 +152,14 @@ class _Reader:
         location = snapshot.manifest_list
         if location is None:
             raise RebaseRefused(f"snapshot {snapshot.snapshot_id} has no manifest list")
-        return self._read(
-            location, ManifestList, read_manifest_list, MANIFEST_LIST_LIMITS.file_bytes
-        )
+        self._allowed(location)
+        found = None if self._cache is None else self._cache.get(location, ManifestList)
+        if found is not None:
+            return found
+        content = self._store.get(location, MANIFEST_LIST_LIMITS.file_bytes)
+        parsed = _parsed(location, read_manifest_list, content)
+        self.remember(location, parsed)
+        return parsed
 
     def manifests(self, listed: Sequence[ManifestFile]) -> dict[str, Manifest]:
         """All of them by path; read at the same time, for a merge replaces a hundred and more."""
@@ -169,25 +170,11 @@ class _Reader:
             return dict(zip(paths, pool.map(self._manifest, paths), strict=True))
 
     def _manifest(self, path: str) -> Manifest:
-        return self._read(path, Manifest, read_manifest, MANIFEST_LIMITS.file_bytes)
-
-    def _read(self, location: str, kind: type[T], parse: Callable[[bytes], T], max_bytes: int) -> T:
-        self._allowed(location)
-        found = None if self._cache is None else self._cache.get(location)
-        if isinstance(found, kind):
-            return found
-        content = self._store.get(location, max_bytes)
-        try:
-            parsed = parse(content)
-        except UnreadableAvro as error:
-            raise UnreadableAvro(f"{location}: {error}") from None
-        if self._cache is not None and isinstance(parsed, ManifestList | Manifest):
-            self._cache.put(location, parsed)
-        return parsed
+        return _parsed(path, read_manifest, self.content(path, MANIFEST_LIMITS.file_bytes))
 
 
-def _size(parsed: ManifestList | Manifest) -> int:
-    if isinstance(parsed, ManifestList):
-        return sum(_ENTRY_BYTES + len(manifest.raw) for manifest in parsed.manifests)
-    header = sum(len(value) for value in parsed.metadata.values())
-    return header + sum(_ENTRY_BYTES + len(entry.file_path) for entry in parsed.entries)
+def _parsed(location: str, parse: Callable[[bytes], T], content: bytes) -> T:
+    try:
+        return parse(content)
+    except UnreadableAvro as error:
+        raise UnreadableAvro(f"{location}: {error}") from None
