@@ -257,8 +257,12 @@ def test_a_key_replays_what_was_said(driver: Driver) -> None:
         assert snapshots(answers[0]) == snapshots(answers[1]) != []
 
 
-def test_a_table_is_created_with_its_first_epoch(driver: Driver) -> None:
+@pytest.mark.parametrize("in_transaction", [0, 1, 2])
+def test_a_table_is_created_with_its_first_epoch(driver: Driver, in_transaction: int) -> None:
+    """By a commit of its own, or in a transaction alone or beside another table."""
     table_uuid = str(uuid.uuid4())
+    other = {"requirements": [], "updates": [set_property("a", "b")]}
+    others = [other | {"identifier": {"namespace": ["ns"], "name": "t"}}] * (in_transaction - 1)
     updates: list[dict[str, Any]] = [
         {"action": "assign-uuid", "uuid": table_uuid},
         {"action": "add-schema", "schema": SCHEMA},
@@ -271,8 +275,24 @@ def test_a_table_is_created_with_its_first_epoch(driver: Driver) -> None:
         append(driver, "1", "u"),
     ]
     body = body_of(updates, 4) | {"requirements": [{"type": "assert-create"}]}
-    request = decode(CommitTableRequest, json.dumps(body).encode())
-    driver.catalog.commit_table(context(None, body), name("u"), request).result(TIMEOUT_S)
+
+    def create(body: dict[str, Any]) -> Answer:
+        if in_transaction:
+            change = body | {"identifier": {"namespace": ["ns"], "name": "u"}}
+            changes = {"table-changes": [change, *others]}
+            request = decode(CommitTransactionRequest, json.dumps(changes).encode())
+            return driver.catalog.commit_transaction(context(), request).result(TIMEOUT_S)
+        alone = decode(CommitTableRequest, json.dumps(body).encode())
+        return driver.catalog.commit_table(context(), name("u"), alone).result(TIMEOUT_S)
+
+    answers = [create(body), create(body)]
+    tables = [a.tables[0] if isinstance(a, TransactionAnswer) else a for a in answers]
+    said = [table for table in tables if isinstance(table, TableAnswer)]
+    assert [table.already_committed for table in said] == [False, True]
+    assert snapshots(said[0]) == snapshots(said[1]) != []
+    for refused in (body | {"once": None}, body | {"once": {"id": "q", "epoch": 5}}):
+        with pytest.raises(CommitFailed, match="table already exists"):
+            create(refused)
     assert rows(driver, "u") == 10
     row = driver.database.stream(table_uuid, "main", "q")
     assert row is not None

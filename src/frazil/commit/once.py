@@ -24,6 +24,8 @@ from frazil.db.base import StreamRow
 from frazil.format.snapshots import MAIN_BRANCH, Snapshot
 from frazil.format.table_metadata import TableMetadata
 from frazil.wire.actions import CommitUpdate, FileUpdate, FineGrainedUpdate, Once
+from frazil.wire.requests import CommitTableRequest
+from frazil.wire.updates import AssignUUID
 
 QUERY_ID: Final = "spark.sql.streaming.queryId"
 EPOCH_ID: Final = "spark.sql.streaming.epochId"
@@ -55,6 +57,16 @@ def already_committed(
     if last is None or once.epoch > last.epoch:
         return None
     return last.committed if once.epoch == last.epoch else ()
+
+
+def repeated_epoch(
+    state: TableMetadata, request: CommitTableRequest, load: LoadStream
+) -> tuple[CommittedSnapshot, ...] | None:
+    """What a stream's epoch has committed that was to create the table, and comes again; None
+    where the table is not the one that the request names by its uuid, or the epoch is new."""
+    once, updates = request.once, request.updates
+    own = any(isinstance(item, AssignUUID) and item.uuid == state.table_uuid for item in updates)
+    return already_committed(state, once, updates, load) if own and once is not None else None
 
 
 def committed_epoch(

@@ -24,13 +24,14 @@ from frazil.commit.events import commit_payload, event, pointer_payload
 from frazil.commit.files import not_written
 from frazil.commit.metadata_cache import CachedTable, MetadataCache
 from frazil.commit.namespaces import Namespaces
-from frazil.commit.once import branches_moved_back
+from frazil.commit.once import Streams, branches_moved_back, repeated_epoch
 from frazil.commit.pending import Pending, commit_rows, key_row
 from frazil.commit.purge import files_of_table
 from frazil.commit.relations import Relations, attempt, next_event
 from frazil.commit.simple import Attempt, SimpleCommit
 from frazil.commit.table_uuids import row_uuid
 from frazil.commit.territory import Territory
+from frazil.commit.updates import is_fine_grained
 from frazil.db.base import (
     Change,
     CreateRelation,
@@ -164,21 +165,50 @@ class Tables:
         state = self._cache.table(row.metadata_location).metadata
         updates = pending.request.updates
         own = any(isinstance(u, AssignUUID) and u.uuid == row.uuid for u in updates)
+        taken = CommitFailed(f"Requirement failed: table already exists: {row.identifier}")
+        if not own:
+            raise taken
+        if is_fine_grained(updates):
+            applied = repeated_epoch(
+                state, pending.request, Streams(row.uuid, self._database.stream)
+            )
+            if applied is None:
+                raise taken  # Its uuid does not prove that these very files were committed.
+            return self._repeated(pending, row, committed_json(applied), already_committed=True)
         added = added_snapshots(updates)
-        if not own or (added and not already_happened(state, updates, added)):
-            raise CommitFailed(f"Requirement failed: table already exists: {row.identifier}")
-        keys = _create_keys(pending.context, row, b"[]", pending)
-        return attempt([], keys, [], lambda: self._answer(row, b"[]", pending))
+        if added and not already_happened(state, updates, added):
+            raise taken
+        return self._repeated(pending, row, b"[]")
+
+    def _repeated(
+        self,
+        pending: Pending[CommitTableRequest],
+        row: Relation,
+        committed: bytes,
+        *,
+        already_committed: bool = False,
+    ) -> Attempt:
+        keys = commit_rows(
+            pending.context,
+            row.uuid,
+            committed,
+            in_transaction=pending.in_transaction,
+            already_committed=already_committed,
+        )
+        return attempt(
+            [], keys, [], lambda: self._answer(row, committed, pending, already_committed)
+        )
 
     def _answer(
         self,
         relation: Relation,
         committed: bytes | None,
         pending: Pending[CommitTableRequest] | None,
+        already_committed: bool = False,
     ) -> Answer:
         location = relation.metadata_location
         loaded = LoadedTable(relation.identifier, self._cache.table(location), location)
-        answer = TableAnswer(loaded, committed)
+        answer = TableAnswer(loaded, committed, already_committed)
         in_transaction = pending is not None and pending.in_transaction
         return TransactionAnswer((answer,)) if in_transaction else answer
 

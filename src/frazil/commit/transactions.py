@@ -33,7 +33,7 @@ from frazil.commit.files import FileWriter, not_written
 from frazil.commit.groups import GIVE_UP_AFTER_S, LOCK_AFTER_LOST, LOCK_TIMEOUT_S, moved
 from frazil.commit.idempotency import Idempotency
 from frazil.commit.metadata_cache import CachedTable, MetadataCache
-from frazil.commit.once import Streams, branches_moved_back
+from frazil.commit.once import Streams, branches_moved_back, repeated_epoch
 from frazil.commit.pending import Pending, transaction_rows
 from frazil.commit.relations import missing
 from frazil.commit.subjects import NextFile, TableSubject
@@ -245,7 +245,7 @@ class MultiTableCommit:
         if row is not None and row.kind is Kind.VIEW:
             raise AlreadyExists(f"View with same name already exists: {change.identifier}")
         if row is not None:
-            raise CommitFailed(f"Requirement failed: table already exists: {change.identifier}")
+            return self._judge_repeated(change, row)
         created = created_by_commit(
             change.identifier,
             change.request,
@@ -264,6 +264,16 @@ class MultiTableCommit:
             CreateRelation(created.relation, created.locations),
             streams,
         )
+
+    def _judge_repeated(self, change: TableChange, row: Relation) -> _Part:
+        """The table is there: right only where a stream sends its first epoch again."""
+        state = self._subject.load(row.metadata_location)
+        load = Streams(row.uuid, self._database.stream)
+        committed = repeated_epoch(state, change.request, load)
+        if committed is None:
+            raise CommitFailed(f"Requirement failed: table already exists: {change.identifier}")
+        applied = Applied(state, committed, already_committed=True)
+        return _Part(change, row, applied, state, None, None)
 
     def _committed(self, pending: Pending[Sequence[TableChange]], parts: Sequence[_Part]) -> None:
         for part in parts:
