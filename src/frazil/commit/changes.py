@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from frazil.commit.validation_scope import rejected
 from frazil.format.content_files import ContentFile, DeleteFile
 from frazil.format.manifest_columns import ManifestColumns, metrics
 from frazil.format.manifest_list import DATA, DELETES, ManifestFile
+from frazil.format.manifest_rows import referenced_data_file
 from frazil.format.metrics_evaluators import FileMetrics
 from frazil.format.table_metadata import TableMetadata
 from frazil.wire.actions import Append, FileUpdate, Overwrite, Replace
@@ -66,6 +67,8 @@ class Resolver:
         self._files = LiveFiles(metadata.location, head, reader)
         self._reader = reader
         self._removals = Removals()
+        self._opened: set[str] = set()
+        """Manifests that had to be looked into, whatever was found there."""
         self._conflicts: list[Conflict] = []
 
     def resolve(
@@ -187,6 +190,7 @@ class Resolver:
                 for one in self._files.listed(content)
                 if row_filter.may_match_manifest(one, schema)
             ]
+            self._opened.update(one.manifest_path for one in listed)
             for one, columns in self._files.columns_of(listed):
                 partial += self._match(row_filter, one, columns)
         if partial:
@@ -212,11 +216,9 @@ class Resolver:
         self, row_filter: BoundFilter, listed: ManifestFile, columns: ManifestColumns
     ) -> list[ConflictFile]:
         """Marks what the filter takes; gives the data files that it would have to split."""
-        metrics_of: Callable[[Rows], Iterable[FileMetrics]] | None = None
-        if listed.content == DATA:
 
-            def metrics_of(rows: Rows) -> Iterable[FileMetrics]:
-                return metrics(self._reader.content(listed), columns, rows.tolist())
+        def metrics_of(rows: Rows) -> Iterable[FileMetrics]:
+            return metrics(self._reader.content(listed), columns, rows.tolist())
 
         rows: Rows = np.flatnonzero(columns.live()).astype(np.int64)
         matched = row_filter.matched_rows(columns, listed.partition_spec_id, rows, metrics_of)
@@ -239,12 +241,14 @@ class Resolver:
     def _refuse_deletes_of_removed(self, changes: FileChanges, removed: set[str]) -> None:
         """A delete file for a data file that goes in the same commit would be lost work, and hides
         that its writer read another state (Java's RowDelta refuses it when asked)."""
-        lost = [
-            ConflictFile(file.referenced_data_file)
+        named = (
+            referenced_data_file(
+                file.content, file.referenced_data_file, file.lower_bounds, file.upper_bounds
+            )
             for file in changes.files(DELETES)
-            if isinstance(file, DeleteFile) and file.referenced_data_file in removed
-            if file.referenced_data_file is not None
-        ]
+            if isinstance(file, DeleteFile)
+        )
+        lost = [ConflictFile(path) for path in named if path is not None and path in removed]
         if lost:
             self._add(
                 "required-data-files",
@@ -271,9 +275,9 @@ class Resolver:
     def _left_over(self, removed_paths: set[str]) -> None:
         """Delete files that can apply to nothing any more go along, where their manifests are
         looked at anyway (Java's dropDeleteFilesOlderThan and removeDanglingDeletesFor)."""
-        if not self._removals.entries or not self._files.listed(DELETES):
+        touched = None if removed_paths else self._opened | self._removals.entries.keys()
+        if (touched is not None and not touched) or not self._files.listed(DELETES):
             return
-        touched = None if removed_paths else set(self._removals.entries)
         least = self._min_data_sequence_number()
         for entry in no_longer_apply(self._files, removed_paths, least, touched):
             self._removals.add(entry)

@@ -33,6 +33,7 @@ from frazil.format.content_files import (
     ContentFile,
     DataFile,
     DeleteFile,
+    FieldMap,
 )
 from frazil.format.manifest_decoder import DecodedRows
 from frazil.format.manifest_fields import (
@@ -70,6 +71,10 @@ _DELETE_FILE_PATH: Final = 2147483546
 _PARTITION_KINDS: Final = (Boolean, Integer, Floating, String, Bytes, Fixed, Null)
 
 
+Place = tuple[bytes, int]
+"""A block, decompressed, and a position in it."""
+
+
 @dataclass(frozen=True, slots=True)
 class RowMetrics:
     """What `metrics_evaluators` look at in a file."""
@@ -90,11 +95,6 @@ class DeleteFields:
     content_size_in_bytes: list[int]
     referenced_data_file: list[str | None]
     equality_ids: list[tuple[int, ...] | None]
-
-
-def whole_blocks(file: AvroFile) -> bytes:
-    """The decompressed blocks, one after another: what positions in columns count from."""
-    return b"".join([block for _, block in file.blocks()])
 
 
 # --- partition tuples ------------------------------------------------------------------------
@@ -205,20 +205,16 @@ def _map(record: Record, field_id: int) -> tuple[Field, Projection] | None:
     return None if field is None else (field, _MapReader(field))
 
 
-def _placed(
-    projection: Projection, data: bytes, positions: Iterable[int]
-) -> Iterator[Sequence[Any]]:
-    for at in positions:
+def _placed(projection: Projection, places: Iterable[Place]) -> Iterator[Sequence[Any]]:
+    for data, at in places:
         try:
             yield projection.read(data, at)[0]
         except MALFORMED as error:
             raise UnreadableAvro(f"a record ends early or is malformed: {error}") from None
 
 
-def read_metrics(
-    schema: RecordSchema, data: bytes, positions: Iterable[int]
-) -> Iterator[RowMetrics]:
-    """The metrics of the files whose `data_file` begins at these positions."""
+def read_metrics(schema: RecordSchema, places: Iterable[Place]) -> Iterator[RowMetrics]:
+    """The metrics of the files whose `data_file` begins at these places."""
     record = data_file_record(schema.record)
     projection = Projection(
         record,
@@ -231,7 +227,7 @@ def read_metrics(
             _map(record, _UPPER_BOUNDS),
         ],
     )
-    for values in _placed(projection, data, positions):
+    for values in _placed(projection, places):
         yield RowMetrics(*values)
 
 
@@ -266,16 +262,15 @@ _DELETES_ONLY: Final = (
 
 
 def read_content_files(
-    schema: RecordSchema, data: bytes, places: Iterable[tuple[int, tuple[Any, ...]]]
+    schema: RecordSchema, places: Iterable[Place], partitions: Iterable[tuple[Any, ...]]
 ) -> Iterator[ContentFile]:
-    """The files whose `data_file` begins at these positions; each with its partition tuple."""
+    """The files whose `data_file` begins at these places, with their partition tuples."""
     record = data_file_record(schema.record)
     fields = [optional_field(record, field_id, kind) for field_id, kind in _FILE.values()]
     projection = Projection(record, [*fields, *(_map(record, field) for field in _MAPS.values())])
     names = (*_FILE, *_MAPS)
-    known = list(places)
-    found = _placed(projection, data, (at for at, _ in known))
-    for values, (_, partition) in zip(found, known, strict=True):
+    found = _placed(projection, places)
+    for values, partition in zip(found, partitions, strict=True):
         yield _content_file(dict(zip(names, values, strict=True)), partition)
 
 
@@ -312,7 +307,9 @@ def delete_fields(file: AvroFile, rows: DecodedRows) -> DeleteFields:
     sizes: list[int] = []
     referenced: list[str | None] = []
     ids: list[tuple[int, ...] | None] = []
-    found = _placed(projection, whole_blocks(file), rows.data_file_at.tolist())
+    # Positions count from the first block, put together with all that follow.
+    data = b"".join([block for _, block in file.blocks()])
+    found = _placed(projection, ((data, at) for at in rows.data_file_at.tolist()))
     for content, values in zip(rows.content.tolist(), found, strict=True):
         offset, size, path, equality_ids, lower, upper = values
         offsets.append(NONE if offset is None else offset)
@@ -325,8 +322,8 @@ def delete_fields(file: AvroFile, rows: DecodedRows) -> DeleteFields:
 def referenced_data_file(
     content: int,
     referenced: str | None,
-    lower: Mapping[int, bytes] | None,
-    upper: Mapping[int, bytes] | None,
+    lower: FieldMap[bytes] | None,
+    upper: FieldMap[bytes] | None,
 ) -> str | None:
     """The one data file that a position delete file is for, where it is for one: the field, or
     bounds of the column `file_path` that are equal (Java's ContentFileUtil)."""
