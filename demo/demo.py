@@ -1,4 +1,4 @@
-"""A catalog at work, in half a minute: stock PyIceberg writes, stock DuckDB reads.
+"""Fine-grained commits at work, in a minute: writers declare files, the server commits them.
 
 `make demo` runs it. It asks nothing, uses a free port and the folder ./.demo, which it wipes when
 it starts, and leaves no process behind. Each line says how many seconds it took. The numbers at
@@ -8,6 +8,7 @@ the end are compared with what was written: a difference ends the demo with 1.
 from __future__ import annotations
 
 import contextlib
+import http.client
 import importlib
 import json
 import os
@@ -16,20 +17,27 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
+from urllib.parse import urlsplit
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / ".demo"
-TABLE = "demo.events"
-WRITERS = 4
-APPENDS = 5
+NAMESPACE, NAME = "demo", "orders"
+TABLE = f"/v1/namespaces/{NAMESPACE}/tables/{NAME}"
+WRITERS = 16
+COMPACTED = 4
 ROWS = 1_000
 START_TIMEOUT_S = 60
-WRITER_TIMEOUT_S = 180
+WRITER_TIMEOUT_S = 120
 STOP_TIMEOUT_S = 60
+
+COLUMNS = ("id", "long"), ("writer", "string"), ("cents", "long")
+NEW_COLUMN = "country", "string"
+"""A column's id is its place, counted from 1."""
 
 
 class DemoFailed(Exception):
@@ -48,7 +56,7 @@ class Story:
         self._last = now
 
     def note(self, text: str) -> None:
-        print(f"          {text}", flush=True)
+        print(f"             {text}", flush=True)
 
 
 def main() -> int:
@@ -60,7 +68,7 @@ def main() -> int:
         FOLDER.mkdir()
         with running_server() as url:
             story.tell(f"the server answers at {url} (its log: .demo/server.log)")
-            play(story, url)
+            play(story, Catalog(url))
         story.tell("the server finished what was in flight and ended")
     except DemoFailed as failure:
         print(f"demo: {failure}", file=sys.stderr)
@@ -77,35 +85,280 @@ def _leave(number: int, frame: FrameType | None) -> NoReturn:
     raise SystemExit(128 + number)
 
 
-def play(story: Story, url: str) -> None:
-    create_table(url)
-    story.tell(f"1  PyIceberg made the namespace demo and the table {TABLE}")
-    commits = WRITERS * APPENDS
-    with writer_processes(url) as writers:
-        story.tell(f"2  {WRITERS} PyIceberg processes loaded the table")
-        slowest_ms = append_all_at_once(writers)
-    story.tell(
-        f"   and appended to it {APPENDS} times each, all at once: {commits} commits, "
-        f"{commits_refused()} of them refused"
+# --- all that a writer needs: Parquet, and one POST ----------------------------------------------
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """A catalog, spoken to with nothing but the standard library."""
+
+    url: str
+
+    def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        """The status and the answer, which is small where `return=minimal` has a meaning."""
+        connection = http.client.HTTPConnection(urlsplit(self.url).netloc, timeout=60)
+        headers = {"Content-Type": "application/json", "Prefer": "return=minimal"}
+        try:
+            connection.request(method, path, body and json.dumps(body), headers)
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read() or b"null")
+        finally:
+            connection.close()
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        status, answer = self.call(method, path, body)
+        if status >= 400:
+            raise DemoFailed(f"{method} {path} was answered {status}: {answer}")
+        return answer
+
+    def commit(self, *updates: Mapping[str, Any], requirements: Sequence[Any] = ()) -> Any:
+        """One atomic commit of a table."""
+        return self.ask("POST", TABLE, {"requirements": requirements, "updates": updates})
+
+
+def write_parquet(path: Path, columns: Sequence[tuple[str, str]], values: Sequence[Any]) -> None:
+    """A plain Parquet file; Iceberg finds its columns by their field ids."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    types = {"long": pa.int64(), "string": pa.string()}
+    schema = pa.schema(
+        pa.field(name, types[type_], metadata={"PARQUET:field_id": str(field_id)})
+        for field_id, (name, type_) in enumerate(columns, 1)
     )
-    story.note(f"the slowest append took {slowest_ms} ms, with the Parquet file it wrote")
-    lines = history(url)
-    if len(lines) != commits:
-        raise DemoFailed(f"the history has {len(lines)} snapshots, not {commits}")
-    story.tell(f"3  the history has {len(lines)} snapshots, the last of them:")
-    for line in lines[-4:]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table([*values], schema=schema), path)
+
+
+def declared(path: Path) -> dict[str, Any]:
+    """What a commit says of a file. Only the first six are required; with counts and bounds, which
+    stand in the footer, filters read less later."""
+    import pyarrow.parquet as pq
+
+    footer = pq.read_metadata(path)
+    chunks = [footer.row_group(0).column(number) for number in range(footer.num_columns)]
+    ids = list(range(1, len(chunks) + 1))
+    return {
+        "content": "data",
+        "file-path": path.as_uri(),
+        "file-format": "parquet",
+        "file-size-in-bytes": path.stat().st_size,
+        "record-count": footer.num_rows,
+        "spec-id": 0,
+        "partition": [],
+        "value-counts": {"keys": ids, "values": [chunk.num_values for chunk in chunks]},
+        "null-value-counts": {
+            "keys": ids,
+            "values": [chunk.statistics.null_count for chunk in chunks],
+        },
+        "lower-bounds": {"keys": ids, "values": [chunk.statistics.min for chunk in chunks]},
+        "upper-bounds": {"keys": ids, "values": [chunk.statistics.max for chunk in chunks]},
+    }
+
+
+def write_and_commit(number: int, url: str, path: str) -> None:
+    """What one writer process does: a file, a word to wait for, one POST."""
+    write_parquet(Path(path), COLUMNS, rows_of(number, f"writer-{number}"))
+    append = {"action": "append", "add-data-files": [declared(Path(path))]}
+    print("ready", flush=True)
+    sys.stdin.readline()
+    began = time.perf_counter()
+    status, answer = Catalog(url).call("POST", TABLE, {"requirements": [], "updates": [append]})
+    print(json.dumps([status, answer, round((time.perf_counter() - began) * 1000)]))
+
+
+def rows_of(number: int, writer: str) -> list[list[Any]]:
+    """The values of ROWS rows, column by column; no two numbers share an id."""
+    ids = ids_of(number)
+    return [[*ids], [writer] * ROWS, [cents_of(one) for one in ids]]
+
+
+def ids_of(number: int) -> range:
+    return range(number * ROWS, (number + 1) * ROWS)
+
+
+def cents_of(row_id: int) -> int:
+    return row_id * 37 % 10_000
+
+
+# --- the story -----------------------------------------------------------------------------------
+
+
+def play(story: Story, catalog: Catalog) -> None:
+    folder = create_table(catalog)
+    story.tell(f"1  two POSTs made the namespace {NAMESPACE} and the table {NAMESPACE}.{NAME}")
+    files = sixteen_at_once(story, catalog, folder)
+    honest_conflict(story, catalog, files[:COMPACTED], folder)
+    stock_append(catalog, WRITERS)
+    story.tell(f"4  stock PyIceberg appended {ROWS:,} rows to the same table, as it always does")
+    schema_and_file(catalog, folder / "with-country.parquet", WRITERS + 1)
+    story.tell(f"   one POST added the column {NEW_COLUMN[0]} and a file that has it")
+    tell_history(story, catalog)
+    there = [number for number in range(WRITERS + 2) if number != COMPACTED - 1]
+    cents = sum(cents_of(one) for number in there for one in ids_of(number))
+    wanted = len(there) * ROWS, len(there) * ROWS, cents, ROWS
+    for reader, read in (("6  DuckDB", read_with_duckdb), ("   PyIceberg", read_stock)):
+        found = read(catalog)
+        if found != wanted:
+            raise DemoFailed(f"{reader.strip('6 ')} read {found}, written were {wanted}")
+        story.tell(f"{reader} read {found[0]:,} rows, each once, with {cents:,} cents: as written")
+    story.note(f"{wanted[-1]:,} of them have a country")
+
+
+def create_table(catalog: Catalog) -> Path:
+    """Makes the table; the folder for its data files."""
+    catalog.ask("POST", "/v1/namespaces", {"namespace": [NAMESPACE]})
+    table = {"name": NAME, "schema": {"type": "struct", "fields": fields(COLUMNS)}}
+    made = catalog.ask("POST", f"/v1/namespaces/{NAMESPACE}/tables", table)
+    return Path(urlsplit(made["metadata"]["location"]).path) / "data"
+
+
+def fields(columns: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
+    return [
+        {"id": field_id, "name": name, "type": type_, "required": False}
+        for field_id, (name, type_) in enumerate(columns, 1)
+    ]
+
+
+def sixteen_at_once(story: Story, catalog: Catalog, folder: Path) -> list[Path]:
+    """Sixteen processes append one file each, all at once; the files."""
+    files = [folder / f"writer-{number}.parquet" for number in range(WRITERS)]
+    with writer_processes(catalog.url, files) as writers:
+        story.tell(f"2  {WRITERS} processes wrote a Parquet file each, without an Iceberg library")
+        answers = release(writers)
+        refused = [answer for status, answer, _ in answers if status != 200]
+        if refused:
+            raise DemoFailed(f"{len(refused)} of {WRITERS} commits were refused: {refused[0]}")
+        story.tell(f"   and committed it with one POST each, at once: {WRITERS} commits, 0 refused")
+    snapshots = {answer["committed"][0]["snapshot-id"] for _, answer, _ in answers}
+    if len(snapshots) != WRITERS:
+        raise DemoFailed(f"{WRITERS} writers were told of {len(snapshots)} snapshots")
+    # The log names the files before the present one; the first was that of the empty table.
+    swaps = len(catalog.ask("GET", TABLE)["metadata"]["metadata-log"])
+    if swaps != len({answer["metadata-location"] for _, answer, _ in answers}):
+        raise DemoFailed(f"the metadata log has {swaps} swaps, the answers name others")
+    story.note(f"the metadata log says: {swaps} swaps were enough, for commits that meet share one")
+    story.note(f"the slowest POST took {max(ms for _, _, ms in answers)} ms")
+    return files
+
+
+def honest_conflict(story: Story, catalog: Catalog, small: Sequence[Path], folder: Path) -> None:
+    """A compaction loses against a delete of one of its files, and is built again."""
+    base = head(catalog)
+    compact(small, folder / "compacted-1.parquet")
+    gone = small[-1]
+    catalog.commit({"action": "delete", "remove-data-files": [gone.as_uri()]})
+    updates = [replace(small, folder / "compacted-1.parquet", base)]
+    body = {"requirements": [], "updates": updates}
+    status, answer = catalog.call("POST", TABLE, body)
+    if status != 409 or answer["error"]["type"] != "ValidationException":
+        raise DemoFailed(f"a compaction of a file that is gone was answered {status}: {answer}")
+    story.tell(
+        f"3  a compaction of {len(small)} files met a delete of one of them, and was refused:"
+    )
+    conflict = answer["error"]["conflicts"][0]
+    for line in _wrapped(conflict["message"], 84):
         story.note(line)
-    rows, distinct, names = read_with_duckdb(url)
-    wanted = commits * ROWS
-    if (rows, distinct, names) != (wanted, wanted, WRITERS):
-        raise DemoFailed(
-            f"DuckDB read {rows} rows, {distinct} of them distinct, of {names} writers; "
-            f"written were {wanted} rows by {WRITERS}"
+    story.note(f"clause     {conflict['clause']} (index {conflict['validation']})")
+    for snapshot in conflict["snapshots"]:
+        story.note(f"snapshot   {snapshot['snapshot-id']} ({snapshot['operation']})")
+    for file in conflict["files"]:
+        story.note(f"file       …/{file['file-path'].rsplit('/', 1)[1]}")
+    if [file["file-path"] for file in conflict["files"]] != [gone.as_uri()]:
+        raise DemoFailed(f"the conflict names {conflict['files']}, deleted was {gone.as_uri()}")
+    compact(small[:-1], folder / "compacted-2.parquet")
+    catalog.commit(replace(small[:-1], folder / "compacted-2.parquet", head(catalog)))
+    story.tell(f"   built again from the {len(small) - 1} that are left, it was committed")
+
+
+def compact(files: Sequence[Path], target: Path) -> None:
+    """The rows of some files in one."""
+    import pyarrow.parquet as pq
+
+    tables = [pq.read_table(path) for path in files]
+    values = [[one for table in tables for one in table[name].to_pylist()] for name, _ in COLUMNS]
+    write_parquet(target, COLUMNS, values)
+
+
+def replace(files: Sequence[Path], compacted: Path, base: int) -> dict[str, Any]:
+    """Other files for the same rows, if nobody has touched those since `base`."""
+    paths = [path.as_uri() for path in files]
+    return {
+        "action": "replace",
+        "base-snapshot-id": base,
+        "remove-data-files": paths,
+        "add-data-files": [declared(compacted)],
+        "commit-validations": [
+            {"type": "required-data-files", "file-paths": paths},
+            {"type": "not-allowed-new-deletes-for-data-files", "file-paths": paths},
+        ],
+    }
+
+
+def head(catalog: Catalog) -> int:
+    metadata = catalog.ask("GET", f"{TABLE}?snapshots=refs")["metadata"]
+    return int(metadata["refs"]["main"]["snapshot-id"])
+
+
+def schema_and_file(catalog: Catalog, path: Path, number: int) -> None:
+    """A column and a file with it: either both are in the table, or neither."""
+    columns = (*COLUMNS, NEW_COLUMN)
+    write_parquet(path, columns, [*rows_of(number, "schema-change"), ["is"] * ROWS])
+    catalog.commit(
+        {"action": "add-schema", "schema": {"type": "struct", "fields": fields(columns)}},
+        {"action": "set-current-schema", "schema-id": -1},
+        {"action": "append", "add-data-files": [declared(path)]},
+        requirements=[{"type": "assert-current-schema-id", "current-schema-id": 0}],
+    )
+
+
+def tell_history(story: Story, catalog: Catalog) -> None:
+    metadata = catalog.ask("GET", TABLE)["metadata"]
+    snapshots = sorted(metadata["snapshots"], key=lambda one: one["sequence-number"])
+    operations = [one["summary"]["operation"] for one in snapshots]
+    if operations != ["append"] * WRITERS + ["delete", "replace", "append", "append"]:
+        raise DemoFailed(f"the history is {operations}")
+    written = len(metadata["metadata-log"]) + 1
+    story.tell(
+        f"5  the history: {len(snapshots)} snapshots in {written} metadata files, the last are"
+    )
+    for snapshot in snapshots[-6:]:
+        summary = snapshot["summary"]
+        added, removed = summary.get("added-records", "0"), summary.get("deleted-records", "0")
+        story.note(
+            f"{snapshot['sequence-number']:>3}  {summary['operation']:<8} +{added:<5} -{removed:<5}"
+            f"= {int(summary['total-records']):,} rows in {summary['total-data-files']} files"
         )
-    story.tell(f"4  DuckDB read {rows:,} rows of {names} writers, each row exactly once")
 
 
-# --- the server ---------------------------------------------------------------------------------
+def _wrapped(text: str, width: int) -> Iterator[str]:
+    """Lines of about that width; a word that is longer, such as a path, gets one of its own."""
+    line = ""
+    for word in text.split():
+        if line and len(line) + len(word) >= width:
+            yield line
+            line = word
+        else:
+            line = f"{line} {word}".lstrip()
+    yield line
+
+
+# --- processes -----------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def deadline(seconds: int, failure: str) -> Iterator[None]:
+    """Ends what reads from a process that says nothing."""
+
+    def too_late(number: int, frame: FrameType | None) -> NoReturn:
+        raise DemoFailed(f"{failure} within {seconds} seconds")
+
+    signal.signal(signal.SIGALRM, too_late)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
 
 
 @contextlib.contextmanager
@@ -136,19 +389,11 @@ def running_server() -> Iterator[str]:
 
 def _address(server: subprocess.Popen[str]) -> str:
     assert server.stdout is not None
-    signal.signal(signal.SIGALRM, _too_late)
-    signal.alarm(START_TIMEOUT_S)
-    try:
+    with deadline(START_TIMEOUT_S, "the server did not start"):
         line = server.stdout.readline()
-    finally:
-        signal.alarm(0)
     if not line:
         raise DemoFailed(f"the server did not start:\n{(FOLDER / 'server.log').read_text()}")
     return str(json.loads(line)["url"])
-
-
-def _too_late(number: int, frame: FrameType | None) -> NoReturn:
-    raise DemoFailed(f"the server did not start within {START_TIMEOUT_S} seconds")
 
 
 def _stop(server: subprocess.Popen[str]) -> int:
@@ -160,41 +405,23 @@ def _stop(server: subprocess.Popen[str]) -> int:
         return server.wait()
 
 
-# --- PyIceberg ----------------------------------------------------------------------------------
-
-
-def create_table(url: str) -> None:
-    import pyarrow as pa
-    from pyiceberg.catalog import load_catalog
-
-    catalog = load_catalog("demo", type="rest", uri=url)
-    catalog.create_namespace("demo")
-    catalog.create_table(
-        TABLE,
-        schema=pa.schema([("id", pa.int64()), ("writer", pa.string()), ("amount", pa.float64())]),
-        properties={"frazil.commit.rebase-appends": "true"},
-    )
-
-
 @contextlib.contextmanager
-def writer_processes(url: str) -> Iterator[list[subprocess.Popen[str]]]:
-    """Processes of their own that have loaded the table and wait for a word."""
+def writer_processes(url: str, files: Sequence[Path]) -> Iterator[list[subprocess.Popen[str]]]:
+    """Processes that have written their file and wait for a word to commit it."""
     command = [sys.executable, str(Path(__file__).resolve()), "writer", url]
     writers: list[subprocess.Popen[str]] = []
     try:
-        for number in range(WRITERS):
+        for number, path in enumerate(files):
             writers.append(
                 subprocess.Popen(
-                    [*command, str(number)],
+                    [*command, str(number), str(path)],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     text=True,
                 )
             )
-        for number, writer in enumerate(writers):
-            assert writer.stdout is not None
-            if writer.stdout.readline() != "ready\n":
-                raise DemoFailed(f"writer {number} did not start, its error is above")
+        if any(line != "ready\n" for line in lines_of(writers)):
+            raise DemoFailed("a writer did not start, its error is above")
         yield writers
     finally:
         for writer in writers:
@@ -203,72 +430,54 @@ def writer_processes(url: str) -> Iterator[list[subprocess.Popen[str]]]:
             writer.communicate()
 
 
-def append_all_at_once(writers: list[subprocess.Popen[str]]) -> int:
-    """Lets the writers go; the slowest append of all in milliseconds."""
+def release(writers: Sequence[subprocess.Popen[str]]) -> list[tuple[int, Any, int]]:
+    """Lets all writers commit; the status, the answer and the milliseconds of each."""
     for writer in writers:
         assert writer.stdin is not None
         writer.stdin.write("go\n")
         writer.stdin.flush()
-    try:
-        outputs = [writer.communicate(timeout=WRITER_TIMEOUT_S)[0] for writer in writers]
-    except subprocess.TimeoutExpired:
-        raise DemoFailed(f"a writer took more than {WRITER_TIMEOUT_S} seconds") from None
-    failed = [number for number, writer in enumerate(writers) if writer.returncode != 0]
-    if failed:
-        raise DemoFailed(f"writer {failed[0]} failed, its error is above")
-    return max(int(output) for output in outputs)
+    outputs = lines_of(writers)
+    if not all(outputs):
+        raise DemoFailed("a writer failed, its error is above")
+    return [tuple(json.loads(output)) for output in outputs]
 
 
-def append_as(number: int, url: str) -> None:
-    """What one writer process does; prints its slowest append in milliseconds."""
+def lines_of(writers: Sequence[subprocess.Popen[str]]) -> list[str]:
+    """The next line of each writer; empty where it has ended."""
+    with deadline(WRITER_TIMEOUT_S, "a writer said nothing"):
+        return [writer.stdout.readline() for writer in writers if writer.stdout is not None]
+
+
+# --- stock clients -------------------------------------------------------------------------------
+
+
+def stock_append(catalog: Catalog, number: int) -> None:
     import pyarrow as pa
     from pyiceberg.catalog import load_catalog
 
-    table = load_catalog("demo", type="rest", uri=url).load_table(TABLE)
-    print("ready", flush=True)
-    sys.stdin.readline()
-    slowest = 0.0
-    for turn in range(APPENDS):
-        first = (number * APPENDS + turn) * ROWS
-        ids = list(range(first, first + ROWS))
-        rows = pa.table(
-            {"id": ids, "writer": [f"writer-{number}"] * ROWS, "amount": [i / 100 for i in ids]}
-        )
-        began = time.perf_counter()
-        table.append(rows, snapshot_properties={"writer": f"writer-{number}"})
-        slowest = max(slowest, time.perf_counter() - began)
-    print(round(slowest * 1000))
+    table = load_catalog("demo", type="rest", uri=catalog.url).load_table((NAMESPACE, NAME))
+    names = [name for name, _ in COLUMNS]
+    table.append(pa.table(rows_of(number, "pyiceberg"), names=names))
 
 
-def commits_refused() -> int:
-    """As the server's log has it: a client may have tried again and said nothing."""
-    lines = (FOLDER / "server.log").read_text().splitlines()
-    commits = [json.loads(line) for line in lines if '"updateTable"' in line]
-    return sum(1 for line in commits if line["status"] != 200)
-
-
-def history(url: str) -> list[str]:
+def read_stock(catalog: Catalog) -> tuple[int, int, int, int]:
+    """Rows, distinct ids, the sum of cents, and rows with a country, as PyIceberg reads them."""
+    import pyarrow.compute as pc
     from pyiceberg.catalog import load_catalog
 
-    table = load_catalog("demo", type="rest", uri=url).load_table(TABLE)
-    lines = []
-    for snapshot in sorted(table.snapshots(), key=lambda each: each.sequence_number or 0):
-        summary = snapshot.summary
-        assert summary is not None
-        added, total = summary["added-records"], summary["total-records"]
-        lines.append(
-            f"{snapshot.sequence_number:>3}  snapshot {snapshot.snapshot_id:<19}  "
-            f"{summary.operation.value} by {summary['writer']}: +{added} = {total} rows"
-        )
-    return lines
+    table = load_catalog("demo", type="rest", uri=catalog.url).load_table((NAMESPACE, NAME))
+    read = table.scan().to_arrow()
+    return (
+        read.num_rows,
+        pc.count_distinct(read["id"]).as_py(),
+        pc.sum(read["cents"]).as_py(),
+        pc.count(read[NEW_COLUMN[0]]).as_py(),
+    )
 
 
-# --- DuckDB -------------------------------------------------------------------------------------
-
-
-def read_with_duckdb(url: str) -> tuple[int, int, int]:
-    """Rows, distinct ids and distinct writers. The extensions are files in their wheels, so
-    nothing is downloaded."""
+def read_with_duckdb(catalog: Catalog) -> tuple[int, int, int, int]:
+    """The same as DuckDB reads them. Its extensions are files in their wheels, so nothing is
+    downloaded."""
     import duckdb
 
     connection = duckdb.connect(
@@ -281,29 +490,29 @@ def read_with_duckdb(url: str) -> tuple[int, int, int]:
             (path,) = Path(package.__path__[0]).glob(pattern)
             connection.execute(f"LOAD '{path}'")
         connection.execute(
-            f"ATTACH '' AS frazil (TYPE iceberg, ENDPOINT '{url}', AUTHORIZATION_TYPE 'none')"
+            f"ATTACH '' AS frazil (TYPE iceberg, ENDPOINT '{catalog.url}', "
+            "AUTHORIZATION_TYPE 'none')"
         )
         row = connection.execute(
-            f"SELECT count(*), count(DISTINCT id), count(DISTINCT writer) FROM frazil.{TABLE}"
+            f"SELECT count(*), count(DISTINCT id), sum(cents), count({NEW_COLUMN[0]}) "
+            f"FROM frazil.{NAMESPACE}.{NAME}"
         ).fetchone()
     assert row is not None
-    return int(row[0]), int(row[1]), int(row[2])
+    rows, distinct, cents, countries = (int(one) for one in row)
+    return rows, distinct, cents, countries
 
 
 def next_steps() -> None:
     print(
         """
-Next: `make serve`, then paste into .venv/bin/python:
-
-    from pyiceberg.catalog import load_catalog
-    catalog = load_catalog("frazil", type="rest", uri="http://127.0.0.1:8181")
-    catalog.create_namespace("mine")
+Next: `make serve`, and docs/fine-grained-commits.md for every kind of commit. All that a writer
+needs is in demo/demo.py: write_parquet, declared and Catalog.commit.
 """
     )
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["writer"]:
-        append_as(int(sys.argv[3]), sys.argv[2])
+        write_and_commit(int(sys.argv[3]), sys.argv[2], sys.argv[4])
     else:
         sys.exit(main())
