@@ -60,7 +60,7 @@ def _own_paths(metadata: TableMetadata, territory: Territory) -> re.Pattern[str]
     prefixes = {
         text.rstrip("/")
         for text in named
-        if territory.belongs_to(metadata, text) and parse_location(text).scheme != "file"
+        if parse_location(text).scheme != "file" and territory.belongs_to(metadata, text)
     }
     if not prefixes:
         return None

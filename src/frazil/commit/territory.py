@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from frazil.format.table_metadata import TableMetadata
 from frazil.format.view_metadata import ViewMetadata
 from frazil.store.locations import AllowedLocations, Location, canonical_location, is_within
@@ -16,9 +18,14 @@ PATH_PROPERTIES = (
 )
 
 
+_REMEMBERED_S = 1.0
+_MAX_REMEMBERED = 10_000
+
+
 class Territory:
     def __init__(self, allowed: AllowedLocations) -> None:
         self._allowed = allowed
+        self._places: dict[str, tuple[Location, float]] = {}
 
     def owned(self, metadata: TableMetadata) -> tuple[str, ...]:
         """The canonical locations this table owns; each must be in an allowed place."""
@@ -72,9 +79,23 @@ class Territory:
         try:
             file = self._allowed.check(location, "file")
             places = (metadata.location, *(text for _, text in _path_properties(metadata)))
-            return any(is_within(file, canonical_location(place, "location")) for place in places)
+            return any(is_within(file, self._place(place)) for place in places)
         except FrazilError:
             return False
+
+    def _place(self, text: str) -> Location:
+        """A table's own place. It is asked for with every file of every commit, and finding out
+        where a local folder really is takes longer than the rest: so it is remembered for a
+        moment."""
+        now = time.monotonic()
+        known = self._places.get(text)
+        if known is not None and now < known[1]:
+            return known[0]
+        place = canonical_location(text, "location")
+        if len(self._places) >= _MAX_REMEMBERED:
+            self._places.clear()
+        self._places[text] = place, now + _REMEMBERED_S
+        return place
 
 
 def _path_properties(metadata: TableMetadata) -> list[tuple[str, str]]:
