@@ -1,0 +1,85 @@
+"""One catalog for the whole run behind its own HTTP interface; every test has its own tables."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+from frazil.db.connect import connect
+from tests.finegrained.tables import BUCKETS, Table
+from tests.finegrained.world import World, opened_world
+
+NAMESPACE = "finegrained"
+ROOM_BYTES = 1 << 30
+
+
+@contextmanager
+def fast_folder() -> Iterator[Path]:
+    """In memory where there is room: thousands of small files are written, synced and removed."""
+    memory = Path("/dev/shm")
+    roomy = memory.is_dir() and shutil.disk_usage(memory).free > ROOM_BYTES
+    with tempfile.TemporaryDirectory(prefix="finegrained-", dir=memory if roomy else None) as name:
+        yield Path(name)
+
+
+@pytest.fixture(scope="session")
+def world() -> Iterator[World]:
+    with fast_folder() as folder:
+        warehouse = folder / "warehouse"
+        warehouse.mkdir()
+        database = connect(f"sqlite:///{folder}/catalog.db")
+        database.migrate()
+        with opened_world(database, warehouse) as world:
+            assert world("POST", "/v1/namespaces", {"namespace": [NAMESPACE]}).status == 200
+            yield world
+        database.close()
+
+
+# --- format versions and branches -----------------------------------------------------------------
+
+
+def places(*versions: int) -> list[Any]:
+    """Format versions, each on main or on another branch; every pair in `make test-full`."""
+    chosen = []
+    for version in versions:
+        for branch in ("main", "side"):
+            usual = (branch == "main") == (version != 2)
+            marks = () if usual else (pytest.mark.full,)
+            chosen.append(pytest.param((version, branch), id=f"v{version}-{branch}", marks=marks))
+    return chosen
+
+
+ALL_VERSIONS = pytest.mark.parametrize("place", places(1, 2, 3))
+WITH_DELETES = pytest.mark.parametrize("place", places(2, 3))
+"""Format version 1 has no delete files."""
+WITH_POSITION_DELETES = pytest.mark.parametrize("place", places(2))
+WITH_VECTORS = pytest.mark.parametrize("place", places(3))
+
+
+class TableFactory(Protocol):
+    def __call__(self, **fields: Any) -> Table: ...
+
+
+@pytest.fixture(scope="session")
+def new_table(world: World) -> TableFactory:
+    """Makes tables by the fields of `Table`."""
+    return lambda **fields: Table(world, **{"namespace": NAMESPACE, **fields}).create()
+
+
+@pytest.fixture
+def place() -> tuple[int, str]:
+    """Format version and branch; a test that says nothing gets version 2 on main."""
+    return 2, "main"
+
+
+@pytest.fixture
+def table(new_table: TableFactory, place: tuple[int, str]) -> Table:
+    """Partitioned by bucket[16](data), as the tables of Java's tests are."""
+    version, branch = place
+    return new_table(version=version, branch=branch, spec=BUCKETS)

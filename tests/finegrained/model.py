@@ -1,0 +1,375 @@
+"""A small model of Iceberg's consistency: snapshots are sets of files, clauses are read off them.
+
+A table is a list of snapshots. Each knows its parent, its operation, the data files and delete
+files that are live in it, and what it added and removed. A data file is a bucket and some rows; a
+row is its id. Time is the sequence number: a delete by position applies to files of its own time
+and before, a delete by equality to files before it. Nothing here knows manifests or columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+MAIN = "main"
+ADDING = {"append", "overwrite"}
+DELETING = {"overwrite", "delete"}
+REMOVING = {"overwrite", "replace", "delete"}
+
+
+@dataclass(frozen=True)
+class Data:
+    """A data file; row i has the id `rows[i]`."""
+
+    name: str
+    bucket: int
+    rows: tuple[int, ...]
+    time: int = 0
+
+    @property
+    def span(self) -> tuple[int, int]:
+        return min(self.rows), max(self.rows)
+
+
+@dataclass(frozen=True)
+class Delete:
+    """A delete file: by position in one data file, or by id in a bucket."""
+
+    name: str
+    bucket: int
+    target: str | None
+    """None: by equality."""
+    values: frozenset[int]
+    """Positions, or ids."""
+    refers: bool = True
+    """Whether the file says which data file it is for; else it counts for its whole bucket."""
+    time: int = 0
+
+    @property
+    def is_equality(self) -> bool:
+        return self.target is None
+
+    def applies_to(self, file: Data) -> bool:
+        if self.is_equality:
+            return self.bucket == file.bucket and self.time > file.time
+        return self.target == file.name and self.time >= file.time
+
+    def deletes(self, file: Data) -> set[int]:
+        """The positions of the file's rows that it deletes."""
+        if self.is_equality:
+            return {at for at, row in enumerate(file.rows) if row in self.values}
+        return set(self.values)
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Rows of one bucket, or of a range of ids, or of both."""
+
+    bucket: int | None = None
+    ids: tuple[int, int] | None = None
+
+    def may_match(self, bucket: int, span: tuple[int, int] | None) -> bool:
+        if self.bucket is not None and bucket != self.bucket:
+            return False
+        if self.ids is None or span is None:
+            return True
+        return span[0] <= self.ids[1] and self.ids[0] <= span[1]
+
+    def must_match(self, file: Data) -> bool:
+        if self.bucket is not None and file.bucket != self.bucket:
+            return False
+        low, high = file.span
+        return self.ids is None or (self.ids[0] <= low and high <= self.ids[1])
+
+
+@dataclass(frozen=True)
+class Clause:
+    kind: str
+    filter: Filter = Filter()
+    paths: tuple[str, ...] = ()
+    allowed: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a writer asks for."""
+
+    action: str
+    branch: str = MAIN
+    add: tuple[Data, ...] = ()
+    add_deletes: tuple[Delete, ...] = ()
+    remove: tuple[str, ...] = ()
+    remove_deletes: tuple[str, ...] = ()
+    row_filter: Filter | None = None
+    replace_partitions: bool = False
+    keep_time: bool = False
+    """Rewritten rows keep the time of the base."""
+    base: int | None = None
+    clauses: tuple[Clause, ...] = ()
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    number: int
+    parent: int | None
+    operation: str
+    time: int
+    data: Mapping[str, Data]
+    deletes: Mapping[str, Delete]
+    added: tuple[Data, ...]
+    removed: tuple[Data, ...]
+    added_deletes: tuple[Delete, ...]
+    removed_deletes: tuple[str, ...]
+
+    def visible(self) -> dict[str, list[int]]:
+        """The ids that a reader sees, by data file."""
+        return {name: self.rows_of(file) for name, file in self.data.items()}
+
+    def rows_of(self, file: Data) -> list[int]:
+        deleted: set[int] = set()
+        for delete in self.deletes.values():
+            if delete.applies_to(file):
+                deleted |= delete.deletes(file)
+        return [row for at, row in enumerate(file.rows) if at not in deleted]
+
+    def in_use(self, delete: Delete) -> bool:
+        """Whether it applies to anything; what does not may be dropped at any time."""
+        return any(delete.applies_to(file) for file in self.data.values())
+
+
+@dataclass
+class Model:
+    has_deletes: bool
+    has_vectors: bool
+    snapshots: list[Snapshot] = field(default_factory=list)
+    heads: dict[str, int] = field(default_factory=dict)
+
+    def head(self, branch: str) -> Snapshot | None:
+        number = self.heads.get(branch, self.heads.get(MAIN))
+        return None if number is None else self.snapshots[number]
+
+    def ancestors(self, head: Snapshot | None) -> Iterator[Snapshot]:
+        """From the head back, itself first."""
+        while head is not None:
+            yield head
+            head = None if head.parent is None else self.snapshots[head.parent]
+
+    def since(self, head: Snapshot | None, base: int | None) -> list[Snapshot]:
+        found = []
+        for snapshot in self.ancestors(head):
+            if snapshot.number == base:
+                break
+            found.append(snapshot)
+        return found
+
+    # --- verdicts ---------------------------------------------------------------------------------
+
+    def conflicts(self, change: Change) -> dict[str, set[str]]:
+        """What stands against a change: clauses, each with the files that may be named."""
+        head = self.head(change.branch)
+        if change.base is not None and change.base not in {
+            snapshot.number for snapshot in self.ancestors(head)
+        }:
+            return {"base-not-ancestor": set()}
+        found: dict[str, set[str]] = {}
+        for clause in change.clauses:
+            files = self._broken(clause, change, head)
+            if files:
+                found.setdefault(clause.kind, set()).update(files)
+        for kind, files in self._always(change, head).items():
+            if files:
+                found[kind] = files
+        return found
+
+    def _broken(self, clause: Clause, change: Change, head: Snapshot | None) -> set[str]:
+        history = self.since(head, change.base)
+        match clause.kind:
+            case "not-allowed-added-data-files":
+                return {
+                    file.name
+                    for snapshot in history
+                    if snapshot.operation in ADDING
+                    for file in snapshot.added
+                    if clause.filter.may_match(file.bucket, file.span)
+                }
+            case "not-allowed-added-delete-files":
+                return {d.name for d in self._new_deletes(history, clause.filter)}
+            case "not-allowed-new-deletes-for-data-files":
+                return self._deletes_for(clause, change, history)
+            case "required-data-files":
+                return self._missing(clause, head, history)
+            case _:
+                return self._missing_deletes(clause, head, history)
+
+    def _new_deletes(self, history: list[Snapshot], wanted: Filter) -> list[Delete]:
+        if not self.has_deletes:
+            return []
+        return [
+            delete
+            for snapshot in history
+            if snapshot.operation in DELETING
+            for delete in snapshot.added_deletes
+            if wanted.may_match(delete.bucket, None)
+        ]
+
+    def _deletes_for(self, clause: Clause, change: Change, history: list[Snapshot]) -> set[str]:
+        found = set()
+        for delete in self._new_deletes(history, clause.filter):
+            for name in clause.paths:
+                file = self._known(name)
+                if delete.is_equality:
+                    counts = delete.bucket == file.bucket and not change.keep_time
+                elif delete.refers:
+                    counts = delete.target == name
+                else:
+                    counts = delete.bucket == file.bucket
+                if counts:
+                    found.add(delete.name)
+        return found
+
+    def _known(self, name: str) -> Data:
+        for snapshot in reversed(self.snapshots):
+            if name in snapshot.data:
+                return snapshot.data[name]
+        raise KeyError(name)
+
+    def _missing(self, clause: Clause, head: Snapshot | None, history: list[Snapshot]) -> set[str]:
+        removals = [
+            (file.name, snapshot.operation)
+            for snapshot in history
+            if snapshot.operation in REMOVING
+            for file in snapshot.removed
+            if clause.filter.may_match(file.bucket, file.span)
+        ]
+        if not clause.paths:
+            return {name for name, operation in removals if operation not in clause.allowed}
+        found = set()
+        live = set() if head is None else set(head.data)
+        for path in clause.paths:
+            operations = [operation for name, operation in removals if name == path]
+            if any(operation not in clause.allowed for operation in operations) or (
+                not operations and path not in live
+            ):
+                found.add(path)
+        return found
+
+    def _missing_deletes(
+        self, clause: Clause, head: Snapshot | None, history: list[Snapshot]
+    ) -> set[str]:
+        live = set() if head is None else set(head.deletes)
+        return {path for path in clause.paths if path not in live}
+
+    def _always(self, change: Change, head: Snapshot | None) -> dict[str, set[str]]:
+        data: Mapping[str, Data] = {} if head is None else head.data
+        deletes: Mapping[str, Delete] = {} if head is None else head.deletes
+        found = {
+            "duplicate-file": {f.name for f in change.add if f.name in data}
+            | {d.name for d in change.add_deletes if d.name in deletes},
+            "removed-file-not-live": {name for name in change.remove if name not in data}
+            | {name for name in change.remove_deletes if name not in deletes},
+            "partial-row-filter": set(),
+            "dv-conflict": self._vectors(change, head),
+        }
+        if change.row_filter is not None:
+            found["partial-row-filter"] = {
+                file.name
+                for file in data.values()
+                if change.row_filter.may_match(file.bucket, file.span)
+                and not change.row_filter.must_match(file)
+                and file.name not in change.remove
+            }
+        if change.action == "replace":
+            replaced = sum(len(data[name].rows) for name in change.remove if name in data)
+            if sum(len(file.rows) for file in change.add) > replaced:
+                found["replace-adds-rows"] = {"*"}
+        return found
+
+    def _vectors(self, change: Change, head: Snapshot | None) -> set[str]:
+        if not self.has_vectors:
+            return set()
+        targets = {delete.target for delete in change.add_deletes if delete.target is not None}
+        new = {
+            delete.name
+            for snapshot in self.since(head, change.base)
+            for delete in snapshot.added_deletes
+            if delete.target in targets
+        }
+        live = () if head is None else head.deletes.values()
+        beside = {
+            delete.name
+            for delete in live
+            if delete.target in targets and delete.name not in change.remove_deletes
+        }
+        return new | beside
+
+    # --- commits ----------------------------------------------------------------------------------
+
+    def commit(self, change: Change) -> Snapshot:
+        """The snapshot of a change that nothing stands against."""
+        head = self.head(change.branch)
+        old_data = {} if head is None else dict(head.data)
+        old_deletes = {} if head is None else dict(head.deletes)
+        time = len(self.snapshots) + 1
+        removed = self._removed(change, old_data)
+        born = time
+        if change.keep_time and change.base is not None:
+            born = self.snapshots[change.base].time
+        added = tuple(Data(f.name, f.bucket, f.rows, born) for f in change.add)
+        new_deletes = tuple(
+            Delete(d.name, d.bucket, d.target, d.values, d.refers, time) for d in change.add_deletes
+        )
+        gone = set(change.remove_deletes) | self._deletes_of_removed(change, removed, old_deletes)
+        data = {n: f for n, f in old_data.items() if f not in removed}
+        deletes = {n: d for n, d in old_deletes.items() if n not in gone}
+        snapshot = Snapshot(
+            number=len(self.snapshots),
+            parent=None if head is None else head.number,
+            operation=operation_of(change),
+            time=time,
+            data=data | {file.name: file for file in added},
+            deletes=deletes | {delete.name: delete for delete in new_deletes},
+            added=added,
+            removed=tuple(removed),
+            added_deletes=new_deletes,
+            removed_deletes=tuple(sorted(gone)),
+        )
+        self.snapshots.append(snapshot)
+        self.heads[change.branch] = snapshot.number
+        return snapshot
+
+    def _removed(self, change: Change, data: Mapping[str, Data]) -> list[Data]:
+        buckets = {file.bucket for file in change.add} if change.replace_partitions else set()
+        return [
+            file
+            for name, file in data.items()
+            if name in change.remove
+            or file.bucket in buckets
+            or (change.row_filter is not None and change.row_filter.must_match(file))
+        ]
+
+    def _deletes_of_removed(
+        self, change: Change, removed: list[Data], deletes: Mapping[str, Delete]
+    ) -> set[str]:
+        """Vectors go with their file; replaced partitions and whole buckets take all deletes."""
+        gone = set()
+        names = {file.name for file in removed}
+        for name, delete in deletes.items():
+            if self.has_vectors and delete.target in names:
+                gone.add(name)
+            if change.replace_partitions and delete.bucket in {f.bucket for f in change.add}:
+                gone.add(name)
+        return gone
+
+
+def operation_of(change: Change) -> str:
+    """As the specification of the interface derives it from what was asked."""
+    if change.action in ("append", "replace", "delete"):
+        return change.action
+    if change.replace_partitions:
+        return "overwrite"
+    removes = bool(change.remove) or change.row_filter is not None
+    if change.add and not removes and not change.add_deletes and not change.remove_deletes:
+        return "append"
+    if not change.add and (change.add_deletes or removes or change.remove_deletes):
+        return "delete"
+    return "overwrite"

@@ -1,0 +1,98 @@
+"""A catalog in this process, and the way to it that a client has: requests and answers of HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.types import Message
+
+from frazil.commit.catalog import Catalog
+from frazil.db.base import Database
+from frazil.rest.app import close, create_app
+from frazil.store.local import LocalStore
+from frazil.store.locations import AllowedLocations
+from tests.finegrained.tables import Answer
+
+TIMEOUT_S = 60
+
+
+@dataclass(frozen=True)
+class World:
+    catalog: Catalog
+    database: Database
+    warehouse: Path
+    app: Starlette
+    loop: asyncio.AbstractEventLoop
+
+    def __call__(
+        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
+    ) -> Answer:
+        """Sends a request; may be called by many threads at once."""
+        content = b"" if body is None else json.dumps(body).encode()
+        exchange = self._exchange(method, path, content, headers or {})
+        return asyncio.run_coroutine_threadsafe(exchange, self.loop).result(TIMEOUT_S)
+
+    async def _exchange(
+        self, method: str, path: str, content: bytes, headers: Mapping[str, str]
+    ) -> Answer:
+        sent = {"content-type": "application/json", "content-length": str(len(content)), **headers}
+        scope = {
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "method": method,
+            "scheme": "http",
+            "path": path,
+            "raw_path": path.encode(),
+            "query_string": b"",
+            "headers": [(name.lower().encode(), value.encode()) for name, value in sent.items()],
+            "client": ("127.0.0.1", 1),
+            "server": ("127.0.0.1", 2),
+        }
+        waiting: list[Message] = [{"type": "http.request", "body": content, "more_body": False}]
+        got: list[Message] = []
+
+        async def receive() -> Message:
+            if not waiting:
+                await asyncio.Event().wait()
+            return waiting.pop()
+
+        async def send(message: Message) -> None:
+            got.append(message)
+
+        await self.app(scope, receive, send)
+        found = {name.decode(): value.decode() for name, value in got[0]["headers"]}
+        text = b"".join(message.get("body", b"") for message in got[1:])
+        return Answer(got[0]["status"], found, json.loads(text) if text else None)
+
+
+@contextmanager
+def opened_world(database: Database, warehouse: Path) -> Iterator[World]:
+    """A catalog over the database and the folder; several of them are replicas."""
+    root = f"file://{warehouse}"
+    catalog = Catalog(
+        db=database,
+        store=LocalStore(),
+        warehouse=root,
+        allowed_locations=AllowedLocations(root),
+    )
+    app = create_app(catalog)
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="finegrained-loop", daemon=True)
+    thread.start()
+    try:
+        yield World(catalog, database, warehouse, app, loop)
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(TIMEOUT_S)
+        loop.close()
+        close(app)
+        catalog.close()
