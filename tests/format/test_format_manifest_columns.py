@@ -252,6 +252,18 @@ def test_rows_of_another_manifest_are_refused() -> None:
         data_file_bytes(small, columns, [0])
 
 
+def test_a_row_is_read_out_of_its_own_block_alone() -> None:
+    files = [data_file(n) for n in range(1_400)]
+    content = manifest_of(encoder_of(), files, "null")
+    columns = decode_columns(content)
+    assert len(columns.block_starts) == 3
+    damaged = bytearray(content)
+    other = damaged.index(b"s3://bucket/data/01200")
+    damaged[other - 8 : other] = b"\xff" * 8
+    found = list(content_files(bytes(damaged), columns, [600, 5]))
+    assert found == [files[600], files[5]]
+
+
 # --- other writers ---------------------------------------------------------------------------
 
 
@@ -352,7 +364,7 @@ ARRAYS = (
     *("status", "content", "snapshot_id", "sequence_number", "file_sequence_number"),
     *("record_count", "file_size_in_bytes", "first_row_id", "partition"),
     *("data_file_at", "data_file_end", "first_row_id_at"),
-    *("path_offsets", "sorted_hashes", "hash_order"),
+    *("path_offsets", "sorted_hashes", "hash_order", "block_starts"),
 )
 
 

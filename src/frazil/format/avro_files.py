@@ -122,8 +122,18 @@ class AvroFile:
 
     def blocks(self) -> Iterator[tuple[int, bytes]]:
         """How many records a block has, and its bytes, decompressed."""
+        bytes_left = self.limits.decoded_bytes
+        for count, start, end in self.block_places():
+            block = decompress(self.codec, self.content[start:end], bytes_left)
+            bytes_left -= len(block)
+            if count * self.schema.record.min_bytes > len(block):
+                raise UnreadableAvro("a block claims more records than it has bytes for")
+            yield count, block
+
+    def block_places(self) -> Iterator[tuple[int, int, int]]:
+        """How many records a block has, and where in the file it lies, still compressed."""
         at, content = self.blocks_at, self.content
-        records_left, bytes_left = self.limits.records, self.limits.decoded_bytes
+        records_left = self.limits.records
         while at < len(content):
             count, size, at = _block_head(content, at)
             end = at + size
@@ -132,11 +142,7 @@ class AvroFile:
             records_left -= count
             if records_left < 0:
                 raise UnreadableAvro(f"the file has more than {self.limits.records} records")
-            block = decompress(self.codec, content[at:end], bytes_left)
-            bytes_left -= len(block)
-            if count * self.schema.record.min_bytes > len(block):
-                raise UnreadableAvro("a block claims more records than it has bytes for")
-            yield count, block
+            yield count, at, end
             at = end + _SYNC_BYTES
 
 
@@ -224,6 +230,8 @@ class AvroWriter:
         self._out = _file_head(schema, metadata, codec, self._sync)
         self._block: list[bytes] = []
         self._block_bytes = 0
+        self.block_starts: list[int] = []
+        """Where the blocks begin that are complete, before compression."""
         self.decoded_bytes = 0
         """Of the blocks that are complete, before compression."""
 
@@ -278,6 +286,7 @@ class AvroWriter:
         block = b"".join(self._block)
         count, level = len(self._block), _MANY_RECORDS_LEVEL
         _write_block(self._out, self._codec, block, count, self._sync, level)
+        self.block_starts.append(self.decoded_bytes)
         self.decoded_bytes += len(block)
         self._block, self._block_bytes = [], 0
 

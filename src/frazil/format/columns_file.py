@@ -41,6 +41,7 @@ _ARRAYS: Final = {
     "first_row_id_at": "<i4",
     "hash_order": "<u4",
     "path_offsets": "<u4",
+    "block_starts": "<u4",
     "status": "u1",
     "content": "u1",
 }
@@ -58,6 +59,7 @@ class _Head(msgspec.Struct, frozen=True):
     content_kind: int
     partition_field_ids: tuple[int, ...]
     partitions: tuple[tuple[Any, ...], ...]
+    blocks: int
     path_bytes: int
     deletes: _Deletes | None
 
@@ -102,6 +104,7 @@ def _encoded_head(location: str, columns: ManifestColumns) -> bytes:
         partitions=tuple(
             tuple(_extended(value) for value in values) for values in columns.partitions
         ),
+        blocks=len(columns.block_starts),
         path_bytes=len(columns.path_bytes),
         deletes=None
         if deletes is None
@@ -133,8 +136,8 @@ def columns_from_bytes(location: str, content: bytes) -> ManifestColumns | None:
 def _columns(head: _Head, body: memoryview, at: int) -> ManifestColumns:
     arrays: dict[str, Any] = {}
     for name, kind in _ARRAYS.items():
-        rows = head.rows + 1 if name == "path_offsets" else head.rows
-        arrays[name], at = _array(body, at, kind, rows)
+        size = {"path_offsets": head.rows + 1, "block_starts": head.blocks}.get(name, head.rows)
+        arrays[name], at = _array(body, at, kind, size)
     deletes = None
     if head.deletes is not None:
         offsets, at = _array(body, at, "<i8", head.rows)

@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from frazil.format.avro_files import MANIFEST_LIMITS, AvroLimits, open_avro
+from frazil.format.avro_files import MANIFEST_LIMITS, AvroFile, AvroLimits, decompress, open_avro
 from frazil.format.avro_types import UnreadableAvro
 from frazil.format.content_files import DATA_CONTENT, EQUALITY_DELETES, ContentFile
 from frazil.format.manifest_decoder import DecodedRows, decode_rows
@@ -33,7 +33,6 @@ from frazil.format.manifest_rows import (
     partition_values,
     read_content_files,
     read_metrics,
-    whole_blocks,
 )
 from frazil.format.manifests import ADDED, DELETED
 
@@ -111,6 +110,8 @@ class ManifestColumns:
     first_row_id_at: NDArray[np.int32]
     """Where the field begins within the row's `data_file`; NONE where the schema has none, and in
     delete manifests."""
+    block_starts: NDArray[np.uint32]
+    """Where the blocks begin, so that one row is read out of its own block."""
     path_bytes: bytes
     path_offsets: NDArray[np.uint32]
     sorted_hashes: NDArray[np.uint64]
@@ -196,7 +197,13 @@ class ManifestColumns:
             *(self.status, self.content, self.snapshot_id, self.sequence_number),
             *(self.file_sequence_number, self.record_count, self.file_size_in_bytes),
             *(self.first_row_id, self.partition, self.data_file_at, self.data_file_end),
-            *(self.first_row_id_at, self.path_offsets, self.sorted_hashes, self.hash_order),
+            *(
+                self.first_row_id_at,
+                self.block_starts,
+                self.path_offsets,
+                self.sorted_hashes,
+                self.hash_order,
+            ),
         )
         values = sum(_OBJECT_BYTES * (1 + len(values)) for values in self.partitions)
         size = sum(array.nbytes for array in arrays) + len(self.path_bytes) + values + 1_000
@@ -284,6 +291,7 @@ def make_columns(
         data_file_at=rows.data_file_at.astype(np.uint32),
         data_file_end=rows.data_file_end.astype(np.uint32),
         first_row_id_at=_row_id_at(rows, content_kind),
+        block_starts=np.array(rows.block_starts, np.uint32),
         path_bytes=b"".join(rows.paths),
         path_offsets=offsets,
         sorted_hashes=hashes[order],
@@ -328,45 +336,57 @@ def _check(rows: DecodedRows) -> None:
 
 
 def data_file_bytes(
-    content: bytes,
-    columns: ManifestColumns,
-    rows: Rows,
-    limits: AvroLimits = MANIFEST_LIMITS,
+    content: bytes, columns: ManifestColumns, rows: Rows, limits: AvroLimits = MANIFEST_LIMITS
 ) -> list[bytes]:
     """The encoded `data_file` of some rows of the manifest that has this content."""
-    data = _blocks_for(content, columns, limits)
-    starts, ends = columns.data_file_at[rows].tolist(), columns.data_file_end[rows].tolist()
-    return [data[start:end] for start, end in zip(starts, ends, strict=True)]
+    places = row_places(open_avro(content, limits), columns, rows)
+    sizes = (columns.data_file_end[rows] - columns.data_file_at[rows]).tolist()
+    return [block[at : at + size] for (block, at), size in zip(places, sizes, strict=True)]
 
 
 def metrics(
-    content: bytes,
-    columns: ManifestColumns,
-    rows: Rows,
-    limits: AvroLimits = MANIFEST_LIMITS,
+    content: bytes, columns: ManifestColumns, rows: Rows, limits: AvroLimits = MANIFEST_LIMITS
 ) -> Iterator[RowMetrics]:
     """The metrics of some rows of the manifest that has this content, in their order."""
-    data = _blocks_for(content, columns, limits)
-    schema = open_avro(content, limits).schema
-    return read_metrics(schema, data, columns.data_file_at[rows].tolist())
+    file = open_avro(content, limits)
+    return read_metrics(file.schema, row_places(file, columns, rows))
 
 
 def content_files(
-    content: bytes,
-    columns: ManifestColumns,
-    rows: Rows,
-    limits: AvroLimits = MANIFEST_LIMITS,
+    content: bytes, columns: ManifestColumns, rows: Rows, limits: AvroLimits = MANIFEST_LIMITS
 ) -> Iterator[ContentFile]:
     """Some rows of the manifest as whole files; a first row id only where the entry has its own."""
-    data = _blocks_for(content, columns, limits)
-    schema = open_avro(content, limits).schema
+    file = open_avro(content, limits)
     tuples = [columns.partitions[index] for index in columns.partition[rows].tolist()]
-    places = zip(columns.data_file_at[rows].tolist(), tuples, strict=True)
-    return read_content_files(schema, data, places)
+    return read_content_files(file.schema, row_places(file, columns, rows), tuples)
 
 
-def _blocks_for(content: bytes, columns: ManifestColumns, limits: AvroLimits) -> bytes:
-    data = whole_blocks(open_avro(content, limits))
-    if len(columns) and int(columns.data_file_end[-1]) > len(data):
+def row_places(file: AvroFile, columns: ManifestColumns, rows: Rows) -> list[tuple[bytes, int]]:
+    """The block of each row, decompressed, and where in it the `data_file` begins. Blocks without
+    any of the rows are left alone."""
+    starts = columns.block_starts
+    at = columns.data_file_at[rows]
+    numbers = np.searchsorted(starts, at, "right") - 1
+    blocks = _some_blocks(file, columns, set(numbers.tolist()))
+    within = (at - starts[numbers]).tolist() if len(at) else []
+    return [(blocks[number], place) for number, place in zip(numbers.tolist(), within, strict=True)]
+
+
+def _some_blocks(file: AvroFile, columns: ManifestColumns, wanted: set[int]) -> dict[int, bytes]:
+    """Some blocks by number. They must be as large as the columns' rows need them to be."""
+    starts = columns.block_starts.tolist()
+    last = int(columns.data_file_end[-1]) if len(columns) else 0
+    ends = [*starts[1:], last]
+    blocks: dict[int, bytes] = {}
+    places = list(file.block_places())
+    if len(places) != len(starts):
         raise UnreadableAvro("the manifest is not the one that the columns are of")
-    return data
+    bytes_left = file.limits.decoded_bytes
+    for number, (_, start, end) in enumerate(places):
+        if number in wanted:
+            block = decompress(file.codec, file.content[start:end], bytes_left)
+            bytes_left -= len(block)
+            if len(block) < ends[number] - starts[number]:
+                raise UnreadableAvro("the manifest is not the one that the columns are of")
+            blocks[number] = block
+    return blocks

@@ -48,6 +48,8 @@ class DecodedRows:
     first_row_id_at: NDArray[np.int64]
     """Where that field begins within the `data_file`; NONE where the schema does not have it."""
     paths: Sequence[bytes]
+    block_starts: Sequence[int]
+    """Where the blocks begin."""
     partitions: Sequence[bytes]
     """The distinct partition tuples as they are encoded."""
 
@@ -91,6 +93,7 @@ class _Rows:
         self._parts: dict[str, list[NDArray[np.int64]]] = {name: [] for name in _COLUMNS}
         self._paths: list[bytes] = []
         self._partitions: dict[bytes, int] = {}
+        self._block_starts: list[int] = []
 
     def take(self, chunk: Chunk, together: Lockstep, max_bytes: int) -> None:
         found = together.rows(chunk, max_bytes)
@@ -106,7 +109,8 @@ class _Rows:
         for name, parts in self._parts.items():
             parts.append(numbers[name])
         self._paths += found.paths
-        self._base += chunk.size_bytes
+        for block in chunk.blocks:
+            self._begin(block)
 
     def walk_over(self, chunk: Chunk, walk: Walk, max_bytes: int) -> None:
         rows: list[tuple[Any, ...]] = []
@@ -117,7 +121,7 @@ class _Rows:
                 raise UnreadableAvro(f"a record ends early or is malformed: {error}") from None
             if end != len(block):
                 raise UnreadableAvro("a block has bytes after its last record")
-            self._base += len(block)
+            self._begin(block)
         if not rows:
             return
         *numbers, paths = zip(*rows, strict=True)
@@ -125,12 +129,21 @@ class _Rows:
             parts.append(np.array(column, dtype=np.int64))
         self._paths += paths
 
+    def _begin(self, block: bytes) -> None:
+        self._block_starts.append(self._base)
+        self._base += len(block)
+
     def decoded(self) -> DecodedRows:
         arrays = {
             name: np.concatenate(parts) if parts else np.empty(0, np.int64)
             for name, parts in self._parts.items()
         }
-        return DecodedRows(**arrays, paths=self._paths, partitions=tuple(self._partitions))
+        return DecodedRows(
+            **arrays,
+            paths=self._paths,
+            block_starts=self._block_starts,
+            partitions=tuple(self._partitions),
+        )
 
 
 _COLUMNS: Final = (*_NUMBERS, "partition", "data_file_at", "data_file_end", "first_row_id_at")

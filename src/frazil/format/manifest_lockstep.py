@@ -200,8 +200,10 @@ class Lockstep:
             if len(prefix) < 4:
                 break
             starts = [found.start() for found in re.finditer(re.escape(prefix), data)]
-            if len(starts) == rows:
-                return starts
+            # An entry of a delete manifest may name the path of a data file as well.
+            each, rest = divmod(len(starts), rows)
+            if each and not rest:
+                return starts[::each]
         raise NotInLockstep
 
 

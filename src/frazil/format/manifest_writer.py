@@ -6,7 +6,7 @@ list says of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from typing import Any, Final
@@ -60,6 +60,7 @@ class WrittenManifest:
     partitions: tuple[PartitionSummary, ...]
     rows: WrittenRows = dataclass_field(repr=False)
     """What the writer noted for `columns`."""
+    block_starts: Sequence[int] = dataclass_field(repr=False)
     encoder: ManifestEncoder = dataclass_field(repr=False)
     first_row_id: int | None = None
     """Assigned by the manifest list."""
@@ -75,7 +76,7 @@ class WrittenManifest:
 
     def columns(self) -> ManifestColumns:
         """What decoding the manifest gives, made of what went into it."""
-        made = self.rows.columns(self.encoder)
+        made = self.rows.columns(self.encoder, self.block_starts)
         return decode_columns(self.file) if made is None else made
 
     def listed(self, snapshot_id: int, sequence_number: int) -> Mapping[int, Any]:
@@ -265,6 +266,7 @@ class RollingManifestWriter:
                 deleted_rows_count=rows[DELETED],
                 partitions=_summaries(encoder, current.partitions),
                 rows=current.collected,
+                block_starts=current.writer.block_starts,
                 encoder=encoder,
             )
         )

@@ -6,6 +6,7 @@ comes out is what `decode_columns` gives for the written file.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,9 +73,11 @@ class WrittenRows:
         self._files = None
         self._parts.append(_Copies(copied, chosen, status, snapshot_id, data_file_at))
 
-    def columns(self, encoder: ManifestEncoder) -> ManifestColumns | None:
-        """None where partition tuples are not what their bytes say, as with floats: such a
-        manifest is to be decoded."""
+    def columns(
+        self, encoder: ManifestEncoder, block_starts: Sequence[int]
+    ) -> ManifestColumns | None:
+        """`block_starts` is what the file's writer has. None where partition tuples are not what
+        their bytes say, as with floats: such a manifest is to be decoded."""
         types = [field.type.type_id for field in encoder.partition_type.fields]
         if TypeId.FLOAT in types or TypeId.DOUBLE in types:
             return None
@@ -84,7 +87,7 @@ class WrittenRows:
                 made.add_files(part)
             else:
                 made.add_copies(part)
-        return made.columns()
+        return made.columns(block_starts)
 
 
 class _Columns:
@@ -176,10 +179,11 @@ class _Columns:
         for name, array in arrays.items():
             self._arrays.setdefault(name, []).append(array)
 
-    def columns(self) -> ManifestColumns:
+    def columns(self, block_starts: Sequence[int]) -> ManifestColumns:
         rows = DecodedRows(
             **{name: np.concatenate(parts) for name, parts in self._arrays.items()},
             paths=self._paths,
+            block_starts=block_starts,
             partitions=(),
         )
         return make_columns(
