@@ -242,6 +242,19 @@ class Settings:
         "Memory for table metadata that was read or written lately.",
         metavar="BYTES",
     )
+    manifest_cache_bytes: int = _setting(
+        384 * 1024 * 1024,
+        _between(0, 2**44),
+        "Memory for the manifests of tables that are committed to.",
+        metavar="BYTES",
+    )
+    manifest_cache_folder: str | None = _setting(
+        "./frazil-cache",
+        _optional_text,
+        "Local folder that keeps what was read of large manifests across restarts; it may be "
+        "wiped at any time. Empty: no folder.",
+        metavar="FOLDER",
+    )
     shutdown_timeout_s: int = _setting(
         25,
         _between(1, 3600),

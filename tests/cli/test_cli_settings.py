@@ -50,6 +50,8 @@ VALUES: dict[str, tuple[Any, str, str, list[Any]]] = {
     "max_request_bytes": ("1024", "2048", "4096", [1024, 2048, 4096]),
     "idempotency_lifetime_s": ("1", "2", "3", [1, 2, 3]),
     "metadata_cache_bytes": ("0", "2", "3", [0, 2, 3]),
+    "manifest_cache_bytes": ("0", "2", "3", [0, 2, 3]),
+    "manifest_cache_folder": ("/a", "/b", "/c", ["/a", "/b", "/c"]),
     "shutdown_timeout_s": ("1", "2", "3", [1, 2, 3]),
 }
 

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -99,6 +100,7 @@ class Catalog:
         idempotency_lifetime_s: int = 1800,
         metadata_cache_bytes: int = 256 << 20,
         manifest_cache_bytes: int = 384 << 20,
+        manifest_cache_folder: Path | None = None,
         limits: QueueLimits | None = None,
     ) -> None:
         self._database = db
@@ -111,8 +113,8 @@ class Catalog:
         self._idempotency = Idempotency(db, self._render)
         simple = SimpleCommit(db, writer, self._idempotency)
         self._namespaces = Namespaces(db, simple, territory, warehouse)
-        manifests = ManifestCache(manifest_cache_bytes)
-        environments = Environments(db, store, territory, manifests, self._file_workers)
+        self._manifests = ManifestCache(manifest_cache_bytes, manifest_cache_folder)
+        environments = Environments(db, store, territory, self._manifests, self._file_workers)
         self._tables = Tables(
             db, store, self._cache, territory, simple, self._namespaces, environments
         )
@@ -426,6 +428,7 @@ class Catalog:
             logger.warning("closed with commits still in flight")
         self._workers.shutdown(wait=True)
         self._file_workers.shutdown(wait=True)
+        self._manifests.close()
         self._keeper.join(timeout=5)
 
     def _forget(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 from starlette.applications import Starlette
 
@@ -49,6 +50,8 @@ def assembled(settings: Settings, tokens: Mapping[str, str]) -> Iterator[Starlet
             allowed_locations=allowed,
             idempotency_lifetime_s=settings.idempotency_lifetime_s,
             metadata_cache_bytes=settings.metadata_cache_bytes,
+            manifest_cache_bytes=settings.manifest_cache_bytes,
+            manifest_cache_folder=_cache_folder(settings),
         )
         opened.callback(catalog.close)
         app = create_app(catalog, app_settings)
@@ -67,6 +70,11 @@ def edge_settings(
         max_request_bytes=settings.max_request_bytes,
         max_bytes_in_flight=max(_BYTES_IN_FLIGHT, settings.max_request_bytes),
     )
+
+
+def _cache_folder(settings: Settings) -> Path | None:
+    text = settings.manifest_cache_folder
+    return None if text is None else Path(text).expanduser()
 
 
 def _uses_s3(allowed: AllowedLocations) -> bool:
