@@ -51,7 +51,7 @@ VALUES: dict[str, tuple[Any, str, str, list[Any]]] = {
     "idempotency_lifetime_s": ("1", "2", "3", [1, 2, 3]),
     "metadata_cache_bytes": ("0", "2", "3", [0, 2, 3]),
     "manifest_cache_bytes": ("0", "2", "3", [0, 2, 3]),
-    "manifest_cache_folder": ("/a", "/b", "/c", ["/a", "/b", "/c"]),
+    "manifest_cache_folder": ("/a", "/b", '"/c"', ["/a", "/b", "/c"]),
     "shutdown_timeout_s": ("1", "2", "3", [1, 2, 3]),
 }
 

@@ -89,7 +89,7 @@ class Resolver:
         self._check_replaced_rows(changes)
         if self._conflicts:
             raise rejected(self._conflicts)
-        self._left_over(removed_paths)
+        self._left_over(changes, removed_paths)
         return changes
 
     # --- by name -----------------------------------------------------------------------------
@@ -272,19 +272,23 @@ class Resolver:
                 [ConflictFile(file.file_path) for file in changes.files(DATA)],
             )
 
-    def _left_over(self, removed_paths: set[str]) -> None:
+    def _left_over(self, changes: FileChanges, removed_paths: set[str]) -> None:
         """Delete files that can apply to nothing any more go along, where their manifests are
         looked at anyway (Java's dropDeleteFilesOlderThan and removeDanglingDeletesFor)."""
         touched = None if removed_paths else self._opened | self._removals.entries.keys()
         if (touched is not None and not touched) or not self._files.listed(DELETES):
             return
-        least = self._min_data_sequence_number()
+        least = self._min_data_sequence_number(changes)
         for entry in no_longer_apply(self._files, removed_paths, least, touched):
             self._removals.add(entry)
 
-    def _min_data_sequence_number(self) -> int:
-        """Of the data files that stay."""
+    def _min_data_sequence_number(self, changes: FileChanges) -> int:
+        """Of the data files that stay, and of added ones that keep an old number. Java leaves the
+        latter out, and so loses deletes that still apply to them."""
         least = self._metadata.last_sequence_number
+        for group in changes.added:
+            if group.data_sequence_number is not None:
+                least = min(least, group.data_sequence_number)
         for listed in self._head.of(DATA):
             removed = self._removals.entries.get(listed.manifest_path)
             if not removed:
