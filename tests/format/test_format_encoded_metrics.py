@@ -133,4 +133,7 @@ def test_order_is_seen_at_a_glance_only_where_it_is_certain() -> None:
     assert plan("long").is_in_order((1,), (1,))
     assert not plan("long").is_in_order((2,), (1,))
     assert plan("date").is_in_order(("2024-01-01",), ("2024-01-02",))
-    assert not plan("decimal(9, 2)").is_in_order(("9.00",), ("10.00",)), "looked at more closely"
+    assert plan("decimal(9, 2)").is_in_order(("9.00",), ("10.00",))
+    assert not plan("decimal(9, 2)").is_in_order(("10.00",), ("9.00",))
+    hexadecimal = BoundsPlan((1,), (type_from_name("long"),), is_hex=True)
+    assert not hexadecimal.is_in_order(("00",), ("01",)), "it is looked at more closely"

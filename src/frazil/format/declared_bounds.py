@@ -37,10 +37,6 @@ _NUMBERS: Final = {
 }
 """How `struct` packs the values of a type."""
 _AS_IN_JSON: Final = frozenset({TypeId.INT, TypeId.LONG, TypeId.FLOAT, TypeId.DOUBLE})
-_COMPARED_AS_JSON: Final = frozenset({*_NUMBERS, TypeId.STRING})
-"""Types whose JSON values Python orders as Iceberg orders the values. Dates and times are text;
-where two of them are spelled alike, which is nearly always, it is the text's own order."""
-
 _USES_UNTIL_COMPILED: Final = 32
 """Compiling takes as long as encoding some hundred files: for one that comes alone it is a loss."""
 _MOST_COMPILED_COLUMNS: Final = 200
@@ -68,7 +64,8 @@ class BoundsPlan:
             head = b""
         self._head = head
         self._pack = Struct(layout).pack
-        self._comparable = not is_hex and all(type_.type_id in _COMPARED_AS_JSON for type_ in types)
+        self._is_hex = is_hex
+        self._decimals = [at for at, type_ in enumerate(types) if type_.type_id is TypeId.DECIMAL]
         self._uses = 0
         self._encode: Callable[[tuple[Any, ...]], bytes] = self._interpret
 
@@ -82,8 +79,18 @@ class BoundsPlan:
         return self._encode(values)
 
     def is_in_order(self, lower: Sequence[Any], upper: Sequence[Any]) -> bool:
-        """Whether the values show at a glance that no lower bound lies above the upper one."""
-        return self._comparable and not any(map(gt, lower, upper))
+        """Whether the JSON values show at a glance that no lower bound lies above the upper one.
+
+        Dates and times are text: where two are spelled alike, which is nearly always, the text's
+        order is theirs. Decimals are compared as floats. False only means: look more closely.
+        """
+        if self._is_hex:
+            return False
+        if self._decimals:
+            lower, upper = list(lower), list(upper)
+            for at in self._decimals:
+                lower[at], upper[at] = float(lower[at]), float(upper[at])
+        return not any(map(gt, lower, upper))
 
     def _interpret(self, values: tuple[Any, ...]) -> bytes:
         """As the compiled function does, a column at a time."""
