@@ -1,0 +1,50 @@
+"""Runs histories by their seeds: python -m tests.differential 17 0-99 [--show]."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+from scripts.java import find_java
+from tests.differential.conftest import open_driver
+from tests.differential.histories import World
+from tests.differential.java_side import Java
+from tests.support.spark import start_spark
+
+
+def main(arguments: list[str]) -> int:
+    seeds = [seed for argument in arguments if argument[0].isdigit() for seed in _seeds(argument)]
+    if not seeds:
+        print(__doc__)
+        return 2
+    listed: Counter[str] = Counter()
+    failed = []
+    with tempfile.TemporaryDirectory() as folder:
+        spark = start_spark(find_java(), Path(folder) / "spark")
+        with open_driver(Path(folder)) as driver:
+            world = World(Java(spark), driver)
+            started = time.monotonic()
+            for seed in seeds:
+                history = world.run_seed(seed)
+                listed += history.listed()
+                if history.unlisted():
+                    failed.append(seed)
+                if history.unlisted() or "--show" in arguments:
+                    print(history.shown(), end="\n\n")
+            seconds = time.monotonic() - started
+        spark.stop()
+    print(f"{len(seeds)} histories, {seconds / len(seeds):.2f} s each; failed: {failed}")
+    print(f"listed differences: {dict(listed)}")
+    return 1 if failed else 0
+
+
+def _seeds(argument: str) -> range:
+    first, _, last = argument.partition("-")
+    return range(int(first), int(last or first) + 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
