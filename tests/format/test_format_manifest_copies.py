@@ -233,6 +233,21 @@ def test_manifests_of_older_writers_lack_the_last_fields() -> None:
     assert found == expected
 
 
+def test_ints_that_were_longs_are_copied_as_they_are() -> None:
+    """PyIceberg's `equality_ids` are longs; so are partition values after a promotion."""
+    old, new = encoder_of("int", content=DELETES), encoder_of("long", content=DELETES)
+    files = [
+        delete_file(n, EQUALITY_DELETES, equality_ids=[n, 70], partition=(n,)) for n in range(3)
+    ]
+    tree = json.loads(
+        old.schema.text.replace('"items":"int","element-id":136', '"items":"long","element-id":136')
+    )
+    content = avro_bytes(tree, avro_records(manifest_of(old, files)), {"content": "deletes"})
+    written = copied(new, content, replace(LISTED, content=DELETES), set())
+    assert list(content_files(written.file, written.columns(), [0, 1])) == files[:2]
+    assert data_file_bytes(written.file, written.columns(), [1]) == [new.data_file(files[1])]
+
+
 def test_entries_without_their_numbers_are_not_carried_over() -> None:
     encoder = encoder_of()
     tree = without(encoder)

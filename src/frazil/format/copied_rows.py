@@ -112,11 +112,17 @@ def _suffix(source: Record, target: Record) -> bytes | None:
     """What is to be added behind a `data_file` where the target is the source and more; None
     where the fields differ before that."""
     size = len(source.fields)
-    known = [(field.field_id, field.node.layout) for field in source.fields]
-    wanted = [(field.field_id, field.node.layout) for field in target.fields[:size]]
+    known = [(field.field_id, _bytes_form(field)) for field in source.fields]
+    wanted = [(field.field_id, _bytes_form(field)) for field in target.fields[:size]]
     if known != wanted or any(field_id is None for field_id, _ in known):
         return None
     return b"".join(_default(field) for field in target.fields[size:])
+
+
+def _bytes_form(field: Field) -> str:
+    """Equal for fields whose values have the same bytes: an `int` is written as a `long` is, and
+    PyIceberg has longs where Java has ints."""
+    return field.node.layout.replace("int", "long")
 
 
 def _lacks_row_id(source: Record, target: Record) -> bool:
@@ -147,7 +153,7 @@ def _translator(source: Record, target: Record) -> Callable[[bytes], bytes]:
                 continue
             start, end = spans[position]
             own = source.fields[position]
-            same = own.node.layout == field.node.layout
+            same = _bytes_form(own) == _bytes_form(field)
             parts.append(raw[start:end] if same else _translated(own, field, raw[start:end]))
         return b"".join(parts)
 
