@@ -243,9 +243,9 @@ class RollingManifestWriter:
 
     def _is_full(self, current: _OpenManifest) -> bool:
         return (
-            current.writer.length >= self._target_size_bytes
-            or current.writer.decoded_bytes >= _MAX_DECODED_BYTES
+            current.writer.decoded_bytes >= _MAX_DECODED_BYTES
             or sum(current.files) >= _MAX_ENTRIES
+            or current.writer.is_at_least(self._target_size_bytes)
         )
 
     def _roll(self, current: _OpenManifest) -> None:

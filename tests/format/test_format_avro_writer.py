@@ -1,0 +1,63 @@
+"""Blocks that other threads compress come into the file in their order, and its length is exact."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from frazil.format.avro_files import MANIFEST_LIMITS, AvroWriter, open_avro
+from frazil.format.avro_schema import record_schema
+from frazil.format.avro_types import write_long
+
+SCHEMA = record_schema(
+    json.dumps(
+        {
+            "type": "record",
+            "name": "r",
+            "fields": [{"name": "x", "type": "bytes", "field-id": 1}],
+        }
+    )
+)
+
+
+def record(content: bytes) -> bytes:
+    out = bytearray()
+    write_long(out, len(content))
+    return bytes(out + content)
+
+
+@pytest.mark.parametrize("codec", ["deflate", "null", "zstandard"])
+def test_many_blocks_keep_their_order(codec: str) -> None:
+    records = [record(f"{number:06}".encode() * (number % 50)) for number in range(5_003)]
+    writer = AvroWriter(SCHEMA, {}, codec, 100)
+    assert [writer.write(one) for one in records].count(True) == 50
+    content = writer.finish()
+    blocks = list(open_avro(content, MANIFEST_LIMITS).blocks())
+    assert [count for count, _ in blocks] == [100] * 50 + [3]
+    assert b"".join(block for _, block in blocks) == b"".join(records)
+    assert writer.decoded_bytes == sum(map(len, records))
+
+
+@pytest.mark.parametrize("codec", ["deflate", "null"])
+@pytest.mark.parametrize("compressible", [True, False])
+def test_a_length_is_reached_at_the_same_block_as_ever(codec: str, compressible: bool) -> None:
+    """Blocks under way count as soon as they may decide, whether or not they are done."""
+    contents = [bytes(2_000) if compressible else os.urandom(2_000) for _ in range(300)]
+    for target in (1, 500, 5_000, 100_000):
+        watched, plain = (AvroWriter(SCHEMA, {}, codec, 10) for _ in range(2))
+        for content in contents:
+            watched.write(record(content))
+            plain.write(record(content))
+            if watched.at_block:
+                assert watched.is_at_least(target) == (plain.length >= target)
+
+
+def test_one_block_and_none_are_whole_files() -> None:
+    for records in ([], [record(b"a")]):
+        writer = AvroWriter(SCHEMA, {}, "deflate", 10)
+        for one in records:
+            writer.write(one)
+        found = list(open_avro(writer.finish(), MANIFEST_LIMITS).blocks())
+        assert [count for count, _ in found] == [1] * len(records)
