@@ -10,14 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
 
-from frazil.format.avro_files import MANIFEST_LIMITS, AvroLimits, open_avro
+from frazil.format.avro_files import AvroFile
 from frazil.format.avro_numbers import encode_long
+from frazil.format.avro_schema import record_schema
 from frazil.format.avro_types import (
     Field,
     Null,
@@ -27,7 +29,7 @@ from frazil.format.avro_types import (
     read_long,
 )
 from frazil.format.content_files import DATA_CONTENT
-from frazil.format.manifest_columns import Inherited, ManifestColumns, Rows, data_file_bytes
+from frazil.format.manifest_columns import Inherited, ManifestColumns, Rows, data_files_of
 from frazil.format.manifest_encoder import BLOCK_SIZE_BYTES, ManifestEncoder
 from frazil.format.manifest_fields import (
     CONTENT,
@@ -64,18 +66,16 @@ class CopiedRows:
 
 
 def copied_rows(
-    content: bytes,
+    file: AvroFile,
     columns: ManifestColumns,
     listed: ManifestFile,
     rows: Rows,
     encoder: ManifestEncoder,
-    limits: AvroLimits = MANIFEST_LIMITS,
 ) -> CopiedRows:
-    """Live entries of the manifest that has this content, for manifests of `encoder`. Raises
-    UnreadableAvro."""
+    """Live entries of a manifest for manifests of `encoder`. Raises UnreadableAvro."""
     chosen = np.asarray(rows, np.int64)
     target = data_file_record(encoder.schema.record)
-    source = data_file_record(open_avro(content, limits).schema.record)
+    source = data_file_record(file.schema.record)
     whole = columns.inherited(listed)
     inherited = Inherited(
         whole.snapshot_id[chosen],
@@ -84,9 +84,9 @@ def copied_rows(
         whole.first_row_id[chosen],
     )
     own = columns.first_row_id[chosen]
-    data_files = data_file_bytes(content, columns, chosen, limits)
+    data_files = data_files_of(file, columns, chosen)
     places = columns.first_row_id_at[chosen].astype(np.int64)
-    suffix = _suffix(source, target)
+    suffix = _remembered_suffix(file.schema.text, encoder.schema.text)
     if suffix is None:
         data_files = _translated_files(source, target, data_files)
         places = _row_id_places(target, data_files)
@@ -106,6 +106,14 @@ def copied_rows(
 
 
 # --- the data file ---------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=256)
+def _remembered_suffix(source: str, target: str) -> bytes | None:
+    return _suffix(
+        data_file_record(record_schema(source).record),
+        data_file_record(record_schema(target).record),
+    )
 
 
 def _suffix(source: Record, target: Record) -> bytes | None:

@@ -339,7 +339,12 @@ def data_file_bytes(
     content: bytes, columns: ManifestColumns, rows: Rows, limits: AvroLimits = MANIFEST_LIMITS
 ) -> list[bytes]:
     """The encoded `data_file` of some rows of the manifest that has this content."""
-    places = row_places(open_avro(content, limits), columns, rows)
+    return data_files_of(open_avro(content, limits), columns, rows)
+
+
+def data_files_of(file: AvroFile, columns: ManifestColumns, rows: Rows) -> list[bytes]:
+    """The same for a manifest that has been opened."""
+    places = row_places(file, columns, rows)
     sizes = (columns.data_file_end[rows] - columns.data_file_at[rows]).tolist()
     return [block[at : at + size] for (block, at), size in zip(places, sizes, strict=True)]
 

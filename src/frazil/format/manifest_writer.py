@@ -161,7 +161,8 @@ class RollingManifestWriter:
         """
         if removed and self._snapshot_id is None:
             raise ValueError("an entry that is removed needs the snapshot id of the commit")
-        encoder = encoder_keeping(self._encoder, open_avro(content, MANIFEST_LIMITS).schema)
+        file = open_avro(content, MANIFEST_LIMITS)
+        encoder = encoder_keeping(self._encoder, file.schema)
         if encoder is not self._encoder:
             if self._open is not None:
                 self._roll(self._open)
@@ -170,7 +171,7 @@ class RollingManifestWriter:
         gone = np.isin(rows, np.fromiter(removed, np.int64, len(removed)))
         if np.count_nonzero(gone) != len(removed):
             raise ValueError(f"{listed.manifest_path} has no live entry for a row to remove")
-        copied = copied_rows(content, columns, listed, rows, encoder)
+        copied = copied_rows(file, columns, listed, rows, encoder)
         self._write_copies(copied, np.where(gone, DELETED, EXISTING))
 
     def finish(self) -> tuple[WrittenManifest, ...]:
