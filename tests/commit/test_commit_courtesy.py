@@ -1,0 +1,381 @@
+"""Pauses for stock clients: short, rare, ended by whom they are for; and queues that keep them."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from frazil.commit import courtesy
+from frazil.commit.courtesy import MAX_PAUSE_S, Pauses
+from frazil.commit.queues import Job, QueueLimits, Queues
+from frazil.wire.errors import TooManyRequests
+from frazil.wire.identifiers import Identifier
+
+TABLE = Identifier(("ns",), "t")
+OTHER = Identifier(("ns",), "other")
+WAIT_S = 20
+AN_HOUR_S = 3_600.0
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+# --- pauses ----------------------------------------------------------------------------------
+
+
+def test_half_a_second_after_a_refusal() -> None:
+    clock = Clock()
+    pauses = Pauses(clock)
+    assert pauses.remaining_s(TABLE) == 0
+    pauses.refused(TABLE)
+    assert pauses.remaining_s(TABLE) == MAX_PAUSE_S == 0.5
+    assert pauses.remaining_s(OTHER) == 0
+    clock.now += 0.2
+    assert pauses.remaining_s(TABLE) == pytest.approx(0.3)
+    clock.now += 10
+    assert pauses.remaining_s(TABLE) == 0
+
+
+def test_the_next_classic_commit_ends_it() -> None:
+    clock = Clock()
+    pauses = Pauses(clock)
+    pauses.refused(TABLE)
+    clock.now += 0.1
+    pauses.came(OTHER)
+    assert pauses.remaining_s(TABLE) > 0
+    pauses.came(TABLE)
+    assert pauses.remaining_s(TABLE) == 0
+
+
+def test_a_classic_commit_without_a_pause_changes_nothing() -> None:
+    clock = Clock()
+    pauses = Pauses(clock)
+    pauses.came(TABLE)
+    pauses.refused(TABLE)
+    assert pauses.remaining_s(TABLE) == MAX_PAUSE_S
+    clock.now += 5
+    pauses.came(TABLE)
+    pauses.refused(TABLE)
+    assert pauses.remaining_s(TABLE) == MAX_PAUSE_S
+
+
+def test_a_refusal_during_a_pause_does_not_make_it_longer() -> None:
+    clock = Clock()
+    pauses = Pauses(clock)
+    pauses.refused(TABLE)
+    clock.now += 0.4
+    pauses.refused(TABLE)
+    assert pauses.remaining_s(TABLE) == pytest.approx(0.1)
+
+
+def test_after_a_pause_there_is_none_for_twice_its_length() -> None:
+    clock = Clock()
+    pauses = Pauses(clock)
+    pauses.refused(TABLE)
+    for after, paused in ((1.49, False), (1.51, True)):
+        clock.now = 1_000 + after
+        pauses.refused(TABLE)
+        assert bool(pauses.remaining_s(TABLE)) is paused
+    # A pause that was ended early earns the next one sooner.
+    clock.now = 2_000
+    pauses.refused(TABLE)
+    clock.now += 0.1
+    pauses.came(TABLE)
+    for after, paused in ((0.29, False), (0.31, True)):
+        clock.now = 2_000 + after
+        pauses.refused(TABLE)
+        assert bool(pauses.remaining_s(TABLE)) is paused
+
+
+def test_tables_that_are_quiet_again_are_forgotten() -> None:
+    clock = Clock()
+    pauses = Pauses(clock)
+    for number in range(100):
+        pauses.refused(Identifier(("ns",), f"t{number}"))
+    clock.now += 10
+    pauses.refused(TABLE)
+    assert list(pauses._tables) == [TABLE]
+
+
+_steps = st.lists(
+    st.tuples(st.sampled_from(["refused", "came"]), st.floats(0, 0.7)), min_size=1, max_size=60
+)
+
+
+@given(_steps)
+def test_whoever_can_wait_does_so_for_a_third_of_the_time_at_most(
+    steps: list[tuple[str, float]],
+) -> None:
+    clock = Clock()
+    pauses, paused, first = Pauses(clock), 0.0, None
+    for what, seconds in steps:
+        before = pauses.remaining_s(TABLE)
+        getattr(pauses, what)(TABLE)
+        left = pauses.remaining_s(TABLE)
+        assert left <= MAX_PAUSE_S
+        if left and not before:
+            # All pauses until this one began, in the time since the first.
+            first = clock.now if first is None else first
+            assert paused <= (clock.now - first) / 3 + 1e-6
+        if what == "came":
+            assert left == 0
+        paused += min(left, seconds)
+        clock.now += seconds
+
+
+# --- queues that pause -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    name: str
+    can_wait: bool = True
+    group_key: str | None = "table"
+    size_bytes: int = 1
+
+
+def classic(name: str) -> Work:
+    return Work(name, can_wait=False)
+
+
+def alone(name: str) -> Work:
+    return Work(name, can_wait=False, group_key=None)
+
+
+class Runner:
+    """Keeps the groups it is handed, table by table."""
+
+    def __init__(self) -> None:
+        self.groups: list[tuple[Identifier, list[str]]] = []
+        self.ran = threading.Condition()
+
+    def __call__(self, identifier: Identifier, group: Sequence[Job]) -> None:
+        with self.ran:
+            self.groups.append((identifier, [job.name for job in group]))  # type: ignore[attr-defined]
+            self.ran.notify_all()
+
+    def of(self, identifier: Identifier) -> list[list[str]]:
+        return [group for name, group in self.groups if name == identifier]
+
+    def wait_for(self, done: Callable[[], bool]) -> None:
+        with self.ran:
+            assert self.ran.wait_for(done, WAIT_S), self.groups
+
+
+@pytest.fixture
+def executor() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(4) as pool:
+        yield pool
+
+
+@pytest.fixture
+def runner() -> Runner:
+    return Runner()
+
+
+@pytest.fixture
+def queues(executor: ThreadPoolExecutor, runner: Runner) -> Queues:
+    return Queues(executor, runner, QueueLimits())
+
+
+@pytest.fixture
+def long_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pause that no test waits out: what runs was let go by something else."""
+    monkeypatch.setattr(courtesy, "MAX_PAUSE_S", AN_HOUR_S)
+
+
+def test_classic_jobs_of_a_group_come_first_and_others_keep_their_order(
+    queues: Queues, runner: Runner
+) -> None:
+    with queues.holding([TABLE]):
+        for job in (Work("f1"), Work("f2"), classic("c1"), Work("f3"), classic("c2")):
+            queues.submit(TABLE, job)
+    assert queues.close(WAIT_S)
+    assert runner.of(TABLE) == [["c1", "c2", "f1", "f2", "f3"]]
+
+
+def test_a_classic_job_comes_first_also_where_a_group_is_full(
+    executor: ThreadPoolExecutor, runner: Runner
+) -> None:
+    queues = Queues(executor, runner, QueueLimits(max_group_requests=2))
+    with queues.holding([TABLE]):
+        for job in (Work("f1"), Work("f2"), Work("f3"), classic("c1")):
+            queues.submit(TABLE, job)
+    assert queues.close(WAIT_S)
+    assert runner.of(TABLE) == [["c1", "f1"], ["f2", "f3"]]
+
+
+def test_nobody_overtakes_a_job_that_must_be_alone(queues: Queues, runner: Runner) -> None:
+    with queues.holding([TABLE]):
+        for job in (Work("f1"), classic("c1"), alone("drop"), Work("f2"), classic("c2")):
+            queues.submit(TABLE, job)
+    assert queues.close(WAIT_S)
+    assert runner.of(TABLE) == [["c1", "f1"], ["drop"], ["c2", "f2"]]
+
+
+@pytest.mark.usefixtures("long_pauses")
+def test_jobs_that_can_wait_wait_for_the_next_classic_one(queues: Queues, runner: Runner) -> None:
+    queues.refused_late(TABLE)
+    for name in ("f1", "f2"):
+        queues.submit(TABLE, Work(name))
+    queues.submit(OTHER, Work("elsewhere"))
+    runner.wait_for(lambda: runner.of(OTHER) == [["elsewhere"]])
+    assert runner.of(TABLE) == []
+    queues.submit(TABLE, classic("c"))
+    runner.wait_for(lambda: len(runner.of(TABLE)) == 1)
+    assert runner.of(TABLE) == [["c", "f1", "f2"]]
+    # The pause is over for all that follow.
+    queues.submit(TABLE, Work("f3"))
+    runner.wait_for(lambda: runner.of(TABLE)[1:] == [["f3"]])
+    assert queues.close(WAIT_S)
+
+
+@pytest.mark.usefixtures("long_pauses")
+def test_a_refusal_inside_a_group_pauses_what_came_meanwhile(
+    executor: ThreadPoolExecutor, runner: Runner
+) -> None:
+    def run(identifier: Identifier, group: Sequence[Job]) -> None:
+        if group[0].group_key and not group[0].can_wait and not runner.groups:
+            own.submit(identifier, Work("f1"))
+            own.refused_late(identifier)
+        runner(identifier, group)
+
+    own = Queues(executor, run, QueueLimits())
+    own.submit(TABLE, classic("stale"))
+    runner.wait_for(lambda: runner.of(TABLE) == [["stale"]])
+    own.submit(OTHER, Work("elsewhere"))
+    runner.wait_for(lambda: runner.of(OTHER) == [["elsewhere"]])
+    assert runner.of(TABLE) == [["stale"]]
+    own.submit(TABLE, classic("fresh"))
+    runner.wait_for(lambda: runner.of(TABLE)[1:] == [["fresh", "f1"]])
+    assert own.close(WAIT_S)
+
+
+@pytest.mark.usefixtures("long_pauses")
+def test_a_job_that_must_be_alone_does_not_wait_and_keeps_its_place(
+    queues: Queues, runner: Runner
+) -> None:
+    queues.refused_late(TABLE)
+    queues.submit(TABLE, Work("f1"))
+    queues.submit(TABLE, alone("drop"))
+    runner.wait_for(lambda: len(runner.of(TABLE)) == 2)
+    assert runner.of(TABLE) == [["f1"], ["drop"]]
+    assert queues.close(WAIT_S)
+
+
+@pytest.mark.usefixtures("long_pauses")
+def test_closing_does_not_wait_for_a_pause(queues: Queues, runner: Runner) -> None:
+    for table in (TABLE, OTHER):
+        queues.refused_late(table)
+        for name in ("f1", "f2", "f3"):
+            queues.submit(table, Work(name))
+    assert queues.close(WAIT_S)
+    assert runner.of(TABLE) == runner.of(OTHER) == [["f1", "f2", "f3"]]
+    with pytest.raises(TooManyRequests):
+        queues.submit(TABLE, Work("late"))
+
+
+@pytest.mark.usefixtures("long_pauses")
+def test_holding_a_table_that_pauses_forgets_no_job(queues: Queues, runner: Runner) -> None:
+    queues.refused_late(TABLE)
+    queues.submit(TABLE, Work("f1"))
+    with queues.holding([TABLE]):
+        queues.submit(TABLE, Work("f2"))
+    assert runner.of(TABLE) == []
+    assert queues.close(WAIT_S)
+    assert runner.of(TABLE) == [["f1", "f2"]]
+
+
+@pytest.mark.usefixtures("long_pauses")
+def test_jobs_that_wait_out_a_pause_count_for_the_bounds(
+    executor: ThreadPoolExecutor, runner: Runner
+) -> None:
+    queues = Queues(executor, runner, QueueLimits(max_queued_requests=2, max_queued_bytes=100))
+    queues.refused_late(TABLE)
+    queues.submit(TABLE, Work("f1", size_bytes=60))
+    with pytest.raises(TooManyRequests, match="bytes"):
+        queues.submit(TABLE, Work("large", size_bytes=60))
+    queues.submit(TABLE, Work("f2"))
+    with pytest.raises(TooManyRequests, match="full"):
+        queues.submit(TABLE, Work("f3"))
+    assert queues.close(WAIT_S)
+    assert runner.of(TABLE) == [["f1", "f2"]]
+
+
+def test_a_pause_ends_by_itself(
+    queues: Queues, runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(courtesy, "MAX_PAUSE_S", 0.05)
+    queues.refused_late(TABLE)
+    queues.submit(TABLE, Work("f1"))
+    runner.wait_for(lambda: runner.of(TABLE) == [["f1"]])
+    assert queues.close(WAIT_S)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_job_is_lost_where_pauses_timers_and_closing_meet(
+    executor: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.setattr(courtesy, "MAX_PAUSE_S", 0.002)
+    monkeypatch.setattr(courtesy, "_REST", 0)
+    tables = [Identifier(("ns",), f"t{number}") for number in range(3)]
+    runner, taken = Runner(), Counter[str]()
+    inside: Counter[Identifier] = Counter()
+    mutex, closing = threading.Lock(), threading.Event()
+
+    def run(identifier: Identifier, group: Sequence[Job]) -> None:
+        with mutex:
+            inside[identifier] += 1
+            assert inside[identifier] == 1, "two groups of one table at once"
+        runner(identifier, group)
+        if any(not job.can_wait for job in group):
+            own.refused_late(identifier)
+        with mutex:
+            inside[identifier] -= 1
+
+    own = Queues(executor, run, QueueLimits(max_group_requests=5))
+
+    def submit(worker: int) -> None:
+        drawn = random.Random(seed * 10 + worker)
+        for number in range(150):
+            name = f"{worker}-{number}"
+            job = drawn.choice([Work, Work, classic, alone])(name)
+            try:
+                own.submit(drawn.choice(tables), job)
+            except TooManyRequests:
+                assert closing.is_set()
+                return
+            with mutex:
+                taken[name] += 1
+            if drawn.random() < 0.05:
+                with own.holding(tables[: drawn.randint(1, 3)]):
+                    pass
+            if drawn.random() < 0.2:
+                threading.Event().wait(drawn.random() * 0.003)
+
+    workers = [threading.Thread(target=submit, args=(number,)) for number in range(4)]
+    for worker in workers:
+        worker.start()
+    # Some seeds close in the midst of it all.
+    workers[0].join(0.05 if seed % 2 else WAIT_S)
+    closing.set()
+    assert own.close(WAIT_S)
+    for worker in workers:
+        worker.join(WAIT_S)
+        assert not worker.is_alive()
+    assert Counter(name for _, group in runner.groups for name in group) == taken
+    assert own._bytes == 0
+    assert own._queues == {}
