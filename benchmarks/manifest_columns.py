@@ -1,6 +1,7 @@
 """What reading a manifest costs: our columns beside our row-wise reader and fastavro.
 
-The same files as in `benchmarks.manifest_encoder`: ten columns with every metric, paths of 120
+Also what the columns cost where nothing is decoded: of a manifest that was just written, and from
+the file that outlives the process. The same files as in `benchmarks.manifest_encoder`: ten columns with every metric, paths of 120
 bytes, one partition field. The figures are CPU time, the best of several runs, which take turns.
 
     python -m benchmarks.manifest_columns [--entries 10000 100000] [--rounds 3] [--output FILE]
@@ -19,10 +20,12 @@ from typing import Any
 
 import fastavro
 
-from benchmarks.manifest_encoder import content_file, write_ours
+from benchmarks.manifest_encoder import SNAPSHOT_ID, content_file, encoder
 from benchmarks.results import RESULTS, machine
 from frazil.format.avro_files import MANIFEST_LIMITS, AvroWriter, open_avro
+from frazil.format.columns_file import columns_from_bytes, columns_to_bytes
 from frazil.format.manifest_columns import decode_columns
+from frazil.format.manifest_writer import RollingManifestWriter, WrittenManifest
 from frazil.format.manifests import read_manifest
 
 OUTPUT = RESULTS / "manifest_columns.json"
@@ -48,17 +51,30 @@ def in_blocks(content: bytes, entries: int) -> bytes:
     return writer.finish()
 
 
+def write(entries: int) -> WrittenManifest:
+    writer = RollingManifestWriter(
+        encoder(), new_path=lambda: "m.avro", snapshot_id=SNAPSHOT_ID, target_size_bytes=1 << 40
+    )
+    for number in range(entries):
+        writer.add(content_file(number))
+    (written,) = writer.finish()
+    return written
+
+
 def read_fastavro(content: bytes) -> list[Any]:
     return list(fastavro.reader(io.BytesIO(content)))
 
 
 def measure(entries: int, rounds: int) -> list[Measured]:
-    ours = write_ours([content_file(number) for number in range(entries)])
+    written = write(entries)
+    ours, kept = written.file, columns_to_bytes("m.avro", written.columns())
     java, single = in_blocks(ours, JAVA_BLOCK_ENTRIES), in_blocks(ours, 1)
     ways: dict[str, Callable[[], Any]] = {
         "columns, our blocks": lambda: decode_columns(ours),
         "columns, Java's blocks": lambda: decode_columns(java),
         "columns, PyIceberg's blocks": lambda: decode_columns(single),
+        "columns, of what was written": written.columns,
+        "columns, from their file": lambda: columns_from_bytes("m.avro", kept),
         "rows (read_manifest)": lambda: read_manifest(ours),
         "fastavro": lambda: read_fastavro(ours),
     }
