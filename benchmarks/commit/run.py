@@ -331,8 +331,10 @@ def _restarted(
                 burst.add(
                     frazil.run(Task(operation, ((table,),), 60.0, 1, first=5, tree_files=files))
                 )
-        for operation in OPERATIONS:
-            frazil.run(Task(operation, ((table,),), 1.0, 20, first=20, tree_files=files))
+        for operation in (APPEND,) if files == FEWEST else OPERATIONS:
+            burst = frazil.run(Task(operation, ((table,),), 1.0, 20, first=20, tree_files=files))
+            if burst.failed:
+                raise WorkNotDone(f"{operation} at {files} live files: {burst.first_error}")
         pid = frazil.pid
         memory.append(Memory(FRAZIL, files, resident_bytes(pid), peak_memory_bytes(pid)))
     cells = [
