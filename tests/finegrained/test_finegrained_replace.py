@@ -172,7 +172,6 @@ def test_a_compaction_under_equality_deletes(table: Table) -> None:
     assert table.sequence_numbers() == {"new": 1, "eq": 2}
 
 
-@pytest.mark.xfail(strict=True, reason="the delete file is dropped as too old for all data")
 @WITH_DELETES
 def test_deletes_that_a_rewritten_file_still_needs_stay(table: Table) -> None:
     """Java drops the delete file: it compares its age with that of the files before the rewrite."""

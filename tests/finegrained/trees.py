@@ -80,7 +80,8 @@ class Tree:
 
 
 def local(location: str) -> Path:
-    return Path(location.removeprefix("file://"))
+    """`file:///a`, `file:/a` (as Hadoop writes it) and `/a` are one file."""
+    return Path(location.removeprefix("file:").replace("///", "/"))
 
 
 @lru_cache(maxsize=4096)
