@@ -7,7 +7,8 @@ connection could break. (The breaking of real PostgreSQL connections is tested w
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from frazil.db.base import (
     Transaction,
     TransactionOutcome,
 )
-from frazil.store.base import StoreError
+from frazil.store.base import StoreError, put_each
 from frazil.store.local import LocalStore
 from frazil.wire.errors import CommitStateUnknown, TooManyRequests
 from tests.commit.conftest import CatalogFactory
@@ -91,6 +92,11 @@ class FaultyStore(LocalStore):
         if self.refuse(location):
             raise StoreError(f"no space left on device: {location}")
         super().put_new(location, chunks)
+
+    def put_many(
+        self, files: Mapping[str, Sequence[bytes]], executor: Executor
+    ) -> dict[str, Exception]:
+        return put_each(self.put_new, files, executor)
 
 
 @pytest.fixture

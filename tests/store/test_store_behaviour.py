@@ -203,3 +203,24 @@ def test_no_name_leads_out_of_its_folder(place: Place, name: str) -> None:
         place.store.get(f"{place.root}/{name}")
     with pytest.raises(BadRequest):
         place.store.delete([f"{place.root}/{name}"])
+
+
+def test_many_objects_are_written_at_once(place: Place) -> None:
+    files = {f"{place.root}/folder-{n % 3}/object-{n}": [b"%d" % n, b"x" * n] for n in range(40)}
+    with ThreadPoolExecutor(4) as executor:
+        assert place.store.put_many(files, executor) == {}
+        assert place.store.put_many({}, executor) == {}
+    for n, location in enumerate(files):
+        assert place.store.get(location) == b"%d" % n + b"x" * n
+
+
+def test_of_many_objects_one_that_exists_fails_alone(place: Place) -> None:
+    taken = f"{place.root}/many/taken"
+    place.store.put_new(taken, [b"first"])
+    files = {f"{place.root}/many/{n}": [b"new"] for n in range(5)} | {taken: [b"second"]}
+    with ThreadPoolExecutor(4) as executor:
+        failed = place.store.put_many(files, executor)
+    assert list(failed) == [taken]
+    assert isinstance(failed[taken], ObjectExists)
+    assert place.store.get(taken) == b"first"
+    assert all(place.store.get(location) == b"new" for location in files if location != taken)

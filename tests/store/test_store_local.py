@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import stat
 import subprocess
 import sys
 import textwrap
@@ -319,3 +320,44 @@ def test_other_schemes_are_not_files(tmp_path: Path) -> None:
             LocalStore().get(location)
     with pytest.raises(StoreError, match="folder"):
         LocalStore().put_new("file:///", [b""])
+
+
+def test_many_files_of_a_folder_are_synced_with_it_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "metadata"
+    folder.mkdir()
+    synced: list[str] = []
+    real = os.fsync
+
+    def fsync(fd: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{fd}"))
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with ThreadPoolExecutor(4) as executor:
+        files = {f"file://{folder}/{n}": [b"content"] for n in range(20)}
+        assert LocalStore().put_many(files, executor) == {}
+
+    # Each file while it has no name, then the folder with all their names.
+    assert len(synced) == 21
+    assert synced[-1] == str(folder)
+    assert str(folder) not in synced[:-1]
+
+
+def test_a_folder_that_cannot_be_synced_keeps_none_of_many(
+    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.fsync
+
+    def fsync(fd: int) -> None:
+        if stat.S_ISDIR(os.fstat(fd).st_mode):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    files = {f"{tmp_path}/{n}": [b"content"] for n in range(20)}
+    with ThreadPoolExecutor(4) as executor:
+        failed = LocalStore().put_many(files, executor)
+    assert failed.keys() == files.keys()
+    assert _names(tmp_path) == []

@@ -23,23 +23,7 @@ class FileWriter:
 
     def write(self, files: Mapping[str, Sequence[bytes]]) -> dict[str, Exception]:
         """Writes every file; returns what went wrong, by location."""
-        items = list(files.items())
-        # The last one is written by this thread: one file needs no hand-over at all.
-        futures = {
-            location: self._executor.submit(self._store.put_new, location, chunks)
-            for location, chunks in items[:-1]
-        }
-        failed: dict[str, Exception] = {}
-        for location, chunks in items[-1:]:
-            try:
-                self._store.put_new(location, chunks)
-            except (StoreError, FrazilError, OSError) as error:
-                failed[location] = error
-        for location, future in futures.items():
-            problem = future.exception()
-            if isinstance(problem, Exception):
-                failed[location] = problem
-        return failed
+        return self._store.put_many(files, self._executor)
 
     @contextmanager
     def discarded_if_not_done(self, locations: Iterable[str]) -> Iterator[None]:
@@ -95,6 +79,11 @@ class PendingStore:
 
     def put_new(self, location: str, chunks: Sequence[bytes]) -> None:
         self._store.put_new(location, chunks)
+
+    def put_many(
+        self, files: Mapping[str, Sequence[bytes]], executor: Executor
+    ) -> dict[str, Exception]:
+        return self._store.put_many(files, executor)
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         return self._store.list(prefix)

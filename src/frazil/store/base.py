@@ -6,7 +6,8 @@ when the object is durable, and of two writers of one name exactly one succeeds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -61,6 +62,12 @@ class Store(Protocol):
     def put_new(self, location: str, chunks: Sequence[bytes]) -> None:
         """Writes the chunks, one after another, as a new durable object. Raises ObjectExists."""
 
+    def put_many(
+        self, files: Mapping[str, Sequence[bytes]], executor: Executor
+    ) -> dict[str, Exception]:
+        """Writes many new objects at the same time, each as `put_new` does; what did not fail
+        is durable when it returns. Gives what went wrong, by location."""
+
     def get(self, location: str, max_bytes: int | None = None) -> bytes:
         """The whole object. Raises ObjectMissing, ObjectTooLarge."""
 
@@ -81,3 +88,27 @@ class Store(Protocol):
         """Makes folders where the store has folders; does nothing where it has none."""
 
     def close(self) -> None: ...
+
+
+def put_each(
+    put_new: Callable[[str, Sequence[bytes]], None],
+    files: Mapping[str, Sequence[bytes]],
+    executor: Executor,
+) -> dict[str, Exception]:
+    """`put_many` by one `put_new` for each object."""
+    items = list(files.items())
+    # The last one is written by this thread: one file needs no hand-over at all.
+    futures = {
+        location: executor.submit(put_new, location, chunks) for location, chunks in items[:-1]
+    }
+    failed: dict[str, Exception] = {}
+    for location, chunks in items[-1:]:
+        try:
+            put_new(location, chunks)
+        except Exception as error:
+            failed[location] = error
+    for location, future in futures.items():
+        problem = future.exception()
+        if isinstance(problem, Exception):
+            failed[location] = problem
+    return failed

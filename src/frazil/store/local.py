@@ -11,9 +11,11 @@ import os
 import stat
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from contextlib import contextmanager, suppress
 from itertools import islice
+from typing import TypeAlias
 
 from frazil.store.base import (
     ObjectExists,
@@ -24,15 +26,20 @@ from frazil.store.base import (
     check_range,
 )
 from frazil.store.locations import parse_location
-from frazil.wire.errors import BadRequest
+from frazil.wire.errors import BadRequest, FrazilError
 
 _IOV_MAX = min(1024, os.sysconf("SC_IOV_MAX"))
 _SLICE_BYTES = 1 << 20
+_PUT_THREADS = 12
 _O_TMPFILE: int | None = getattr(os, "O_TMPFILE", None)
 
 # How file systems and kernels say that they have no unnamed files, or no links to them.
 _NO_UNNAMED_FILES = {errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOSYS}
 _NO_LINKS = {errno.EOPNOTSUPP, errno.EPERM, errno.ENOSYS, errno.ENOENT, errno.EXDEV, errno.EINVAL}
+
+
+_Named: TypeAlias = tuple[str, str, Sequence[bytes]]
+"""A file's name in its folder, its location and its content."""
 
 
 class LocalStore:
@@ -59,9 +66,55 @@ class LocalStore:
             try:
                 if not _put_unnamed(folder_fd, name, location, chunks):
                     _put_exclusive(folder_fd, name, location, chunks)
-                _sync_folder_or_remove(folder_fd, name)
+                _sync_folder_or_remove(folder_fd, [name])
             finally:
                 os.close(folder_fd)
+
+    def put_many(
+        self, files: Mapping[str, Sequence[bytes]], executor: Executor
+    ) -> dict[str, Exception]:
+        """The files of a commit lie in one folder, which is then synced once and not for each."""
+        failed: dict[str, Exception] = {}
+        by_folder: dict[str, list[_Named]] = {}
+        for location, chunks in files.items():
+            try:
+                folder, _, name = _local_path(location).rpartition("/")
+            except (StoreError, FrazilError) as error:
+                failed[location] = error
+                continue
+            if name:
+                by_folder.setdefault(folder or "/", []).append((name, location, chunks))
+            else:
+                failed[location] = StoreError(f"cannot write {location}: it is a folder")
+        for folder, named in by_folder.items():
+            failed.update(self._put_into(folder, named, executor))
+        return failed
+
+    def _put_into(
+        self, folder: str, named: Sequence[_Named], executor: Executor
+    ) -> dict[str, Exception]:
+        locations = [location for _, location, _ in named]
+        try:
+            with _translated("write", locations[0]):
+                folder_fd = self._open_folder(folder)
+        except StoreError as error:
+            return dict.fromkeys(locations, error)
+        try:
+            # A thread takes several: handing over costs as much as writing a small file.
+            parts = [named[start::_PUT_THREADS] for start in range(min(_PUT_THREADS, len(named)))]
+            futures = [executor.submit(_put_all, folder_fd, part) for part in parts[1:]]
+            failed = _put_all(folder_fd, parts[0])
+            for future in futures:
+                failed.update(future.result())
+            written = [name for name, location, _ in named if location not in failed]
+            try:
+                with _translated("write", locations[0]):
+                    _sync_folder_or_remove(folder_fd, written)
+            except StoreError as error:
+                return dict.fromkeys(locations, error)
+            return failed
+        finally:
+            os.close(folder_fd)
 
     def get(self, location: str, max_bytes: int | None = None) -> bytes:
         with _opened(location) as fd:
@@ -193,12 +246,26 @@ def _put_exclusive(folder_fd: int, name: str, location: str, chunks: Sequence[by
         raise
 
 
-def _sync_folder_or_remove(folder_fd: int, name: str) -> None:
+def _put_all(folder_fd: int, named: Sequence[_Named]) -> dict[str, Exception]:
+    """Writes files whose folder is synced afterwards; what went wrong, by location."""
+    failed: dict[str, Exception] = {}
+    for name, location, chunks in named:
+        try:
+            with _translated("write", location):
+                if not _put_unnamed(folder_fd, name, location, chunks):
+                    _put_exclusive(folder_fd, name, location, chunks)
+        except StoreError as error:
+            failed[location] = error
+    return failed
+
+
+def _sync_folder_or_remove(folder_fd: int, names: Iterable[str]) -> None:
     """A name that may not survive a crash must not be found later: its writer was told no."""
     try:
         os.fsync(folder_fd)
     except OSError:
-        _remove(folder_fd, name)
+        for name in names:
+            _remove(folder_fd, name)
         raise
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 
 from frazil.store.base import (
@@ -13,6 +14,7 @@ from frazil.store.base import (
     ObjectMissing,
     ObjectTooLarge,
     check_range,
+    put_each,
 )
 from frazil.store.locations import parse_location
 
@@ -36,6 +38,11 @@ class MemoryStore:
         with self._lock:
             if self._objects.setdefault(key, found) is not found:
                 raise ObjectExists(location)
+
+    def put_many(
+        self, files: Mapping[str, Sequence[bytes]], executor: Executor
+    ) -> dict[str, Exception]:
+        return put_each(self.put_new, files, executor)
 
     def get(self, location: str, max_bytes: int | None = None) -> bytes:
         with self._lock:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 
 from frazil.store.base import ObjectInfo, Store, StoreError
 from frazil.store.local import LocalStore
@@ -23,6 +24,20 @@ class RoutingStore:
 
     def put_new(self, location: str, chunks: Sequence[bytes]) -> None:
         self._store_of(location).put_new(location, chunks)
+
+    def put_many(
+        self, files: Mapping[str, Sequence[bytes]], executor: Executor
+    ) -> dict[str, Exception]:
+        failed: dict[str, Exception] = {}
+        for scheme, locations in _by_scheme(files).items():
+            try:
+                store = self._store(scheme)
+            except (BadRequest, StoreError) as error:
+                failed.update(dict.fromkeys(locations, error))
+                continue
+            mine = {location: files[location] for location in locations}
+            failed.update(store.put_many(mine, executor))
+        return failed
 
     def get(self, location: str, max_bytes: int | None = None) -> bytes:
         return self._store_of(location).get(location, max_bytes)

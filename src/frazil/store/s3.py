@@ -11,6 +11,7 @@ import random
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -26,6 +27,7 @@ from frazil.store.base import (
     ObjectTooLarge,
     StoreError,
     check_range,
+    put_each,
 )
 from frazil.store.locations import ObjectAddress, parse_location
 from frazil.store.s3_settings import ProfileError, S3Settings, profile_keys, wants_profile
@@ -113,6 +115,11 @@ class S3Store:
         except ObjectMissing:
             return False
         raise ObjectExists(location)
+
+    def put_many(
+        self, files: Mapping[str, Sequence[bytes]], executor: Executor
+    ) -> dict[str, Exception]:
+        return put_each(self.put_new, files, executor)
 
     def get(self, location: str, max_bytes: int | None = None) -> bytes:
         address = _object_address(location)
