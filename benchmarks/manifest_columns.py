@@ -1,8 +1,9 @@
 """What reading a manifest costs: our columns beside our row-wise reader and fastavro.
 
 Also what the columns cost where nothing is decoded: of a manifest that was just written, and from
-the file that outlives the process. The same files as in `benchmarks.manifest_encoder`: ten columns with every metric, paths of 120
-bytes, one partition field. The figures are CPU time, the best of several runs, which take turns.
+the file that outlives the process. The same files as in `benchmarks.manifest_encoder`: ten columns
+with every metric, paths of 120 bytes, one partition field. The figures are CPU time, the best of
+several runs, which take turns.
 
     python -m benchmarks.manifest_columns [--entries 10000 100000] [--rounds 3] [--output FILE]
 """
