@@ -1,0 +1,85 @@
+"""A table whose times run ahead of the clock is slowed down to it."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from frazil.commit import groups
+from frazil.commit.clock import now_ms
+from frazil.commit.groups import MAX_AHEAD_MS
+from tests.commit.requests import TIMEOUT_S, Driver, append, head_is, name, table_answer
+
+
+@pytest.fixture
+def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The seconds that groups would have slept."""
+    seconds: list[float] = []
+    clock = SimpleNamespace(sleep=seconds.append, monotonic=time.monotonic)
+    monkeypatch.setattr(groups, "time", clock)
+    return seconds
+
+
+@pytest.mark.parametrize(
+    ("ahead_ms", "requests", "seconds"),
+    [
+        (-5_000, 64, []),
+        (0, 64, []),
+        (MAX_AHEAD_MS, 64, []),
+        # No longer than it takes to come back to a second ahead.
+        (MAX_AHEAD_MS + 10, 64, [0.01]),
+        # Nor longer than the time that the group itself uses up, a millisecond a request.
+        (MAX_AHEAD_MS + 10, 3, [0.003]),
+        (3_600_000, 64, [0.064]),
+    ],
+)
+def test_a_group_takes_the_time_that_it_uses_up(
+    slept: list[float], ahead_ms: int, requests: int, seconds: list[float]
+) -> None:
+    groups._pace(ahead_ms, requests)
+    assert slept == seconds
+
+
+def add(path: str) -> dict[str, Any]:
+    file = {
+        "content": "data",
+        "file-path": path,
+        "file-format": "parquet",
+        "file-size-in-bytes": 100,
+        "record-count": 1,
+        "spec-id": 0,
+        "partition": [],
+    }
+    return {"action": "append", "add-data-files": [file]}
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_commits_on_a_head_from_the_future_go_on_after_it(
+    driver: Driver, slept: list[float]
+) -> None:
+    driver.commit("t", [add(f"{driver.load().metadata.location}/data/0.parquet")])
+    assert slept == []
+    future = now_ms() + 30_000
+    staged = driver.load().metadata
+    head = staged.current_snapshot_id
+    snapshot = staged.snapshot(head or 0)
+    assert snapshot is not None
+    place: dict[str, Any] = {"timestamp-ms": future, "manifest-list": snapshot.manifest_list}
+    late = append(7, head, sequence_number=2, **place)
+    driver.commit("t", late, [head_is(head)])
+    with driver.catalog._queues.holding([name("t")]):
+        futures = [
+            driver.submit("t", [add(f"{staged.location}/data/{number}.parquet")])
+            for number in range(1, 6)
+        ]
+    for one in futures:
+        table_answer(one.result(TIMEOUT_S))
+    metadata = driver.load().metadata
+    assert [entry.timestamp_ms for entry in metadata.snapshot_log][-6:] == [
+        future + number for number in range(6)
+    ]
+    # Five requests use five milliseconds up.
+    assert slept == [0.005]
