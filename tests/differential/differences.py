@@ -187,6 +187,24 @@ def _left_over_deletes(context: Context, difference: Difference) -> bool:
     )
 
 
+def _deletes_of_rewritten_files(context: Context, difference: Difference) -> bool:
+    """Java drops what is older than the data files that stay, and forgets that those it adds may
+    be older by the data sequence number they are given: deletes of their rows are lost."""
+    number = context.step.data_sequence_number
+    dropped = _dropped_on_one_side(context)
+    if number is None or not dropped or context.java is None:
+        return False
+    java = {entry.key for entry in context.java.snapshots[_newest(context)].deleted()}
+    least = min(
+        entry.sequence_number or 0
+        for entry in context.java.snapshots[_newest(context)].live()
+        if entry.is_data
+    )
+    return _about_deletes(difference.where) and all(
+        entry.key in java and (entry.sequence_number or 0) >= least == number for entry in dropped
+    )
+
+
 def _newest(context: Context) -> int:
     assert context.java is not None
     return max(context.java.snapshots)
@@ -334,6 +352,11 @@ LISTED: Final = (
         _left_over_deletes,
     ),
     Listed(
+        "deletes-of-rewritten-files",
+        "A rewrite with a data sequence number keeps the deletes that apply to what it adds.",
+        _deletes_of_rewritten_files,
+    ),
+    Listed(
         "row-delta-operation",
         "A commit that only removes data files is a `delete`, whoever sends it.",
         _row_delta_operation,
@@ -356,7 +379,9 @@ LISTED: Final = (
 )
 
 
-APART: Final = frozenset({"left-over-deletes", "row-delta-operation"})
+APART: Final = frozenset(
+    {"left-over-deletes", "deletes-of-rewritten-files", "row-delta-operation"}
+)
 """After these the two tables are not the same any more, though both accepted the step."""
 
 

@@ -172,6 +172,22 @@ def left_over_deletes(files: Files) -> list[Step]:
     ]
 
 
+def deletes_of_rewritten_files(files: Files) -> list[Step]:
+    """The equality delete applies to the rewritten file as it did to the one before."""
+    return [
+        append(files.data("a")),
+        Step(kind="row-delta", base=1, add_deletes=(files.equality("e", equality_ids=[1]),)),
+        append(files.data("b")),
+        Step(
+            kind="rewrite",
+            base=1,
+            add_data=(files.data("c"),),
+            remove_data=(files.path("a"),),
+            data_sequence_number=1,
+        ),
+    ]
+
+
 def row_delta_operation(files: Files) -> list[Step]:
     return [
         append(files.data("a"), files.data("b")),
@@ -228,6 +244,7 @@ CASES: Final[Mapping[str, Case]] = {
         V2, history_of_required_files, ACCEPTED, frozenset({"required-data-files"})
     ),
     "left-over-deletes": Case(Table(3, BY_NAME), left_over_deletes, ACCEPTED, ACCEPTED),
+    "deletes-of-rewritten-files": Case(V2, deletes_of_rewritten_files, ACCEPTED, ACCEPTED),
     "row-delta-operation": Case(V2, row_delta_operation, ACCEPTED, ACCEPTED),
     "transform-on-identity": Case(
         Table(2, BY_NAME), transform_on_identity, "Invalid value for conversion", ACCEPTED
