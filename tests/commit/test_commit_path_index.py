@@ -209,15 +209,17 @@ def test_levels_grow_by_a_factor_and_are_few(sizes: list[int]) -> None:
             assert (level.hashes[:-1] <= level.hashes[1:]).all()
 
 
-def test_a_level_goes_with_the_last_manifest_that_the_table_lists_of_it() -> None:
+def test_a_level_goes_when_the_table_lists_less_than_half_of_it() -> None:
     large = PathIndex().joined(listed_of(range(100)), POOL[:100])
     both = large.joined(listed_of(range(110)), POOL[100:110])
     assert [len(level.manifests) for level in both.levels] == [10, 100]
-    # One manifest of the large level is left: it stays, and is merged where it is not large.
-    kept = both.joined(listed_of([0, 110]), POOL[110:111])
+    kept = both.joined(listed_of([*range(50), 110]), POOL[110:111])
     assert [len(level.manifests) for level in kept.levels] == [1, 100]
-    gone = both.joined(listed_of([105, 110]), POOL[110:112])
+    gone = both.joined(listed_of([*range(49), *range(100, 105), 110]), POOL[110:112])
     assert [len(level.manifests) for level in gone.levels] == [2, 10]
+    # What is still listed of the level that went is no longer covered.
+    _, uncovered = gone.candidates(listed_of(range(49)), hashes(path(0)))
+    assert names(uncovered) == names(listed_of(range(49)))
 
 
 def test_an_index_of_nothing_excludes_nothing() -> None:

@@ -74,11 +74,12 @@ class PathIndex:
     def joined(
         self, listed: Sequence[ManifestFile], added: Sequence[tuple[ManifestFile, ManifestColumns]]
     ) -> PathIndex:
-        """With more manifests covered; levels of which the table lists nothing any more go."""
+        """With more manifests covered. A level of which the table no longer lists the half goes:
+        what it still lists is covered anew."""
         names = frozenset(one.manifest_path for one, _ in added)
         level = Level(names, _sorted([columns.sorted_hashes for _, columns in added]))
         live = {one.manifest_path for one in listed}
-        kept = [one for one in self.levels if not one.manifests.isdisjoint(live)]
+        kept = [one for one in self.levels if 2 * len(one.manifests & live) >= len(one.manifests)]
         while kept and len(kept[0].hashes) < _GROWTH * len(level.hashes):
             other = kept.pop(0)
             hashes = _sorted([level.hashes, other.hashes])

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Protocol
 
 from frazil.commit.courtesy import Pauses
@@ -167,7 +168,7 @@ class Queues:
                 self._release(identifier, queue)
 
     def _take_group(self, queue: _TableQueue) -> list[Job]:
-        _impatient_first(queue.jobs)
+        _impatient_first(queue.jobs, self._limits.max_group_requests // 2)
         first = queue.jobs.popleft()
         group, size = [first], first.size_bytes
         while (
@@ -190,15 +191,17 @@ class Queues:
             self._idle.notify_all()
 
 
-def _impatient_first(jobs: deque[Job]) -> None:
+def _impatient_first(jobs: deque[Job], most: int) -> None:
     """Jobs that cannot wait go before those that can, among the ones that may share a group with
-    the first; all that comes behind a job that must be alone stays behind it."""
+    the first; all that comes behind a job that must be alone stays behind it. Only so many do: the
+    others of a group are for those who have waited."""
     if len(jobs) < 2 or jobs[0].group_key is None:
         return
     key = jobs[0].group_key
     together: list[Job] = []
     while jobs and jobs[0].group_key == key:
         together.append(jobs.popleft())
-    # The sort is stable: who came first stays first among equals.
-    together.sort(key=lambda job: job.can_wait)
-    jobs.extendleft(reversed(together))
+    first = list(islice((job for job in together if not job.can_wait), max(1, most)))
+    ahead = {id(job) for job in first}
+    jobs.extendleft(job for job in reversed(together) if id(job) not in ahead)
+    jobs.extendleft(reversed(first))

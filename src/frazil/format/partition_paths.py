@@ -49,13 +49,27 @@ def _value_text(type_: Type, value: Any) -> str:
         case TypeId.DATE:
             return temporal.date_from_days(value)
         case TypeId.TIME:
-            return temporal.time_from_micros(value)
+            return _short_time(temporal.time_from_micros(value))
         case TypeId.TIMESTAMP | TypeId.TIMESTAMPTZ:
-            with_zone = type_.type_id is TypeId.TIMESTAMPTZ
-            return temporal.timestamp_from_micros(value, with_zone=with_zone)
+            text = temporal.timestamp_from_micros(value, with_zone=False)
+            return _trimmed(text) + ("+00:00" if type_.type_id is TypeId.TIMESTAMPTZ else "")
         case TypeId.TIMESTAMP_NS | TypeId.TIMESTAMPTZ_NS:
-            with_zone = type_.type_id is TypeId.TIMESTAMPTZ_NS
-            return temporal.timestamp_from_nanos(value, with_zone=with_zone)
+            text = temporal.timestamp_from_nanos(value, with_zone=False)
+            return _trimmed(text) + ("+00:00" if type_.type_id is TypeId.TIMESTAMPTZ_NS else "")
         case TypeId.BINARY | TypeId.FIXED:
             return b64encode(value).decode()
     return str(value)
+
+
+def _trimmed(text: str) -> str:
+    """A timestamp as Java's ISO_LOCAL_DATE_TIME: no zeros at the end of a fraction."""
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _short_time(text: str) -> str:
+    """A time as Java's LocalTime: no seconds where they are zero, a fraction by three digits."""
+    whole, _, fraction = text.partition(".")
+    digits = fraction.rstrip("0")
+    if not digits:
+        return whole.removesuffix(":00")
+    return f"{whole}.{digits.ljust(-(-len(digits) // 3) * 3, '0')}"
