@@ -9,12 +9,13 @@ from frazil.commit.cherry_pick import cherry_pick
 from frazil.commit.committed import CommittedSnapshot
 from frazil.commit.environment import Environment
 from frazil.commit.produce import Produced, Tools, produce
+from frazil.format.avro_types import UnreadableAvro
 from frazil.format.table_builder import apply_update, empty_state
 from frazil.format.table_metadata import TableMetadata
 from frazil.format.table_state import TableState, build, interim
 from frazil.store.base import StoreError
 from frazil.wire.actions import CherryPick, CommitUpdate, FineGrainedUpdate
-from frazil.wire.errors import TooManyRequests
+from frazil.wire.errors import FrazilError, TooManyRequests
 
 Summary = tuple[tuple[str, str], ...]
 
@@ -68,6 +69,7 @@ def _run(
         place=environment.place,
         summary=summary,
     )
+    before = base
     committed: list[CommittedSnapshot] = []
     files: list[tuple[str, bytes]] = []
     for index, update in enumerate(updates):
@@ -75,7 +77,8 @@ def _run(
             apply_update(state, update)
             continue
         metadata = base if base is not None and index == 0 else interim(state)
-        produced = _produced(base or metadata, metadata, update, index, tools)
+        before = before or metadata
+        produced = _produced(before, metadata, update, index, tools)
         for own in produced.updates:
             apply_update(state, own)
         # The next update may read them before they are written.
@@ -102,3 +105,5 @@ def _produced(
         return produce(before, metadata, update, index, tools)
     except StoreError as error:
         raise TooManyRequests(f"a file of the table could not be read: {error}") from error
+    except UnreadableAvro as error:
+        raise FrazilError(f"a manifest of the table cannot be read: {error}") from error
