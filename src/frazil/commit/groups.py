@@ -56,6 +56,8 @@ LOCK_AFTER_LOST = 2
 LOCK_TIMEOUT_S = 10.0
 GIVE_UP_AFTER_S = 60.0
 MAX_AHEAD_MS = 1000
+# What is applied by then is committed; the rest of the group follows.
+MAX_JUDGING_S = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,8 @@ class _Round(Generic[M, R]):
     new: M
     accepted: list[_Accepted[M, R]]
     rejected: list[tuple[Pending[R], FrazilError]]
+    postponed: list[Pending[R]]
+    """Not judged: those before them took long, and are not to wait for them too."""
     streams: Streams
 
     @property
@@ -131,7 +135,10 @@ class GroupCommit:
                 if relation is None or relation.kind is not subject.kind:
                     raise missing(subject.kind, identifier)
                 waiting, swap_was_lost = self._round(subject, relation, committer, waiting)
-            lost += swap_was_lost
+            if swap_was_lost:
+                lost += 1
+            else:
+                lost, give_up = 0, time.monotonic() + GIVE_UP_AFTER_S
             if waiting and time.monotonic() > give_up:
                 raise TooManyRequests(f"too many others commit to {identifier}: send it again")
 
@@ -165,7 +172,7 @@ class GroupCommit:
         judged = self._judge(subject, relation, waiting)
         if not judged.changed:
             self._answer_all(subject, judged, self._location_now(judged))
-            return [], 0
+            return judged.postponed, 0
         file = subject.next_file(judged.base, relation.metadata_location, judged.new)
         files = {**judged.files(), file.location: file.chunks}
         failed = self._writer.write(files)
@@ -186,7 +193,12 @@ class GroupCommit:
         shared = self._environments.round(relation.uuid, streams)
         # The sort is stable: who came first stays first among equals.
         in_order = sorted(waiting, key=lambda one: not subject.goes_first(base, one.request))
+        time_is_up = time.monotonic() + MAX_JUDGING_S
+        postponed: list[Pending[R]] = []
         for before_last, pending in zip(range(len(in_order) - 1, -1, -1), in_order, strict=True):
+            if accepted and time.monotonic() > time_is_up:
+                postponed = in_order[len(in_order) - 1 - before_last :]
+                break
             # Each snapshot of a group has a time of its own, and the last one has the present.
             environment = shared.of(pending.commit_uuid, shared.now_ms - before_last)
             try:
@@ -201,7 +213,7 @@ class GroupCommit:
             shared.pending.update(applied.files)
             subject.remember_streams(streams, state, applied)
             state = applied.metadata
-        return _Round(waiting, relation, base, state, accepted, rejected, streams)
+        return _Round(waiting, relation, base, state, accepted, rejected, postponed, streams)
 
     def _swap(
         self,
@@ -229,7 +241,7 @@ class GroupCommit:
                 subject.remember(file)
                 self._answer_all(subject, judged, file.location)
                 self._writer.discard(subject.superseded(judged.base, file.metadata))
-                return [], 0
+                return judged.postponed, 0
             case SwapLost():
                 self._writer.discard(files)
                 return judged.requests, 1

@@ -45,7 +45,8 @@ class QueueLimits:
     max_queued_bytes: int = 1 << 30
     """For the whole server."""
     max_group_requests: int = 64
-    max_group_bytes: int = 256 << 20
+    max_group_bytes: int = 32 << 20
+    """A request of more is a group of its own."""
 
 
 @dataclass(slots=True, eq=False)
