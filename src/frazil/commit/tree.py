@@ -121,9 +121,7 @@ class _New:
     added: AddedFiles
 
     def write_into(self, writer: RollingManifestWriter) -> None:
-        number = self.added.data_sequence_number
-        for file in self.added.files:
-            writer.add(file, number)
+        writer.add_all(self.added.files, self.added.data_sequence_number)
 
 
 @dataclass(frozen=True, slots=True)

@@ -267,7 +267,7 @@ class AvroWriter:
 
     def write_many(self, records: Sequence[bytes]) -> int:
         """Adds encoded records up to the end of a block; how many it took."""
-        batch = records[: self._block_records - len(self._block)]
+        batch = records[: self.records_left]
         size = sum(map(len, batch))
         if self._block_bytes + size < _MAX_BLOCK_BYTES:
             self._block += batch
@@ -281,6 +281,11 @@ class AvroWriter:
             if self.write(record):
                 break
         return taken
+
+    @property
+    def records_left(self) -> int:
+        """How many more the block takes, unless they are large."""
+        return self._block_records - len(self._block)
 
     @property
     def at_block(self) -> bool:

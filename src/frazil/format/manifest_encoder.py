@@ -88,6 +88,17 @@ class ManifestEncoder:
         except _MISFITS as error:
             raise ValueError(f"{file.file_path} cannot be written: {error}") from error
 
+    def data_files(self, files: Sequence[ContentFile]) -> list[bytes]:
+        """The same for many files."""
+        kind = DataFile if self.content == DATA else DeleteFile
+        if all(type(file) is kind for file in files):
+            try:
+                return [*map(self._encode, files)]
+            except _MISFITS:
+                pass
+        # One by one, to say which of them does not fit.
+        return [*map(self.data_file, files)]
+
     def entry(
         self,
         status: int,

@@ -128,6 +128,22 @@ class RollingManifestWriter:
         """A new file. A data sequence number is given only where rewritten rows keep theirs."""
         self._write_file(ADDED, self._snapshot_id, sequence_number, None, file)
 
+    def add_all(self, files: Sequence[ContentFile], sequence_number: int | None = None) -> None:
+        """New files, as `add` takes them, a block at a time."""
+        numbers = ADDED, self._snapshot_id, sequence_number, None
+        start = 0
+        while start < len(files):
+            current = self._opened()
+            batch = files[start : start + current.writer.records_left]
+            data_files = self._encoder.data_files(batch)
+            head = self._encoder.entry(*numbers, b"")
+            position = current.writer.position
+            taken = current.writer.write_many([head + data_file for data_file in data_files])
+            current.add(numbers, batch[:taken], len(head), data_files, position)
+            start += taken
+            if current.writer.at_block and self._is_full(current):
+                self._roll(current)
+
     def existing(
         self,
         file: ContentFile,
@@ -304,6 +320,27 @@ class _OpenManifest:
             least = self.min_sequence_number
             if least is None or sequence_number < least:
                 self.min_sequence_number = sequence_number
+
+    def add(
+        self,
+        numbers: tuple[int, int | None, int | None, int | None],
+        files: Sequence[ContentFile],
+        head_bytes: int,
+        data_files: Sequence[bytes],
+        position: int,
+    ) -> None:
+        """Counts new files that were written from `position` on, each behind a head."""
+        status, _, sequence_number, _ = numbers
+        self.files[status] += len(files)
+        self.rows[status] += sum([file.record_count for file in files])
+        self.partitions.update([file.partition for file in files])
+        if sequence_number is not None:
+            least = self.min_sequence_number
+            self.min_sequence_number = (
+                sequence_number if least is None else min(least, sequence_number)
+            )
+        sizes = [len(data_file) for data_file in data_files[: len(files)]]
+        self.collected.add_all(numbers, files, head_bytes, sizes, position)
 
     def copy(
         self,

@@ -61,6 +61,25 @@ class WrittenRows:
             (status, snapshot_id, sequence_number, file_sequence_number, file, at, end)
         )
 
+    def add_all(
+        self,
+        numbers: tuple[int, int | None, int | None, int | None],
+        files: Sequence[ContentFile],
+        head_bytes: int,
+        sizes: Sequence[int],
+        position: int,
+    ) -> None:
+        """Entries with the same numbers, one behind the other from `position` on: each a head and
+        a `data_file` of its size."""
+        if self._files is None:
+            self._files = []
+            self._parts.append(self._files)
+        rows = self._files
+        for file, size in zip(files, sizes, strict=True):
+            at = position + head_bytes
+            position = at + size
+            rows.append((*numbers, file, at, position))
+
     def copy(
         self,
         copied: CopiedRows,
