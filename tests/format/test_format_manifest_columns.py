@@ -35,6 +35,7 @@ from frazil.format.content_files import (
     ContentFile,
     DataFile,
     DeleteFile,
+    FieldMap,
 )
 from frazil.format.manifest_columns import (
     NO_SNAPSHOT,
@@ -221,6 +222,10 @@ def test_hashes_are_the_same_in_every_process() -> None:
 # --- rows ------------------------------------------------------------------------------------
 
 
+def whole(found: FieldMap[Any] | None) -> dict[int, Any] | None:
+    return None if found is None else dict(found.items())
+
+
 def test_rows_are_read_back_at_their_place() -> None:
     encoder = encoder_of(*TYPES, version=3)
     files = [data_file(number, VALUES[number % 3]) for number in range(700)]
@@ -231,8 +236,56 @@ def test_rows_are_read_back_at_their_place() -> None:
     assert list(content_files(content, columns, rows)) == [files[n] for n in rows]
     found = list(metrics(content, columns, rows))
     assert [one.lower_bounds for one in found] == [files[n].lower_bounds for n in rows]
-    assert [one.nan_value_counts for one in found] == [{}] * 3
+    assert [whole(one.nan_value_counts) for one in found] == [{}] * 3
     assert [one.record_count for one in found] == [files[n].record_count for n in rows]
+
+
+METRICS = ("value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
+
+
+@pytest.mark.parametrize("version", [1, 3])
+def test_metrics_of_many_rows_are_those_of_each(version: int) -> None:
+    """They are not taken apart before they are asked for."""
+    files = uneven_files(random.Random(5), 1_300)
+    content = manifest_of(encoder_of("long", "string", version=version), files)
+    columns = decode_columns(content)
+    rows = list(range(0, 1_300, 3))
+    for chosen in (rows, rows[::-1], rows[:50]):
+        found = list(metrics(content, columns, chosen))
+        assert [one.record_count for one in found] == [files[n].record_count for n in chosen]
+        for one, file in zip(found, (files[n] for n in chosen), strict=True):
+            for name in METRICS:
+                own, kept = getattr(file, name), getattr(one, name)
+                assert (own is None) == (kept is None)
+                if own is not None:
+                    assert dict(kept.items()) == own
+                    assert len(kept) == len(own)
+                    assert [kept.get(key) for key in (*own, -5)] == [*own.values(), None]
+
+
+def test_metrics_of_very_wide_tables_are_read() -> None:
+    wide = dict.fromkeys(range(20_000), 7)
+    files = [data_file(n, value_counts=wide if n == 70 else {1: n}) for n in range(120)]
+    content = manifest_of(encoder_of(), files)
+    columns = decode_columns(content)
+    for rows in (range(120), [70]):
+        found = [whole(one.value_counts) for one in metrics(content, columns, rows)]
+        assert found[min(70, len(found) - 1)] == wide
+
+
+def test_maps_of_something_else_are_refused() -> None:
+    encoder = encoder_of()
+    text = encoder.schema.text.replace(
+        '{"name":"value","type":"long","field-id":120}',
+        '{"name":"value","type":"int","field-id":120}',
+    )
+    assert text != encoder.schema.text
+    record = encoder.entry(ADDED, 1, None, None, encoder.data_file(data_file(1, value_counts={})))
+    same = write_avro(record_schema(text), {}, "null", [record])
+    assert [whole(one.value_counts) for one in metrics(same, decode_columns(same), [0])] == [{}]
+    other = write_avro(record_schema(text.replace("int", "bytes")), {}, "null", [record])
+    with pytest.raises(UnreadableAvro):
+        list(metrics(other, decode_columns(other), [0]))
 
 
 def test_delete_files_are_read_back_whole() -> None:

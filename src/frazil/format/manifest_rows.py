@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
+import numpy as np
+from numpy.typing import NDArray
+
 from frazil.format.avro_files import AvroFile, Projection
 from frazil.format.avro_schema import RecordSchema, named_types, optional_field
 from frazil.format.avro_types import (
@@ -35,6 +38,7 @@ from frazil.format.content_files import (
     DeleteFile,
     FieldMap,
 )
+from frazil.format.encoded_maps import EncodedBytes, EncodedCounts, MapForm, map_form
 from frazil.format.manifest_decoder import DecodedRows
 from frazil.format.manifest_fields import (
     CONTENT,
@@ -49,6 +53,7 @@ from frazil.format.manifest_fields import (
     data_file_record,
     partition_record,
 )
+from frazil.format.manifest_lockstep import NotInLockstep, lockstep
 from frazil.values.single_value import decimal_from_unscaled
 
 _FILE_FORMAT: Final = 101
@@ -185,19 +190,18 @@ class _MapReader(Projection):
     """Reads an optional map, which Iceberg keeps as an array of key and value."""
 
     def __init__(self, field: Field) -> None:
-        array = field.value_node
-        if not isinstance(array, Array) or not isinstance(array.items, Record):
-            raise UnreadableAvro(f"the schema's field {field.name} is not a map")
-        if len(array.items.fields) != 2:
-            raise UnreadableAvro(f"the schema's field {field.name} is not a map")
         self._node = field.node
-        self._key, self._value = (part.name for part in array.items.fields)
+        self._form = map_form(field, _kind(field))
+        self._read = self._form.bytes_at if _kind(field) is Bytes else self._form.counts_at
 
     def read(self, data: bytes, at: int) -> tuple[Any, int]:
-        found, at = self._node.read(data, at)
-        if found is None:
-            return None, at
-        return {item[self._key]: item[self._value] for item in found}, at
+        found = self._read(data, at)
+        return None if found is None else dict(found.items()), self._node.skip(data, at)
+
+
+def _kind(field: Field) -> type:
+    """Of the values of a map."""
+    return Bytes if field.field_id in (_LOWER_BOUNDS, _UPPER_BOUNDS) else Integer
 
 
 def _map(record: Record, field_id: int) -> tuple[Field, Projection] | None:
@@ -229,6 +233,80 @@ def read_metrics(schema: RecordSchema, places: Iterable[Place]) -> Iterator[RowM
     )
     for values in _placed(projection, places):
         yield RowMetrics(*values)
+
+
+METRICS: Final = (
+    *(_VALUE_COUNTS, _NULL_VALUE_COUNTS, _NAN_VALUE_COUNTS, _LOWER_BOUNDS, _UPPER_BOUNDS),
+)
+
+
+class EncodedMetrics:
+    """The metrics of a file, looked into only where they are asked for."""
+
+    __slots__ = ("_data", "_forms", "_places", "record_count")
+
+    def __init__(
+        self,
+        record_count: int,
+        data: bytes,
+        places: tuple[int, ...],
+        forms: tuple[MapForm | None, ...],
+    ) -> None:
+        """Places and forms are those of METRICS, in that order."""
+        self.record_count = record_count
+        self._data, self._places, self._forms = data, places, forms
+
+    @property
+    def value_counts(self) -> FieldMap[int] | None:
+        return self._counts(0)
+
+    @property
+    def null_value_counts(self) -> FieldMap[int] | None:
+        return self._counts(1)
+
+    @property
+    def nan_value_counts(self) -> FieldMap[int] | None:
+        return self._counts(2)
+
+    @property
+    def lower_bounds(self) -> FieldMap[bytes] | None:
+        return self._bounds(3)
+
+    @property
+    def upper_bounds(self) -> FieldMap[bytes] | None:
+        return self._bounds(4)
+
+    def _counts(self, number: int) -> EncodedCounts | None:
+        form = self._forms[number]
+        return None if form is None else form.counts_at(self._data, self._places[number])
+
+    def _bounds(self, number: int) -> EncodedBytes | None:
+        form = self._forms[number]
+        return None if form is None else form.bytes_at(self._data, self._places[number])
+
+
+def encoded_metrics(
+    schema: RecordSchema,
+    data: bytes,
+    data_file_at: NDArray[np.int64],
+    record_counts: NDArray[np.int64],
+) -> Iterator[EncodedMetrics]:
+    """The metrics of the files whose `data_file` begins at these positions. Raises
+    NotInLockstep before the first of them."""
+    together = lockstep(schema.text)
+    if together is None:
+        raise NotInLockstep
+    record = data_file_record(schema.record)
+    fields = [optional_field(record, field_id, Array) for field_id in METRICS]
+    forms = tuple(None if field is None else map_form(field, _kind(field)) for field in fields)
+    wanted = [field.field_id for field in fields if field is not None and field.field_id]
+    found = together.field_places(data, data_file_at, wanted)
+    nowhere = np.zeros(len(data_file_at), np.int64)
+    places = zip(*(found.get(field_id, nowhere).tolist() for field_id in METRICS), strict=True)
+    return (
+        EncodedMetrics(count, data, place, forms)
+        for count, place in zip(record_counts.tolist(), places, strict=True)
+    )
 
 
 # --- whole files -----------------------------------------------------------------------------
