@@ -16,7 +16,9 @@ from frazil.format.manifest_list import (
     ManifestList,
     PartitionSummary,
     WrittenManifestList,
+    empty_list,
     manifest_list_schema,
+    new_listed,
     partition_summaries,
     read_manifest_list,
     write_manifest_list,
@@ -170,3 +172,47 @@ def test_encrypted_manifests_are_told() -> None:
 def test_an_unknown_content_is_refused() -> None:
     with pytest.raises(UnreadableAvro, match="unknown content 2"):
         read_manifest_list(list_bytes([listed("m1", 1, content=2)], 2))
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("key_metadata", [None, b"", b"key"])
+@pytest.mark.parametrize(
+    "summaries",
+    [
+        [],
+        [PartitionSummary(False, None, b"\1", b"\2")],
+        [PartitionSummary(True, True, None, None), PartitionSummary(False, False, b"", b"x" * 300)],
+    ],
+)
+def test_a_new_manifest_is_encoded_as_its_schema_says(
+    version: int, key_metadata: bytes | None, summaries: list[PartitionSummary]
+) -> None:
+    numbers = [
+        listing.LENGTH,
+        listing.SPEC_ID,
+        *([listing.CONTENT, listing.SEQUENCE_NUMBER] if version > 1 else []),
+        *([listing.MIN_SEQUENCE_NUMBER] if version > 1 else []),
+        listing.ADDED_SNAPSHOT_ID,
+        *(listing.ADDED_FILES, listing.EXISTING_FILES, listing.DELETED_FILES),
+        *(listing.ADDED_ROWS, listing.EXISTING_ROWS, listing.DELETED_ROWS),
+    ]
+    values: dict[int, Any] = {field_id: 10**at + at for at, field_id in enumerate(numbers)}
+    if version > 1:
+        values[listing.CONTENT] = listing.DELETES
+    values |= {
+        listing.PATH: "file:///metadata/ä-m0.avro",
+        listing.PARTITIONS: summaries,
+        listing.KEY_METADATA: key_metadata,
+        **({listing.FIRST_ROW_ID: 7} if version > 2 else {}),
+    }
+    entry = new_listed(values, version, None)
+    written = write(entry, like=empty_list(version, "null"), format_version=version)
+    (record,) = avro_records(written.content)
+    names = {field.field_id: field.name for field in entry.schema.record.fields}
+    for field_id, value in values.items():
+        if field_id != listing.PARTITIONS:
+            assert record[names[field_id]] == value
+    assert [tuple(each.values()) for each in record["partitions"]] == [
+        (each.contains_null, each.contains_nan, each.lower_bound, each.upper_bound)
+        for each in summaries
+    ]

@@ -8,7 +8,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 
 from frazil.commit.clock import now_ms
-from frazil.commit.file_places import check_places
+from frazil.commit.file_places import OwnFolders, check_places
 from frazil.commit.files import PendingStore
 from frazil.commit.manifest_cache import ManifestCache, ManifestReader
 from frazil.commit.once import LoadStream
@@ -71,6 +71,7 @@ class Environments:
         self._territory = territory
         self._cache = cache
         self._executor = executor
+        self._own_folders = OwnFolders()
 
     def round(self, table_uuid: str = "", load_stream: LoadStream = no_stream) -> Environment:
         pending: dict[str, bytes] = {}
@@ -90,7 +91,7 @@ class Environments:
 
     def _check_places(self, metadata: TableMetadata, paths: Sequence[str], place: str) -> None:
         owner = self._database.owner_of_location
-        check_places(metadata, paths, place, self._territory, owner)
+        check_places(metadata, paths, place, self._territory, owner, self._own_folders)
 
     def _verify_files(
         self,

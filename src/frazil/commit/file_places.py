@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -30,8 +31,28 @@ _LISTED_AFTER: Final = 1_000
 _MAX_LISTED: Final = 200_000
 _OBJECT_SCHEMES: Final = ("s3://", "s3a://", "s3n://", "memory://")
 
+_REMEMBERED_S: Final = 1.0
+_MAX_REMEMBERED: Final = 10_000
+
 OwnerOfLocation = Callable[[str], str | None]
 """The uuid of the table that owns a canonical location or one that holds it."""
+
+
+class OwnFolders:
+    """Folders that were found in a table's own places a moment ago: most commits write to the same.
+    Where a local folder really is takes longer to find out than all the rest."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, ...], tuple[str, float]] = {}
+
+    def get(self, key: tuple[str, ...]) -> str | None:
+        known = self._known.get(key)
+        return known[0] if known is not None and time.monotonic() < known[1] else None
+
+    def put(self, key: tuple[str, ...], real: str) -> None:
+        if len(self._known) >= _MAX_REMEMBERED:
+            self._known.clear()
+        self._known[key] = real, time.monotonic() + _REMEMBERED_S
 
 
 def check_places(
@@ -40,13 +61,14 @@ def check_places(
     place: str,
     territory: Territory,
     owner_of_location: OwnerOfLocation,
+    own_folders: OwnFolders | None = None,
 ) -> None:
     """Refuses, with a BadRequest that names it, a path where no file of the table may lie.
 
     `place` says where the list of files stands, such as `updates[0].add-data-files`.
     """
     own = _own_paths(metadata, territory)
-    checker = _Checker(metadata, territory, owner_of_location)
+    checker = _Checker(metadata, territory, owner_of_location, own_folders or OwnFolders())
     for index, path in enumerate(paths):
         if own is not None and len(path) <= _MAX_PLAIN_BYTES and own.fullmatch(path):
             continue
@@ -72,8 +94,16 @@ class _Checker:
     """Judges paths folder by folder."""
 
     def __init__(
-        self, metadata: TableMetadata, territory: Territory, owner_of_location: OwnerOfLocation
+        self,
+        metadata: TableMetadata,
+        territory: Territory,
+        owner_of_location: OwnerOfLocation,
+        own_folders: OwnFolders,
     ) -> None:
+        self._own_folders = own_folders
+        properties = metadata.properties
+        places = (properties[key] for key in PATH_PROPERTIES if key in properties)
+        self._key = (metadata.location, *places)
         self._metadata = metadata
         self._territory = territory
         self._owner_of_location = owner_of_location
@@ -83,18 +113,26 @@ class _Checker:
 
     def check(self, path: str, place: str, index: int) -> None:
         folder, _, name = path.rpartition("/")
+        if folder not in self._folders:
+            real = self._own_folders.get((*self._key, folder))
+            if real is not None:
+                self._folders[folder] = _LocalFolder(real)
         if folder in self._folders and self._is_plain(path, folder, name):
             return
         field = f"{place}[{index}].file-path"
         if not name:
             raise BadRequest(f"{field} {path!r} names a folder: give the path of a file")
         location = self._territory.check(path, field)
-        if not self._territory.belongs_to(self._metadata, path):
+        is_own = self._territory.belongs_to(self._metadata, path)
+        if not is_own:
             self._refuse_in_other_tables(location, path, field)
         # What a link or an odd name leads to says nothing of the other files of its folder.
         if location.decoded_path is None and location.path.endswith(f"/{name}"):
             real = location.path[: -len(name)] if location.scheme == "file" else ""
-            self._folders[folder] = _LocalFolder(real) if os.path.isdir(real) else None
+            is_there = os.path.isdir(real)
+            self._folders[folder] = _LocalFolder(real) if is_there else None
+            if is_own and is_there:
+                self._own_folders.put((*self._key, folder), real)
 
     def _is_plain(self, path: str, folder: str, name: str) -> bool:
         """Whether the file lies where its folder does, whatever that is."""

@@ -24,7 +24,7 @@ from frazil.format.manifest_list import ManifestFile
 
 Hashes = NDArray[np.uint64]
 
-_UNCOVERED: Final = 24
+_UNCOVERED: Final = 12
 """So many manifests are searched one by one before they are joined."""
 _GROWTH: Final = 4
 _PATH_BYTES: Final = 200
@@ -51,25 +51,26 @@ class PathIndex:
     """Levels from small to large."""
 
     levels: tuple[Level, ...] = ()
+    covered: frozenset[str] = frozenset()
+    """The manifests of all levels."""
 
     @property
     def size_bytes(self) -> int:
         return sum(
-            level.hashes.nbytes + _PATH_BYTES * len(level.manifests) for level in self.levels
+            level.hashes.nbytes + 2 * _PATH_BYTES * len(level.manifests) for level in self.levels
         )
 
     def candidates(
         self, listed: Sequence[ManifestFile], hashes: Hashes
     ) -> tuple[list[ManifestFile], list[ManifestFile]]:
         """The manifests that may hold one of the paths, and those that no level covers."""
-        excluded: set[str] = set()
-        covered: set[str] = set()
-        for level in self.levels:
-            covered |= level.manifests
-            if not level.may_hold(hashes):
-                excluded |= level.manifests
+        covered = self.covered
         uncovered = [one for one in listed if one.manifest_path not in covered]
-        return [one for one in listed if one.manifest_path not in excluded], uncovered
+        excluded = [level.manifests for level in self.levels if not level.may_hold(hashes)]
+        if len(excluded) == len(self.levels):
+            return uncovered, uncovered
+        left_out = frozenset().union(*excluded)
+        return [one for one in listed if one.manifest_path not in left_out], uncovered
 
     def joined(
         self, listed: Sequence[ManifestFile], added: Sequence[tuple[ManifestFile, ManifestColumns]]
@@ -84,7 +85,8 @@ class PathIndex:
             other = kept.pop(0)
             hashes = _sorted([level.hashes, other.hashes])
             level = Level(level.manifests | other.manifests, hashes)
-        return PathIndex((level, *kept))
+        levels = (level, *kept)
+        return PathIndex(levels, frozenset().union(*(one.manifests for one in levels)))
 
 
 def _sorted(arrays: Sequence[Hashes]) -> Hashes:
