@@ -35,7 +35,7 @@ from frazil.format.manifest_merging import (
     bin_to_merge,
     mergeable,
 )
-from frazil.format.manifest_writer import RollingManifestWriter, WrittenManifest
+from frazil.format.manifest_writer import MAX_ENTRIES, RollingManifestWriter, WrittenManifest
 from frazil.format.metadata_files import metadata_folder
 from frazil.format.partition_spec import PartitionSpec
 from frazil.format.schema import Schema
@@ -239,7 +239,9 @@ class _Builder:
         # A new file inherits the snapshot; only format version 1 has to say it.
         inherits = isinstance(piece, _New) and self.target.metadata.format_version > 1
         snapshot_id = None if inherits else self.target.snapshot_id
-        writer = self._writer(piece.spec_id, piece.content, snapshot_id)
+        # Who removes a file from a large manifest pays for all of it; the next one does not.
+        most = MAX_MERGED_ENTRIES if isinstance(piece, _Old) else MAX_ENTRIES
+        writer = self._writer(piece.spec_id, piece.content, snapshot_id, most)
         piece.write_into(writer)
         manifests = writer.finish()
         return [_Written(manifest, piece, len(manifests) == 1) for manifest in manifests]
@@ -257,13 +259,20 @@ class _Builder:
             removed=removed,
         )
 
-    def _writer(self, spec_id: int, content: int, snapshot_id: int | None) -> RollingManifestWriter:
+    def _writer(
+        self,
+        spec_id: int,
+        content: int,
+        snapshot_id: int | None,
+        max_entries: int = MAX_ENTRIES,
+    ) -> RollingManifestWriter:
         metadata = self.target.metadata
         return RollingManifestWriter(
             self._encoder(spec_id, content),
             new_path=self._new_path,
             snapshot_id=snapshot_id,
             target_size_bytes=MergeSettings.of(metadata.properties).target_size_bytes,
+            max_entries=max_entries,
             codec=_codec(metadata),
         )
 

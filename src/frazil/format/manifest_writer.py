@@ -38,7 +38,7 @@ DEFAULT_TARGET_SIZE_BYTES: Final = 8 << 20
 # Whatever the target size, a manifest stays far inside what our own reader accepts.
 _MAX_LENGTH_BYTES: Final = MANIFEST_LIMITS.file_bytes // 2
 _MAX_DECODED_BYTES: Final = MANIFEST_LIMITS.decoded_bytes // 2
-_MAX_ENTRIES: Final = MANIFEST_LIMITS.records // 2
+MAX_ENTRIES: Final = MANIFEST_LIMITS.records // 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +112,7 @@ class RollingManifestWriter:
         new_path: Callable[[], str],
         snapshot_id: int | None,
         target_size_bytes: int = DEFAULT_TARGET_SIZE_BYTES,
+        max_entries: int = MAX_ENTRIES,
         codec: str = "deflate",
     ) -> None:
         """`snapshot_id` is that of the commit; None, from version 2 on, lets ADDED entries inherit
@@ -120,6 +121,7 @@ class RollingManifestWriter:
         self._new_path = new_path
         self._snapshot_id = snapshot_id
         self._target_size_bytes = min(target_size_bytes, _MAX_LENGTH_BYTES)
+        self._max_entries = min(max_entries, MAX_ENTRIES)
         self._codec = codec
         self._open: _OpenManifest | None = None
         self._written: list[WrittenManifest] = []
@@ -261,7 +263,7 @@ class RollingManifestWriter:
     def _is_full(self, current: _OpenManifest) -> bool:
         return (
             current.writer.decoded_bytes >= _MAX_DECODED_BYTES
-            or sum(current.files) >= _MAX_ENTRIES
+            or sum(current.files) >= self._max_entries
             or current.writer.is_at_least(self._target_size_bytes)
         )
 
