@@ -35,7 +35,12 @@ CHECKS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Cannot commit, missing data files", ("required-data-files",)),
     (
         "Missing required files to delete",
-        ("required-data-files", "required-delete-files", "removed-file-not-live"),
+        (
+            "required-data-files",
+            "required-delete-files",
+            "removed-file-not-live",
+            "cherry-pick",
+        ),
     ),
     ("Found concurrently added DV", ("dv-conflict",)),
     ("Cannot delete file where some, but not all", ("partial-row-filter",)),

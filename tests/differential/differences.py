@@ -251,6 +251,31 @@ def _row_delta_operation(context: Context, difference: Difference) -> bool:
     )
 
 
+def _clauses_first(context: Context, difference: Difference) -> bool:
+    """Java looks for the files that are removed by name when it builds the tree, we before."""
+    step = context.step
+    named = {*step.remove_data, *(path for path, _ in step.remove_deletes)}
+    return (
+        difference.where == "verdict"
+        and context.refusal is not None
+        and context.refusal.message.startswith("Cannot delete file where some, but not all")
+        and context.rejection is not None
+        and context.rejection.clauses <= {"required-data-files", "required-delete-files"}
+        and not named <= context.live_paths()
+    )
+
+
+def _prefix_of_null(context: Context, difference: Difference) -> bool:
+    """Java asks a null partition value whether it starts with something."""
+    return (
+        difference.where == "verdict"
+        and context.refusal is not None
+        and context.refusal.error == "NullPointerException"
+        and "starts-with" in str((context.step.row_filter, context.step.conflict_filter))
+        and any("=null" in entry.file for entry in context.before.live(context.step.branch))
+    )
+
+
 def _transform_on_identity(context: Context, difference: Difference) -> bool:
     """Java projects a transformed term onto an identity field as if it were the column."""
     return (
@@ -367,6 +392,16 @@ LISTED: Final = (
         _transform_on_identity,
     ),
     Listed(
+        "prefix-of-null",
+        "A filter on a prefix is understood where a partition value is null.",
+        _prefix_of_null,
+    ),
+    Listed(
+        "clauses-first",
+        "Where a required file is gone and a filter splits another, the clause is the reason.",
+        _clauses_first,
+    ),
+    Listed(
         "duplicate-file",
         "A data file that is already live is not added again.",
         _duplicate_file,
@@ -379,9 +414,7 @@ LISTED: Final = (
 )
 
 
-APART: Final = frozenset(
-    {"left-over-deletes", "deletes-of-rewritten-files", "row-delta-operation"}
-)
+APART: Final = frozenset({"left-over-deletes", "deletes-of-rewritten-files", "row-delta-operation"})
 """After these the two tables are not the same any more, though both accepted the step."""
 
 

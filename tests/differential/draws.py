@@ -56,7 +56,8 @@ class Draws:
         version = self.random.choice((1, 2, 2, 2, 3, 3, 3))
         self.table = Table(version, spec, properties)
         self._specs: dict[int, tuple[SpecField, ...]] = {0: spec}
-        self._files = Files(self.random, "")
+        nulls, poor = self.random.choice((0.06, 0.06, 0.3)), self.random.choice((0.1, 0.1, 0.5))
+        self._files = Files(self.random, "", nulls, poor)
         self._state: State
         self._wap_ids = 0
 
@@ -230,7 +231,18 @@ class Draws:
             calls=self._calls("validateNoConflictingData", "validateNoConflictingDeletes"),
             summary=self._summary(),
         )
-        return self._staged(step)
+        return self._staged(self._in_upper_case(step))
+
+    def _in_upper_case(self, step: Step) -> Step:
+        """The step with names of columns that are the table's only where case does not matter."""
+        if not self._chance(0.08):
+            return step
+        return replace(
+            step,
+            row_filter=_upper(step.row_filter),
+            conflict_filter=_upper(step.conflict_filter),
+            case_sensitive=False,
+        )
 
     def _row_delta(self) -> Step | None:
         branch = self._branch()
@@ -450,6 +462,8 @@ class Draws:
         """Rolls main back, or makes or moves the other branch."""
         name = self.random.choice((MAIN, BRANCH))
         ancestors = self._state.ancestors(self._state.head(MAIN))
+        if not ancestors:
+            return None
         return Step(
             kind="metadata",
             updates=(
@@ -472,3 +486,13 @@ class Draws:
             "snapshot-ids": [{"step": self.random.choice(others)}],
         }
         return Step(kind="metadata", updates=(update,))
+
+
+def _upper(document: Any) -> Any:
+    """A filter whose columns are named in upper case."""
+    if not isinstance(document, dict):
+        return document
+    return {
+        key: value.upper() if key == "term" and isinstance(value, str) else _upper(value)
+        for key, value in document.items()
+    }

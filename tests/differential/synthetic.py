@@ -23,7 +23,8 @@ WORDS: Final = ("apple", "avocado", "banana", "berry", "cherry")
 SCORES: Final = (-2.0, 0.5, 1.5, 8.25)
 FIRST_DAY: Final = 19_700
 DAYS: Final = 4
-MICROS_PER_DAY: Final = 86_400_000_000
+MICROS_PER_HOUR: Final = 3_600_000_000
+MICROS_PER_DAY: Final = 24 * MICROS_PER_HOUR
 FILE_PATH_ID: Final = 2_147_483_546
 """The reserved id of the path column in files of position deletes."""
 
@@ -49,18 +50,17 @@ def draw_spec(random: Random, known: dict[str, SpecField]) -> tuple[SpecField, .
     return tuple(parts)
 
 
-def draw_row(random: Random) -> Row:
-    return (
-        None if random.random() < 0.06 else random.randrange(40),
-        None if random.random() < 0.06 else random.choice(WORDS),
-        None
-        if random.random() < 0.04
-        else (FIRST_DAY + random.randrange(DAYS)) * MICROS_PER_DAY
-        + random.randrange(24) * 3_600_000_000,
-        None
-        if random.random() < 0.06
-        else (math.nan if random.random() < 0.08 else random.choice(SCORES)),
+def draw_row(random: Random, nulls: float = 0.06) -> Row:
+    """A row in which each value is null by that chance."""
+    values = (
+        random.randrange(40),
+        random.choice(WORDS),
+        (FIRST_DAY + random.randrange(DAYS)) * MICROS_PER_DAY
+        + random.randrange(24) * MICROS_PER_HOUR,
+        math.nan if random.random() < 0.08 else random.choice(SCORES),
     )
+    number, word, time, score = (None if random.random() < nulls else value for value in values)
+    return number, word, time, score  # type: ignore[return-value]
 
 
 def partition_of(spec: Sequence[SpecField], row: Row) -> tuple[Any, ...]:
@@ -81,13 +81,13 @@ def partition_json(spec: Sequence[SpecField], partition: Sequence[Any]) -> list[
 
 
 def draw_rows(
-    random: Random, spec: Sequence[SpecField], partition: tuple[Any, ...] | None = None
+    random: Random, nulls: float, spec: Sequence[SpecField], partition: tuple[Any, ...] | None
 ) -> list[Row]:
     """Rows of one partition: the given one, or that of the first row."""
     rows: list[Row] = []
     wanted = random.randint(1, 4)
     for _ in range(400):
-        row = draw_row(random)
+        row = draw_row(random, nulls)
         own = partition_of(spec, row)
         if partition is None:
             partition = own
@@ -104,6 +104,10 @@ class Files:
 
     random: Random
     location: str
+    nulls: float = 0.06
+    """How many of the values are null."""
+    poor: float = 0.16
+    """How many of the files come without some or all of their metrics."""
     docs: dict[Key, Doc] = field(default_factory=dict)
     rows: dict[str, list[Row]] = field(default_factory=dict)
     count: int = 0
@@ -115,7 +119,8 @@ class Files:
         partition: tuple[Any, ...] | None = None,
         rows: list[Row] | None = None,
     ) -> Doc:
-        rows = rows or draw_rows(self.random, spec, partition) or [draw_row(self.random)]
+        rows = rows or draw_rows(self.random, self.nulls, spec, partition)
+        rows = rows or [draw_row(self.random)]
         own = partition if partition is not None else partition_of(spec, rows[0])
         path = self._path("data", "parquet")
         doc = {
@@ -206,15 +211,9 @@ class Files:
         return doc
 
     def _metrics(self, rows: list[Row], columns: Sequence[int]) -> dict[str, Any]:
-        drawn = self.random.random()
-        if drawn < 0.06:
-            return {}
-        metrics = _counts(rows, columns)
-        if drawn < 0.12:
-            return metrics
-        bounds = _bounds(rows, columns)
-        if drawn < 0.16:
-            return bounds
+        metrics, bounds = _counts(rows, columns), _bounds(rows, columns)
+        if self.random.random() < self.poor:
+            return self.random.choice(({}, metrics, bounds))
         return {**metrics, **bounds}
 
 

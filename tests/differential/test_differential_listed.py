@@ -212,6 +212,26 @@ def transform_on_identity(files: Files) -> list[Step]:
     ]
 
 
+def prefix_of_null(files: Files) -> list[Step]:
+    return [
+        append(files.data("a", None)),
+        Step(kind="delete", row_filter={"type": "starts-with", "term": "name", "value": "x"}),
+    ]
+
+
+def clauses_first(files: Files) -> list[Step]:
+    return [
+        append(files.data("a"), files.data("b")),
+        Step(kind="delete", remove_data=(files.path("a"),)),
+        Step(
+            kind="delete",
+            remove_data=(files.path("a"),),
+            row_filter={"type": "eq", "term": "id", "value": 7},
+            calls=frozenset({"validateFilesExist"}),
+        ),
+    ]
+
+
 def duplicate_file(files: Files) -> list[Step]:
     return [append(files.data("a")), append(files.data("a"))]
 
@@ -248,6 +268,10 @@ CASES: Final[Mapping[str, Case]] = {
     "row-delta-operation": Case(V2, row_delta_operation, ACCEPTED, ACCEPTED),
     "transform-on-identity": Case(
         Table(2, BY_NAME), transform_on_identity, "Invalid value for conversion", ACCEPTED
+    ),
+    "prefix-of-null": Case(Table(2, BY_NAME), prefix_of_null, "Cannot invoke", ACCEPTED),
+    "clauses-first": Case(
+        V2, clauses_first, "Cannot delete file where some", frozenset({"required-data-files"})
     ),
     "duplicate-file": Case(V2, duplicate_file, ACCEPTED, frozenset({"duplicate-file"})),
     "branch-totals": Case(V2, branch_totals, ACCEPTED, ACCEPTED),
