@@ -218,6 +218,20 @@ def test_a_classic_job_comes_first_also_where_a_group_is_full(
     assert runner.of(TABLE) == [["c1", "f1"], ["f2", "f3"]]
 
 
+def test_jobs_that_can_wait_have_half_of_a_group_to_themselves(
+    executor: ThreadPoolExecutor, runner: Runner
+) -> None:
+    """However many stock clients try again and again."""
+    queues = Queues(executor, runner, QueueLimits(max_group_requests=4))
+    with queues.holding([TABLE]):
+        for name in ("f1", "f2", "f3"):
+            queues.submit(TABLE, Work(name))
+        for number in range(7):
+            queues.submit(TABLE, classic(f"c{number}"))
+    assert queues.close(WAIT_S)
+    assert runner.of(TABLE) == [["c0", "c1", "f1", "f2"], ["c2", "c3", "f3", "c4"], ["c5", "c6"]]
+
+
 def test_nobody_overtakes_a_job_that_must_be_alone(queues: Queues, runner: Runner) -> None:
     with queues.holding([TABLE]):
         for job in (Work("f1"), classic("c1"), alone("drop"), Work("f2"), classic("c2")):

@@ -122,14 +122,21 @@ def test_two_characters_are_escaped_as_java_does() -> None:
 @pytest.mark.parametrize(
     ("type_", "value", "text"),
     [
-        ("time", 45_296_123_456, "12:34:56.123456"),
+        ("time", 0, "00:00"),
+        ("time", 45_240_000_000, "12:34"),
+        ("time", 45_296_000_000, "12:34:56"),
+        ("time", 45_296_100_000, "12:34:56.100"),
+        ("time", 45_296_123_400, "12:34:56.123400"),
+        ("timestamp", 0, "1970-01-01T00:00:00"),
         ("timestamp", 1_000_001, "1970-01-01T00:00:01.000001"),
+        ("timestamp", 1_100_000, "1970-01-01T00:00:01.1"),
         ("timestamptz", -1, "1969-12-31T23:59:59.999999+00:00"),
+        ("timestamptz", 0, "1970-01-01T00:00:00+00:00"),
         ("timestamp_ns", 1, "1970-01-01T00:00:00.000000001"),
-        ("timestamptz_ns", 1, "1970-01-01T00:00:00.000000001+00:00"),
+        ("timestamptz_ns", 120, "1970-01-01T00:00:00.00000012+00:00"),
     ],
 )
-def test_times_have_the_digits_that_they_need(type_: str, value: int, text: str) -> None:
+def test_times_have_the_digits_that_java_gives_them(type_: str, value: int, text: str) -> None:
     escaped = text.replace(":", "%3A").replace("+", "%2B")
     assert path_of((("p", type_, "identity"),), value) == f"p={escaped}"
 
