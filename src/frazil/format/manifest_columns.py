@@ -167,6 +167,12 @@ class ManifestColumns:
         found[found == len(own)] = 0
         return np.flatnonzero(own[found] == hashes).astype(np.int64)
 
+    def hashes(self) -> NDArray[np.uint64]:
+        """The path hash of each row."""
+        by_row = np.empty(len(self), np.uint64)
+        by_row[self.hash_order] = self.sorted_hashes
+        return by_row
+
     def live(self) -> NDArray[np.bool_]:
         return np.not_equal(self.status, DELETED)
 
@@ -274,9 +280,10 @@ def make_columns(
     partition_field_ids: tuple[int, ...],
     partitions: tuple[tuple[Any, ...], ...],
     deletes: DeleteFields | None,
+    hashes: NDArray[np.uint64] | None = None,
 ) -> ManifestColumns:
-    """Columns of rows that are known to be right."""
-    hashes = _hashes(rows.paths)
+    """Columns of rows that are known to be right; their path hashes too, where they are known."""
+    hashes = _hashes(rows.paths) if hashes is None else hashes
     order = np.argsort(hashes, kind="stable")
     lengths = np.fromiter(map(len, rows.paths), np.int64, len(rows.paths))
     offsets = np.zeros(len(rows.paths) + 1, np.uint32)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from frazil.format.content_files import ContentFile
 from frazil.format.copied_rows import CopiedRows
-from frazil.format.manifest_columns import ManifestColumns, make_columns
+from frazil.format.manifest_columns import ManifestColumns, make_columns, path_hashes
 from frazil.format.manifest_decoder import DecodedRows
 from frazil.format.manifest_encoder import ManifestEncoder
 from frazil.format.manifest_fields import FIRST_ROW_ID, NO_SNAPSHOT, NONE, data_file_record
@@ -118,6 +118,8 @@ class _Columns:
         record = data_file_record(encoder.schema.record)
         self._has_row_ids = record.by_id(FIRST_ROW_ID) is not None
         self._paths: list[bytes] = []
+        self._hashes: list[NDArray[np.uint64]] = []
+        self._known_hashes: tuple[ManifestColumns, NDArray[np.uint64]] | None = None
         self._partitions: dict[tuple[Any, ...], int] = {}
         self._deletes = None if encoder.content == DATA else DeleteFields([], [], [], [])
 
@@ -129,6 +131,7 @@ class _Columns:
         own_ids = [file.first_row_id for file in files] if is_data else [None] * len(files)
         start, end = np.array(starts, np.int64), np.array(ends, np.int64)
         self._paths += [file.file_path.encode() for file in files]
+        self._hashes.append(path_hashes(file.file_path for file in files))
         self._add(
             status=np.array(status, np.int64),
             snapshot_id=_numbers(snapshots, NO_SNAPSHOT),
@@ -172,6 +175,7 @@ class _Columns:
             indexes[position] = known.setdefault(values, len(known))
         sizes = np.fromiter(map(len, copied.data_files[chosen]), np.int64, len(rows))
         self._paths += columns.encoded_paths(rows)
+        self._hashes.append(self._hashes_of(columns)[rows])
         self._add(
             status=part.status,
             snapshot_id=part.snapshot_id,
@@ -188,6 +192,12 @@ class _Columns:
         )
         if self._deletes is not None:
             _copy_deletes(self._deletes, columns, rows)
+
+    def _hashes_of(self, columns: ManifestColumns) -> NDArray[np.uint64]:
+        """Of all rows of a manifest; its copies come one after another."""
+        if self._known_hashes is None or self._known_hashes[0] is not columns:
+            self._known_hashes = columns, columns.hashes()
+        return self._known_hashes[1]
 
     def _add(self, **arrays: NDArray[np.int64]) -> None:
         none = np.full(len(arrays["status"]), NONE, np.int64)
@@ -213,6 +223,7 @@ class _Columns:
             ),
             partitions=tuple(self._partitions),
             deletes=self._deletes,
+            hashes=np.concatenate(self._hashes),
         )
 
 
