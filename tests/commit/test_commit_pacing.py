@@ -1,4 +1,4 @@
-"""A table whose times run ahead of the clock is slowed down to it."""
+"""A table whose times run ahead of the clock is slowed down to it; a slow group goes in parts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,17 @@ import pytest
 from frazil.commit import groups
 from frazil.commit.clock import now_ms
 from frazil.commit.groups import MAX_AHEAD_MS
-from tests.commit.requests import TIMEOUT_S, Driver, append, head_is, name, table_answer
+from frazil.wire.errors import BadRequest
+from tests.commit.requests import (
+    TIMEOUT_S,
+    Driver,
+    append,
+    committed,
+    head_is,
+    name,
+    set_property,
+    table_answer,
+)
 
 
 @pytest.fixture
@@ -20,6 +30,7 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     seconds: list[float] = []
     clock = SimpleNamespace(sleep=seconds.append, monotonic=time.monotonic)
     monkeypatch.setattr(groups, "time", clock)
+    monkeypatch.setattr(groups, "MAX_JUDGING_S", 3_600)
     return seconds
 
 
@@ -83,3 +94,32 @@ def test_commits_on_a_head_from_the_future_go_on_after_it(
     ]
     # Five requests use five milliseconds up.
     assert slept == [0.005]
+
+
+# --- groups that take long -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_a_group_that_takes_long_is_committed_in_parts(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(groups, "MAX_JUDGING_S", -1)
+    location = driver.load().metadata.location
+    before = driver.metadata_files()
+    with driver.catalog._queues.holding([name("t")]):
+        bad = driver.submit("t", [{"action": "set-current-schema", "schema-id": 77}])
+        good = [driver.submit("t", [add(f"{location}/data/{n}.parquet")]) for n in range(5)]
+        # Changes nothing, so that its part needs no swap.
+        same = driver.submit("t", [set_property("format-version", "2")])
+    answers = [table_answer(future.result(TIMEOUT_S)) for future in good]
+    assert isinstance(bad.exception(TIMEOUT_S), BadRequest)
+    table_answer(same.result(TIMEOUT_S))
+    # Each part is whole: a file, a swap, and answers that hold what they name.
+    assert len(driver.metadata_files() - before) == 5
+    assert len({answer.table.metadata_location for answer in answers}) == 5
+    for answer in answers:
+        (made,) = committed(answer)
+        assert answer.table.metadata.current_snapshot_id == made["snapshot-id"]
+    times = [entry.timestamp_ms for entry in driver.load().metadata.snapshot_log]
+    assert times == sorted(set(times))
+    assert len(times) == 5
