@@ -30,7 +30,7 @@ from frazil.wire.errors import BadRequest, FrazilError
 
 _IOV_MAX = min(1024, os.sysconf("SC_IOV_MAX"))
 _SLICE_BYTES = 1 << 20
-_PUT_THREADS = 12
+_PUT_THREADS = 6
 _O_TMPFILE: int | None = getattr(os, "O_TMPFILE", None)
 
 # How file systems and kernels say that they have no unnamed files, or no links to them.
