@@ -272,8 +272,33 @@ def _prefix_of_null(context: Context, difference: Difference) -> bool:
         and context.refusal is not None
         and context.refusal.error == "NullPointerException"
         and "starts-with" in str((context.step.row_filter, context.step.conflict_filter))
-        and any("=null" in entry.file for entry in context.before.live(context.step.branch))
+        and any(_is_null(entry) for entry in context.before.live(context.step.branch))
     )
+
+
+_ORDERED: Final = ("'lt", "'gt")
+
+
+def _order_of_null(context: Context, difference: Difference) -> bool:
+    """For Java null is less than every value, so that `<` takes the files of a null partition."""
+    if not any(kind in str(context.step.row_filter) for kind in _ORDERED):
+        return False
+    if difference.where == "verdict":
+        nulls = [entry for entry in context.before.live(context.step.branch) if _is_null(entry)]
+        return context.only_refused("Cannot delete file where some") and any(
+            entry.path in str(context.refusal) for entry in nulls
+        )
+    if context.own is None or context.java is None:
+        return False
+    number = _newest(context)
+    kept = {entry.key for entry in context.own.snapshots[number].deleted()}
+    taken = [entry for entry in context.java.snapshots[number].deleted() if entry.key not in kept]
+    return bool(taken) and all(_is_null(entry) for entry in taken)
+
+
+def _is_null(entry: Entry) -> bool:
+    partition = entry.file.partition("partition=PartitionData{")[2].partition("}")[0]
+    return "=null" in partition
 
 
 def _transform_on_identity(context: Context, difference: Difference) -> bool:
@@ -392,6 +417,11 @@ LISTED: Final = (
         _transform_on_identity,
     ),
     Listed(
+        "order-of-null",
+        "A null partition value is neither less nor more than another value.",
+        _order_of_null,
+    ),
+    Listed(
         "prefix-of-null",
         "A filter on a prefix is understood where a partition value is null.",
         _prefix_of_null,
@@ -414,7 +444,9 @@ LISTED: Final = (
 )
 
 
-APART: Final = frozenset({"left-over-deletes", "deletes-of-rewritten-files", "row-delta-operation"})
+APART: Final = frozenset(
+    {"left-over-deletes", "deletes-of-rewritten-files", "order-of-null", "row-delta-operation"}
+)
 """After these the two tables are not the same any more, though both accepted the step."""
 
 

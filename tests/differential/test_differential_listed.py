@@ -212,9 +212,17 @@ def transform_on_identity(files: Files) -> list[Step]:
     ]
 
 
+def order_of_null(files: Files) -> list[Step]:
+    """The file of the null partition leaves Java's table, with rows that do not match."""
+    return [
+        append(files.data("a", None), files.data("b", "b"), files.data("z", "z")),
+        Step(kind="delete", row_filter={"type": "lt", "term": "name", "value": "c"}),
+    ]
+
+
 def prefix_of_null(files: Files) -> list[Step]:
     return [
-        append(files.data("a", None)),
+        append(files.data("a", None), files.data("x", "x")),
         Step(kind="delete", row_filter={"type": "starts-with", "term": "name", "value": "x"}),
     ]
 
@@ -269,6 +277,7 @@ CASES: Final[Mapping[str, Case]] = {
     "transform-on-identity": Case(
         Table(2, BY_NAME), transform_on_identity, "Invalid value for conversion", ACCEPTED
     ),
+    "order-of-null": Case(Table(2, BY_NAME), order_of_null, ACCEPTED, ACCEPTED),
     "prefix-of-null": Case(Table(2, BY_NAME), prefix_of_null, "Cannot invoke", ACCEPTED),
     "clauses-first": Case(
         V2, clauses_first, "Cannot delete file where some", frozenset({"required-data-files"})
