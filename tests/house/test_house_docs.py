@@ -65,3 +65,17 @@ def test_every_room_is_in_the_architecture() -> None:
     rooms = {path.parent.name for path in (ROOT / "src" / "frazil").glob("*/__init__.py")}
     assert {room for room in rooms if not re.search(rf"\b{room}\b", text)} == set()
     assert len(text.splitlines()) <= 80
+
+
+def test_the_architecture_names_modules_that_exist() -> None:
+    named = set(re.findall(r"`(?!src/)(\w+/\w+)`", (ROOT / "ARCHITECTURE.md").read_text()))
+    assert len(named) > 20
+    source = ROOT / "src" / "frazil"
+    assert {module for module in named if not (source / f"{module}.py").is_file()} == set()
+
+
+def test_the_readme_names_properties_that_exist() -> None:
+    source = "".join(path.read_text() for path in (ROOT / "src" / "frazil").rglob("*.py"))
+    named = set(re.findall(r"`(frazil\.[a-z.-]+)", README))
+    assert len(named) >= 4
+    assert {name for name in named if f'"{name}"' not in source} == set()
