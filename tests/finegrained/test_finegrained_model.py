@@ -362,11 +362,13 @@ EXAMPLES = settings.get_profile(settings.get_current_profile_name()).max_example
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("version", [1, 2, 3])
 @settings(max_examples=EXAMPLES)
-@given(steps=STEPS)
+@given(steps=STEPS, merge_from=st.sampled_from([2, 3, 100]))
 def test_the_catalog_agrees_with_the_model(
-    new_table: TableFactory, version: int, steps: list[int]
+    new_table: TableFactory, version: int, steps: list[int], merge_from: int
 ) -> None:
-    table = new_table(version=version)
+    """However manifests are merged on the way."""
+    properties = {"commit.manifest.min-count-to-merge": str(merge_from)}
+    table = new_table(version=version, properties=properties)
     wire = Wire(table)
     writer = Writer(Model(has_deletes=version > 1, has_vectors=version == 3))
     for seed in steps:

@@ -17,6 +17,7 @@ from starlette.types import Message
 from frazil.commit.catalog import Catalog
 from frazil.db.base import Database
 from frazil.rest.app import close, create_app
+from frazil.store.base import Store
 from frazil.store.local import LocalStore
 from frazil.store.locations import AllowedLocations
 from tests.finegrained.tables import Answer
@@ -75,12 +76,14 @@ class World:
 
 
 @contextmanager
-def opened_world(database: Database, warehouse: Path) -> Iterator[World]:
+def opened_world(
+    database: Database, warehouse: Path, store: Store | None = None
+) -> Iterator[World]:
     """A catalog over the database and the folder; several of them are replicas."""
     root = f"file://{warehouse}"
     catalog = Catalog(
         db=database,
-        store=LocalStore(),
+        store=store or LocalStore(),
         warehouse=root,
         allowed_locations=AllowedLocations(root),
     )

@@ -1,0 +1,254 @@
+"""Faults between the pipeline, the database and the store, and what they leave behind.
+
+No file that nobody refers to stays after a proven rejection, none is deleted while the outcome is
+not known, and a request is never half of a commit.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from frazil.db.base import Database
+from frazil.db.connect import connect
+from tests.commit.requests import name
+from tests.commit.test_commit_faults import FaultyDatabase, FaultyStore
+from tests.finegrained.conftest import fast_folder
+from tests.finegrained.requests import append, delete, overwrite
+from tests.finegrained.tables import Answer, Table, new_key
+from tests.finegrained.trees import check_tree, local, read_tree
+from tests.finegrained.world import World, opened_world
+
+NAMESPACE = "faults"
+
+
+class Place:
+    """A catalog whose database and store fail as told."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        folder = stack.enter_context(fast_folder())
+        self.warehouse = folder / "warehouse"
+        self.warehouse.mkdir()
+        self.real: Database = connect(f"sqlite:///{folder}/catalog.db")
+        self.real.migrate()
+        stack.callback(self.real.close)
+        self.database = FaultyDatabase(self.real)
+        self.store = FaultyStore(lambda location: False)
+        self.stack = stack
+        self.world = self.replica(cast(Database, self.database))
+        made = self.world("POST", "/v1/namespaces", {"namespace": [NAMESPACE]})
+        assert made.status == 200
+
+    def replica(self, database: Database | None = None) -> World:
+        world = opened_world(database or self.real, self.warehouse, self.store)
+        return self.stack.enter_context(world)
+
+    def table(self, **fields: Any) -> Table:
+        return Table(self.world, namespace=NAMESPACE, **fields).create()
+
+    def as_group(self, table: Table, *updates: Any) -> list[Answer]:
+        """Sends requests that wait for each other, so that all of them are one group."""
+        catalog = self.world.catalog
+        identifier = name(f"{NAMESPACE}.{table.name}")
+        with ThreadPoolExecutor(len(updates)) as pool:
+            with catalog._queues.holding([identifier]):
+                futures = [pool.submit(table.post, update) for update in updates]
+                waiting = catalog._queues._queues[identifier].jobs
+                while len(waiting) < len(updates):
+                    time.sleep(0.002)
+            return [future.result() for future in futures]
+
+
+@pytest.fixture
+def place() -> Iterator[Place]:
+    with ExitStack() as stack:
+        yield Place(stack)
+
+
+def strangers(table: Table) -> set[str]:
+    """Files in the metadata folder that nothing refers to."""
+    table.load()
+    known = {table.metadata_location}
+    known |= {entry["metadata-file"] for entry in table.metadata.get("metadata-log", [])}
+    for snapshot in table.metadata["snapshots"]:
+        known.add(snapshot["manifest-list"])
+        tree = read_tree(table.metadata, snapshot["snapshot-id"])
+        known |= {manifest["manifest_path"] for manifest in tree.manifests}
+    folder = local(table.location) / "metadata"
+    return {path.name for path in folder.iterdir()} - {Path(path).name for path in known}
+
+
+def settled(place: Place, table: Table) -> set[str]:
+    """Files are removed after the answer, while the table is still held."""
+    with place.world.catalog._queues.holding([name(f"{NAMESPACE}.{table.name}")]):
+        return strangers(table)
+
+
+# --- the store ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", ["manifest", "manifest list"])
+def test_a_file_that_cannot_be_written_takes_its_request_out(place: Place, what: str) -> None:
+    table = place.table()
+    table.append(table.data("start", 0))
+    refused: list[str] = []
+
+    def refuse(location: str) -> bool:
+        """The first such file that is written."""
+        is_list = "/snap-" in location
+        if location.endswith(".avro") and is_list == (what == "manifest list") and not refused:
+            refused.append(location)
+        return location in refused
+
+    place.store.refuse = refuse
+    answers = place.as_group(table, *(append(table.data(f"f{n}", 0)) for n in range(4)))
+    place.store.refuse = lambda location: False
+    statuses = sorted(answer.status for answer in answers)
+    assert statuses == [200, 200, 200, 429], [answer.body for answer in answers]
+    (left_out,) = [n for n, answer in enumerate(answers) if answer.status == 429]
+    assert "retry-after" in answers[left_out].headers
+    table.load()
+    assert table.live() == {"start"} | {f"f{n}" for n in range(4) if n != left_out}
+    check_tree(table.metadata, table.head_id)
+    assert settled(place, table) == set()
+    table.append(table.data(f"f{left_out}", 0))
+
+
+def test_a_metadata_file_that_cannot_be_written_fails_the_whole_group(place: Place) -> None:
+    table = place.table()
+    table.append(table.data("start", 0))
+    before = table.state()
+    place.store.refuse = lambda location: location.endswith(".metadata.json")
+    answers = place.as_group(table, *(append(table.data(f"f{n}", 0)) for n in range(3)))
+    place.store.refuse = lambda location: False
+    assert [answer.status for answer in answers] == [429, 429, 429]
+    assert table.state() == before
+
+
+# --- the database ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("faults", [1, 2, 3])
+def test_lost_swaps_are_applied_again(place: Place, faults: int) -> None:
+    table = place.table(version=3)
+    a = table.data("a", 0, rows=3)
+    table.append(a)
+    place.database.faults = [place.database.lose] * faults
+    answers = place.as_group(
+        table, append(table.data("b", 0, rows=2)), delete(a), append(table.data("c", 0))
+    )
+    assert [answer.status for answer in answers] == [200, 200, 200]
+    table.load()
+    assert table.live() == {"b", "c"}
+    for snapshot in table.metadata["snapshots"]:
+        check_tree(table.metadata, snapshot["snapshot-id"])
+    assert settled(place, table) == set()
+
+
+def test_a_lost_answer_to_a_commit_that_happened(place: Place) -> None:
+    table = place.table()
+    place.database.faults = [place.database.lost_after]
+    table.append(table.data("a", 0))
+    assert table.live() == {"a"}
+    assert settled(place, table) == set()
+
+
+def test_a_lost_answer_to_a_commit_that_did_not_happen(place: Place) -> None:
+    table = place.table()
+    place.database.faults = [place.database.lost_before]
+    table.append(table.data("a", 0))
+    assert table.live() == {"a"}
+    assert settled(place, table) == set()
+
+
+@pytest.mark.parametrize("happened", [True, False])
+def test_no_file_is_deleted_while_the_outcome_is_unknown(place: Place, happened: bool) -> None:
+    table = place.table()
+    before = table.state()[1]
+    database = place.database
+    database.resolvable = False
+    database.faults = [database.lost_after if happened else database.lost_before]
+    answer = table.post(append(table.data("a", 0)))
+    assert answer.status == 500
+    assert answer.body["error"]["type"] == "CommitStateUnknownException"
+    assert "retry-after" not in answer.headers
+    written = table.state()[1] - before
+    assert sorted(file.rsplit(".", 1)[-1] for file in written) == ["avro", "avro", "json"]
+    database.resolvable = True
+    if happened:
+        assert table.live() == {"a"}
+        # Sent again without a key it is a duplicate, and says which file is already there.
+        assert table.conflict(append(table.data("a", 0))).clause == "duplicate-file"
+    else:
+        table.append(table.data("a", 0))
+    assert table.live() == {"a"}
+
+
+def test_a_key_makes_an_unknown_outcome_safe_to_repeat(place: Place) -> None:
+    table = place.table()
+    database, key = place.database, new_key()
+    database.resolvable = False
+    database.faults = [database.lost_after]
+    update = append(table.data("a", 0))
+    assert table.post(update, key=key).status == 500
+    database.resolvable = True
+    again = table.post(update, key=key)
+    assert again.status == 200
+    assert [made["operation"] for made in again.body["committed"]] == ["append"]
+    assert table.load().live() == {"a"}
+
+
+def test_a_database_that_is_down_leaves_nothing(place: Place) -> None:
+    table = place.table()
+    before = table.state()
+    place.database.faults = [place.database.unreachable]
+    answer = table.post(append(table.data("a", 0)))
+    assert answer.status == 429
+    assert table.state() == before
+
+
+# --- two replicas ---------------------------------------------------------------------------------
+
+
+def test_a_replica_judges_by_the_head_and_not_by_what_it_remembers(place: Place) -> None:
+    table = place.table()
+    a, b = table.data("a", 0), table.data("b", 0)
+    base = table.append(a, b)["snapshot-id"]
+    there = Table(place.replica(), namespace=NAMESPACE, name=table.name).load()
+    there.append(there.data("c", 0))
+    table.delete(a)
+    assert there.conflict(delete(a)).clause == "removed-file-not-live"
+    update = overwrite(
+        remove=[b],
+        add=[table.data("b2", 0)],
+        base=base,
+        validations=[{"type": "required-data-files", "filter": {"type": "true"}}],
+    )
+    assert there.conflict(update).files == {"a"}
+    there.overwrite(remove=[b], add=[table.data("b2", 0)])
+    assert table.load().live() == {"b2", "c"}
+
+
+def test_two_replicas_append_in_turn_and_at_once(place: Place) -> None:
+    table = place.table(version=3)
+    other = place.replica()
+
+    def write(number: int) -> int:
+        call = (place.world, other)[number % 2]
+        own = Table(call, namespace=NAMESPACE, name=table.name, metadata=table.metadata)
+        return own.post(append(own.data(f"f{number}", 0, rows=number + 1))).status
+
+    with ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(write, range(40))) == {200}
+    table.load()
+    assert table.live() == {f"f{number}" for number in range(40)}
+    for snapshot in table.metadata["snapshots"]:
+        check_tree(table.metadata, snapshot["snapshot-id"])
+    assert len(table.metadata["snapshots"]) == 40
+    assert settled(place, table) == set()
