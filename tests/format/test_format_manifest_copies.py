@@ -13,6 +13,7 @@ from uuid import UUID
 import numpy as np
 import pytest
 
+from frazil.format.avro_files import MANIFEST_LIMITS, open_avro
 from frazil.format.avro_types import UnreadableAvro
 from frazil.format.content_files import EQUALITY_DELETES, POSITION_DELETES, DataFile
 from frazil.format.manifest_columns import (
@@ -402,3 +403,65 @@ def test_another_writers_schema_is_translated() -> None:
         file_size_in_bytes=9,
     )
     assert written.content == DATA
+
+
+# --- whole blocks ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("codec", ["null", "deflate"])
+def test_blocks_whose_entries_all_stay_are_taken_over_as_they_are(version: int, codec: str) -> None:
+    encoder = encoder_of("long", version=version)
+    listed = replace(LISTED, first_row_id=1_000 if version == 3 else None)
+    if version == 1:
+        listed = replace(listed, sequence_number=0)
+    writer = writer_of(encoder, codec=codec)
+    for number in range(2_700):
+        writer.add(data_file(number, (number % 4,)))
+    content = writer.finish()[0].file
+    kept = set(range(2_700))
+    for round_, removed in enumerate(({700}, {701, 2_650}, set(range(1_000, 1_450)), {5})):
+        columns = decode_columns(content)
+        rows = {columns.find(data_file(n).file_path)[0] for n in removed}
+        writer = writer_of(encoder, codec=codec, snapshot_id=300 + round_)
+        writer.copy_rows(content, columns, listed, rows)
+        (written,) = writer.finish()
+        same_columns(written.columns(), decode_columns(written.file))
+        kept -= removed
+        after = decode_columns(written.file)
+        live = np.flatnonzero(after.live())
+        assert after.paths(live.tolist()) == [data_file(n).file_path for n in sorted(kept)]
+        assert written.existing_files_count == len(kept)
+        assert written.deleted_files_count == len(removed)
+        assert set(after.snapshot_id[~after.live()].tolist()) == {300 + round_}
+        if round_:
+            assert blocks_in_common(content, written.file) >= 2
+        content, listed = written.file, replace(listed, first_row_id=1) if version == 3 else listed
+    if version == 3:
+        ids = decode_columns(content).first_row_id
+        assert ids[:3].tolist() == [1_000, 1_010, 1_021]
+
+
+def blocks_in_common(before: bytes, after: bytes) -> int:
+    found = []
+    for content in (before, after):
+        file = open_avro(content, MANIFEST_LIMITS)
+        found.append({content[start:end] for _, start, end in file.block_places()})
+    return len(found[0] & found[1])
+
+
+def test_whole_blocks_roll_too() -> None:
+    encoder = encoder_of("long")
+    files = [data_file(n, (n % 3,), lower_bounds={1: bytes(8)}) for n in range(15_000)]
+    content = copied(encoder, manifest_of(encoder, files), LISTED, set()).file
+    writer = writer_of(encoder, target_size_bytes=40_000)
+    writer.add(data_file(2, (9,)))
+    writer.copy_rows(content, decode_columns(content), LISTED, {3, 7_000})
+    writer.add(data_file(3, (9,)))
+    written = writer.finish()
+    assert len(written) > 2
+    assert sum(one.existing_files_count for one in written) == 9_998
+    assert sum(one.deleted_files_count for one in written) == 2
+    assert sum(one.added_files_count for one in written) == 2
+    for manifest in written:
+        same_columns(manifest.columns(), decode_columns(manifest.file))

@@ -287,6 +287,19 @@ class AvroWriter:
         """How many more the block takes, unless they are large."""
         return self._block_records - len(self._block)
 
+    def end_block(self) -> None:
+        """Ends the block under way, if there is one, however few its records are."""
+        if self._block:
+            self._end_block()
+
+    def copy_block(self, count: int, data: bytes, decoded_bytes: int) -> None:
+        """Adds a block as another file of the same schema and codec has it, compressed; the one
+        under way must have been ended."""
+        self._collect(0)
+        _write_compressed(self._out, count, data, self._sync)
+        self.block_starts.append(self.decoded_bytes)
+        self.decoded_bytes += decoded_bytes
+
     @property
     def at_block(self) -> bool:
         """Whether the last block is complete."""

@@ -58,7 +58,7 @@ class CopiedRows:
     inherited: Inherited
     """Of these rows: a copy lies in another manifest and inherits nothing any more."""
     data_files: list[bytes]
-    """Encoded for the manifests they go to."""
+    """Encoded for the manifests they go to; empty where whole blocks go there."""
     first_row_id_at: NDArray[np.int64]
     """Where the field begins within each `data_file`; NONE where there is none."""
     partitions: tuple[tuple[Any, ...], ...]
@@ -101,6 +101,25 @@ def copied_rows(
         inherited=inherited,
         data_files=data_files,
         first_row_id_at=places if in_data else np.full(len(chosen), NONE, np.int64),
+        partitions=_partitions(columns, encoder),
+    )
+
+
+def rows_in_place(
+    columns: ManifestColumns, rows: NDArray[np.int64], encoder: ManifestEncoder
+) -> CopiedRows:
+    """Entries that stay in their blocks, which manifests of `encoder` take over as they are."""
+    return CopiedRows(
+        columns=columns,
+        rows=rows,
+        inherited=Inherited(
+            columns.snapshot_id[rows],
+            columns.sequence_number[rows],
+            columns.file_sequence_number[rows],
+            columns.first_row_id[rows],
+        ),
+        data_files=[],
+        first_row_id_at=columns.first_row_id_at[rows].astype(np.int64),
         partitions=_partitions(columns, encoder),
     )
 

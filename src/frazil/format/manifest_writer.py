@@ -19,6 +19,7 @@ from frazil.format import manifest_list
 from frazil.format.avro_files import MANIFEST_LIMITS, AvroWriter, open_avro
 from frazil.format.avro_types import Field, Fixed, Null, Record, UnreadableAvro
 from frazil.format.content_files import ContentFile
+from frazil.format.copied_blocks import Blocks
 from frazil.format.copied_rows import CopiedRows, copied_rows
 from frazil.format.manifest_columns import ManifestColumns, decode_columns
 from frazil.format.manifest_encoder import ManifestEncoder
@@ -39,6 +40,8 @@ DEFAULT_TARGET_SIZE_BYTES: Final = 8 << 20
 _MAX_LENGTH_BYTES: Final = MANIFEST_LIMITS.file_bytes // 2
 _MAX_DECODED_BYTES: Final = MANIFEST_LIMITS.decoded_bytes // 2
 MAX_ENTRIES: Final = MANIFEST_LIMITS.records // 2
+_BLOCKS_AT_ONCE: Final = 4
+"""Whole blocks that are taken over before the size is looked at again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +192,18 @@ class RollingManifestWriter:
         gone = np.isin(rows, np.fromiter(removed, np.int64, len(removed)))
         if np.count_nonzero(gone) != len(removed):
             raise ValueError(f"{listed.manifest_path} has no live entry for a row to remove")
-        copied = copied_rows(file, columns, listed, rows, encoder)
-        self._write_copies(copied, np.where(gone, DELETED, EXISTING))
+        status = np.where(gone, DELETED, EXISTING)
+        if file.schema.text != encoder.schema.text or file.codec != self._codec:
+            self._write_copies(copied_rows(file, columns, listed, rows, encoder), status)
+            return
+        blocks = Blocks.of(file, columns)
+        for run in blocks.runs(listed, rows[gone], encoder.format_version > 1):
+            if run.whole:
+                self._take_blocks(blocks, run.numbers)
+            else:
+                first, behind = np.searchsorted(rows, (run.first_row, run.behind)).tolist()
+                part = copied_rows(file, columns, listed, rows[first:behind], encoder)
+                self._write_copies(part, status[first:behind])
 
     def finish(self) -> tuple[WrittenManifest, ...]:
         """Ends the last manifest; all that were written."""
@@ -236,11 +249,32 @@ class RollingManifestWriter:
             pairs = zip(heads[window], copied.data_files[window], strict=True)
             records = [head + data_file for head, data_file in pairs]
             position = current.writer.position
-            chosen = slice(start, start + current.writer.write_many(records))
-            current.copy(copied, chosen, status, snapshot_id, heads[chosen], position)
+            taken = current.writer.write_many(records)
+            chosen = slice(start, start + taken)
+            before = np.fromiter(map(len, heads[chosen]), np.int64, taken)
+            ends = position + np.cumsum(np.fromiter(map(len, records[:taken]), np.int64, taken))
+            starts = np.concatenate(([position], ends[:-1])) + before
+            current.copy(copied, chosen, status[chosen], snapshot_id[chosen], starts, ends)
             start = chosen.stop
             if current.writer.at_block and self._is_full(current):
                 self._roll(current)
+
+    def _take_blocks(self, blocks: Blocks, numbers: range) -> None:
+        """Whole blocks, compressed as they are."""
+        current = self._opened()
+        current.writer.end_block()
+        for first in range(numbers.start, numbers.stop, _BLOCKS_AT_ONCE):
+            if self._is_full(current):
+                self._roll(current)
+                current = self._opened()
+            some = range(first, min(first + _BLOCKS_AT_ONCE, numbers.stop))
+            moved = [blocks.copy_into(current.writer, number) for number in some]
+            copied, starts, ends = blocks.moved(some, moved, self._encoder)
+            status = np.full(len(starts), EXISTING, np.int64)
+            snapshot_id = copied.inherited.snapshot_id
+            current.copy(copied, slice(0, len(starts)), status, snapshot_id, starts, ends)
+        if self._is_full(current):
+            self._roll(current)
 
     def _heads(
         self, copied: CopiedRows, status: NDArray[np.int64], snapshot_id: NDArray[np.int64]
@@ -350,27 +384,24 @@ class _OpenManifest:
         chosen: slice,
         status: NDArray[np.int64],
         snapshot_id: NDArray[np.int64],
-        heads: list[bytes],
-        position: int,
+        data_file_at: NDArray[np.int64],
+        data_file_end: NDArray[np.int64],
     ) -> None:
-        """Counts copied entries that were written from `position` on."""
-        rows, own = copied.rows[chosen], status[chosen]
+        """Counts copied entries; the arrays are of those that are chosen."""
+        rows = copied.rows[chosen]
         counts = copied.columns.record_count[rows]
         for kind in (EXISTING, DELETED):
-            of_kind = own == kind
+            of_kind = status == kind
             self.files[kind] += int(np.count_nonzero(of_kind))
             self.rows[kind] += int(counts[of_kind].sum())
-        staying = copied.inherited.sequence_number[chosen][own != DELETED]
+        staying = copied.inherited.sequence_number[chosen][status != DELETED]
         if len(staying):
             known = self.min_sequence_number
             least = int(staying.min())
             self.min_sequence_number = least if known is None else min(known, least)
         used = np.unique(copied.columns.partition[rows]).tolist()
         self.partitions.update(copied.partitions[index] for index in used)
-        before = np.fromiter(map(len, heads), np.int64, len(heads))
-        sizes = before + np.fromiter(map(len, copied.data_files[chosen]), np.int64, len(heads))
-        starts = position + np.cumsum(sizes) - sizes
-        self.collected.copy(copied, chosen, own, snapshot_id[chosen], starts + before)
+        self.collected.copy(copied, chosen, status, snapshot_id, data_file_at, data_file_end)
 
 
 # --- partition summaries ---------------------------------------------------------------------

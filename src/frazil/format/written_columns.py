@@ -34,6 +34,7 @@ class _Copies:
     status: NDArray[np.int64]
     snapshot_id: NDArray[np.int64]
     data_file_at: NDArray[np.int64]
+    data_file_end: NDArray[np.int64]
 
 
 class WrittenRows:
@@ -87,10 +88,13 @@ class WrittenRows:
         status: NDArray[np.int64],
         snapshot_id: NDArray[np.int64],
         data_file_at: NDArray[np.int64],
+        data_file_end: NDArray[np.int64],
     ) -> None:
         """Entries of another manifest; the arrays are of those that are chosen."""
         self._files = None
-        self._parts.append(_Copies(copied, chosen, status, snapshot_id, data_file_at))
+        self._parts.append(
+            _Copies(copied, chosen, status, snapshot_id, data_file_at, data_file_end)
+        )
 
     def columns(
         self, encoder: ManifestEncoder, block_starts: Sequence[int]
@@ -173,7 +177,6 @@ class _Columns:
         for position in np.argsort(firsts).tolist():
             values = tuples[used[position]]
             indexes[position] = known.setdefault(values, len(known))
-        sizes = np.fromiter(map(len, copied.data_files[chosen]), np.int64, len(rows))
         self._paths += columns.encoded_paths(rows)
         self._hashes.append(self._hashes_of(columns)[rows])
         self._add(
@@ -187,7 +190,7 @@ class _Columns:
             first_row_id=copied.inherited.first_row_id[chosen],
             partition=indexes[where],
             data_file_at=part.data_file_at,
-            data_file_end=part.data_file_at + sizes,
+            data_file_end=part.data_file_end,
             first_row_id_at=copied.first_row_id_at[chosen],
         )
         if self._deletes is not None:
