@@ -22,7 +22,7 @@ setup: run-environment ## Make .venv with .venv/bin/frazil, then check the machi
 	@.venv/bin/frazil doctor
 
 .PHONY: demo
-demo: ## Show a catalog at work: stock PyIceberg writes, DuckDB reads
+demo: ## Show fine-grained commits: sixteen writers, one honest conflict, the history, read back
 	@scripts/bootstrap.sh run --say
 	@$(PY) demo/demo.py
 

@@ -57,7 +57,7 @@ LOCK_TIMEOUT_S = 10.0
 GIVE_UP_AFTER_S = 60.0
 MAX_AHEAD_MS = 1000
 # What is applied by then is committed; the rest of the group follows.
-MAX_JUDGING_S = 0.25
+MAX_JUDGING_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
