@@ -168,11 +168,11 @@ class ManifestReader:
 
     def columns_of(self, listed: Sequence[ManifestFile]) -> list[ManifestColumns]:
         """Of all of them, in their order; read at the same time where several are not kept."""
-        unknown = {
-            manifest.manifest_path
-            for manifest in listed
-            if self._cache.get(manifest.manifest_path, ManifestColumns) is None
-        }
+        kept = [self._cache.get(one.manifest_path, ManifestColumns) for one in listed]
+        known = [columns for columns in kept if columns is not None]
+        if len(known) == len(kept):
+            return known
+        unknown = [one for one, columns in zip(listed, kept, strict=True) if columns is None]
         if len(unknown) < 2:
             return [self.columns(manifest) for manifest in listed]
         with ThreadPoolExecutor(min(_READERS, len(unknown)), "frazil-manifests") as pool:

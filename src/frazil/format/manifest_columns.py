@@ -59,6 +59,7 @@ __all__ = [
 Rows = Sequence[int] | NDArray[np.int64]
 
 _HASH_BYTES: Final = 8
+_FEW: Final = 64
 _MANY_ROWS: Final = 100
 """From here on metrics are walked over all at once."""
 _GROUP_BYTES: Final = 8 << 20
@@ -159,6 +160,10 @@ class ManifestColumns:
         own = self.sorted_hashes
         if not len(own) or not len(hashes):
             return np.empty(0, np.int64)
+        if len(own) * len(hashes) <= _FEW:
+            # Most commits ask small manifests for one path; numpy's calls would cost the most.
+            mine = own.tolist()
+            return np.array([at for at, one in enumerate(hashes.tolist()) if one in mine], np.int64)
         if len(own) < len(hashes) and bool((hashes[:-1] < hashes[1:]).all()):
             found = np.searchsorted(hashes, own)
             found[found == len(hashes)] = 0
