@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from frazil.commit.history import base_is_refuted
-from frazil.format.snapshots import Snapshot
+from frazil.format.snapshots import MAIN_BRANCH, Snapshot
 from frazil.format.table_metadata import TableMetadata
 from frazil.wire.actions import FileUpdate
 from frazil.wire.conflicts import (
@@ -43,9 +43,10 @@ class Scope:
 
     @property
     def present_head(self) -> Snapshot | None:
-        """The head with the earlier updates of the request: what "live" refers to."""
-        ref = self.metadata.ref(self.update.branch)
-        return self.head if ref is None else self.metadata.snapshot(ref.snapshot_id)
+        """The head with the earlier updates of the request: what "live" refers to. A branch that is
+        not there yet begins at main's."""
+        ref = self.metadata.ref(self.update.branch) or self.metadata.ref(MAIN_BRANCH)
+        return None if ref is None else self.metadata.snapshot(ref.snapshot_id)
 
 
 @dataclass(frozen=True, slots=True)

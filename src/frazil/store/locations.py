@@ -91,8 +91,24 @@ class ObjectAddress:
         return self.path[1:]
 
 
+_PARSED: dict[str, ObjectAddress] = {}
+"""A commit asks for the same places again and again, and the text alone says what they are."""
+_MAX_PARSED = 10_000
+
+
 def parse_location(text: str, field: str = "location") -> ObjectAddress:
     """Splits a location and refuses what no store may be asked for."""
+    known = _PARSED.get(text)
+    if known is not None:
+        return known
+    address = _parse_location(text, field)
+    if len(_PARSED) >= _MAX_PARSED:
+        _PARSED.clear()
+    _PARSED[text] = address
+    return address
+
+
+def _parse_location(text: str, field: str) -> ObjectAddress:
     if _CONTROL.search(text):
         raise BadRequest(f"{field} {_shown(text)} has a control character: remove it")
     try:
