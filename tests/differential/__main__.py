@@ -21,7 +21,7 @@ def main(arguments: list[str]) -> int:
         print(__doc__)
         return 2
     listed: Counter[str] = Counter()
-    failed = []
+    failed, crossed = [], 0
     with tempfile.TemporaryDirectory() as folder:
         spark = start_spark(find_java(), Path(folder) / "spark")
         with open_driver(Path(folder)) as driver:
@@ -30,13 +30,15 @@ def main(arguments: list[str]) -> int:
             for seed in seeds:
                 history = world.run_seed(seed)
                 listed += history.listed()
+                crossed += history.crossed_at is not None
                 if history.unlisted():
                     failed.append(seed)
                 if history.unlisted() or "--show" in arguments:
                     print(history.shown(), end="\n\n")
             seconds = time.monotonic() - started
         spark.stop()
-    print(f"{len(seeds)} histories, {seconds / len(seeds):.2f} s each; failed: {failed}")
+    print(f"{len(seeds)} histories, {crossed} crossed, {seconds / len(seeds):.2f} s each")
+    print(f"failed: {failed}")
     print(f"listed differences: {dict(listed)}")
     return 1 if failed else 0
 

@@ -252,13 +252,16 @@ def _row_delta_operation(context: Context, difference: Difference) -> bool:
 
 
 def _clauses_first(context: Context, difference: Difference) -> bool:
-    """Java looks for the files that are removed by name when it builds the tree, we before."""
+    """Java looks for the files that are removed by name when it builds the tree, we before all
+    that is not asked for by a clause."""
     step = context.step
     named = {*step.remove_data, *(path for path, _ in step.remove_deletes)}
     return (
         difference.where == "verdict"
         and context.refusal is not None
-        and context.refusal.message.startswith("Cannot delete file where some, but not all")
+        and context.refusal.message.startswith(
+            ("Cannot delete file where some, but not all", "Found concurrently added DV")
+        )
         and context.rejection is not None
         and context.rejection.clauses <= {"required-data-files", "required-delete-files"}
         and not named <= context.live_paths()
@@ -301,6 +304,15 @@ def _is_null(entry: Entry) -> bool:
     return "=null" in partition
 
 
+def _filter_false(context: Context, difference: Difference) -> bool:
+    """For Java a row filter that can match nothing is none."""
+    return (
+        difference.where.endswith(": operation")
+        and context.step.row_filter is False
+        and (difference.java, difference.own) == ("append", "overwrite")
+    )
+
+
 def _transform_on_identity(context: Context, difference: Difference) -> bool:
     """Java projects a transformed term onto an identity field as if it were the column."""
     return (
@@ -335,10 +347,14 @@ def _branch_totals(context: Context, difference: Difference) -> bool:
     change = _change(context.own.snapshots[number], key)
     begins = context.step.branch not in context.before.refs
     before = "0" if begins else context.java.snapshots[parent].summary.get(key)
-    # A total that would be negative is left out, and with it all that follow.
-    java = None if before is None or int(before) + change < 0 else str(int(before) + change)
-    own = str(_total(context.own.snapshots[parent], key) + change)
-    return bool((difference.java, difference.own) == (java, own))
+    own_before = context.own.snapshots[parent].summary.get(key)
+    pair = _new_total(before, change), _new_total(own_before, change)
+    return bool((difference.java, difference.own) == pair)
+
+
+def _new_total(before: str | None, change: int) -> str | None:
+    """A total that would be negative is left out, and with it all that follow."""
+    return None if before is None or int(before) + change < 0 else str(int(before) + change)
 
 
 def _total(snapshot: Snapshot, key: str) -> int:
@@ -417,6 +433,11 @@ LISTED: Final = (
         _transform_on_identity,
     ),
     Listed(
+        "filter-false",
+        "An overwrite with a row filter is one, even if the filter is the constant false.",
+        _filter_false,
+    ),
+    Listed(
         "order-of-null",
         "A null partition value is neither less nor more than another value.",
         _order_of_null,
@@ -428,7 +449,7 @@ LISTED: Final = (
     ),
     Listed(
         "clauses-first",
-        "Where a required file is gone and a filter splits another, the clause is the reason.",
+        "Where a required file is gone and something else is wrong, the clause is the reason.",
         _clauses_first,
     ),
     Listed(
@@ -446,6 +467,7 @@ LISTED: Final = (
 
 APART: Final = frozenset(
     {"left-over-deletes", "deletes-of-rewritten-files", "order-of-null", "row-delta-operation"}
+    | {"filter-false"}
 )
 """After these the two tables are not the same any more, though both accepted the step."""
 

@@ -64,6 +64,10 @@ class Draws:
     def steps(self) -> int:
         return self.random.randint(STEPS - 4, STEPS + 2)
 
+    def crossing(self) -> int | None:
+        """The step before which the sides exchange their trees, in some histories."""
+        return self.random.randint(3, STEPS - 4) if self._chance(0.25) else None
+
     def at(self, location: str) -> None:
         """Says where the table is: a file lies in its table's folder."""
         self._files.location = location

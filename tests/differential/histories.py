@@ -48,6 +48,8 @@ class History:
     location: str
     taken: list[Taken] = field(default_factory=list)
     state: State | None = None
+    crossed_at: int | None = None
+    """The step before which each side took over the other's tree."""
 
     def listed(self) -> Counter[str]:
         return Counter(name for taken in self.taken for name in taken.listed)
@@ -58,7 +60,10 @@ class History:
     def shown(self) -> str:
         steps = [f"{number}. {taken.shown()}" for number, taken in enumerate(self.taken, 1)]
         differences = [str(difference) for difference in self.unlisted()]
-        text = "\n".join((self.title, str(self.table), *steps, "differences:", *differences))
+        title = self.title
+        if self.crossed_at is not None:
+            title += f", trees crossed before step {self.crossed_at}"
+        text = "\n".join((title, str(self.table), *steps, "differences:", *differences))
         return text.replace(f"{self.location}/data/", "")
 
 
@@ -76,7 +81,7 @@ class World:
         draws = Draws(seed)
         run = _Run(self, f"seed {seed}", draws.table)
         draws.at(run.location)
-        run.go(draws.next, draws.steps())
+        run.go(draws.next, draws.steps(), draws.crossing())
         self.listed += run.history.listed()
         return run.history
 
@@ -104,15 +109,28 @@ class _Run:
         self._state = self._java.state(0)
         self._own.state(0)
 
-    def go(self, draw: Callable[[State], Step], steps: int) -> None:
+    def go(self, draw: Callable[[State], Step], steps: int, crossing: int | None = None) -> None:
         """Takes the steps, up to the first after which the sides are in different states."""
         for number in range(1, steps + 1):
+            if number == crossing:
+                self._cross(number)
             taken = self._take(number, draw(self._state))
             self.history.taken.append(taken)
             if taken.unlisted or taken.went_apart():
                 break
         self.history.state = self._state
         self._java.drop()
+
+    def _cross(self, number: int) -> None:
+        """From here each side goes on with the tree that the other has written."""
+        self.history.crossed_at = number
+        metadata = self._java.hand_over()
+        location, files = self._own.hand_over()
+        steps = dict(self._own.steps), dict(self._java.steps)
+        self._java.take_over(location, files, steps[0])
+        self._own.take_over(metadata, steps[1])
+        self._state = self._java.state(number - 1)
+        self._own.state(number - 1)
 
     def _take(self, number: int, step: Step) -> Taken:
         before = self._state

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
@@ -62,6 +63,10 @@ class Java:
         guava = iceberg.relocated.com.google.common
         # Java looks every ten milliseconds whether its threads are done; in place it never waits.
         self.in_place = guava.util.concurrent.MoreExecutors.newDirectExecutorService()
+        self.copy = jvm.java.nio.file.Files.copy
+        self.local_path = jvm.java.nio.file.Paths.get
+        self.no_options = gateway.new_array(jvm.java.nio.file.CopyOption, 0)
+        self.no_names = gateway.new_array(jvm.java.lang.String, 0)
         self.characters = jvm.java.lang.StringBuilder
         self.mapper = iceberg.shaded.com.fasterxml.jackson.databind.ObjectMapper()
         self._joiner = guava.base.Joiner.on(", ")
@@ -117,6 +122,12 @@ class TreeReader:
         self._snapshots: dict[int, Snapshot] = {}
         self.steps: dict[int, int] = {}
         """The step that made a snapshot, by the snapshot's id."""
+
+    def paths(self, metadata: Any) -> list[str]:
+        """The manifest lists and manifests of all snapshots."""
+        listed = [str(snapshot.manifestListLocation()) for snapshot in metadata.snapshots()]
+        manifests = [item for known in self._snapshots.values() for item in known.manifests]
+        return [*listed, *sorted({manifest.path for manifest in manifests})]
 
     def ids(self) -> dict[int, int]:
         return {step: snapshot_id for snapshot_id, step in self.steps.items()}
@@ -213,6 +224,37 @@ class JavaTable:
 
     def drop(self) -> None:
         self._java.catalog.dropTable(self._identifier, False)
+
+    @property
+    def steps(self) -> dict[int, int]:
+        return self._reader.steps
+
+    def hand_over(self) -> str:
+        """Puts the tree on local disk, where it says that it lies; gives the metadata file."""
+        metadata = self._operations.current()
+        io, location = self._operations.io(), str(metadata.metadataFileLocation())
+        for path in (*self._reader.paths(metadata), location):
+            if not io.fileExists(path):
+                # It came from the other side, and is still there.
+                continue
+            target = Path(path.removeprefix("file://"))
+            if not target.exists():
+                stream = io.newInputFile(path).newStream()
+                local = self._java.local_path(str(target), self._java.no_names)
+                self._java.copy(stream, local, self._java.no_options)
+                stream.close()
+        return location
+
+    def take_over(self, metadata: str, files: Mapping[str, bytes], steps: dict[int, int]) -> None:
+        """Goes on with a tree of the other side."""
+        io = self._operations.io()
+        for path, content in files.items():
+            io.addFile(path, bytearray(content))
+        self.drop()
+        self._table = self._java.catalog.registerTable(self._identifier, metadata)
+        self._operations = self._table.operations()
+        self._reader = TreeReader(self._java, self._operations.io())
+        self._reader.steps.update(steps)
 
     def state(self, step: int) -> State:
         return self._reader.state(self._operations.current(), step)

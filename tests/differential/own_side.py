@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from frazil.values.single_value import from_binary, to_json
 from frazil.wire.errors import BadRequest, FrazilError, ValidationFailed
-from tests.commit.requests import Driver, name
+from tests.commit.requests import Driver
 from tests.differential.cases import MAIN, SCHEMA, Doc, Key, Step, Table, with_ids
 from tests.differential.java_side import Java, TreeReader
 from tests.differential.states import State
@@ -48,6 +49,26 @@ class OwnTable:
         location = self._driver.load(self._name).metadata_location
         metadata = self._java.metadata_json.read(self._java.local_io, location)
         return self._reader.state(metadata, step)
+
+    @property
+    def steps(self) -> dict[int, int]:
+        return self._reader.steps
+
+    def hand_over(self) -> tuple[str, dict[str, bytes]]:
+        """The metadata file, and the content of every file of the tree."""
+        location = self._driver.load(self._name).metadata_location
+        assert location is not None
+        metadata = self._java.metadata_json.read(self._java.local_io, location)
+        paths = (*self._reader.paths(metadata), location)
+        return location, {path: Path(path.removeprefix("file://")).read_bytes() for path in paths}
+
+    def take_over(self, metadata: str, steps: dict[int, int]) -> None:
+        """Goes on with a tree of the other side."""
+        self._driver.unregister(self._name)
+        self._name = f"{self._name}_crossed"
+        self._driver.register(self._name, metadata)
+        self._reader = TreeReader(self._java, self._java.local_io)
+        self._reader.steps.update(steps)
 
     def attempt(self, step: Step) -> Rejection | None:
         """Commits a step."""
@@ -247,6 +268,3 @@ _CLAUSES: Final[Mapping[str, Callable[[Step], list[dict[str, Any]]]]] = {
     "rewrite": _rewrite_clauses,
     "replace-partitions": _replace_partitions_clauses,
 }
-
-
-__all__ = ["BAD_REQUEST", "OwnTable", "Rejection", "clauses_of", "name", "updates_of"]
