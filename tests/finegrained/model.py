@@ -144,9 +144,15 @@ class Model:
     snapshots: list[Snapshot] = field(default_factory=list)
     heads: dict[str, int] = field(default_factory=dict)
 
-    def head(self, branch: str) -> Snapshot | None:
-        number = self.heads.get(branch, self.heads.get(MAIN))
+    def head(self, branch: str, heads: Mapping[str, int] | None = None) -> Snapshot | None:
+        """A branch that is not there begins at main. `heads` are those of another time."""
+        chosen = self.heads if heads is None else heads
+        number = chosen.get(branch, chosen.get(MAIN))
         return None if number is None else self.snapshots[number]
+
+    def copy(self) -> Model:
+        """Snapshots never change, so that a copy is cheap."""
+        return Model(self.has_deletes, self.has_vectors, [*self.snapshots], dict(self.heads))
 
     def ancestors(self, head: Snapshot | None) -> Iterator[Snapshot]:
         """From the head back, itself first."""
@@ -164,19 +170,25 @@ class Model:
 
     # --- verdicts ---------------------------------------------------------------------------------
 
-    def conflicts(self, change: Change) -> dict[str, set[str]]:
-        """What stands against a change: clauses, each with the files that may be named."""
-        head = self.head(change.branch)
+    def conflicts(
+        self, change: Change, heads: Mapping[str, int] | None = None
+    ) -> dict[str, set[str]]:
+        """What stands against a change: clauses, each with the files that may be named.
+
+        `heads` are those before the request that the change is part of: clauses do not see what the
+        request itself has done, while "live" means after it.
+        """
+        head, seen = self.head(change.branch), self.head(change.branch, heads)
         if change.base is not None and change.base not in {
-            snapshot.number for snapshot in self.ancestors(head)
+            snapshot.number for snapshot in self.ancestors(seen)
         }:
             return {"base-not-ancestor": set()}
         found: dict[str, set[str]] = {}
         for clause in change.clauses:
-            files = self._broken(clause, change, head)
+            files = self._broken(clause, change, seen)
             if files:
                 found.setdefault(clause.kind, set()).update(files)
-        for kind, files in self._always(change, head).items():
+        for kind, files in self._always(change, head, seen).items():
             if files:
                 found[kind] = files
         return found
@@ -195,7 +207,7 @@ class Model:
             case "not-allowed-added-delete-files":
                 return {d.name for d in self._new_deletes(history, clause.filter)}
             case "not-allowed-new-deletes-for-data-files":
-                return self._deletes_for(clause, change, history)
+                return self._deletes_for(clause, change, head, history)
             case "required-data-files":
                 return self._missing(clause, head, history)
             case _:
@@ -212,26 +224,22 @@ class Model:
             if wanted.may_match(delete.bucket, None)
         ]
 
-    def _deletes_for(self, clause: Clause, change: Change, history: list[Snapshot]) -> set[str]:
+    def _deletes_for(
+        self, clause: Clause, change: Change, head: Snapshot | None, history: list[Snapshot]
+    ) -> set[str]:
+        """A file that is live neither at the head nor at the base lies nowhere."""
+        places = {} if change.base is None else dict(self.snapshots[change.base].data)
+        places |= {} if head is None else head.data
         found = set()
         for delete in self._new_deletes(history, clause.filter):
             for name in clause.paths:
-                file = self._known(name)
-                if delete.is_equality:
-                    counts = delete.bucket == file.bucket and not change.keep_time
-                elif delete.refers:
+                if not delete.is_equality and delete.refers:
                     counts = delete.target == name
                 else:
-                    counts = delete.bucket == file.bucket
-                if counts:
+                    counts = name in places and places[name].bucket == delete.bucket
+                if counts and not (delete.is_equality and change.keep_time):
                     found.add(delete.name)
         return found
-
-    def _known(self, name: str) -> Data:
-        for snapshot in reversed(self.snapshots):
-            if name in snapshot.data:
-                return snapshot.data[name]
-        raise KeyError(name)
 
     def _missing(self, clause: Clause, head: Snapshot | None, history: list[Snapshot]) -> set[str]:
         removals = [
@@ -259,7 +267,9 @@ class Model:
         live = set() if head is None else set(head.deletes)
         return {path for path in clause.paths if path not in live}
 
-    def _always(self, change: Change, head: Snapshot | None) -> dict[str, set[str]]:
+    def _always(
+        self, change: Change, head: Snapshot | None, seen: Snapshot | None
+    ) -> dict[str, set[str]]:
         data: Mapping[str, Data] = {} if head is None else head.data
         deletes: Mapping[str, Delete] = {} if head is None else head.deletes
         found = {
@@ -268,7 +278,7 @@ class Model:
             "removed-file-not-live": {name for name in change.remove if name not in data}
             | {name for name in change.remove_deletes if name not in deletes},
             "partial-row-filter": set(),
-            "dv-conflict": self._vectors(change, head),
+            "dv-conflict": self._vectors(change, head, seen),
         }
         if change.row_filter is not None:
             found["partial-row-filter"] = {
@@ -284,13 +294,13 @@ class Model:
                 found["replace-adds-rows"] = {"*"}
         return found
 
-    def _vectors(self, change: Change, head: Snapshot | None) -> set[str]:
+    def _vectors(self, change: Change, head: Snapshot | None, seen: Snapshot | None) -> set[str]:
         if not self.has_vectors:
             return set()
         targets = {delete.target for delete in change.add_deletes if delete.target is not None}
         new = {
             delete.name
-            for snapshot in self.since(head, change.base)
+            for snapshot in self.since(seen, change.base)
             for delete in snapshot.added_deletes
             if delete.target in targets
         }

@@ -16,6 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from frazil.wire.errors import FrazilError
+from tests.commit.requests import TIMEOUT_S, Driver, committed, name, table_answer
 from tests.finegrained.conftest import TableFactory
 from tests.finegrained.model import MAIN, Change, Clause, Data, Delete, Filter, Model, Snapshot
 from tests.finegrained.requests import (
@@ -26,8 +28,9 @@ from tests.finegrained.requests import (
     both,
     in_bucket,
 )
-from tests.finegrained.tables import Table
-from tests.finegrained.trees import EQUALITY_DELETES, Entry, Tree, read_tree
+from tests.finegrained.tables import Answer, Table
+from tests.finegrained.trees import EQUALITY_DELETES, Entry, Tree, check_tree, read_tree
+from tests.finegrained.world import World
 
 BUCKETS = 3
 IDS = 12
@@ -364,39 +367,105 @@ EXAMPLES = settings.get_profile(settings.get_current_profile_name()).max_example
 @settings(max_examples=EXAMPLES)
 @given(steps=STEPS, merge_from=st.sampled_from([2, 3, 100]))
 def test_the_catalog_agrees_with_the_model(
-    new_table: TableFactory, version: int, steps: list[int], merge_from: int
+    world: World, new_table: TableFactory, version: int, steps: list[int], merge_from: int
 ) -> None:
     """However manifests are merged on the way."""
     properties = {"commit.manifest.min-count-to-merge": str(merge_from)}
     table = new_table(version=version, properties=properties)
-    wire = Wire(table)
-    writer = Writer(Model(has_deletes=version > 1, has_vectors=version == 3))
+    run = Run(table, world)
     for seed in steps:
-        change = writer.change(Picks(seed))
-        if change is None or (version == 1 and (change.add_deletes or change.remove_deletes)):
-            continue
-        judge(table, wire, writer, change)
+        run.step(Picks(seed))
 
 
-def judge(table: Table, wire: Wire, writer: Writer, change: Change) -> None:
-    update = wire.update(change, writer)
-    wanted = writer.model.conflicts(change)
-    before = writer.model.head(change.branch)
-    history = writer.model.since(before, change.base)
-    answer = table.post(update)
-    if wanted:
-        check_refusal(table, answer, wanted)
-        return
-    assert answer.status == 200, (change, answer.body)
-    table.branch = change.branch
-    table.accept(answer)
-    snapshot = writer.model.commit(change)
-    (made,) = answer.body["committed"]
-    wire.ids[snapshot.number] = made["snapshot-id"]
-    assert made["operation"] == snapshot.operation, change
-    check_tree_of(table, made["snapshot-id"], snapshot, writer)
-    if before is not None and is_safe_rewrite(change, history):
-        assert all_rows(snapshot) == all_rows(before), "a safe rewrite has changed the rows"
+class Run:
+    """One history: the table, the model and the writers."""
+
+    def __init__(self, table: Table, world: World) -> None:
+        self.table = table
+        self.wire = Wire(table)
+        self.writer = Writer(Model(has_deletes=table.version > 1, has_vectors=table.version == 3))
+        self.driver = Driver(world.catalog, world.database, world.warehouse)
+
+    @property
+    def model(self) -> Model:
+        return self.writer.model
+
+    def step(self, picks: Picks) -> None:
+        """One change in a request, several in one, or several requests that share a group."""
+        kind = picks.one(["one", "one", "one", "together", "group"])
+        changes = [self._wanted(picks, at) for at in range(1 if kind == "one" else 3)]
+        wanted = [change for change in changes if change is not None]
+        if not wanted:
+            return
+        if kind == "group":
+            self._as_group(wanted)
+        else:
+            self._as_request(wanted)
+
+    def _wanted(self, picks: Picks, at: int) -> Change | None:
+        change = self.writer.change(picks)
+        if change is None:
+            return None
+        if self.table.version == 1 and (change.add_deletes or change.remove_deletes):
+            return None
+        # What the changes before leave without use may be gone by then, or not.
+        unsure = change.remove_deletes and change.action == "delete"
+        unsure = unsure or any(c.kind == "required-delete-files" for c in change.clauses)
+        return None if at and unsure else change
+
+    # --- requests ---------------------------------------------------------------------------------
+
+    def _as_request(self, changes: Sequence[Change]) -> None:
+        updates = [self.wire.update(change, self.writer) for change in changes]
+        before, after, heads = self.model, self.model.copy(), dict(self.model.heads)
+        made = []
+        answer = self.table.post(*updates)
+        for index, change in enumerate(changes):
+            conflicts = after.conflicts(change, heads)
+            if conflicts:
+                check_refusal(self.table, answer, conflicts, index)
+                return
+            made.append(after.commit(change))
+        assert answer.status == 200, (changes, answer.body)
+        self.table.branch = changes[-1].branch
+        self.table.accept(answer)
+        self.writer.model = after
+        self._check_all(answer.body["committed"], made)
+        if len(changes) == 1:
+            check_rewrite(changes[0], before, made[0])
+
+    def _as_group(self, changes: Sequence[Change]) -> None:
+        """Each of them is judged on what those before it have left."""
+        identifier = f"{self.table.namespace}.{self.table.name}"
+        updates = [self.wire.update(change, self.writer) for change in changes]
+        with self.driver.catalog._queues.holding([name(identifier)]):
+            futures = [self.driver.submit(identifier, [update]) for update in updates]
+        outcomes = [(future.exception(TIMEOUT_S), future) for future in futures]
+        self.table.load()
+        for change, (error, future) in zip(changes, outcomes, strict=True):
+            conflicts = self.model.conflicts(change)
+            if conflicts:
+                assert isinstance(error, FrazilError), (change, conflicts, "was not refused")
+                check_refusal(self.table, Answer(error.status, {}, error.body()), conflicts, 0)
+                continue
+            assert error is None, (change, error)
+            before, snapshot = self.model.copy(), self.model.commit(change)
+            made = committed(table_answer(future.result()))
+            check_tree(self.table.metadata, made[0]["snapshot-id"])
+            self._check_all(made, [snapshot])
+            check_rewrite(change, before, snapshot)
+
+    def _check_all(self, answered: Sequence[Json], made: Sequence[Snapshot]) -> None:
+        for told, snapshot in zip(answered, made, strict=True):
+            self.wire.ids[snapshot.number] = told["snapshot-id"]
+            assert told["operation"] == snapshot.operation
+            check_tree_of(self.table, told["snapshot-id"], snapshot, self.writer)
+
+
+def check_rewrite(change: Change, before: Model, snapshot: Snapshot) -> None:
+    head = before.head(change.branch)
+    if head is not None and is_safe_rewrite(change, before.since(head, change.base)):
+        assert all_rows(snapshot) == all_rows(head), "a safe rewrite has changed the rows"
 
 
 def is_safe_rewrite(change: Change, history: Sequence[Snapshot]) -> bool:
@@ -410,12 +479,13 @@ def is_safe_rewrite(change: Change, history: Sequence[Snapshot]) -> bool:
     )
 
 
-def check_refusal(table: Table, answer: Any, wanted: dict[str, set[str]]) -> None:
+def check_refusal(table: Table, answer: Answer, wanted: dict[str, set[str]], index: int) -> None:
     assert answer.status == 409, (wanted, "was not refused")
     error = answer.body["error"]
     assert error["type"] == "ValidationException"
     conflicts = error["conflicts"]
-    assert {found["clause"] for found in conflicts} <= wanted.keys(), wanted
+    assert {found["update"] for found in conflicts} == {index}
+    assert {found["clause"] for found in conflicts} <= wanted.keys(), (wanted, conflicts)
     for found in conflicts:
         names = {table.short(file["file-path"]) for file in found["files"]}
         allowed = wanted[found["clause"]]

@@ -655,6 +655,27 @@ def test_where_the_history_is_not_known_the_live_vectors_decide(table: Table) ->
     assert table.live() == {"a", "b", "new@4", "vb@4"}
 
 
+def test_a_vector_that_a_new_branch_inherits_counts(new_table: TableFactory) -> None:
+    """The branch begins at main's head after the first update, which has a vector."""
+    table = new_table(version=3)
+    a = table.data("a", 0)
+    table.append(a)
+    first = overwrite(add_deletes=[table.vector("v1", a)])
+    second = overwrite(add_deletes=[table.vector("v2", a)], branch="new")
+    conflict = table.conflict(first, second)
+    assert (conflict.clause, conflict.update) == ("dv-conflict", 1)
+
+
+@WITH_VECTORS
+def test_two_vectors_for_one_file_by_two_updates_are_refused(table: Table) -> None:
+    a = table.data("a", 0)
+    table.append(a)
+    updates = [overwrite(add_deletes=[table.vector(name, a)]) for name in ("v1", "v2")]
+    conflict = table.conflict(*updates)
+    assert (conflict.clause, conflict.update) == ("dv-conflict", 1)
+    assert conflict.files == {"v1@4"}
+
+
 @WITH_VECTORS
 def test_vectors_beside_equality_deletes(table: Table) -> None:
     a = table.data("a", 0)
