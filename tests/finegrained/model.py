@@ -106,6 +106,10 @@ class Change:
     """Rewritten rows keep the time of the base."""
     base: int | None = None
     clauses: tuple[Clause, ...] = ()
+    stage: bool = False
+    """The snapshot is made and no branch moves to it."""
+    pick: int | None = None
+    """The snapshot that a cherry-pick publishes."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +124,9 @@ class Snapshot:
     removed: tuple[Data, ...]
     added_deletes: tuple[Delete, ...]
     removed_deletes: tuple[str, ...]
+    replaces_partitions: bool = False
+    source: int | None = None
+    """The staged snapshot that was published by this one."""
 
     def visible(self) -> dict[str, list[int]]:
         """The ids that a reader sees, by data file."""
@@ -178,6 +185,8 @@ class Model:
         `heads` are those before the request that the change is part of: clauses do not see what the
         request itself has done, while "live" means after it.
         """
+        if change.pick is not None:
+            return self._unpublishable(change, self.snapshots[change.pick])
         head, seen = self.head(change.branch), self.head(change.branch, heads)
         if change.base is not None and change.base not in {
             snapshot.number for snapshot in self.ancestors(seen)
@@ -312,10 +321,72 @@ class Model:
         }
         return new | beside
 
+    # --- publishing -------------------------------------------------------------------------------
+
+    def _can_move(self, change: Change, picked: Snapshot) -> bool:
+        head = self.head(change.branch)
+        return picked.parent == (None if head is None else head.number)
+
+    def _unpublishable(self, change: Change, picked: Snapshot) -> dict[str, set[str]]:
+        """As Java's CherryPickOperation has it."""
+        refused: dict[str, set[str]] = {"cherry-pick": set()}
+        head = self.head(change.branch)
+        line = list(self.ancestors(head))
+        again = picked.operation == "append" or picked.replaces_partitions
+        if again and any(picked.number in (found.number, found.source) for found in line):
+            return refused
+        if self._can_move(change, picked):
+            return {}
+        if not again:
+            return refused
+        data: Mapping[str, Data] = {} if head is None else head.data
+        if picked.replaces_partitions:
+            numbers = {found.number for found in line}
+            buckets = {file.bucket for file in picked.added}
+            newer = [file for found in self.since(head, picked.parent) for file in found.added]
+            if (
+                (picked.parent is not None and picked.parent not in numbers)
+                or any(file.bucket in buckets for file in newer)
+                or any(file.name not in data for file in picked.removed)
+            ):
+                return refused
+        twice = {file.name for file in picked.added if file.name in data}
+        return {"duplicate-file": twice} if twice else {}
+
+    def _publish(self, change: Change, picked: Snapshot) -> Snapshot:
+        if self._can_move(change, picked):
+            self.heads[change.branch] = picked.number
+            return picked
+        head = self.head(change.branch)
+        gone = {file.name for file in picked.removed}
+        time = len(self.snapshots) + 1
+        added = tuple(Data(f.name, f.bucket, f.rows, time) for f in picked.added)
+        data = {} if head is None else dict(head.data)
+        deletes = {} if head is None else dict(head.deletes)
+        vectors = {n for n, d in deletes.items() if self.has_vectors and d.target in gone}
+        snapshot = Snapshot(
+            number=len(self.snapshots),
+            parent=None if head is None else head.number,
+            operation=picked.operation,
+            time=time,
+            data={n: f for n, f in data.items() if n not in gone} | {f.name: f for f in added},
+            deletes={n: d for n, d in deletes.items() if n not in vectors},
+            added=added,
+            removed=tuple(file for file in data.values() if file.name in gone),
+            added_deletes=(),
+            removed_deletes=tuple(sorted(vectors)),
+            source=picked.number,
+        )
+        self.snapshots.append(snapshot)
+        self.heads[change.branch] = snapshot.number
+        return snapshot
+
     # --- commits ----------------------------------------------------------------------------------
 
     def commit(self, change: Change) -> Snapshot:
         """The snapshot of a change that nothing stands against."""
+        if change.pick is not None:
+            return self._publish(change, self.snapshots[change.pick])
         head = self.head(change.branch)
         old_data = {} if head is None else dict(head.data)
         old_deletes = {} if head is None else dict(head.deletes)
@@ -342,9 +413,11 @@ class Model:
             removed=tuple(removed),
             added_deletes=new_deletes,
             removed_deletes=tuple(sorted(gone)),
+            replaces_partitions=change.replace_partitions,
         )
         self.snapshots.append(snapshot)
-        self.heads[change.branch] = snapshot.number
+        if not change.stage:
+            self.heads[change.branch] = snapshot.number
         return snapshot
 
     def _removed(self, change: Change, data: Mapping[str, Data]) -> list[Data]:

@@ -50,6 +50,8 @@ ACTIONS = (
     "rewrite",
     "replace partitions",
     "remove deletes",
+    "publish",
+    "publish",
 )
 FILTERED = (
     "not-allowed-added-data-files",
@@ -109,11 +111,27 @@ class Writer:
         base = picks.one([None, *line[:5], *(self.model.snapshots[:1] if line else [])])
         seen = base or head
         action = picks.one(ACTIONS)
+        if action == "publish":
+            return self._publication(picks, branch)
         fields = self._fields(action, picks, seen, head)
         if fields is None:
             return None
+        if picks.chance(6):
+            fields["stage"] = True
         change = Change(branch=branch, base=None if base is None else base.number, **fields)
         return self._with_clauses(change, picks, seen, head)
+
+    def _publication(self, picks: Picks, branch: str) -> Change | None:
+        """Mostly of one that no branch has; also of any other."""
+        reached = {
+            found.number
+            for name in self.model.heads
+            for found in self.model.ancestors(self.model.head(name))
+        }
+        numbers = [found.number for found in self.model.snapshots]
+        staged = [number for number in numbers if number not in reached]
+        chosen = staged if staged and not picks.chance(5) else numbers
+        return Change("cherry-pick", branch, pick=picks.one(chosen)) if chosen else None
 
     def _fields(
         self, action: str, picks: Picks, seen: Snapshot | None, head: Snapshot | None
@@ -242,6 +260,8 @@ class Writer:
 
 
 FOR_FILES = "not-allowed-new-deletes-for-data-files"
+FOR_PEOPLE = {"dv-conflict", "replace-adds-rows", "base-not-ancestor", "cherry-pick"}
+"""What these refusals name is not compared."""
 
 
 def a_filter(picks: Picks) -> Filter:
@@ -304,6 +324,9 @@ class Wire:
 
     def update(self, change: Change, writer: Writer) -> Json:
         model = writer.model
+        if change.pick is not None:
+            picked = {"action": "cherry-pick", "snapshot-id": self.ids[change.pick]}
+            return picked if change.branch == MAIN else picked | {"branch": change.branch}
         sent: Json = {
             "action": change.action,
             "add-data-files": [self.data(file) for file in change.add],
@@ -315,6 +338,8 @@ class Wire:
         sent = {name: value for name, value in sent.items() if value}
         if change.branch != MAIN:
             sent["branch"] = change.branch
+        if change.stage:
+            sent["stage-only"] = True
         if change.row_filter is not None:
             sent["delete-row-filter"] = filter_json(change.row_filter)
         if change.replace_partitions:
@@ -489,8 +514,7 @@ def check_refusal(table: Table, answer: Answer, wanted: dict[str, set[str]], ind
     for found in conflicts:
         names = {table.short(file["file-path"]) for file in found["files"]}
         allowed = wanted[found["clause"]]
-        # What a refusal of vectors or of too many rows names is for people.
-        if found["clause"] not in {"dv-conflict", "replace-adds-rows", "base-not-ancestor"}:
+        if found["clause"] not in FOR_PEOPLE:
             assert names <= allowed, (found, wanted)
             assert names
 
