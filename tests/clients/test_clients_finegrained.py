@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
@@ -310,6 +311,60 @@ def test_spark_writes_on_our_trees_and_we_on_its(
     readers.read([*left, *rows(8)])
     spark.sql(f"CALL {SPARK_CATALOG}.system.rewrite_data_files('{readers.namespace}.t')")
     readers.read([*left, *rows(8)])
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_we_go_on_with_trees_of_pyiceberg(
+    new_table: Callable[..., RealTable], readers: Readers, version: int
+) -> None:
+    """Its manifests are rewritten and merged by copying what it encoded."""
+    table = new_table(version=version, properties={"commit.manifest.min-count-to-merge": "2"})
+    stock = readers.iceberg.load_table((readers.namespace, "t"))
+    for start in (0, 10):
+        ids = [start, start + 1]
+        columns = {"id": ids, "name": [f"row-{n}" for n in ids], "part": ["a", "b"]}
+        stock.append(pa.table(columns))
+    table.load()
+    table.totals = False
+    paths = stock.inspect.files()["file_path"].to_pylist()
+    gone = next(path for path in paths if path in table_paths(table, "a"))
+    table.delete(gone)
+    (removed,) = [entry for entry in table.tree().entries if entry.file_path == gone]
+    table.append(table.write("ours", 20))
+    table.append(table.write("more", 21, part="b"))
+    found = readers.sparks()
+    assert len(found) == 5
+    assert [row[0] for row in found if row[2] == "b"] == [1, 11, 21]
+    assert removed.record_count == 1
+    readers.read(found)
+    stock.refresh().append(pa.table({"id": [30], "name": ["row-30"], "part": ["a"]}))
+    readers.read([*found, *rows(30)])
+
+
+def table_paths(table: RealTable, part: str) -> set[str]:
+    return {e.file_path for e in table.tree().live.values() if e.partition == (part,)}
+
+
+@WITH_DELETES
+def test_we_go_on_with_trees_of_duckdb(
+    new_table: Callable[..., RealTable], readers: Readers, version: int
+) -> None:
+    table = new_table(
+        version=version, spec=FLAT, properties={"commit.manifest.min-count-to-merge": "2"}
+    )
+    name = f"ice.{readers.namespace}.t"
+    for number in range(3):
+        values = f"({number}, 'row-{number}', 'a'), ({number + 10}, 'row-{number + 10}', 'a')"
+        duck_rows(readers.duck, f"INSERT INTO {name} VALUES {values}")
+    duck_rows(readers.duck, f"DELETE FROM {name} WHERE id = 11")
+    left = rows(0, 1, 2, 10, 12)
+    readers.read(left)
+    table.load()
+    table.totals = False
+    table.append(table.write("ours", 20))
+    table.delete(table.data_path("ours"))
+    table.append(table.write("more", 21))
+    readers.read([*left, *rows(21)])
 
 
 def test_spark_shows_the_metadata_that_we_wrote(
