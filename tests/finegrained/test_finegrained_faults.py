@@ -20,7 +20,7 @@ from frazil.db.connect import connect
 from tests.commit.requests import name
 from tests.commit.test_commit_faults import FaultyDatabase, FaultyStore
 from tests.finegrained.conftest import fast_folder
-from tests.finegrained.requests import append, delete, overwrite
+from tests.finegrained.requests import TRUE, append, delete, overwrite
 from tests.finegrained.tables import Answer, Table, new_key
 from tests.finegrained.trees import check_tree, local, read_tree
 from tests.finegrained.world import World, opened_world
@@ -128,6 +128,32 @@ def test_a_metadata_file_that_cannot_be_written_fails_the_whole_group(place: Pla
     answers = place.as_group(table, *(append(table.data(f"f{n}", 0)) for n in range(3)))
     place.store.refuse = lambda location: False
     assert [answer.status for answer in answers] == [429, 429, 429]
+    assert table.state() == before
+
+
+@pytest.mark.xfail(strict=True, reason="a manifest that is gone is answered 500")
+@pytest.mark.parametrize("what", ["manifest", "manifest list"])
+@pytest.mark.parametrize("how", ["gone", "garbage"])
+def test_a_harmed_tree_is_refused_and_never_in_doubt(place: Place, what: str, how: str) -> None:
+    """Nothing was written, and everybody can know: 500 would say that nobody does."""
+    table = place.table()
+    a = table.data("a", 0)
+    table.append(a)
+    head = table.head()
+    assert head is not None
+    location = head["manifest-list"]
+    if what == "manifest":
+        location = table.tree().manifests[0]["manifest_path"]
+    if how == "gone":
+        local(location).unlink()
+    else:
+        local(location).write_bytes(b"Obj\x01 and nothing more")
+    before = table.state()
+    cold = Table(place.replica(), namespace=NAMESPACE, name=table.name).load()
+    for update in (delete(a), append(cold.data("b", 0)), delete(row_filter=TRUE)):
+        answer = cold.post(update)
+        assert answer.status in (400, 404, 409, 429), answer.body
+        assert local(location).name in answer.body["error"]["message"]
     assert table.state() == before
 
 
