@@ -278,3 +278,35 @@ def test_two_replicas_append_in_turn_and_at_once(place: Place) -> None:
         check_tree(table.metadata, snapshot["snapshot-id"])
     assert len(table.metadata["snapshots"]) == 40
     assert settled(place, table) == set()
+
+
+def test_transactions_and_commits_of_two_replicas_at_once(place: Place) -> None:
+    tables = [place.table(version=3), place.table(version=2)]
+    worlds = (place.world, place.replica())
+
+    def write(number: int) -> int:
+        call = worlds[number % 2]
+        if number % 3:
+            table = tables[number % len(tables)]
+            body: Any = {"requirements": [], "updates": [append(table.data(f"f{number}", 0))]}
+            return call("POST", table.path, body).status
+        changes = [
+            {
+                "identifier": {"namespace": [NAMESPACE], "name": table.name},
+                "requirements": [],
+                "updates": [append(table.data(f"f{number}", 0))],
+            }
+            for table in tables
+        ]
+        return call("POST", "/v1/transactions/commit", {"table-changes": changes}).status
+
+    with ThreadPoolExecutor(8) as pool:
+        statuses = list(pool.map(write, range(36)))
+    assert statuses == [200 if number % 3 else 204 for number in range(36)]
+    for at, table in enumerate(tables):
+        table.load()
+        wanted = {f"f{n}" for n in range(36) if n % 3 == 0 or n % 2 == at}
+        assert table.live() == wanted
+        for snapshot in table.metadata["snapshots"]:
+            check_tree(table.metadata, snapshot["snapshot-id"])
+        assert settled(place, table) == set()
