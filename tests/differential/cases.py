@@ -28,9 +28,13 @@ Kind: TypeAlias = Literal[
     "replace-partitions",
     "cherry-pick",
     "metadata",
+    "transaction",
 ]
 
 MAIN: Final = "main"
+
+LATER: Final = 1000
+"""The second snapshot of step n is called n + 1000, the third n + 2000."""
 
 SCHEMA: Final[dict[str, Any]] = {
     "type": "struct",
@@ -96,6 +100,8 @@ class Step:
     case_sensitive: bool = True
     snapshot: int | None = None
     """The step whose snapshot is picked."""
+    together: tuple[Step, ...] = ()
+    """Steps of a `transaction`: one request for us, one transaction in Java."""
     updates: tuple[Doc, ...] = ()
     """Plain metadata updates; {"step": n} stands for the id of a snapshot."""
 
@@ -106,6 +112,8 @@ class Step:
             for item in dataclasses.fields(self)
             if item.name == "kind" or getattr(self, item.name) != _default(item)
         }
+        if "together" in given:
+            given["together"] = [json.loads(step.shown()) for step in self.together]
         for name in ("add_data", "add_deletes"):
             if name in given:
                 given[name] = [_brief(doc) for doc in given[name]]

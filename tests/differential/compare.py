@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from tests.differential.cases import LATER
 from tests.differential.java_side import Refusal
 from tests.differential.own_side import Rejection
 from tests.differential.states import Entry, Manifest, Snapshot, State
@@ -86,9 +87,10 @@ class Comparison:
 
     def states(self, step: int, java: State, own: State) -> list[Difference]:
         found = list(_metadata(java, own))
-        if step in java.snapshots and step in own.snapshots:
-            self._notice(java, own, step)
-            found += self._snapshots(step, java, own)
+        for number in range(step, max(java.snapshots, default=0) + 1, LATER):
+            if number in java.snapshots and number in own.snapshots:
+                self._notice(java, own, number)
+                found += self._snapshots(number, java, own)
         if self.row_ids_are_exact and java.next_row_id != own.next_row_id:
             found.append(Difference("next-row-id", java.next_row_id, own.next_row_id))
         if own.snapshots:
@@ -226,7 +228,7 @@ def _row_ids(own: State) -> Iterator[Difference]:
     """Whatever Java does: our row ids stay, never meet, and are below the next one."""
     if own.next_row_id is None:
         return
-    snapshot = own.snapshots[max(own.snapshots)]
+    snapshot = own.snapshots[own.newest()]
     before = own.snapshots.get(snapshot.parent or 0)
     had = {} if before is None else {e.path: e.first_row_id for e in before.live() if e.is_data}
     taken = []

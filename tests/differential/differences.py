@@ -158,15 +158,18 @@ def _named(step: Step) -> set[str]:
 
 
 def _history_of_required_files(context: Context, difference: Difference) -> bool:
-    """Java looks for a file that is removed by name in the current state alone."""
-    ancestors = context.before.ancestors(context.before.head(context.step.branch))
-    is_complete = bool(ancestors) and context.before.snapshots[ancestors[-1]].parent is None
-    return (
-        difference.where == "verdict"
-        and context.step.base is None
-        and context.rejection is not None
-        and context.rejection.clauses <= {"required-data-files", "required-delete-files"}
-        and not is_complete
+    """Java looks for a file that is removed by name in the current state alone: neither that its
+    history is gone matters, nor that it was removed and added again."""
+    if difference.where != "verdict" or context.rejection is None:
+        return False
+    state, step = context.before, context.step
+    ancestors = state.ancestors(state.head(step.branch))
+    is_complete = bool(ancestors) and state.snapshots[ancestors[-1]].parent is None
+    since = ancestors[: ancestors.index(step.base)] if step.base in ancestors else ancestors
+    removed = {entry.path for number in since for entry in state.snapshots[number].deleted()}
+    again = {*step.remove_data} <= context.live_paths() and bool({*step.remove_data} & removed)
+    return context.rejection.clauses <= {"required-data-files", "required-delete-files"} and (
+        again or (step.base is None and not is_complete)
     )
 
 
@@ -207,7 +210,7 @@ def _deletes_of_rewritten_files(context: Context, difference: Difference) -> boo
 
 def _newest(context: Context) -> int:
     assert context.java is not None
-    return max(context.java.snapshots)
+    return context.java.newest()
 
 
 def _dropped_on_one_side(context: Context) -> list[Entry]:
@@ -255,7 +258,7 @@ def _clauses_first(context: Context, difference: Difference) -> bool:
     """Java looks for the files that are removed by name when it builds the tree, we before all
     that is not asked for by a clause."""
     step = context.step
-    named = {*step.remove_data, *(path for path, _ in step.remove_deletes)}
+    named = {*step.remove_data, *step.referenced, *(path for path, _ in step.remove_deletes)}
     return (
         difference.where == "verdict"
         and context.refusal is not None

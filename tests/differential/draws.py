@@ -37,6 +37,7 @@ _PROPERTIES: Final[tuple[dict[str, str], ...]] = (
     {"commit.manifest-merge.enabled": "false"},
     {"commit.manifest.min-count-to-merge": "2"},
     {"commit.manifest.min-count-to-merge": "4"},
+    {"commit.manifest.min-count-to-merge": "2", "commit.manifest.target-size-bytes": "16000"},
     {},
 )
 
@@ -95,6 +96,7 @@ class Draws:
             self._replace_partitions: 9,
             self._cherry_pick: 4,
             self._metadata: 8,
+            self._transaction: 4,
         }
 
     # --- what a step is made of -------------------------------------------------------------
@@ -289,7 +291,11 @@ class Draws:
             return ()
         if self._chance(0.9):
             targets = [entry for entry in targets if entry not in removed]
-        return tuple(entry.path for entry in targets)
+        paths = [entry.path for entry in targets]
+        if self._chance(0.04):
+            known = self.random.choice(sorted(self._files.rows))
+            paths += [known] if known not in paths else []
+        return tuple(paths)
 
     def _new_deletes(
         self, branch: str, targets: list[Entry]
@@ -427,6 +433,31 @@ class Draws:
         if not staged:
             return None
         return Step(kind="cherry-pick", snapshot=self.random.choice(staged))
+
+    def _transaction(self) -> Step | None:
+        """Several operations in one commit, none of which meets what another one does.
+
+        Validations are left out: Java's see the snapshots of their own transaction, ours do not.
+        """
+        live = [entry for entry in self._state.live(MAIN) if entry.is_data]
+        named = self.random.sample(live, min(len(live), 3))
+        parts = [Step(kind="append", add_data=self._new_files(2))]
+        if named:
+            parts.append(Step(kind="delete", remove_data=(named[0].path,)))
+        if len(named) > 1:
+            parts.append(
+                Step(
+                    kind="overwrite",
+                    add_data=self._new_files(2),
+                    remove_data=(named[1].path,),
+                )
+            )
+        if len(named) > 2:
+            spec_id, spec = self._spec()
+            copy = self._files.copy_of([self._doc(named[2])], spec_id, spec)
+            parts.append(Step(kind="rewrite", add_data=(copy,), remove_data=(named[2].path,)))
+        self.random.shuffle(parts)
+        return Step(kind="transaction", together=tuple(parts[: self.random.randint(2, 4)]))
 
     # --- the table itself -------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JJavaError
 from pyspark.errors.exceptions.captured import CapturedException
 
-from tests.differential.cases import SCHEMA, Doc, Key, Step, Table, delete_key, with_ids
+from tests.differential.cases import LATER, SCHEMA, Doc, Key, Step, Table, delete_key, with_ids
 from tests.differential.states import (
     Entry,
     Manifest,
@@ -135,8 +135,13 @@ class TreeReader:
     def state(self, metadata: Any, step: int) -> State:
         """The table after a step; a snapshot that was not there before is this step's."""
         document = metadata_json(self._java.table_json(metadata))
-        for item in document.get("snapshots", []):
-            self.steps.setdefault(item["snapshot-id"], step)
+        new = [
+            item["snapshot-id"]
+            for item in document.get("snapshots", [])
+            if item["snapshot-id"] not in self.steps
+        ]
+        for index, snapshot_id in enumerate(new):
+            self.steps[snapshot_id] = step + index * LATER
         specs = metadata.specsById()
         snapshots = {}
         for item in document.get("snapshots", []):
@@ -264,6 +269,8 @@ class JavaTable:
         try:
             if step.kind == "metadata":
                 self._change_metadata(step)
+            elif step.kind == "transaction":
+                self._transact(step, commit=commit)
             elif step.kind == "cherry-pick":
                 self._cherry_pick(step, commit=commit)
             else:
@@ -283,6 +290,13 @@ class JavaTable:
             self._java.updates.fromJson(json.dumps(update)).applyTo(builder)
         self._operations.commit(base, builder.build())
 
+    def _transact(self, step: Step, *, commit: bool) -> None:
+        transaction = self._table.newTransaction()
+        for part in step.together:
+            self._update(part, transaction).commit()
+        if commit:
+            transaction.commitTransaction()
+
     def _cherry_pick(self, step: Step, *, commit: bool) -> None:
         assert step.snapshot is not None
         update = self._table.manageSnapshots()
@@ -293,8 +307,10 @@ class JavaTable:
 
     # --- the operations ---------------------------------------------------------------------
 
-    def _update(self, step: Step) -> Any:
-        update = _OPERATIONS[step.kind](self, step)
+    def _update(self, step: Step, source: Any = None) -> Any:
+        """The operation, of the table itself or of a transaction on it."""
+        make, fill = _OPERATIONS[step.kind]
+        update = fill(self, getattr(source or self._table, make)(), step)
         update.scanManifestsWith(self._java.in_place)
         update.writeManifestsWith(self._java.in_place, 2)
         if step.base is not None and step.kind not in ("append", "delete"):
@@ -309,14 +325,12 @@ class JavaTable:
             update.set(key, value)
         return update
 
-    def _append(self, step: Step) -> Any:
-        update = self._table.newAppend()
+    def _append(self, update: Any, step: Step) -> Any:
         for file in self._new(step.add_data):
             update.appendFile(file)
         return update
 
-    def _delete(self, step: Step) -> Any:
-        update = self._table.newDelete()
+    def _delete(self, update: Any, step: Step) -> Any:
         for path in step.remove_data:
             # A string would be taken for the argument of a method that deletes files of its own.
             update.deleteFile(self._java.characters(path))
@@ -324,8 +338,7 @@ class JavaTable:
             update.deleteFromRowFilter(self._expression(step.row_filter))
         return self._called(update, step)
 
-    def _overwrite(self, step: Step) -> Any:
-        update = self._table.newOverwrite()
+    def _overwrite(self, update: Any, step: Step) -> Any:
         for file in self._new(step.add_data):
             update.addFile(file)
         if step.remove_deletes:
@@ -342,8 +355,7 @@ class JavaTable:
             update.overwriteByRowFilter(self._expression(step.row_filter))
         return self._called(update, step)
 
-    def _row_delta(self, step: Step) -> Any:
-        update = self._table.newRowDelta()
+    def _row_delta(self, update: Any, step: Step) -> Any:
         for file in self._new(step.add_data):
             update.addRows(file)
         for file in self._new(step.add_deletes):
@@ -359,8 +371,7 @@ class JavaTable:
             update.validateDataFilesExist(paths)
         return self._called(update, step)
 
-    def _rewrite(self, step: Step) -> Any:
-        update = self._table.newRewrite()
+    def _rewrite(self, update: Any, step: Step) -> Any:
         for path in step.remove_data:
             update.deleteFile(self._files[path, None])
         for key in step.remove_deletes:
@@ -371,8 +382,7 @@ class JavaTable:
             update.dataSequenceNumber(step.data_sequence_number)
         return update
 
-    def _replace_partitions(self, step: Step) -> Any:
-        update = self._table.newReplacePartitions()
+    def _replace_partitions(self, update: Any, step: Step) -> Any:
         for file in self._new(step.add_data):
             update.addFile(file)
         return self._called(update, step)
@@ -400,10 +410,10 @@ class JavaTable:
 
 
 _OPERATIONS = {
-    "append": JavaTable._append,
-    "delete": JavaTable._delete,
-    "overwrite": JavaTable._overwrite,
-    "row-delta": JavaTable._row_delta,
-    "rewrite": JavaTable._rewrite,
-    "replace-partitions": JavaTable._replace_partitions,
+    "append": ("newAppend", JavaTable._append),
+    "delete": ("newDelete", JavaTable._delete),
+    "overwrite": ("newOverwrite", JavaTable._overwrite),
+    "row-delta": ("newRowDelta", JavaTable._row_delta),
+    "rewrite": ("newRewrite", JavaTable._rewrite),
+    "replace-partitions": ("newReplacePartitions", JavaTable._replace_partitions),
 }

@@ -89,6 +89,8 @@ def updates_of(step: Step) -> list[dict[str, Any]]:
     """The updates of the request, with steps in the place of snapshot ids."""
     if step.kind == "metadata":
         return [dict(update) for update in step.updates]
+    if step.kind == "transaction":
+        return [update for part in step.together for update in updates_of(part)]
     if step.kind == "cherry-pick":
         return [_given({"action": "cherry-pick", "snapshot-id": {"step": step.snapshot}})]
     action = _ACTIONS[step.kind]

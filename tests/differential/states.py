@@ -179,7 +179,12 @@ class State:
     refs: Mapping[str, tuple[str, int]]
     log: tuple[int, ...]
     """The snapshots that main has pointed to, in order."""
-    snapshots: Mapping[int, Snapshot] = field(repr=False)
+    snapshots: dict[int, Snapshot] = field(repr=False)
+    """In the order in which they were made."""
+
+    def newest(self) -> int:
+        """The step of the snapshot that came last, on whatever branch."""
+        return next(reversed(self.snapshots))
 
     def head(self, branch: str) -> int | None:
         """The step of a branch's head; a branch that is not there starts at main's."""

@@ -33,8 +33,11 @@ def test_differential_seeds(world: World, block: int) -> None:
 
 @pytest.mark.full
 def test_differential_listed_differences_are_met(world: World) -> None:
-    """Each has a fixed case; that no seed shows one at all says that the draws have changed."""
+    """Each has a fixed case of its own; what no seed has shown at all is reported."""
+    if not world.listed:
+        for seed in range(BLOCK):
+            world.run_seed(seed)
     never = [item.name for item in LISTED if item.name not in world.listed]
     if never:
-        warnings.warn(f"no seed of {ALL * BLOCK} shows {', '.join(never)}", stacklevel=1)
-    assert world.listed, "the seeds ran before this test, and met listed differences"
+        warnings.warn(f"no seed that was run shows {', '.join(never)}", stacklevel=1)
+    assert world.listed
