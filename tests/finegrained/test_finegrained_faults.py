@@ -131,7 +131,6 @@ def test_a_metadata_file_that_cannot_be_written_fails_the_whole_group(place: Pla
     assert table.state() == before
 
 
-@pytest.mark.xfail(strict=True, reason="a manifest that is gone is answered 500")
 @pytest.mark.parametrize("what", ["manifest", "manifest list"])
 @pytest.mark.parametrize("how", ["gone", "garbage"])
 def test_a_harmed_tree_is_refused_and_never_in_doubt(place: Place, what: str, how: str) -> None:

@@ -28,6 +28,7 @@ from frazil.commit.validations import (
 )
 from frazil.format.content_files import DataFile, DeleteFile
 from frazil.format.declared_files import DeclaredFiles
+from frazil.format.expressions import ALWAYS_FALSE, from_json
 from frazil.format.manifest_list import DATA, DELETES
 from frazil.format.snapshots import MAIN_BRANCH, Snapshot, SnapshotRef
 from frazil.format.table_metadata import MIN_FORMAT_VERSION_ROW_LINEAGE, TableMetadata
@@ -230,12 +231,25 @@ def operation_of(update: FileUpdate) -> str:
             return DELETE
         case Replace():
             return REPLACE
-    removes_data = bool(update.remove_data_files) or update.delete_row_filter is not None
+    removes_data = bool(update.remove_data_files) or _filters_rows(update)
     if update.replace_partitions:
         return OVERWRITE
     if update.add_data_files:
         return OVERWRITE if removes_data or update.add_delete_files else APPEND
     return DELETE if removes_data or update.add_delete_files else OVERWRITE
+
+
+def _filters_rows(update: Overwrite) -> bool:
+    """A filter that matches nothing at the moment still asks for a removal; one that never can
+    does not, as in Java."""
+    raw = update.delete_row_filter
+    if raw is None:
+        return False
+    try:
+        return from_json(msgspec.json.decode(raw)) != ALWAYS_FALSE
+    except (BadRequest, msgspec.DecodeError):
+        # It is refused, with its place, when it is bound.
+        return True
 
 
 def _own_properties(update: FileUpdate) -> tuple[tuple[str, str], ...]:

@@ -41,7 +41,7 @@ from frazil.format.partition_spec import PartitionSpec
 from frazil.format.schema import Schema
 from frazil.format.snapshots import Snapshot
 from frazil.format.table_metadata import TableMetadata
-from frazil.wire.errors import BadRequest, FrazilError
+from frazil.wire.errors import BadRequest, ValidationFailed
 
 _COMPRESSION_CODEC = "write.manifest.compression-codec"
 _FALLBACK_CODEC = "deflate"
@@ -141,7 +141,7 @@ class _Old:
             writer.copy_rows(content, columns, self.listed, self.removed)
         except UnreadableAvro as error:
             path = self.listed.manifest_path
-            raise FrazilError(
+            raise ValidationFailed(
                 f"the manifest {path} of this table cannot be rewritten: {error}"
             ) from None
 
