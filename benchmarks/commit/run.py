@@ -79,6 +79,7 @@ class Work:
     ours: Effort
     peers: Effort
     warm_up_s: float
+    """Of a JVM."""
     many: int
     restarts: int
     """Also how often many files are committed."""
@@ -97,7 +98,7 @@ QUICK = Work(
     live=(1_000, 100_000),
     ours=Effort(warm_up_s=0.0, seconds=1.0, least=20, most=100, block=20, block_s=0.5),
     peers=Effort(warm_up_s=0.0, seconds=1.0, least=1, most=20, block=10, block_s=0.5),
-    warm_up_s=1.5,
+    warm_up_s=5.0,
     many=100_000,
     restarts=1,
     restart_operations=OPERATIONS,
@@ -114,7 +115,7 @@ FULL = Work(
     live=(1_000, 100_000, 1_000_000),
     ours=Effort(warm_up_s=0.0, seconds=3.0, least=60, most=300, block=20, block_s=1.0),
     peers=Effort(warm_up_s=0.0, seconds=5.0, least=1, most=100, block=10, block_s=1.0),
-    warm_up_s=5.0,
+    warm_up_s=10.0,
     many=100_000,
     restarts=3,
     restart_operations=OPERATIONS,
@@ -150,11 +151,10 @@ def run(work: Work, scratch: Path) -> Results:
     ) as systems:
         short = starts[min(starts)]
         _warm_up(systems, short, work)
-        cells = [*_writers(systems, short, work)]
-        history, raw = _histories(systems, starts, work, scratch / "raw")
-        cells += history
+        cells, raw = _histories(systems, starts, work, scratch / "raw")
         cells += _live(systems, trees, work)
         cells += _many(systems, short, work)
+        cells += _writers(systems, short, work)
         restarted, memory = _restarted(systems, trees, work, scratch)
         cells += restarted
     return Results(
@@ -163,17 +163,15 @@ def run(work: Work, scratch: Path) -> Results:
 
 
 def _warm_up(systems: Sequence[System], start: Start, work: Work) -> None:
-    """A JVM compiles what it runs often, in the first seconds."""
+    """A JVM compiles what it runs often, in its first seconds; the others have imports."""
     for system in systems:
-        if work.warm_up_s:
-            say(f"warm-up of {system.name}")
-            for operation in system.operations:
-                (table,) = system.new_tables(start, 1)
-                system.run(
-                    Task(operation, ((table,),), work.warm_up_s, 1, tree_files=start.tree.files)
-                    if operation != APPEND
-                    else Task(APPEND, ((table,),), work.warm_up_s, _UNLIMITED)
-                )
+        seconds = work.warm_up_s if system.name in (JAVA_HADOOP, JAVA_PLAIN) else 0.0
+        for operation in system.operations:
+            (table,) = system.new_tables(start, 1)
+            most = _UNLIMITED if operation == APPEND else 1
+            task = Task(operation, ((table,),), seconds, most, tree_files=start.tree.files)
+            say(f"warm-up, {system.name}, {operation}")
+            system.run(task)
 
 
 # --- writers at once ----------------------------------------------------------------------------
