@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 
 from frazil.store.base import ObjectInfo, Store, StoreError, check_range
@@ -25,6 +25,10 @@ class FileWriter:
         """Writes every file; returns what went wrong, by location."""
         return self._store.put_many(files, self._executor)
 
+    def begin(self) -> Writing:
+        """For files that come one after another: each is written while the next is made."""
+        return Writing(self._store, self._executor)
+
     @contextmanager
     def discarded_if_not_done(self, locations: Iterable[str]) -> Iterator[None]:
         """Around the swap: TooManyRequests is the proof that it did not happen."""
@@ -42,6 +46,46 @@ class FileWriter:
             self._store.delete(doomed)
         except (StoreError, FrazilError, OSError) as error:
             logger.warning("could not delete %d unused files: %s", len(doomed), error)
+
+
+class Writing:
+    """Files on their way to the store."""
+
+    def __init__(self, store: Store, executor: Executor) -> None:
+        self._store = store
+        self._executor = executor
+        self._futures: dict[str, Future[None]] = {}
+
+    def add(self, files: Iterable[tuple[str, bytes]]) -> None:
+        """Begins to write files; nothing is known of them before `finish`."""
+        for location, content in files:
+            self._futures[location] = self._executor.submit(
+                self._store.put_unsynced, location, [content]
+            )
+
+    def finish(self, files: Mapping[str, Sequence[bytes]]) -> dict[str, Exception]:
+        """Writes the last files; what went wrong with any, by location. What did not is durable."""
+        failed = self._store.put_many(files, self._executor)
+        failed.update(self._wait())
+        written = [location for location in self._futures if location not in failed]
+        try:
+            self._store.sync(written)
+        except (StoreError, FrazilError) as error:
+            failed.update(dict.fromkeys(written, error))
+        return failed
+
+    def abandon(self) -> list[str]:
+        """Waits for what has begun; the locations, to be discarded."""
+        self._wait()
+        return list(self._futures)
+
+    def _wait(self) -> dict[str, Exception]:
+        failed: dict[str, Exception] = {}
+        for location, future in self._futures.items():
+            problem = future.exception()
+            if isinstance(problem, Exception):
+                failed[location] = problem
+        return failed
 
 
 def not_written(what: str, error: Exception) -> FrazilError:
@@ -84,6 +128,12 @@ class PendingStore:
         self, files: Mapping[str, Sequence[bytes]], executor: Executor
     ) -> dict[str, Exception]:
         return self._store.put_many(files, executor)
+
+    def put_unsynced(self, location: str, chunks: Sequence[bytes]) -> None:
+        self._store.put_unsynced(location, chunks)
+
+    def sync(self, locations: Iterable[str]) -> None:
+        self._store.sync(locations)
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         return self._store.list(prefix)

@@ -22,7 +22,7 @@ from frazil.commit.clock import now_ms
 from frazil.commit.committed import committed_json
 from frazil.commit.environment import Environments
 from frazil.commit.events import commit_payload, event
-from frazil.commit.files import FileWriter, not_written
+from frazil.commit.files import FileWriter, Writing, not_written
 from frazil.commit.idempotency import Idempotency
 from frazil.commit.once import Streams
 from frazil.commit.pending import Pending, commit_rows
@@ -169,20 +169,29 @@ class GroupCommit:
         waiting: list[Pending[R]],
     ) -> tuple[list[Pending[R]], int]:
         """One attempt; returns who still waits and how many swaps were lost (0 or 1)."""
-        judged = self._judge(subject, relation, waiting)
+        writing = self._writer.begin()
+        try:
+            judged = self._judge(subject, relation, waiting, writing)
+        except BaseException:
+            self._writer.discard(writing.abandon())
+            raise
         if not judged.changed:
             self._answer_all(subject, judged, self._location_now(judged))
             return judged.postponed, 0
         file = subject.next_file(judged.base, relation.metadata_location, judged.new)
         files = {**judged.files(), file.location: file.chunks}
-        failed = self._writer.write(files)
+        failed = writing.finish({file.location: file.chunks})
         if failed:
             self._writer.discard(files)
             return self._drop_failed(judged, failed, file.location), 0
         return self._swap(subject, judged, committer, file, files)
 
     def _judge(
-        self, subject: Subject[M, R], relation: Relation, waiting: list[Pending[R]]
+        self,
+        subject: Subject[M, R],
+        relation: Relation,
+        waiting: list[Pending[R]],
+        writing: Writing,
     ) -> _Round[M, R]:
         base = subject.load(relation.metadata_location)
         _pace(subject.time_ms(base) - now_ms(), len(waiting))
@@ -211,6 +220,8 @@ class GroupCommit:
                 continue
             accepted.append(_Accepted(pending, applied, applied.metadata is not state))
             shared.pending.update(applied.files)
+            # Written while the next request is judged; most of it is waiting for the disk.
+            writing.add(applied.files)
             subject.remember_streams(streams, state, applied)
             state = applied.metadata
         return _Round(waiting, relation, base, state, accepted, rejected, postponed, streams)

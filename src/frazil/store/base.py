@@ -68,6 +68,12 @@ class Store(Protocol):
         """Writes many new objects at the same time, each as `put_new` does; what did not fail
         is durable when it returns. Gives what went wrong, by location."""
 
+    def put_unsynced(self, location: str, chunks: Sequence[bytes]) -> None:
+        """As `put_new`, but the object is durable only after `sync` of its location."""
+
+    def sync(self, locations: Iterable[str]) -> None:
+        """Makes objects durable that were put unsynced. After a failure none of them may count."""
+
     def get(self, location: str, max_bytes: int | None = None) -> bytes:
         """The whole object. Raises ObjectMissing, ObjectTooLarge."""
 

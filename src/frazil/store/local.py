@@ -90,6 +90,25 @@ class LocalStore:
             failed.update(self._put_into(folder, named, executor))
         return failed
 
+    def put_unsynced(self, location: str, chunks: Sequence[bytes]) -> None:
+        folder, _, name = _local_path(location).rpartition("/")
+        if not name:
+            raise StoreError(f"cannot write {location}: it is a folder")
+        with _translated("write", location):
+            folder_fd = self._open_folder(folder or "/")
+            try:
+                if not _put_unnamed(folder_fd, name, location, chunks):
+                    _put_exclusive(folder_fd, name, location, chunks)
+            finally:
+                os.close(folder_fd)
+
+    def sync(self, locations: Iterable[str]) -> None:
+        """The files are synced already, their names in the folders not."""
+        folders = {_local_path(location).rpartition("/")[0]: location for location in locations}
+        for folder, location in folders.items():
+            with _translated("write", location):
+                _sync_path(folder or "/")
+
     def _put_into(
         self, folder: str, named: Sequence[_Named], executor: Executor
     ) -> dict[str, Exception]:

@@ -44,6 +44,12 @@ class MemoryStore:
     ) -> dict[str, Exception]:
         return put_each(self.put_new, files, executor)
 
+    def put_unsynced(self, location: str, chunks: Sequence[bytes]) -> None:
+        self.put_new(location, chunks)
+
+    def sync(self, locations: Iterable[str]) -> None:
+        """What was put is durable already."""
+
     def get(self, location: str, max_bytes: int | None = None) -> bytes:
         with self._lock:
             found = self._objects.get(_key(location))

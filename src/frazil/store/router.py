@@ -39,6 +39,13 @@ class RoutingStore:
             failed.update(store.put_many(mine, executor))
         return failed
 
+    def put_unsynced(self, location: str, chunks: Sequence[bytes]) -> None:
+        self._store_of(location).put_unsynced(location, chunks)
+
+    def sync(self, locations: Iterable[str]) -> None:
+        for scheme, its_locations in _by_scheme(locations).items():
+            self._store(scheme).sync(its_locations)
+
     def get(self, location: str, max_bytes: int | None = None) -> bytes:
         return self._store_of(location).get(location, max_bytes)
 

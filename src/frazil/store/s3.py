@@ -121,6 +121,12 @@ class S3Store:
     ) -> dict[str, Exception]:
         return put_each(self.put_new, files, executor)
 
+    def put_unsynced(self, location: str, chunks: Sequence[bytes]) -> None:
+        self.put_new(location, chunks)
+
+    def sync(self, locations: Iterable[str]) -> None:
+        """What was put is durable already."""
+
     def get(self, location: str, max_bytes: int | None = None) -> bytes:
         address = _object_address(location)
         try:
