@@ -307,15 +307,6 @@ def _is_null(entry: Entry) -> bool:
     return "=null" in partition
 
 
-def _filter_false(context: Context, difference: Difference) -> bool:
-    """For Java a row filter that can match nothing is none."""
-    return (
-        difference.where.endswith(": operation")
-        and context.step.row_filter is False
-        and (difference.java, difference.own) == ("append", "overwrite")
-    )
-
-
 def _transform_on_identity(context: Context, difference: Difference) -> bool:
     """Java projects a transformed term onto an identity field as if it were the column."""
     return (
@@ -436,11 +427,6 @@ LISTED: Final = (
         _transform_on_identity,
     ),
     Listed(
-        "filter-false",
-        "An overwrite with a row filter is one, even if the filter is the constant false.",
-        _filter_false,
-    ),
-    Listed(
         "order-of-null",
         "A null partition value is neither less nor more than another value.",
         _order_of_null,
@@ -470,7 +456,6 @@ LISTED: Final = (
 
 APART: Final = frozenset(
     {"left-over-deletes", "deletes-of-rewritten-files", "order-of-null", "row-delta-operation"}
-    | {"filter-false"}
 )
 """After these the two tables are not the same any more, though both accepted the step."""
 

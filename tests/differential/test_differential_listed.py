@@ -212,13 +212,6 @@ def transform_on_identity(files: Files) -> list[Step]:
     ]
 
 
-def filter_false(files: Files) -> list[Step]:
-    return [
-        append(files.data("a")),
-        Step(kind="overwrite", base=1, add_data=(files.data("b"),), row_filter=False),
-    ]
-
-
 def order_of_null(files: Files) -> list[Step]:
     """The file of the null partition leaves Java's table, with rows that do not match."""
     return [
@@ -284,7 +277,6 @@ CASES: Final[Mapping[str, Case]] = {
     "transform-on-identity": Case(
         Table(2, BY_NAME), transform_on_identity, "Invalid value for conversion", ACCEPTED
     ),
-    "filter-false": Case(V2, filter_false, ACCEPTED, ACCEPTED),
     "order-of-null": Case(Table(2, BY_NAME), order_of_null, ACCEPTED, ACCEPTED),
     "prefix-of-null": Case(Table(2, BY_NAME), prefix_of_null, "Cannot invoke", ACCEPTED),
     "clauses-first": Case(
