@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 
@@ -37,6 +37,10 @@ class FileWriter:
         except TooManyRequests:
             self.discard(locations)
             raise
+
+    def discard_later(self, locations: Callable[[], Iterable[str]]) -> None:
+        """Deletes files that nobody needs any more, without keeping anybody waiting for it."""
+        self._executor.submit(lambda: self.discard(locations()))
 
     def discard(self, locations: Iterable[str]) -> None:
         """Deletes files of a commit that is proven not to have happened. A failure leaves an

@@ -251,7 +251,8 @@ class GroupCommit:
             case Committed():
                 subject.remember(file)
                 self._answer_all(subject, judged, file.location)
-                self._writer.discard(subject.superseded(judged.base, file.metadata))
+                base, metadata = judged.base, file.metadata
+                self._writer.discard_later(lambda: subject.superseded(base, metadata))
                 return judged.postponed, 0
             case SwapLost():
                 self._writer.discard(files)

@@ -11,6 +11,7 @@ lists may cause one for nothing. A miss is certain.
 from __future__ import annotations
 
 import threading
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -41,6 +42,11 @@ class Level:
     def may_hold(self, hashes: Hashes) -> bool:
         if not len(self.hashes):
             return False
+        if len(hashes) == 1:
+            # Nearly always. numpy would let other threads run meanwhile, and wait for them.
+            key, own = int(hashes[0]), self.hashes.data
+            at = bisect_left(own, key)
+            return at < len(own) and own[at] == key
         found = np.searchsorted(self.hashes, hashes)
         found[found == len(self.hashes)] = 0
         return bool((self.hashes[found] == hashes).any())

@@ -204,7 +204,7 @@ class AvroBlock:
 
 
 def avro_block(codec: str, records: Sequence[bytes]) -> AvroBlock:
-    return AvroBlock(len(records), _compress(codec, b"".join(records)))
+    return AvroBlock(len(records), _compress(codec, b"".join(records), _MANY_RECORDS_LEVEL))
 
 
 def write_avro_blocks(
