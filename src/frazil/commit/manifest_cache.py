@@ -15,7 +15,8 @@ from typing import Any, Final, TypeVar
 
 from frazil.commit.column_files import DEFAULT_FOLDER_BYTES, ColumnFiles
 from frazil.commit.lru import LruByBytes
-from frazil.commit.path_index import Hashes, PathIndexes
+from frazil.commit.new_manifests import NewManifest
+from frazil.commit.path_index import Hashed, Hashes, PathIndexes
 from frazil.format.avro_files import MANIFEST_LIMITS, MANIFEST_LIST_LIMITS
 from frazil.format.avro_types import UnreadableAvro
 from frazil.format.inline_manifests import inline_manifest_list
@@ -42,23 +43,27 @@ class ManifestCache:
         folder: Path | None = None,
         folder_max_bytes: int = DEFAULT_FOLDER_BYTES,
     ) -> None:
-        """An eighth of the budget is for the files' own bytes, which only rewrites ask for, and
-        one for the joined path hashes. In `folder`, columns of larger manifests outlive the
-        process."""
+        """An eighth of the budget is for the files' own bytes, which only rewrites ask for, one for
+        the joined path hashes and one for small manifests that are new. In `folder`, columns of
+        larger manifests outlive the process."""
         self._files = None if folder is None else ColumnFiles(folder, folder_max_bytes)
         content_bytes = max_bytes // 8
-        parsed_bytes = max_bytes - 2 * content_bytes
+        parsed_bytes = max_bytes - 3 * content_bytes
         self._parsed: LruByBytes[ManifestList | ManifestColumns] = LruByBytes(
             parsed_bytes, _size, parsed_bytes // 2
         )
         self._contents: LruByBytes[bytes] = LruByBytes(content_bytes, len, content_bytes // 2)
         self.paths = PathIndexes(content_bytes)
+        self.new: LruByBytes[NewManifest] = LruByBytes(
+            content_bytes, lambda one: one.size_bytes, content_bytes
+        )
         self._under_way: dict[tuple[str, type], Future[Any]] = {}
         self._lock = threading.Lock()
 
     @property
     def size_bytes(self) -> int:
-        return self._parsed.size_bytes + self._contents.size_bytes + self.paths.size_bytes
+        sizes = (self._parsed, self._contents, self.paths, self.new)
+        return sum(kept.size_bytes for kept in sizes)
 
     def get(self, location: str, kind: type[T]) -> T | None:
         """What is kept for a location, if it is of this kind."""
@@ -169,7 +174,7 @@ class ManifestReader:
 
     def columns_of(self, listed: Sequence[ManifestFile]) -> list[ManifestColumns]:
         """Of all of them, in their order; read at the same time where several are not kept."""
-        kept = [self._cache.get(one.manifest_path, ManifestColumns) for one in listed]
+        kept = [self._at_hand(one.manifest_path) for one in listed]
         known = [columns for columns in kept if columns is not None]
         if len(known) == len(kept):
             return known
@@ -183,7 +188,29 @@ class ManifestReader:
         self, table: str, listed: Sequence[ManifestFile], hashes: Hashes
     ) -> Sequence[ManifestFile]:
         """The manifests that may hold a path with one of these hashes; `table` names the index."""
-        return self._cache.paths.candidates(table, listed, hashes, self.columns_of)
+        found = self._cache.paths.candidates(table, listed, hashes, self._hashed)
+        wanted = frozenset(hashes.tolist())
+        new = self._cache.new
+        return [
+            one
+            for one in found
+            if (kept := new.get(one.manifest_path)) is None or not kept.hashes.isdisjoint(wanted)
+        ]
+
+    def _hashed(self, listed: Sequence[ManifestFile]) -> list[Hashed]:
+        kept: dict[str, Hashed] = {}
+        for one in listed:
+            new = self._cache.new.get(one.manifest_path)
+            if new is not None:
+                kept[one.manifest_path] = new
+        others = [one for one in listed if one.manifest_path not in kept]
+        for one, columns in zip(others, self.columns_of(others), strict=True):
+            kept[one.manifest_path] = columns
+        return [kept[one.manifest_path] for one in listed]
+
+    def new_manifest(self, listed: ManifestFile) -> NewManifest | None:
+        """The files of a small manifest that was written here not long ago."""
+        return self._cache.new.get(listed.manifest_path)
 
     def content(self, listed: ManifestFile) -> bytes:
         """The manifest's own bytes."""
@@ -198,7 +225,26 @@ class ManifestReader:
         self._cache.put_columns(path, len(content), columns)
         self._cache.put(path, content)
 
+    def remember_new(self, path: str, new: NewManifest, content: bytes) -> None:
+        """Keeps a small manifest of new files that was just made."""
+        self._cache.new.put(path, new)
+        self._cache.put(path, content)
+
+    def _at_hand(self, path: str) -> ManifestColumns | None:
+        """Columns that need no reading."""
+        found = self._cache.get(path, ManifestColumns)
+        if found is None:
+            new = self._cache.new.get(path)
+            if new is not None:
+                found = new.make_columns()
+                self._cache.put(path, found)
+        return found
+
     def _columns(self, path: str, length: int) -> ManifestColumns:
+        at_hand = self._at_hand(path)
+        if at_hand is not None:
+            return at_hand
+
         def read() -> ManifestColumns:
             self._check_readable(path)
             kept = self._cache.columns_on_disk(path, length)

@@ -14,13 +14,12 @@ import threading
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from frazil.commit.lru import LruByBytes
-from frazil.format.manifest_columns import ManifestColumns
 from frazil.format.manifest_list import ManifestFile
 
 Hashes = NDArray[np.uint64]
@@ -79,12 +78,12 @@ class PathIndex:
         return [one for one in listed if one.manifest_path not in left_out], uncovered
 
     def joined(
-        self, listed: Sequence[ManifestFile], added: Sequence[tuple[ManifestFile, ManifestColumns]]
+        self, listed: Sequence[ManifestFile], added: Sequence[tuple[ManifestFile, Hashed]]
     ) -> PathIndex:
         """With more manifests covered. A level of which the table no longer lists the half goes:
         what it still lists is covered anew."""
         names = frozenset(one.manifest_path for one, _ in added)
-        level = Level(names, _sorted([columns.sorted_hashes for _, columns in added]))
+        level = Level(names, _sorted([hashed.sorted_hashes for _, hashed in added]))
         live = {one.manifest_path for one in listed}
         kept = [one for one in self.levels if 2 * len(one.manifests & live) >= len(one.manifests)]
         while kept and len(kept[0].hashes) < _GROWTH * len(level.hashes):
@@ -101,6 +100,13 @@ def _sorted(arrays: Sequence[Hashes]) -> Hashes:
     return joined
 
 
+class Hashed(Protocol):
+    """What a manifest is covered by."""
+
+    @property
+    def sorted_hashes(self) -> Hashes: ...
+
+
 class PathIndexes:
     """The index of each table, within a byte budget. Safe for many threads."""
 
@@ -115,7 +121,7 @@ class PathIndexes:
         table: str,
         listed: Sequence[ManifestFile],
         hashes: Hashes,
-        columns_of: Callable[[Sequence[ManifestFile]], Sequence[ManifestColumns]],
+        hashed: Callable[[Sequence[ManifestFile]], Sequence[Hashed]],
     ) -> Sequence[ManifestFile]:
         """The manifests of a table that may hold one of the paths. `table` is any name of it."""
         if len(listed) <= _UNCOVERED or not len(hashes):
@@ -123,7 +129,7 @@ class PathIndexes:
         index = self._kept.get(table) or PathIndex()
         found, uncovered = index.candidates(listed, hashes)
         if len(uncovered) > _UNCOVERED:
-            added = list(zip(uncovered, columns_of(uncovered), strict=True))
+            added = list(zip(uncovered, hashed(uncovered), strict=True))
             with self._lock:
                 self._kept.forget(table)
                 self._kept.put(table, index.joined(listed, added))

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Protocol, TypeAlias
 
 from frazil.commit.manifest_cache import ManifestReader
+from frazil.commit.new_manifests import MAX_FILES, NewManifest, new_manifest
 from frazil.format.avro_types import UnreadableAvro
 from frazil.format.content_files import ContentFile
 from frazil.format.manifest_columns import ManifestColumns
@@ -120,6 +121,12 @@ class _New:
     spec_id: int
     added: AddedFiles
 
+    @property
+    def few_files(self) -> Sequence[ContentFile]:
+        """The files, if they are few and inherit all their numbers."""
+        inherit = self.added.data_sequence_number is None
+        return self.added.files if inherit and len(self.added.files) <= MAX_FILES else ()
+
     def write_into(self, writer: RollingManifestWriter) -> None:
         writer.add_all(self.added.files, self.added.data_sequence_number)
 
@@ -134,8 +141,13 @@ class _Old:
     columns: Callable[[ManifestFile], ManifestColumns]
     read: Callable[[ManifestFile], bytes]
     removed: frozenset[int]
+    new: NewManifest | None = None
+    """Its files, where they are still at hand."""
 
     def write_into(self, writer: RollingManifestWriter) -> None:
+        if self.new is not None and not self.removed:
+            self.new.copy_into(writer, self.listed)
+            return
         content, columns = self.read(self.listed), self.columns(self.listed)
         try:
             writer.copy_rows(content, columns, self.listed, self.removed)
@@ -154,6 +166,8 @@ class _Written:
     piece: _Piece
     whole: bool = True
     """Whether the piece is this manifest alone; new files may fill several."""
+    new_files: Sequence[ContentFile] = ()
+    """Where it holds a few new files and nothing else."""
 
     @property
     def partition_spec_id(self) -> int:
@@ -244,7 +258,17 @@ class _Builder:
         writer = self._writer(piece.spec_id, piece.content, snapshot_id, most)
         piece.write_into(writer)
         manifests = writer.finish()
+        if len(manifests) == 1 and isinstance(piece, _New):
+            return [_Written(manifests[0], piece, True, piece.few_files)]
         return [_Written(manifest, piece, len(manifests) == 1) for manifest in manifests]
+
+    def _remember(self, part: _Written) -> None:
+        manifest = part.manifest
+        if part.new_files:
+            new = new_manifest(part.new_files, manifest.columns)
+            self.reader.remember_new(manifest.manifest_path, new, manifest.file)
+        else:
+            self.reader.remember(manifest.manifest_path, manifest.columns(), manifest.file)
 
     def _piece(self, part: _Part) -> _Piece:
         return self._old(part, frozenset()) if isinstance(part, ManifestFile) else part.piece
@@ -257,6 +281,7 @@ class _Builder:
             columns=self.reader.columns,
             read=self.reader.content,
             removed=removed,
+            new=self.reader.new_manifest(listed),
         )
 
     def _writer(
@@ -305,7 +330,7 @@ class _Builder:
             record = manifest.listed(target.snapshot_id, target.sequence_number)
             entries.append(new_listed(record, version, head.manifests))
             files.append((manifest.manifest_path, manifest.file))
-            self.reader.remember(manifest.manifest_path, manifest.columns(), manifest.file)
+            self._remember(part)
         written = write_manifest_list(
             entries,
             like=head.manifests or empty_list(version, _FALLBACK_CODEC),
