@@ -224,3 +224,16 @@ def test_of_many_objects_one_that_exists_fails_alone(place: Place) -> None:
     assert isinstance(failed[taken], ObjectExists)
     assert place.store.get(taken) == b"first"
     assert all(place.store.get(location) == b"new" for location in files if location != taken)
+
+
+def test_objects_put_unsynced_are_there_and_are_synced_together(place: Place) -> None:
+    files = {f"{place.root}/unsynced-{n % 2}/{n}": b"%d" % n for n in range(6)}
+    for location, content in files.items():
+        place.store.put_unsynced(location, [content])
+    place.store.sync(files)
+    place.store.sync([])
+    for location, content in files.items():
+        assert place.store.get(location) == content
+        with pytest.raises(ObjectExists):
+            place.store.put_unsynced(location, [b"other"])
+        assert place.store.get(location) == content

@@ -361,3 +361,32 @@ def test_a_folder_that_cannot_be_synced_keeps_none_of_many(
         failed = LocalStore().put_many(files, executor)
     assert failed.keys() == files.keys()
     assert _names(tmp_path) == []
+
+
+def test_what_was_put_unsynced_is_synced_by_its_folders(
+    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = LocalStore()
+    store.make_folders([f"{tmp_path}/a", f"{tmp_path}/b"])
+    synced: list[str] = []
+    real = os.fsync
+
+    def fsync(fd: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{fd}"))
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    files = [f"{tmp_path}/a/1", f"{tmp_path}/a/2", f"{tmp_path}/b/1"]
+    for location in files:
+        store.put_unsynced(location, [b"content"])
+    folders = {f"{tmp_path}/a", f"{tmp_path}/b"}
+    assert folders.isdisjoint(synced)
+    assert len(synced) >= len(files)
+    synced.clear()
+    store.sync(files)
+    assert sorted(synced) == sorted(folders)
+
+
+def test_a_folder_that_is_not_there_is_made_for_an_unsynced_file(tmp_path: Path) -> None:
+    LocalStore().put_unsynced(f"{tmp_path}/new/folder/object", [b"content"])
+    assert (tmp_path / "new/folder/object").read_bytes() == b"content"

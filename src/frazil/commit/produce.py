@@ -144,7 +144,7 @@ def target_of(metadata: TableMetadata, branch: str, place: str) -> Target:
 def head_of(target: Target, reader: ManifestReader) -> Head:
     if target.head is None:
         return Head(None, None)
-    return Head(target.head, reader.manifest_list(target.head))
+    return Head.at(target.head, reader.manifest_list(target.head))
 
 
 def refuse_encrypted(metadata: TableMetadata) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from frazil.commit.filters import PartitionSet
 from frazil.commit.manifest_cache import ManifestReader
-from frazil.commit.tree import Head, has_live_files
+from frazil.commit.tree import Head
 from frazil.format.manifest_columns import NONE, ManifestColumns, path_hashes
 from frazil.format.manifest_list import DELETES, ManifestFile
 from frazil.format.manifests import DELETED
@@ -80,9 +80,9 @@ class LiveFiles:
         self._head = head
         self._reader = reader
 
-    def listed(self, content: int) -> list[ManifestFile]:
+    def listed(self, content: int) -> Sequence[ManifestFile]:
         """The manifests that have live files."""
-        return [one for one in self._head.of(content) if has_live_files(one)]
+        return self._head.live(content)
 
     def columns_of(
         self, listed: Sequence[ManifestFile]

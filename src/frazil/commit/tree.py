@@ -65,11 +65,24 @@ class Head:
 
     snapshot: Snapshot | None
     manifests: ManifestList | None
+    _by_content: Mapping[int, list[ManifestFile]] = field(default_factory=dict)
+    _live: Mapping[int, list[ManifestFile]] = field(default_factory=dict)
 
-    def of(self, content: int) -> list[ManifestFile]:
-        if self.manifests is None:
-            return []
-        return [one for one in self.manifests.manifests if one.content == content]
+    @classmethod
+    def at(cls, snapshot: Snapshot, manifests: ManifestList) -> Head:
+        """Every commit goes through all manifests of its head several times: sorted once here."""
+        by_content: dict[int, list[ManifestFile]] = {DATA: [], DELETES: []}
+        for one in manifests.manifests:
+            by_content[one.content].append(one)
+        live = {content: list(filter(has_live_files, of)) for content, of in by_content.items()}
+        return cls(snapshot, manifests, by_content, live)
+
+    def of(self, content: int) -> Sequence[ManifestFile]:
+        return self._by_content.get(content, ())
+
+    def live(self, content: int) -> Sequence[ManifestFile]:
+        """Those that have live files."""
+        return self._live.get(content, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +226,7 @@ class _Builder:
             if files.content == content and files.files:
                 parts += self._written(_New(content, files.spec_id, files))
         if not removed:
-            return [*parts, *filter(has_live_files, self.target.head.of(content))]
+            return [*parts, *self.target.head.live(content)]
         for listed in self.target.head.of(content):
             rows = removed.get(listed.manifest_path)
             if rows:

@@ -95,6 +95,11 @@ class LocalStore:
         if not name:
             raise StoreError(f"cannot write {location}: it is a folder")
         with _translated("write", location):
+            # A folder that another thread is just making is not durable yet.
+            if not self._folders_lock.locked() and _put_by_path(
+                folder or "/", name, location, chunks
+            ):
+                return
             folder_fd = self._open_folder(folder or "/")
             try:
                 if not _put_unnamed(folder_fd, name, location, chunks):
@@ -222,6 +227,19 @@ class LocalStore:
                 os.stat(f"{missing[0]}/")
 
 
+def _put_by_path(folder: str, name: str, location: str, chunks: Sequence[bytes]) -> bool:
+    """As `_put_unnamed`, for a folder that is there and need not be opened to be synced."""
+    if _O_TMPFILE is None:
+        return False
+    try:
+        fd = os.open(folder, os.O_WRONLY | os.O_CLOEXEC | _O_TMPFILE, 0o666)
+    except OSError as error:
+        if error.errno in _NO_UNNAMED_FILES or error.errno == errno.ENOENT:
+            return False
+        raise
+    return _linked(fd, f"{folder}/{name}", None, location, chunks)
+
+
 def _put_unnamed(folder_fd: int, name: str, location: str, chunks: Sequence[bytes]) -> bool:
     """False, with nothing done, where the file system cannot do it so."""
     if _O_TMPFILE is None:
@@ -232,6 +250,13 @@ def _put_unnamed(folder_fd: int, name: str, location: str, chunks: Sequence[byte
         if error.errno in _NO_UNNAMED_FILES:
             return False
         raise
+    return _linked(fd, name, folder_fd, location, chunks)
+
+
+def _linked(
+    fd: int, name: str, folder_fd: int | None, location: str, chunks: Sequence[bytes]
+) -> bool:
+    """Writes an unnamed file and gives it its name; False where there are no such links."""
     try:
         _write(fd, chunks)
         os.fsync(fd)
