@@ -105,6 +105,7 @@ def produce(
         update=update,
         index=index,
         added_partitions=replaced,
+        place=tools.place,
     )
     check_base(scope)
     check_validations(scope, tools.reader)

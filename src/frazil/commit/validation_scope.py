@@ -40,6 +40,8 @@ class Scope:
     added_partitions: frozenset[tuple[int, tuple[Any, ...]]] | None = None
     """(spec id, partition) of the added files of a `replace-partitions`: what its clauses without
     a filter are about."""
+    place: str = ""
+    """Where the table's updates stand in the request, such as `table-changes[1].`."""
 
     @property
     def present_head(self) -> Snapshot | None:

@@ -98,7 +98,7 @@ def _where(scope: Scope, number: int, clause: CommitValidation) -> Where:
             clause.filter,
             scope.metadata,
             case_sensitive=scope.update.case_sensitive,
-            place=f"updates[{scope.index}].commit-validations[{number}].filter",
+            place=f"{scope.place}updates[{scope.index}].commit-validations[{number}].filter",
         )
     names_files = getattr(clause, "file_paths", None) is not None
     if scope.added_partitions is not None and not names_files:
