@@ -390,3 +390,18 @@ def test_what_was_put_unsynced_is_synced_by_its_folders(
 def test_a_folder_that_is_not_there_is_made_for_an_unsynced_file(tmp_path: Path) -> None:
     LocalStore().put_unsynced(f"{tmp_path}/new/folder/object", [b"content"])
     assert (tmp_path / "new/folder/object").read_bytes() == b"content"
+
+
+def test_an_unsynced_file_is_written_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A link that fails makes a second file of the same content: right, and twice as slow."""
+    synced = 0
+    real = os.fsync
+
+    def fsync(fd: int) -> None:
+        nonlocal synced
+        synced += 1
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    LocalStore().put_unsynced(f"{tmp_path}/object", [b"content"])
+    assert synced == 1

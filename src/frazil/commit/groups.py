@@ -169,7 +169,7 @@ class GroupCommit:
         waiting: list[Pending[R]],
     ) -> tuple[list[Pending[R]], int]:
         """One attempt; returns who still waits and how many swaps were lost (0 or 1)."""
-        writing = self._writer.begin()
+        writing = self._writer.begin(at_once=len(waiting) == 1)
         try:
             judged = self._judge(subject, relation, waiting, writing)
         except BaseException:
@@ -220,7 +220,6 @@ class GroupCommit:
                 continue
             accepted.append(_Accepted(pending, applied, applied.metadata is not state))
             shared.pending.update(applied.files)
-            # Written while the next request is judged; most of it is waiting for the disk.
             writing.add(applied.files)
             subject.remember_streams(streams, state, applied)
             state = applied.metadata

@@ -11,6 +11,7 @@ other.
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
@@ -22,6 +23,13 @@ from typing import Protocol
 from frazil.commit.courtesy import Pauses
 from frazil.wire.errors import TooManyRequests
 from frazil.wire.identifiers import Identifier
+
+# After a group of many, the next is waited for so long, if it begins soon.
+_MANY = 4
+_SOON_S = 0.02
+_GATHER_S = 0.004
+_GATHER_STEP_S = 0.0003
+_MAX_REMEMBERED = 10_000
 
 
 class Job(Protocol):
@@ -76,6 +84,7 @@ class Queues:
         self._bytes = 0
         self._closed = False
         self._pauses = Pauses()
+        self._last_groups: dict[Identifier, tuple[int, float]] = {}
 
     def submit(self, identifier: Identifier, job: Job) -> None:
         """Queues a job. Raises TooManyRequests, with nothing queued, when there is no room."""
@@ -155,10 +164,12 @@ class Queues:
     def _drain(self, identifier: Identifier, queue: _TableQueue) -> None:
         try:
             with queue.lock:
+                self._gather(identifier, queue)
                 # Taken only now: whatever came while another held the table joins this group.
                 with self._mutex:
                     group = self._take_group(queue)
                 self._run_group(identifier, group)
+                self._remember(identifier, len(group))
         finally:
             with self._mutex:
                 queue.scheduled = False
@@ -167,6 +178,23 @@ class Queues:
                     # get their turn between two groups.
                     self._schedule(identifier, queue)
                 self._release(identifier, queue)
+
+    def _gather(self, identifier: Identifier, queue: _TableQueue) -> None:
+        """Leaves the others a moment to come. Writers that were answered together send their next
+        request together: the first of them would be a group of its own, and all others wait for
+        it."""
+        jobs, ended = self._last_groups.get(identifier, (0, 0.0))
+        now = time.monotonic()
+        if jobs < _MANY or now > ended + _SOON_S:
+            return
+        wanted, until = jobs * 3 // 4, now + _GATHER_S
+        while len(queue.jobs) < wanted and time.monotonic() < until:
+            time.sleep(_GATHER_STEP_S)
+
+    def _remember(self, identifier: Identifier, jobs: int) -> None:
+        if len(self._last_groups) >= _MAX_REMEMBERED:
+            self._last_groups.clear()
+        self._last_groups[identifier] = jobs, time.monotonic()
 
     def _take_group(self, queue: _TableQueue) -> list[Job]:
         _impatient_first(queue.jobs, self._limits.max_group_requests // 2)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import socket
-import sys
 from collections.abc import Callable
 from types import FrameType
 
@@ -18,7 +17,6 @@ from frazil.settings import Settings, all_tokens
 
 # Longer than clients keep an idle connection: the side that closes first races with requests.
 _KEEP_ALIVE_S = 75
-_SWITCH_INTERVAL_S = 0.0005
 
 
 def serve(settings: Settings, ready: Callable[[str], None]) -> None:
@@ -26,9 +24,6 @@ def serve(settings: Settings, ready: Callable[[str], None]) -> None:
 
     `ready` is called with the server's URL when it answers requests. Raises StartRefused.
     """
-    # While one thread builds snapshots, others have only a moment's work: to read a request, to
-    # send an answer, to go on after a sync. Python's own five milliseconds would be all they wait.
-    sys.setswitchinterval(_SWITCH_INTERVAL_S)
     tokens = all_tokens(settings)
     check_exposure(settings, has_tokens=bool(tokens))
     # The database is opened before the port: a second process is told about the file it shares,

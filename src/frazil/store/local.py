@@ -261,7 +261,15 @@ def _linked(
         _write(fd, chunks)
         os.fsync(fd)
         # linkat(2) needs a privilege to link a descriptor itself; its name in /proc needs none.
-        os.link(f"/proc/self/fd/{fd}", name, dst_dir_fd=folder_fd, follow_symlinks=True)
+        # With a folder's descriptor, needed or not, Python calls it and not link(2), which would
+        # link the name in /proc itself.
+        os.link(
+            f"/proc/self/fd/{fd}",
+            name,
+            src_dir_fd=fd,
+            dst_dir_fd=folder_fd,
+            follow_symlinks=True,
+        )
     except FileExistsError:
         raise ObjectExists(location) from None
     except OSError as error:
