@@ -221,9 +221,7 @@ def write_manifest_list(
             next_row_id += entry.count(ADDED_ROWS, "added_rows_count")
         raw = _encoded(schema, entry, changes)
         unchanged = raw is entry.manifest.raw
-        manifests.append(
-            entry.manifest if unchanged else _read_manifest_file(schema, raw)
-        )
+        manifests.append(entry.manifest if unchanged else _read_manifest_file(schema, raw))
     header = {
         "snapshot-id": str(snapshot_id),
         "parent-snapshot-id": "null" if parent_snapshot_id is None else str(parent_snapshot_id),
