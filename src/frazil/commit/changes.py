@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from frazil.commit.filters import BoundFilter, PartitionSet, Rows, bound_filter
+from frazil.commit.history import metrics_reader
 from frazil.commit.manifest_cache import ManifestReader
 from frazil.commit.removals import (
     Entry,
@@ -20,10 +21,9 @@ from frazil.commit.removals import (
 from frazil.commit.tree import AddedFiles, Head
 from frazil.commit.validation_scope import rejected
 from frazil.format.content_files import ContentFile, DeleteFile
-from frazil.format.manifest_columns import ManifestColumns, metrics
+from frazil.format.manifest_columns import ManifestColumns
 from frazil.format.manifest_list import DATA, DELETES, ManifestFile
 from frazil.format.manifest_rows import referenced_data_file
-from frazil.format.metrics_evaluators import FileMetrics
 from frazil.format.table_metadata import TableMetadata
 from frazil.wire.actions import Append, FileUpdate, Overwrite, Replace
 from frazil.wire.conflicts import Conflict, ConflictClause, ConflictFile, conflict
@@ -216,10 +216,7 @@ class Resolver:
         self, row_filter: BoundFilter, listed: ManifestFile, columns: ManifestColumns
     ) -> list[ConflictFile]:
         """Marks what the filter takes; gives the data files that it would have to split."""
-
-        def metrics_of(rows: Rows) -> Iterable[FileMetrics]:
-            return metrics(self._reader.content(listed), columns, rows.tolist())
-
+        metrics_of = metrics_reader(self._reader, listed, columns)
         rows: Rows = np.flatnonzero(columns.live()).astype(np.int64)
         matched = row_filter.matched_rows(columns, listed.partition_spec_id, rows, metrics_of)
         for row in matched.whole.tolist():

@@ -15,10 +15,9 @@ from msgspec.structs import replace
 
 from frazil.commit.changes import FileChanges, refuse_duplicates
 from frazil.commit.filters import partitions_of
+from frazil.commit.history import APPEND, OVERWRITE
 from frazil.commit.manifest_cache import ManifestReader
 from frazil.commit.produce import (
-    APPEND,
-    OVERWRITE,
     Produced,
     Target,
     Tools,

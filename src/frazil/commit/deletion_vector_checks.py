@@ -13,7 +13,7 @@ import numpy as np
 
 from frazil.commit.delete_index import DeleteEntry
 from frazil.commit.evidence import Evidence, vectors_of
-from frazil.commit.history import UnknownHistory, may_have_live
+from frazil.commit.history import UnknownHistory
 from frazil.commit.manifest_cache import ManifestReader
 from frazil.commit.validation_scope import (
     Found,
@@ -26,7 +26,7 @@ from frazil.commit.validation_scope import (
     start_again,
 )
 from frazil.format.content_files import DeleteFile
-from frazil.format.manifest_list import DELETES
+from frazil.format.manifest_list import DELETES, may_have_live
 from frazil.wire.actions import Append, Replace
 from frazil.wire.conflicts import Conflict
 from frazil.wire.content_files import delete_file_key

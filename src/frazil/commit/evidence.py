@@ -23,13 +23,12 @@ from frazil.commit.history import (
     history_since,
     live_paths,
     live_rows,
-    may_have_live,
     metrics_reader,
 )
 from frazil.commit.manifest_cache import ManifestReader
 from frazil.commit.validation_scope import Found, Scope
 from frazil.format.manifest_columns import NONE, ManifestColumns
-from frazil.format.manifest_list import DATA, DELETES, ManifestFile
+from frazil.format.manifest_list import DATA, DELETES, ManifestFile, may_have_live
 from frazil.format.manifests import ADDED, DELETED
 
 ADDING_DATA: Final = frozenset({APPEND, OVERWRITE})

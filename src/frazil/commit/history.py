@@ -20,7 +20,7 @@ from frazil.commit.filters import Bools, MetricsOf
 from frazil.commit.manifest_cache import ManifestReader
 from frazil.format.avro_schema import RecordSchema
 from frazil.format.manifest_columns import NONE, ManifestColumns, metrics, path_hashes
-from frazil.format.manifest_list import ManifestFile, ManifestList
+from frazil.format.manifest_list import ManifestFile, ManifestList, may_have_live
 from frazil.format.metrics_evaluators import FileMetrics
 from frazil.format.snapshots import Snapshot
 from frazil.format.table_metadata import TableMetadata
@@ -246,11 +246,6 @@ class PathSet:
         at = np.searchsorted(wanted, own)
         at[at == len(wanted)] = 0
         return np.flatnonzero(wanted[at] == own)
-
-
-def may_have_live(listed: ManifestFile) -> bool:
-    """A count that is not in the list may hide files."""
-    return listed.added_files_count != 0 or listed.existing_files_count != 0
 
 
 class RowMetrics:

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Raw
 
 from frazil.commit.changes import FileChanges, Resolver, grouped
+from frazil.commit.history import APPEND, DELETE, OVERWRITE, REPLACE
 from frazil.commit.manifest_cache import ManifestReader
 from frazil.commit.summaries import summarised
 from frazil.commit.tree import AddedFiles, Head, Tree, TreeTarget, build_tree
@@ -36,11 +37,6 @@ from frazil.wire import content_files as wire
 from frazil.wire.actions import Append, Delete, FileUpdate, Overwrite, Replace
 from frazil.wire.errors import BadRequest
 from frazil.wire.updates import AddSnapshot, SetSnapshotRef
-
-APPEND: Final = "append"
-DELETE: Final = "delete"
-OVERWRITE: Final = "overwrite"
-REPLACE: Final = "replace"
 
 _ENCRYPTION_KEY: Final = "encryption.key-id"
 _MAX_LONG: Final = 2**63 - 1

@@ -26,6 +26,7 @@ from frazil.format.manifest_list import (
     ManifestList,
     WrittenManifestList,
     empty_list,
+    may_have_live,
     new_listed,
     write_manifest_list,
 )
@@ -74,7 +75,7 @@ class Head:
         by_content: dict[int, list[ManifestFile]] = {DATA: [], DELETES: []}
         for one in manifests.manifests:
             by_content[one.content].append(one)
-        live = {content: list(filter(has_live_files, of)) for content, of in by_content.items()}
+        live = {content: list(filter(may_have_live, of)) for content, of in by_content.items()}
         return cls(snapshot, manifests, by_content, live)
 
     def of(self, content: int) -> Sequence[ManifestFile]:
@@ -232,7 +233,7 @@ class _Builder:
             if rows:
                 self.replaced += 1
                 parts += self._written(self._old(listed, frozenset(rows)))
-            elif has_live_files(listed):
+            elif may_have_live(listed):
                 parts.append(listed)
         return parts
 
@@ -369,12 +370,6 @@ class _Builder:
             manifests_kept=len(entries) - created,
             manifests_replaced=self.replaced,
         )
-
-
-def has_live_files(listed: ManifestFile) -> bool:
-    """By its list; a list that does not count may hide some."""
-    added, existing = listed.added_files_count, listed.existing_files_count
-    return added is None or existing is None or added + existing > 0
 
 
 @lru_cache(maxsize=256)

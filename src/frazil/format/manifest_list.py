@@ -271,6 +271,11 @@ def _common_tail(one: Sequence[ManifestFile], other: Sequence[ManifestFile]) -> 
     return count
 
 
+def may_have_live(listed: ManifestFile) -> bool:
+    """A count that is not in the list may hide files."""
+    return listed.added_files_count != 0 or listed.existing_files_count != 0
+
+
 def new_listed(
     values: Mapping[int, Any], format_version: int, like: ManifestList | None
 ) -> ListedManifest:

@@ -58,17 +58,10 @@ class LocalStore:
         name is created exclusively and removed on failure: still safe, since nobody knows an
         object's name before the catalog's pointer names it.
         """
-        folder, _, name = _local_path(location).rpartition("/")
-        if not name:
-            raise StoreError(f"cannot write {location}: it is a folder")
-        with _translated("write", location):
-            folder_fd = self._open_folder(folder or "/")
-            try:
-                if not _put_unnamed(folder_fd, name, location, chunks):
-                    _put_exclusive(folder_fd, name, location, chunks)
-                _sync_folder_or_remove(folder_fd, [name])
-            finally:
-                os.close(folder_fd)
+        folder, name = _folder_and_name(location)
+        with _translated("write", location), self._opened_folder(folder) as folder_fd:
+            _put(folder_fd, name, location, chunks)
+            _sync_folder_or_remove(folder_fd, [name])
 
     def put_many(
         self, files: Mapping[str, Sequence[bytes]], executor: Executor
@@ -78,34 +71,19 @@ class LocalStore:
         by_folder: dict[str, list[_Named]] = {}
         for location, chunks in files.items():
             try:
-                folder, _, name = _local_path(location).rpartition("/")
+                folder, name = _folder_and_name(location)
             except (StoreError, FrazilError) as error:
                 failed[location] = error
-                continue
-            if name:
-                by_folder.setdefault(folder or "/", []).append((name, location, chunks))
             else:
-                failed[location] = StoreError(f"cannot write {location}: it is a folder")
+                by_folder.setdefault(folder, []).append((name, location, chunks))
         for folder, named in by_folder.items():
             failed.update(self._put_into(folder, named, executor))
         return failed
 
     def put_unsynced(self, location: str, chunks: Sequence[bytes]) -> None:
-        folder, _, name = _local_path(location).rpartition("/")
-        if not name:
-            raise StoreError(f"cannot write {location}: it is a folder")
-        with _translated("write", location):
-            # A folder that another thread is just making is not durable yet.
-            if not self._folders_lock.locked() and _put_by_path(
-                folder or "/", name, location, chunks
-            ):
-                return
-            folder_fd = self._open_folder(folder or "/")
-            try:
-                if not _put_unnamed(folder_fd, name, location, chunks):
-                    _put_exclusive(folder_fd, name, location, chunks)
-            finally:
-                os.close(folder_fd)
+        folder, name = _folder_and_name(location)
+        with _translated("write", location), self._opened_folder(folder) as folder_fd:
+            _put(folder_fd, name, location, chunks)
 
     def sync(self, locations: Iterable[str]) -> None:
         """The files are synced already, their names in the folders not."""
@@ -197,6 +175,14 @@ class LocalStore:
     def close(self) -> None:
         """Nothing is kept open between calls."""
 
+    @contextmanager
+    def _opened_folder(self, folder: str) -> Iterator[int]:
+        folder_fd = self._open_folder(folder)
+        try:
+            yield folder_fd
+        finally:
+            os.close(folder_fd)
+
     def _open_folder(self, folder: str) -> int:
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
         try:
@@ -227,17 +213,17 @@ class LocalStore:
                 os.stat(f"{missing[0]}/")
 
 
-def _put_by_path(folder: str, name: str, location: str, chunks: Sequence[bytes]) -> bool:
-    """As `_put_unnamed`, for a folder that is there and need not be opened to be synced."""
-    if _O_TMPFILE is None:
-        return False
-    try:
-        fd = os.open(folder, os.O_WRONLY | os.O_CLOEXEC | _O_TMPFILE, 0o666)
-    except OSError as error:
-        if error.errno in _NO_UNNAMED_FILES or error.errno == errno.ENOENT:
-            return False
-        raise
-    return _linked(fd, f"{folder}/{name}", None, location, chunks)
+def _folder_and_name(location: str) -> tuple[str, str]:
+    folder, _, name = _local_path(location).rpartition("/")
+    if not name:
+        raise StoreError(f"cannot write {location}: it is a folder")
+    return folder or "/", name
+
+
+def _put(folder_fd: int, name: str, location: str, chunks: Sequence[bytes]) -> None:
+    """A file whose content is synced; its name is not."""
+    if not _put_unnamed(folder_fd, name, location, chunks):
+        _put_exclusive(folder_fd, name, location, chunks)
 
 
 def _put_unnamed(folder_fd: int, name: str, location: str, chunks: Sequence[bytes]) -> bool:
@@ -250,26 +236,11 @@ def _put_unnamed(folder_fd: int, name: str, location: str, chunks: Sequence[byte
         if error.errno in _NO_UNNAMED_FILES:
             return False
         raise
-    return _linked(fd, name, folder_fd, location, chunks)
-
-
-def _linked(
-    fd: int, name: str, folder_fd: int | None, location: str, chunks: Sequence[bytes]
-) -> bool:
-    """Writes an unnamed file and gives it its name; False where there are no such links."""
     try:
         _write(fd, chunks)
         os.fsync(fd)
         # linkat(2) needs a privilege to link a descriptor itself; its name in /proc needs none.
-        # With a folder's descriptor, needed or not, Python calls it and not link(2), which would
-        # link the name in /proc itself.
-        os.link(
-            f"/proc/self/fd/{fd}",
-            name,
-            src_dir_fd=fd,
-            dst_dir_fd=folder_fd,
-            follow_symlinks=True,
-        )
+        os.link(f"/proc/self/fd/{fd}", name, dst_dir_fd=folder_fd, follow_symlinks=True)
     except FileExistsError:
         raise ObjectExists(location) from None
     except OSError as error:
@@ -304,8 +275,7 @@ def _put_all(folder_fd: int, named: Sequence[_Named]) -> dict[str, Exception]:
     for name, location, chunks in named:
         try:
             with _translated("write", location):
-                if not _put_unnamed(folder_fd, name, location, chunks):
-                    _put_exclusive(folder_fd, name, location, chunks)
+                _put(folder_fd, name, location, chunks)
         except StoreError as error:
             failed[location] = error
     return failed
