@@ -39,7 +39,7 @@ from frazil.store.memory import MemoryStore
 from frazil.values.single_value import to_binary
 from frazil.values.types import LONG
 from frazil.wire.actions import FileUpdate
-from frazil.wire.errors import ValidationFailed
+from frazil.wire.errors import ValidationError
 from frazil.wire.updates import AddSnapshot, RemoveSnapshots, SetSnapshotRef, TableUpdate
 from tests.support.trees import list_bytes, listed
 
@@ -364,7 +364,7 @@ def conflicts_of(check: Callable[[], None]) -> list[dict[str, Any]]:
     error: dict[str, Any] | None = None
     try:
         check()
-    except ValidationFailed as failed:
+    except ValidationError as failed:
         error = msgspec.json.decode(msgspec.json.encode(failed.body()))["error"]
     if error is None:
         return []

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from frazil.wire.errors import BadRequest, ValidationFailed
+from frazil.wire.errors import BadRequest, ValidationError
 from frazil.wire.updates import AddPartitionSpec, SetDefaultSpec
 from tests.commit.branches import (
     BY_SCORE,
@@ -589,7 +589,7 @@ def test_all_clauses_that_fail_are_told() -> None:
     checked = [clause(ADDED_DATA), clause(ADDED_DELETES), clause(REQUIRED_DATA)]
     found = branches.conflicts(*checked, base_snapshot_id=base)
     assert [conflict["validation"] for conflict in found] == [0, 2]
-    with pytest.raises(ValidationFailed, match=r"\(1 more conflict beside this one\.\)$"):
+    with pytest.raises(ValidationError, match=r"\(1 more conflict beside this one\.\)$"):
         branches.raise_conflicts(*checked, base_snapshot_id=base)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from frazil.values.single_value import from_binary, to_json
-from frazil.wire.errors import BadRequest, FrazilError, ValidationFailed
+from frazil.wire.errors import BadRequest, FrazilError, ValidationError
 from tests.commit.requests import Driver
 from tests.differential.cases import MAIN, SCHEMA, Doc, Key, Step, Table, with_ids
 from tests.differential.java_side import Java, TreeReader
@@ -75,7 +75,7 @@ class OwnTable:
         updates = with_ids(updates_of(step), self._reader.ids())
         try:
             self._driver.commit(self._name, updates)
-        except ValidationFailed as error:
+        except ValidationError as error:
             clauses = frozenset(str(conflict["clause"]) for conflict in error.conflicts)
             return Rejection(clauses, error.message)
         except BadRequest as error:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from frazil.commit.answers import Answer, TableAnswer
-from frazil.wire.errors import BadRequest, CommitFailed, FrazilError, ValidationFailed
+from frazil.wire.errors import BadRequest, CommitFailed, FrazilError, ValidationError
 from tests.commit.requests import TIMEOUT_S, Driver, committed, name, table_answer
 from tests.finegrained import requests as send
 from tests.finegrained.conftest import ALL_VERSIONS
@@ -119,9 +119,9 @@ def test_a_request_that_fails_fails_alone(driver: Driver, table: Table) -> None:
         type(None),
         BadRequest,
         type(None),
-        ValidationFailed,
-        ValidationFailed,
-        ValidationFailed,
+        ValidationError,
+        ValidationError,
+        ValidationError,
         type(None),
         type(None),
     ]
@@ -140,7 +140,7 @@ def test_a_request_sees_the_group_before_it_in_its_conflicts(driver: Driver, tab
     )
     first = committed(answers(futures[:1])[0])[0]["snapshot-id"]
     error = futures[1].exception(TIMEOUT_S)
-    assert isinstance(error, ValidationFailed)
+    assert isinstance(error, ValidationError)
     (conflict,) = error.conflicts
     assert [s["snapshot-id"] for s in conflict["snapshots"]] == [first]
 
@@ -150,7 +150,7 @@ def test_the_files_of_a_refused_request_are_gone(driver: Driver, table: Table) -
     table.append(table.data("a", 0))
     before = table.state()[1]
     futures = as_group(driver, table, append(table.data("a", 0)), append(table.data("b", 0)))
-    assert outcomes(futures) == [ValidationFailed, type(None)]
+    assert outcomes(futures) == [ValidationError, type(None)]
     new = table.state()[1] - before
     kinds = sorted(file.rsplit(".", 1)[-1] for file in new)
     assert kinds == ["avro", "avro", "json"]
@@ -164,7 +164,7 @@ def test_an_update_deep_in_a_request_fails_the_whole_request(driver: Driver, tab
         [append(table.data("a", 0)), append(table.data("b", 0)), append(table.data("a", 0))],
         append(table.data("c", 0)),
     )
-    assert outcomes(futures) == [ValidationFailed, type(None)]
+    assert outcomes(futures) == [ValidationError, type(None)]
     check_all(table)
     assert table.live() == {"c"}
     assert len([f for f in table.state()[1] - before if f.endswith(".avro")]) == 2

@@ -40,7 +40,7 @@ def test_the_error_tree_on_the_wire(
 
 def test_conflicts_are_part_of_the_error(client: Client, catalog: StandInCatalog) -> None:
     conflicts = [{"update": 0, "clause": "duplicate-file", "message": "m"}]
-    catalog.answers["commit_table"] = errors.ValidationFailed("no", conflicts)
+    catalog.answers["commit_table"] = errors.ValidationError("no", conflicts)
     got = client("POST", TABLE, COMMIT)
     assert (got.status, got.error["conflicts"]) == (409, conflicts)
 

@@ -35,7 +35,7 @@ from frazil.wire.content_files import (
     NamedDeleteFile,
     PositionDeleteFile,
 )
-from frazil.wire.errors import BadRequest, ValidationFailed
+from frazil.wire.errors import BadRequest, ValidationError
 from frazil.wire.json import decode, encode
 from frazil.wire.updates import TableUpdate
 
@@ -512,7 +512,7 @@ def test_a_conflict_is_cut_at_a_hundred_and_counts_all_files() -> None:
 def test_a_rejection_carries_its_conflicts() -> None:
     files = [ConflictFile("a")]
     entry = conflict("duplicate-file", "a is already live", update=0, files=files)
-    body = msgspec.json.decode(encode(ValidationFailed("rejected", [entry.document()]).body()))
+    body = msgspec.json.decode(encode(ValidationError("rejected", [entry.document()]).body()))
     assert body["error"]["conflicts"] == [
         {
             "update": 0,

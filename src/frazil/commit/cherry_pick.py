@@ -38,7 +38,7 @@ from frazil.format.snapshots import Snapshot
 from frazil.format.table_metadata import TableMetadata
 from frazil.wire.actions import CherryPick
 from frazil.wire.conflicts import ConflictFile, ConflictSnapshot, conflict
-from frazil.wire.errors import ValidationFailed
+from frazil.wire.errors import ValidationError
 
 STAGED_WAP_ID: Final = "wap.id"
 PUBLISHED_WAP_ID: Final = "published-wap-id"
@@ -250,7 +250,7 @@ def _refused(
     message: str,
     snapshots: Sequence[Snapshot] = (),
     files: Sequence[str] = (),
-) -> ValidationFailed:
+) -> ValidationError:
     named = [ConflictSnapshot(one.snapshot_id, one.operation or "") for one in snapshots]
     paths = [ConflictFile(path) for path in files]
     return rejected([conflict("cherry-pick", message, update=index, snapshots=named, files=paths)])

@@ -24,7 +24,7 @@ from frazil.format.manifest_columns import ManifestColumns, decode_columns
 from frazil.format.manifest_list import ManifestFile, ManifestList, read_manifest_list
 from frazil.format.snapshots import Snapshot
 from frazil.store.base import ObjectMissing, ObjectTooLarge, Store
-from frazil.wire.errors import ValidationFailed
+from frazil.wire.errors import ValidationError
 
 DEFAULT_MAX_BYTES: Final = 384 << 20
 _READERS: Final = 8
@@ -134,7 +134,7 @@ class ManifestReader:
     """Reads manifests and lists for one round of a commit: checked, capped and remembered.
 
     A store that does not answer raises StoreError, which may pass; a file that is missing or
-    cannot be read raises ValidationFailed, with its name: nothing was done, and asking again helps
+    cannot be read raises ValidationError, with its name: nothing was done, and asking again helps
     nobody.
     """
 
@@ -169,7 +169,7 @@ class ManifestReader:
 
     def columns(self, listed: ManifestFile) -> ManifestColumns:
         if listed.encrypted:
-            raise ValidationFailed(f"the manifest {listed.manifest_path} is encrypted")
+            raise ValidationError(f"the manifest {listed.manifest_path} is encrypted")
         return self._columns(listed.manifest_path, listed.manifest_length)
 
     def columns_of(self, listed: Sequence[ManifestFile]) -> list[ManifestColumns]:
@@ -270,9 +270,9 @@ class ManifestReader:
         try:
             return self._store.get(location, max_bytes)
         except ObjectMissing:
-            raise ValidationFailed(f"the {what} {location} of this table is missing") from None
+            raise ValidationError(f"the {what} {location} of this table is missing") from None
         except ObjectTooLarge:
-            raise ValidationFailed(
+            raise ValidationError(
                 f"the {what} {location} of this table has more than {max_bytes} bytes"
             ) from None
 
@@ -281,7 +281,7 @@ def _parsed(what: str, location: str, parse: Callable[[bytes], T], content: byte
     try:
         return parse(content)
     except UnreadableAvro as error:
-        raise ValidationFailed(
+        raise ValidationError(
             f"the {what} {location} of this table cannot be read: {error}"
         ) from None
 

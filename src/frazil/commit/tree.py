@@ -43,7 +43,7 @@ from frazil.format.partition_spec import PartitionSpec
 from frazil.format.schema import Schema
 from frazil.format.snapshots import Snapshot
 from frazil.format.table_metadata import TableMetadata
-from frazil.wire.errors import BadRequest, ValidationFailed
+from frazil.wire.errors import BadRequest, ValidationError
 
 _COMPRESSION_CODEC = "write.manifest.compression-codec"
 _FALLBACK_CODEC = "deflate"
@@ -167,7 +167,7 @@ class _Old:
             writer.copy_rows(content, columns, self.listed, self.removed)
         except UnreadableAvro as error:
             path = self.listed.manifest_path
-            raise ValidationFailed(
+            raise ValidationError(
                 f"the manifest {path} of this table cannot be rewritten: {error}"
             ) from None
 

@@ -15,7 +15,7 @@ from frazil.format.table_metadata import TableMetadata
 from frazil.format.table_state import TableState, build, interim
 from frazil.store.base import StoreError
 from frazil.wire.actions import CherryPick, CommitUpdate, FineGrainedUpdate
-from frazil.wire.errors import TooManyRequests, ValidationFailed
+from frazil.wire.errors import TooManyRequests, ValidationError
 
 Summary = tuple[tuple[str, str], ...]
 
@@ -106,4 +106,4 @@ def _produced(
     except StoreError as error:
         raise TooManyRequests(f"a file of the table could not be read: {error}") from error
     except UnreadableAvro as error:
-        raise ValidationFailed(f"a manifest of the table cannot be read: {error}") from error
+        raise ValidationError(f"a manifest of the table cannot be read: {error}") from error

@@ -21,7 +21,7 @@ from frazil.wire.conflicts import (
     ConflictSnapshot,
     conflict,
 )
-from frazil.wire.errors import ValidationFailed
+from frazil.wire.errors import ValidationError
 
 _SHOWN_FILES: Final = 3
 
@@ -61,13 +61,13 @@ class Found:
     operation: str | None = None
 
 
-def rejected(conflicts: Sequence[Conflict]) -> ValidationFailed:
+def rejected(conflicts: Sequence[Conflict]) -> ValidationError:
     """The answer to a request with these conflicts; the message is that of the first."""
     message = conflicts[0].message
     more = len(conflicts) - 1
     if more:
         message += f" ({more} more {'conflict' if more == 1 else 'conflicts'} beside this one.)"
-    return ValidationFailed(message, [found.document() for found in conflicts])
+    return ValidationError(message, [found.document() for found in conflicts])
 
 
 def conflict_with(

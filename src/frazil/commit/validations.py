@@ -67,7 +67,7 @@ class _Finding:
 
 
 def check_validations(scope: Scope, reader: ManifestReader) -> None:
-    """Raises ValidationFailed with all clauses that do not hold, BadRequest for a filter that does
+    """Raises ValidationError with all clauses that do not hold, BadRequest for a filter that does
     not bind. That bases are ancestors of the head is for `check_base` to see."""
     clauses = scope.update.validations
     # All filters are bound before any file is read: a wrong one is not the table's fault.

@@ -54,7 +54,7 @@ class Conflict(Struct, frozen=True, kw_only=True, rename="kebab"):
     files: tuple[ConflictFile, ...]
 
     def document(self) -> dict[str, Any]:
-        """As `ValidationFailed` carries it."""
+        """As `ValidationError` carries it."""
         document: dict[str, Any] = msgspec.to_builtins(self)
         return document
 

@@ -19,7 +19,7 @@ can help. Nothing in Frazil decides by the text of a message.
     │   ├── AlreadyExists            409  AlreadyExistsException
     │   ├── NamespaceNotEmpty        409  NamespaceNotEmptyException
     │   ├── CommitFailed             409  CommitFailedException      (rebuild and retry)
-    │   └── ValidationFailed         409  ValidationException        (carries conflicts)
+    │   └── ValidationError          409  ValidationException        (carries conflicts)
     ├── PayloadTooLarge              413  PayloadTooLargeException
     ├── UnsupportedMediaType         415  UnsupportedMediaTypeException
     ├── UnprocessableEntity          422  UnprocessableEntityException
@@ -135,7 +135,7 @@ class CommitFailed(Conflict):
     retryable = True
 
 
-class ValidationFailed(Conflict):
+class ValidationError(Conflict):
     """A declared validation does not hold; sending the same again cannot help."""
 
     type = "ValidationException"
