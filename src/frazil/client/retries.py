@@ -1,0 +1,92 @@
+"""How often and how long to try again: Iceberg's own properties, with full jitter.
+
+Full jitter (a wait drawn evenly from zero to the limit) spreads writers that failed together; a
+fixed wait with a little noise would let them meet again.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from frazil.wire.errors import BadRequest
+
+COMMIT_RETRY = "commit.retry"
+STATUS_CHECK = "commit.status-check"
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Time and chance, so that a test can hold them."""
+
+    now_s: Callable[[], float] = time.monotonic
+    sleep_s: Callable[[float], None] = time.sleep
+    uniform: Callable[[float, float], float] = random.uniform
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """As a table's `commit.retry.*` properties have it; the defaults are Iceberg's."""
+
+    num_retries: int = 4
+    min_wait_ms: int = 100
+    max_wait_ms: int = 60_000
+    total_timeout_ms: int = 1_800_000
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str]) -> RetryPolicy:
+        return _read(properties, COMMIT_RETRY, cls())
+
+    @classmethod
+    def of_status_checks(cls, properties: Mapping[str, str]) -> RetryPolicy:
+        """How long an unknown outcome is asked after, once the retries are used up."""
+        return _read(properties, STATUS_CHECK, cls(num_retries=3, min_wait_ms=1_000))
+
+    def longest_wait_ms(self, retry: int) -> int:
+        """The upper end of the wait before a retry, the first of which is 0."""
+        # The exponent is bounded, so that no number of retries makes an endless power.
+        return min(self.min_wait_ms << min(retry, 32), self.max_wait_ms)
+
+
+class Patience:
+    """What is left of a policy for one call."""
+
+    def __init__(self, policy: RetryPolicy, clock: Clock) -> None:
+        self._policy = policy
+        self._clock = clock
+        self._deadline_s = clock.now_s() + policy.total_timeout_ms / 1000
+        self.retries = 0
+
+    def wait(self, at_least_s: float = 0.0) -> bool:
+        """Waits for the next retry, or says at once that there is none left."""
+        if self.retries >= self._policy.num_retries:
+            return False
+        jitter_s = self._clock.uniform(0, self._policy.longest_wait_ms(self.retries) / 1000)
+        # What the server asks for comes first; the jitter keeps those apart that it told the same.
+        wait_s = at_least_s + jitter_s
+        if self._clock.now_s() + wait_s > self._deadline_s:
+            return False
+        self.retries += 1
+        self._clock.sleep_s(wait_s)
+        return True
+
+
+def _read(properties: Mapping[str, str], prefix: str, defaults: RetryPolicy) -> RetryPolicy:
+    def number(name: str, default: int) -> int:
+        text = properties.get(f"{prefix}.{name}")
+        if text is None:
+            return default
+        try:
+            value = int(text)
+        except ValueError:
+            raise BadRequest(f"{prefix}.{name}: {text!r} is not a whole number") from None
+        return max(0, value)
+
+    return RetryPolicy(
+        num_retries=number("num-retries", defaults.num_retries),
+        min_wait_ms=number("min-wait-ms", defaults.min_wait_ms),
+        max_wait_ms=number("max-wait-ms", defaults.max_wait_ms),
+        total_timeout_ms=number("total-timeout-ms", defaults.total_timeout_ms),
+    )
