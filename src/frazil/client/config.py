@@ -1,0 +1,251 @@
+"""Where the catalog is: `.pyiceberg.yaml` and `PYICEBERG_*`, found and merged as PyIceberg does.
+
+The first file of PYICEBERG_HOME, the home directory and the working directory counts, and each
+variable goes before what the file says. Mirrors PyIceberg's `Config`; what it makes a nested object
+of (`ssl`, `auth`) is given here by names with dots, as the variables have them anyway.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+FILE_NAME: Final = ".pyiceberg.yaml"
+HOME_VARIABLE: Final = "PYICEBERG_HOME"
+DEFAULT_URI: Final = "http://127.0.0.1:8181"
+DEFAULT_CATALOG: Final = "default"
+
+_VARIABLES: Final = "pyiceberg_"
+_CATALOG: Final = "catalog"
+_CHOSEN: Final = "default-catalog"
+_HEADER: Final = "header."
+
+
+class ConfigError(ValueError):
+    """The configuration cannot be used; the message names the file or variable and the fix."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientArguments:
+    """What the client takes from a catalog's properties; everything else is for others."""
+
+    uri: str = DEFAULT_URI
+    token: str | None = field(default=None, repr=False)
+    credential: str | None = field(default=None, repr=False)
+    """`client-id:secret`, or a secret alone."""
+    oauth2_server_uri: str | None = None
+    scope: str | None = None
+    warehouse: str | None = None
+    prefix: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    ca_bundle: str | None = None
+    """The file of the authorities that the server's certificate is checked by."""
+    client_certificate: str | None = None
+    client_key: str | None = None
+
+
+def catalog_properties(
+    name: str | None = None,
+    *,
+    env: Mapping[str, str] = os.environ,
+    directories: Sequence[str | Path | None] | None = None,
+) -> dict[str, str]:
+    """The properties of a catalog by its name, or of the default catalog.
+
+    Nothing is configured for a catalog that was not asked for by name: that gives no properties. A
+    name that is not known raises ConfigError.
+    """
+    source, config = _from_file(_directories(env) if directories is None else directories)
+    _add_variables(config, env)
+    chosen = name if name is not None else config.get(_CHOSEN) or DEFAULT_CATALOG
+    if not isinstance(chosen, str):
+        raise ConfigError(f"default-catalog in {source} must be the name of a catalog")
+    catalogs = config.get(_CATALOG, {})
+    if not isinstance(catalogs, dict):
+        raise ConfigError(
+            f"catalog in {source or 'PYICEBERG_CATALOG'} must hold a section for each catalog, "
+            "such as catalog: default: uri: http://127.0.0.1:8181"
+        )
+    found = catalogs.get(chosen.lower())
+    if found is None:
+        if name is None and not config.get(_CHOSEN):
+            return {}
+        raise _unknown(chosen, sorted(catalogs), source)
+    if not isinstance(found, dict):
+        raise ConfigError(
+            f"catalog.{chosen.lower()} in {source or 'the environment'} must be a section of "
+            "properties, such as uri: http://127.0.0.1:8181"
+        )
+    return dict(_flat(found, f"catalog.{chosen.lower()}", source))
+
+
+def _directories(env: Mapping[str, str]) -> tuple[str | None, ...]:
+    home = env.get("HOME") or os.path.expanduser("~")
+    return env.get(HOME_VARIABLE), home, os.getcwd()
+
+
+def _unknown(name: str, known: Sequence[str], source: str | None) -> ConfigError:
+    where = f"in {source}" if source else f"and no {FILE_NAME} was found"
+    others = f"; known are {', '.join(known)}" if known else ""
+    # PyIceberg makes a dash of every underscore of a variable, so that such a name is never met.
+    variable = f"PYICEBERG_CATALOG__{name.upper().replace('-', '_')}__URI"
+    return ConfigError(
+        f"the catalog {name!r} is not configured {where}{others}: add a section catalog.{name} "
+        f"with a uri to {FILE_NAME} or set {variable}"
+    )
+
+
+# --- the file -----------------------------------------------------------------------------------
+
+
+def _from_file(directories: Sequence[str | Path | None]) -> tuple[str | None, dict[str, Any]]:
+    """The first file that holds anything, and its path."""
+    for directory in directories:
+        if not directory:
+            continue
+        path = Path(directory) / FILE_NAME
+        if path.is_file():
+            config = _read(path)
+            if config:
+                return str(path), config
+    return None, {}
+
+
+def _read(path: Path) -> dict[str, Any]:
+    import yaml
+
+    class Loader(yaml.BaseLoader):
+        """All values are text, as PyIceberg's reader has them; a key that stands twice is an
+        error, as there."""
+
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+            keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+            for number, (key, (key_node, _)) in enumerate(zip(keys, node.value, strict=True)):
+                if key in keys[:number]:
+                    line = key_node.start_mark.line + 1
+                    raise ConfigError(f"{path}, line {line}: {key} stands twice, remove one")
+            return super().construct_mapping(node, deep)
+
+    try:
+        # Loader is BaseLoader, which makes nothing but text, lists and mappings.
+        found = yaml.load(path.read_text(encoding="utf-8"), Loader)
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        text = " ".join(str(error).split())
+        raise ConfigError(f"{path} is no valid YAML: {text}") from None
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
+    if not found:
+        return {}
+    if not isinstance(found, dict):
+        raise ConfigError(f"{path} must be a mapping that begins with `catalog:`")
+    return _lower_keys(found)
+
+
+def _lower_keys(section: Mapping[Any, Any]) -> dict[str, Any]:
+    return {
+        str(key).lower(): _lower_keys(value) if isinstance(value, dict) else value
+        for key, value in section.items()
+    }
+
+
+# --- variables ----------------------------------------------------------------------------------
+
+
+def _add_variables(config: dict[str, Any], env: Mapping[str, str]) -> None:
+    """`PYICEBERG_CATALOG__NAME__S3__ENDPOINT` is `s3.endpoint` of `name`: a double underscore is
+    the next level or a dot, a single one a dash."""
+    for variable, value in env.items():
+        name = variable.lower()
+        if not name.startswith(_VARIABLES):
+            continue
+        parts = name.removeprefix(_VARIABLES).split("__", maxsplit=2)
+        *levels, last = (part.replace("__", ".").replace("_", "-") for part in parts)
+        section = config
+        for level in levels:
+            inner = section.setdefault(level, {})
+            if not isinstance(inner, dict):
+                raise ConfigError(
+                    f"{variable} sets a property inside of {level}, which is the text {inner!r}: "
+                    "remove one of the two"
+                )
+            section = inner
+        section[last] = value
+
+
+def _flat(section: Mapping[str, Any], place: str, source: str | None) -> Iterator[tuple[str, str]]:
+    for key, value in section.items():
+        if isinstance(value, dict):
+            for inner, text in _flat(value, f"{place}.{key}", source):
+                yield f"{key}.{inner}", text
+        elif isinstance(value, str):
+            yield key, value
+        else:
+            raise ConfigError(
+                f"{place}.{key} in {source} is a list: properties of a catalog are text"
+            )
+
+
+# --- what the client takes ------------------------------------------------------------------------
+
+
+def client_arguments(properties: Mapping[str, str]) -> ClientArguments:
+    """What a client is made of. Properties that are not its own are passed over."""
+    kind = properties.get("type", "rest").lower()
+    if kind != "rest":
+        raise ConfigError(
+            f"the catalog's type is {kind!r}, and this client speaks to REST catalogs: choose "
+            "another catalog, or set type to rest"
+        )
+    headers = {
+        key.removeprefix(_HEADER): value
+        for key, value in properties.items()
+        if key.startswith(_HEADER)
+    }
+    headers |= _authorization(properties)
+    key, certificate = _text(properties, "ssl.client.key"), _text(properties, "ssl.client.cert")
+    if key is not None and certificate is None:
+        raise ConfigError("ssl.client.key is set without ssl.client.cert: set both, or neither")
+    return ClientArguments(
+        uri=_uri(properties),
+        token=_text(properties, "token"),
+        credential=_text(properties, "credential"),
+        oauth2_server_uri=_text(properties, "oauth2-server-uri"),
+        scope=_text(properties, "scope"),
+        warehouse=_text(properties, "warehouse"),
+        prefix=_text(properties, "prefix"),
+        headers=headers,
+        ca_bundle=_text(properties, "ssl.cabundle"),
+        client_certificate=certificate,
+        client_key=key,
+    )
+
+
+def _text(properties: Mapping[str, str], key: str) -> str | None:
+    return properties.get(key) or None
+
+
+def _uri(properties: Mapping[str, str]) -> str:
+    uri = properties.get("uri") or DEFAULT_URI
+    if not uri.startswith(("http://", "https://")):
+        raise ConfigError(f"the catalog's uri {uri!r} must begin with http:// or https://")
+    return uri
+
+
+def _authorization(properties: Mapping[str, str]) -> dict[str, str]:
+    """PyIceberg's `auth` section, as far as it needs no login of its own."""
+    kind = properties.get("auth.type")
+    if kind in (None, "noop"):
+        return {}
+    if kind == "basic":
+        from base64 import b64encode
+
+        user = properties.get("auth.basic.username", "")
+        password = properties.get("auth.basic.password", "")
+        return {"Authorization": f"Basic {b64encode(f'{user}:{password}'.encode()).decode()}"}
+    raise ConfigError(
+        f"auth.type {kind!r} is not known to this client: use noop or basic, or set token or "
+        "credential instead"
+    )
