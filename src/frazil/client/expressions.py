@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TypeAlias
 from uuid import UUID
 
 from frazil.wire.errors import BadRequest
@@ -29,7 +29,7 @@ MAX_DEPTH: Final = 200
 MAX_PLACES: Final = 38
 """Places behind the point that a decimal column can have."""
 
-Value = bool | int | float | str | Decimal | date | datetime | time | UUID | bytes
+Value: TypeAlias = bool | int | float | str | Decimal | date | datetime | time | UUID | bytes
 
 
 class Expression:
@@ -273,8 +273,11 @@ def _transformed(transform: str, parameter: int, name: str) -> Operand:
 
 # --- JSON ------------------------------------------------------------------------------------
 
+Filter: TypeAlias = Expression | Mapping[str, Any] | str
+"""An expression, its JSON, or text."""
 
-def filter_json(filter: Expression | Mapping[str, Any] | str) -> dict[str, Any]:
+
+def filter_json(filter: Filter) -> dict[str, Any]:
     """A filter in any of its three forms as the JSON that is sent."""
     if isinstance(filter, Expression):
         return filter.to_json()

@@ -1,0 +1,439 @@
+"""A small HTTP/1.1 proxy that loses, delays, doubles and cuts, as its script says.
+
+It stands between a client and a real server, in a thread of the test's process. Requests that the
+script is about (changes, unless said otherwise) meet its faults in turn; all others pass. Bytes are
+forwarded as they came, each request over a connection of its own. What happened is in `exchanges`.
+
+    Fault
+    ├── Pass           forwarded, answered
+    ├── DropRequest    the server never sees it
+    ├── CutRequest     the server gets its first half
+    ├── DropAnswer     the server has answered; the client never hears it
+    ├── Abandon        the server gets all of it, and nobody waits for its answer
+    ├── CutAnswer      the client gets the first half of the answer
+    ├── HoldRequest    forwarded later: when the client has given up or sent it again, or when told
+    ├── HoldAnswer     the server has answered; the client hears it when told, if it still listens
+    ├── Duplicate      forwarded twice; one of the two answers is given
+    └── Respond        the proxy's own answer, with or without the server having got the request
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeVar
+from urllib.parse import urlsplit
+
+CHANGES: Final = frozenset({"POST", "PUT", "DELETE"})
+_LIMIT: Final = 1 << 26
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Message:
+    """A request or an answer, as bytes and as far as it had to be understood."""
+
+    raw: bytes
+    start: tuple[str, ...]
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def keeps_alive(self) -> bool:
+        return self.headers.get("connection", "").lower() != "close"
+
+    @property
+    def status(self) -> int:
+        return int(self.start[1])
+
+
+@dataclass
+class Exchange:
+    """One request that reached the proxy, and what became of it."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
+    fault: str
+    forwarded: int = 0
+    """How often the whole of it was sent to the server."""
+    statuses: list[int] = field(default_factory=list)
+    """What the server answered."""
+    answered: int | None = None
+    """The status that the client was given in full."""
+
+    @property
+    def key(self) -> str | None:
+        return self.headers.get("idempotency-key")
+
+
+class Proxy:
+    """`script` says what happens to the next changes; without one all requests pass."""
+
+    def __init__(self, target: str) -> None:
+        self.exchanges: list[Exchange] = []
+        self.target = target
+        self._script: deque[Fault] = deque()
+        self._is_scripted: Callable[[str, str], bool] = lambda method, path: method in CHANGES
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
+        self._released = asyncio.Event()
+        self._answered = asyncio.Condition()
+        self._answers = 0
+        self._busy: set[asyncio.Task[Any]] = set()
+        self._connections: set[asyncio.StreamWriter] = set()
+
+    # --- what a test calls -------------------------------------------------------------------
+
+    def start(self) -> str:
+        self._thread.start()
+        self._server = self._run(asyncio.start_server(self._serve, "127.0.0.1", 0, limit=_LIMIT))
+        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        return self.url
+
+    def stop(self) -> None:
+        self._run(self._stop())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._loop.close()
+
+    def script(self, *faults: Fault, only: Callable[[str, str], bool] | None = None) -> None:
+        """The next requests meet these; `only` chooses them by method and path."""
+        self._script = deque(faults)
+        if only is not None:
+            self._is_scripted = only
+
+    @property
+    def changes(self) -> list[Exchange]:
+        return [exchange for exchange in self.exchanges if exchange.method in CHANGES]
+
+    @property
+    def unplayed(self) -> int:
+        """How many faults of the script nothing has met yet."""
+        return len(self._script)
+
+    def release(self) -> None:
+        """Lets everything that is held go on."""
+        self._loop.call_soon_threadsafe(self._released.set)
+
+    def settle(self) -> None:
+        """Lets everything that is held go on, and waits until nothing is on its way."""
+        self._run(self._settle())
+
+    # --- inside the loop ---------------------------------------------------------------------
+
+    def _run(self, work: Coroutine[Any, Any, _T]) -> _T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
+
+    async def _settle(self) -> None:
+        self._released.set()
+        while self._busy:
+            await asyncio.wait(self._busy, timeout=20)
+        self._released.clear()
+
+    async def _stop(self) -> None:
+        self._server.close()
+        await self._settle()
+        for writer in self._connections:
+            writer.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._connections.add(writer)
+        client = Client(reader, writer)
+        try:
+            while (request := await read_message(reader)) is not None:
+                task = asyncio.ensure_future(self._exchange(request, client))
+                self._busy.add(task)
+                task.add_done_callback(self._busy.discard)
+                if not await task or not request.keeps_alive:
+                    break
+        except (OSError, asyncio.IncompleteReadError):
+            pass  # the client went away, which is its right
+        finally:
+            self._connections.discard(writer)
+            writer.close()
+
+    async def _exchange(self, request: Message, client: Client) -> bool:
+        """Whether the client's connection goes on."""
+        method, path = request.start[:2]
+        scripted = self._is_scripted(method, path) and self._script
+        fault = self._script.popleft() if scripted else Pass()
+        name = type(fault).__name__
+        exchange = Exchange(method, path, request.headers, request.body, name)
+        self.exchanges.append(exchange)
+        goes_on = await fault.play(Play(self, exchange, request, client))
+        async with self._answered:
+            self._answers += 1
+            self._answered.notify_all()
+        return goes_on
+
+
+@dataclass(frozen=True)
+class Client:
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    async def gone(self) -> None:
+        """Returns when the client has closed its end."""
+        with suppress(OSError):
+            await self.reader.read(1)
+
+
+@dataclass(frozen=True)
+class Play:
+    """What a fault can do with one request."""
+
+    proxy: Proxy
+    exchange: Exchange
+    request: Message
+    client: Client
+
+    async def forward(self) -> Message | None:
+        """The server's answer; None if it gave none."""
+        try:
+            reader, writer = await self._send(self.request.raw)
+        except OSError:
+            return None
+        try:
+            self.exchange.forwarded += 1
+            answer = await read_message(reader, to_method=self.exchange.method)
+        except (OSError, asyncio.IncompleteReadError):
+            return None
+        finally:
+            writer.close()
+        if answer is not None:
+            self.exchange.statuses.append(answer.status)
+        return answer
+
+    async def forward_part(self, length: int) -> None:
+        """Sends the first bytes and closes; the server sees the connection end."""
+        with suppress(OSError):
+            _, writer = await self._send(self.request.raw[:length])
+            writer.close()
+            await writer.wait_closed()
+        self.exchange.forwarded += length == len(self.request.raw)
+
+    async def answer(self, answer: Message | None) -> bool:
+        """Gives the client an answer; without one its connection ends."""
+        if answer is None:
+            return False
+        try:
+            self.client.writer.write(answer.raw)
+            await self.client.writer.drain()
+        except OSError:
+            return False  # it no longer listens
+        self.exchange.answered = answer.status
+        return answer.keeps_alive
+
+    async def act(self, action: Action | None) -> None:
+        if action is not None:
+            await asyncio.get_running_loop().run_in_executor(None, action)
+
+    async def _send(self, data: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        target = urlsplit(self.proxy.target)
+        reader, writer = await asyncio.open_connection(target.hostname, target.port, limit=_LIMIT)
+        writer.write(data)
+        await writer.drain()
+        return reader, writer
+
+    async def until(self, moment: Moment) -> None:
+        """Waits for a moment; whatever is held goes on when the test says so."""
+        waits: list[Awaitable[Any]] = [self.proxy._released.wait()]
+        if moment == "gone":
+            waits.append(self.client.gone())
+        if moment == "retried":
+            waits.append(self._another_answered())
+        tasks = [asyncio.ensure_future(wait) for wait in waits]
+        _, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in pending:
+            task.cancel()
+
+    async def _another_answered(self) -> None:
+        before = self.proxy._answers
+        async with self.proxy._answered:
+            await self.proxy._answered.wait_for(lambda: self.proxy._answers > before)
+
+
+# --- faults ----------------------------------------------------------------------------------
+
+Action = Callable[[], object]
+Moment = Literal["gone", "retried", "released"]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What happens to a request. `action` is run at the worst moment, such as a restart."""
+
+    action: Action | None = None
+
+    async def play(self, play: Play) -> bool:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Pass(Fault):
+    async def play(self, play: Play) -> bool:
+        await play.act(self.action)
+        return await play.answer(await play.forward())
+
+
+@dataclass(frozen=True)
+class DropRequest(Fault):
+    async def play(self, play: Play) -> bool:
+        await play.act(self.action)
+        return False
+
+
+@dataclass(frozen=True)
+class CutRequest(Fault):
+    async def play(self, play: Play) -> bool:
+        await play.forward_part(len(play.request.raw) - (len(play.request.body) + 1) // 2)
+        await play.act(self.action)
+        return False
+
+
+@dataclass(frozen=True)
+class DropAnswer(Fault):
+    async def play(self, play: Play) -> bool:
+        await play.forward()
+        await play.act(self.action)
+        return False
+
+
+@dataclass(frozen=True)
+class Abandon(Fault):
+    async def play(self, play: Play) -> bool:
+        await play.forward_part(len(play.request.raw))
+        await play.act(self.action)
+        return False
+
+
+@dataclass(frozen=True)
+class CutAnswer(Fault):
+    async def play(self, play: Play) -> bool:
+        answer = await play.forward()
+        await play.act(self.action)
+        if answer is not None:
+            with suppress(OSError):
+                play.client.writer.write(answer.raw[: len(answer.raw) // 2])
+                await play.client.writer.drain()
+        return False
+
+
+@dataclass(frozen=True)
+class HoldRequest(Fault):
+    until: Moment = "gone"
+
+    async def play(self, play: Play) -> bool:
+        await play.until(self.until)
+        await play.act(self.action)
+        return await play.answer(await play.forward())
+
+
+@dataclass(frozen=True)
+class HoldAnswer(Fault):
+    until: Moment = "gone"
+
+    async def play(self, play: Play) -> bool:
+        answer = await play.forward()
+        await play.until(self.until)
+        await play.act(self.action)
+        return await play.answer(answer)
+
+
+@dataclass(frozen=True)
+class Duplicate(Fault):
+    """Both are on their way at once unless one is sent after the `other`."""
+
+    together: bool = True
+    answer_with: Literal[0, 1] = 0
+
+    async def play(self, play: Play) -> bool:
+        if self.together:
+            answers = await asyncio.gather(play.forward(), play.forward())
+        else:
+            answers = (await play.forward(), await play.forward())
+        await play.act(self.action)
+        return await play.answer(answers[self.answer_with])
+
+
+@dataclass(frozen=True)
+class Respond(Fault):
+    status: int = 503
+    retry_after_s: int | None = None
+    forwarded: bool = False
+    """As a gateway that gives up waiting: the server has got the request and done its work."""
+
+    async def play(self, play: Play) -> bool:
+        if self.forwarded:
+            await play.forward()
+        await play.act(self.action)
+        body = b"<html><body>this is not the catalog speaking</body></html>"
+        pause = "" if self.retry_after_s is None else f"Retry-After: {self.retry_after_s}\r\n"
+        head = (
+            f"HTTP/1.1 {self.status} Said By Proxy\r\nContent-Type: text/html\r\n{pause}"
+            f"Content-Length: {len(body)}\r\n\r\n"
+        )
+        raw = head.encode() + body
+        return await play.answer(Message(raw, ("HTTP/1.1", str(self.status), ""), {}, body))
+
+
+# --- HTTP/1.1, as much of it as is needed ----------------------------------------------------
+
+
+async def read_message(
+    reader: asyncio.StreamReader, *, to_method: str | None = None
+) -> Message | None:
+    """The next request, or the answer to a request of a method; None where the stream has ended."""
+    try:
+        head = await reader.readuntil(b"\r\n\r\n")
+    except asyncio.IncompleteReadError as error:
+        if error.partial:
+            raise
+        return None
+    lines = head.decode("latin-1").split("\r\n")
+    start = tuple(lines[0].split(" ", 2))
+    headers = {
+        name.strip().lower(): value.strip()
+        for name, value in (line.split(":", 1) for line in lines[1:] if line)
+    }
+    if to_method is not None and (to_method == "HEAD" or start[1] in ("204", "304")):
+        return Message(head, start, headers, b"")
+    if "chunked" in headers.get("transfer-encoding", "").lower():
+        body = await _read_chunks(reader)
+    elif to_method is not None and "content-length" not in headers:
+        body = await reader.read()
+    else:
+        body = await reader.readexactly(int(headers.get("content-length", "0")))
+    return Message(head + body, start, headers, body)
+
+
+async def _read_chunks(reader: asyncio.StreamReader) -> bytes:
+    """The chunks with their framing, and the trailer."""
+    parts: list[bytes] = []
+    while True:
+        line = await reader.readuntil(b"\r\n")
+        size = int(line.split(b";")[0], 16)
+        parts += [line, await reader.readexactly(size + 2)] if size else [line]
+        if size == 0:
+            break
+    while parts[-1] != b"\r\n":
+        parts.append(await reader.readuntil(b"\r\n"))
+    return b"".join(parts)
+
+
+@contextmanager
+def running_proxy(target: str, script: Iterable[Fault] = ()) -> Iterator[Proxy]:
+    """A proxy for one block, in front of the server at this address."""
+    proxy = Proxy(target)
+    proxy.start()
+    proxy.script(*script)
+    try:
+        yield proxy
+    finally:
+        proxy.stop()
