@@ -1,3 +1,90 @@
-"""Frazil: an Apache Iceberg REST catalog that commits declared file changes."""
+"""Frazil: an Apache Iceberg REST catalog that commits declared file changes.
+
+The names of the client are loaded when they are first used, so that importing the package costs
+nothing: no HTTP library, no pyarrow, no pyiceberg.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from frazil.client.client import Client
+    from frazil.client.data_files import DataFile, read_data_files
+    from frazil.client.errors import CatalogUnreachable
+    from frazil.client.expressions import col
+    from frazil.client.isolation import Isolation
+    from frazil.client.outcomes import Commit
+    from frazil.client.retries import RetryPolicy
+    from frazil.client.tables import Snapshot, Table
+    from frazil.client.transactions import Transaction
+    from frazil.wire.actions import Once
+    from frazil.wire.content_files import EqualityDeleteFile, PositionDeleteFile
+    from frazil.wire.errors import (
+        CommitFailed,
+        CommitStateUnknown,
+        FrazilError,
+        ValidationError,
+    )
+    from frazil.wire.identifiers import Identifier
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "CatalogUnreachable": "frazil.client.errors",
+    "Client": "frazil.client.client",
+    "Commit": "frazil.client.outcomes",
+    "CommitFailed": "frazil.wire.errors",
+    "CommitStateUnknown": "frazil.wire.errors",
+    "DataFile": "frazil.client.data_files",
+    "EqualityDeleteFile": "frazil.wire.content_files",
+    "FrazilError": "frazil.wire.errors",
+    "Identifier": "frazil.wire.identifiers",
+    "Isolation": "frazil.client.isolation",
+    "Once": "frazil.wire.actions",
+    "PositionDeleteFile": "frazil.wire.content_files",
+    "RetryPolicy": "frazil.client.retries",
+    "Snapshot": "frazil.client.tables",
+    "Table": "frazil.client.tables",
+    "Transaction": "frazil.client.transactions",
+    "ValidationError": "frazil.wire.errors",
+    "col": "frazil.client.expressions",
+    "read_data_files": "frazil.client.data_files",
+}
+
+__all__ = [
+    "CatalogUnreachable",
+    "Client",
+    "Commit",
+    "CommitFailed",
+    "CommitStateUnknown",
+    "DataFile",
+    "EqualityDeleteFile",
+    "FrazilError",
+    "Identifier",
+    "Isolation",
+    "Once",
+    "PositionDeleteFile",
+    "RetryPolicy",
+    "Snapshot",
+    "Table",
+    "Transaction",
+    "ValidationError",
+    "__version__",
+    "col",
+    "read_data_files",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

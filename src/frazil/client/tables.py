@@ -1,0 +1,176 @@
+"""A table as it was loaded: an immutable view of its metadata.
+
+Operations that must not run over unseen changes take their base from it: the head of the branch at
+the time of loading is what the caller has read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, Final
+
+from msgspec import Struct, convert
+
+from frazil.client.changes import Change, Changes
+from frazil.client.outcomes import Commit
+from frazil.values.type_json import parse_struct
+from frazil.values.types import StructType
+from frazil.wire.actions import MAIN
+from frazil.wire.errors import BadRequest, NotFound
+from frazil.wire.identifiers import Identifier
+
+_EMPTY: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+class Ref(Struct, frozen=True, rename="kebab"):
+    """A branch or a tag."""
+
+    snapshot_id: int
+    type: str
+    max_ref_age_ms: int | None = None
+    max_snapshot_age_ms: int | None = None
+    min_snapshots_to_keep: int | None = None
+
+
+class Snapshot(Struct, frozen=True, rename="kebab"):
+    """One state of the table, without its files."""
+
+    snapshot_id: int
+    timestamp_ms: int
+    manifest_list: str | None = None
+    parent_snapshot_id: int | None = None
+    sequence_number: int = 0
+    """Tables of version 1 have none."""
+    summary: dict[str, str] = {}
+    schema_id: int | None = None
+
+    @property
+    def operation(self) -> str | None:
+        return self.summary.get("operation")
+
+
+@dataclass(frozen=True)
+class Table(Changes[Commit]):
+    """Its verbs (`append_files` and the like) commit at once."""
+
+    identifier: Identifier
+    metadata: Mapping[str, Any]
+    """The JSON of the table's metadata, as the catalog gave it."""
+    metadata_location: str
+    config: Mapping[str, str] = field(default_factory=dict)
+    """What the catalog says about reading and writing this table's files."""
+    committer: Callable[[Table, Change], Commit] | None = field(
+        default=None, repr=False, compare=False
+    )
+    """The client that loaded the table, which carries out its changes."""
+
+    def __str__(self) -> str:
+        return str(self.identifier)
+
+    # --- what the metadata says ----------------------------------------------------------------
+
+    @property
+    def uuid(self) -> str:
+        return str(self.metadata["table-uuid"])
+
+    @property
+    def location(self) -> str:
+        return str(self.metadata["location"])
+
+    @property
+    def format_version(self) -> int:
+        return int(self.metadata["format-version"])
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        properties: Mapping[str, str] = self.metadata.get("properties") or _EMPTY
+        return properties
+
+    @cached_property
+    def schema(self) -> StructType:
+        """The current schema."""
+        return self.schema_by_id(self.metadata["current-schema-id"])
+
+    def schema_by_id(self, schema_id: int) -> StructType:
+        return parse_struct(self._part("schemas", "schema-id", schema_id), "schema")
+
+    def spec(self, spec_id: int | None = None) -> Mapping[str, Any]:
+        """The JSON of a partition spec; the default one where none is named."""
+        wanted = self.metadata["default-spec-id"] if spec_id is None else spec_id
+        return self._part("partition-specs", "spec-id", wanted)
+
+    def sort_order(self, order_id: int | None = None) -> Mapping[str, Any]:
+        wanted = self.metadata["default-sort-order-id"] if order_id is None else order_id
+        return self._part("sort-orders", "order-id", wanted)
+
+    def _part(self, name: str, id_name: str, wanted: int) -> Mapping[str, Any]:
+        for part in self.metadata[name]:
+            if part.get(id_name) == wanted:
+                found: Mapping[str, Any] = part
+                return found
+        known = ", ".join(str(part.get(id_name)) for part in self.metadata[name])
+        raise NotFound(f"{self} has no {id_name} {wanted}; it has {known}")
+
+    # --- snapshots and refs --------------------------------------------------------------------
+
+    @cached_property
+    def refs(self) -> Mapping[str, Ref]:
+        refs = convert(self.metadata.get("refs") or {}, dict[str, Ref])
+        current = self.metadata.get("current-snapshot-id")
+        if MAIN not in refs and current is not None and current >= 0:
+            # Written before refs were: the current snapshot is the head of main.
+            refs[MAIN] = Ref(current, "branch")
+        return MappingProxyType(refs)
+
+    @cached_property
+    def snapshots(self) -> tuple[Snapshot, ...]:
+        """As loaded: with `snapshots="refs"` only the heads of branches and tags."""
+        return convert(self.metadata.get("snapshots") or [], tuple[Snapshot, ...])
+
+    @cached_property
+    def _snapshots_by_id(self) -> Mapping[int, Snapshot]:
+        return {snapshot.snapshot_id: snapshot for snapshot in self.snapshots}
+
+    def head(self, branch: str = MAIN) -> int | None:
+        """The snapshot that a commit to the branch goes on from.
+
+        A branch that does not exist yet starts at the head of main.
+        """
+        ref = self.refs.get(branch) or self.refs.get(MAIN)
+        return None if ref is None else ref.snapshot_id
+
+    def snapshot(self, ref_or_id: str | int) -> Snapshot:
+        """The snapshot of a branch, a tag or an id; digits are an id unless a ref is named so."""
+        snapshot_id: int | None = None
+        if isinstance(ref_or_id, int):
+            snapshot_id = ref_or_id
+        elif ref_or_id in self.refs:
+            snapshot_id = self.refs[ref_or_id].snapshot_id
+        elif ref_or_id.isdigit():
+            snapshot_id = int(ref_or_id)
+        found = None if snapshot_id is None else self._snapshots_by_id.get(snapshot_id)
+        if found is None:
+            refs = ", ".join(sorted(self.refs)) or "none"
+            raise NotFound(f"{self} has no snapshot, branch or tag {ref_or_id}; its refs: {refs}")
+        return found
+
+    def ancestors(self, ref_or_id: str | int = MAIN) -> Iterator[Snapshot]:
+        """From a snapshot back to the oldest that is still known, newest first."""
+        snapshot: Snapshot | None = self.snapshot(ref_or_id)
+        while snapshot is not None:
+            yield snapshot
+            parent = snapshot.parent_snapshot_id
+            snapshot = None if parent is None else self._snapshots_by_id.get(parent)
+
+    # --- as the base of changes ----------------------------------------------------------------
+
+    def _target(self) -> Table:
+        return self
+
+    def _change(self, change: Change) -> Commit:
+        if self.committer is None:
+            raise BadRequest(f"{self} was not loaded by a client, so nothing can be committed")
+        return self.committer(self, change)
