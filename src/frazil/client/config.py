@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Required, TypedDict
 
 FILE_NAME: Final = ".pyiceberg.yaml"
 HOME_VARIABLE: Final = "PYICEBERG_HOME"
@@ -28,23 +27,22 @@ class ConfigError(ValueError):
     """The configuration cannot be used; the message names the file or variable and the fix."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClientArguments:
-    """What the client takes from a catalog's properties; everything else is for others."""
+class ClientArguments(TypedDict, total=False):
+    """What `Client` takes from a catalog's properties, by its own names; only what is set."""
 
-    uri: str = DEFAULT_URI
-    token: str | None = field(default=None, repr=False)
-    credential: str | None = field(default=None, repr=False)
+    uri: Required[str]
+    token: str
+    credential: str
     """`client-id:secret`, or a secret alone."""
-    oauth2_server_uri: str | None = None
-    scope: str | None = None
-    warehouse: str | None = None
-    prefix: str | None = None
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    ca_bundle: str | None = None
-    """The file of the authorities that the server's certificate is checked by."""
-    client_certificate: str | None = None
-    client_key: str | None = None
+    oauth2_server_uri: str
+    scope: str
+    warehouse: str
+    prefix: str
+    headers: dict[str, str]
+    ca_file: str
+    """The authorities that the server's certificate is checked by."""
+    client_certificate: tuple[str, str]
+    """The files of the certificate and its key."""
 
 
 def catalog_properties(
@@ -199,32 +197,40 @@ def client_arguments(properties: Mapping[str, str]) -> ClientArguments:
             f"the catalog's type is {kind!r}, and this client speaks to REST catalogs: choose "
             "another catalog, or set type to rest"
         )
-    headers = {
+    arguments = ClientArguments(uri=_uri(properties))
+    for name, key in (
+        ("token", "token"),
+        ("warehouse", "warehouse"),
+        ("prefix", "prefix"),
+        ("ca_file", "ssl.cabundle"),
+        ("credential", "credential"),
+    ):
+        if properties.get(key):
+            arguments[name] = properties[key]  # type: ignore[literal-required]
+    if "credential" in arguments:
+        if properties.get("oauth2-server-uri"):
+            arguments["oauth2_server_uri"] = properties["oauth2-server-uri"]
+        if properties.get("scope"):
+            arguments["scope"] = properties["scope"]
+    headers = _headers(properties)
+    if headers:
+        arguments["headers"] = headers
+    certificate, key = properties.get("ssl.client.cert"), properties.get("ssl.client.key")
+    if key and not certificate:
+        raise ConfigError("ssl.client.key is set without ssl.client.cert: set both, or neither")
+    if certificate:
+        # Without a key of its own, the certificate's file holds it too.
+        arguments["client_certificate"] = certificate, key or certificate
+    return arguments
+
+
+def _headers(properties: Mapping[str, str]) -> dict[str, str]:
+    given = {
         key.removeprefix(_HEADER): value
         for key, value in properties.items()
         if key.startswith(_HEADER)
     }
-    headers |= _authorization(properties)
-    key, certificate = _text(properties, "ssl.client.key"), _text(properties, "ssl.client.cert")
-    if key is not None and certificate is None:
-        raise ConfigError("ssl.client.key is set without ssl.client.cert: set both, or neither")
-    return ClientArguments(
-        uri=_uri(properties),
-        token=_text(properties, "token"),
-        credential=_text(properties, "credential"),
-        oauth2_server_uri=_text(properties, "oauth2-server-uri"),
-        scope=_text(properties, "scope"),
-        warehouse=_text(properties, "warehouse"),
-        prefix=_text(properties, "prefix"),
-        headers=headers,
-        ca_bundle=_text(properties, "ssl.cabundle"),
-        client_certificate=certificate,
-        client_key=key,
-    )
-
-
-def _text(properties: Mapping[str, str], key: str) -> str | None:
-    return properties.get(key) or None
+    return given | _authorization(properties)
 
 
 def _uri(properties: Mapping[str, str]) -> str:
