@@ -215,12 +215,12 @@ def client_arguments(properties: Mapping[str, str]) -> ClientArguments:
     headers = _headers(properties)
     if headers:
         arguments["headers"] = headers
-    certificate, key = properties.get("ssl.client.cert"), properties.get("ssl.client.key")
-    if key and not certificate:
+    certificate, private = properties.get("ssl.client.cert"), properties.get("ssl.client.key")
+    if private and not certificate:
         raise ConfigError("ssl.client.key is set without ssl.client.cert: set both, or neither")
     if certificate:
         # Without a key of its own, the certificate's file holds it too.
-        arguments["client_certificate"] = certificate, key or certificate
+        arguments["client_certificate"] = certificate, private or certificate
     return arguments
 
 
