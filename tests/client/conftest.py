@@ -1,0 +1,92 @@
+"""A real catalog for the client's tests: one server for all of them, a namespace for each."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+
+import pytest
+
+from frazil import Client, Table
+from frazil.wire.content_files import DataFile
+from tests.support.server import RunningServer, running_server
+
+_numbers = itertools.count()
+
+SCHEMA: Mapping[str, Any] = {
+    "type": "struct",
+    "fields": [
+        {"id": 1, "name": "id", "type": "long", "required": False},
+        {"id": 2, "name": "day", "type": "date", "required": False},
+        {"id": 3, "name": "item", "type": "string", "required": False},
+    ],
+}
+BY_DAY: Mapping[str, Any] = {
+    "spec-id": 0,
+    "fields": [{"source-id": 2, "field-id": 1000, "name": "day", "transform": "identity"}],
+}
+
+
+class NewTable(Protocol):
+    def __call__(
+        self,
+        schema: Mapping[str, Any] = SCHEMA,
+        *,
+        spec: Mapping[str, Any] | None = None,
+        **properties: str,
+    ) -> Table: ...
+
+
+@pytest.fixture(scope="session")
+def catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """One `frazil serve` on SQLite and local files for all tests of the client."""
+    with running_server(tmp_path_factory.mktemp("client-catalog")) as server:
+        yield server
+
+
+@pytest.fixture
+def client(catalog: RunningServer) -> Iterator[Client]:
+    with Client(catalog.url) as client:
+        yield client
+
+
+@pytest.fixture
+def namespace(client: Client) -> str:
+    name = f"ns{next(_numbers)}"
+    client.create_namespace(name)
+    return name
+
+
+@pytest.fixture
+def new_table(client: Client, namespace: str) -> NewTable:
+    """Makes tables of the test's own; properties are given with `_` for `.` and `__` for `-`."""
+    numbers = itertools.count()
+
+    def make(
+        schema: Mapping[str, Any] = SCHEMA,
+        *,
+        spec: Mapping[str, Any] | None = None,
+        **properties: str,
+    ) -> Table:
+        named = {
+            name.replace("__", "-").replace("_", "."): value for name, value in properties.items()
+        }
+        return client.create_table(
+            f"{namespace}.t{next(numbers)}", schema, partition_spec=spec, properties=named
+        )
+
+    return make
+
+
+def declared(table: Table, name: str, *partition: Any, rows: int = 1, **fields: Any) -> DataFile:
+    """A data file that is declared but not written: the catalog never opens it."""
+    return DataFile(
+        spec_id=table.metadata["default-spec-id"],
+        partition=tuple(partition),
+        file_path=f"{table.location}/data/{name}.parquet",
+        file_format="parquet",
+        file_size_in_bytes=100,
+        record_count=rows,
+        **fields,
+    )
