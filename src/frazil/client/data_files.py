@@ -1,0 +1,110 @@
+"""Data files and delete files as a commit declares them, read from the files' own footers.
+
+pyarrow is loaded with the first file that is read, and not before.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from frazil.wire import content_files as wire
+from frazil.wire.errors import BadRequest
+
+if TYPE_CHECKING:
+    from frazil.client.parquet_partitions import GivenPartition
+    from frazil.client.parquet_reading import FileTable, ParquetReader
+
+Path: TypeAlias = str | os.PathLike[str]
+Progress: TypeAlias = Callable[[int, int], None]
+
+_READERS_PER_CPU = 4
+_MAX_READERS = 32
+
+
+class DataFile(wire.DataFile, frozen=True, kw_only=True, gc=False, tag="data"):
+    """A data file; `from_parquet` fills in what the file itself can tell."""
+
+    @classmethod
+    def from_parquet(
+        cls,
+        path: Path,
+        table: FileTable | None = None,
+        *,
+        partition: GivenPartition | None = None,
+        spec_id: int | None = None,
+        sort_order_id: int | None = None,
+        filesystem: Any = None,
+    ) -> DataFile:
+        """Reads the footer of a Parquet file and declares what it says.
+
+        `partition` is needed where the footer does not prove the partition: one value for each
+        field of the spec, or a mapping by the names of its fields. Without a table the file's own
+        field ids and types are taken, and it belongs to no partition.
+        """
+        reader = _reader(table, spec_id, filesystem)
+        return cls(**reader.data_file(path, partition, sort_order_id))
+
+
+def read_data_files(
+    paths: Sequence[Path],
+    table: FileTable | None,
+    *,
+    partitions: Sequence[GivenPartition | None] | None = None,
+    max_workers: int | None = None,
+    progress: Progress | None = None,
+) -> tuple[DataFile, ...]:
+    """Reads many files at once; the answer is in the order of `paths`.
+
+    `progress` is called in this thread with the number of files that are done and of all. The
+    first error ends it: its file is named, and files that nobody has begun with are left.
+    """
+    paths = list(paths)
+    given = [None] * len(paths) if partitions is None else list(partitions)
+    if len(given) != len(paths):
+        raise BadRequest(
+            f"partitions: there are {len(given)} for {len(paths)} paths: give one each"
+        )
+    if not paths:
+        return ()
+    reader = _reader(table, None, None)
+    workers = max_workers or min(_MAX_READERS, _READERS_PER_CPU * (os.cpu_count() or 1), len(paths))
+    with ThreadPoolExecutor(workers, thread_name_prefix="frazil-footers") as pool:
+        futures = [
+            pool.submit(_read_one, reader, path, partition)
+            for path, partition in zip(paths, given, strict=True)
+        ]
+        try:
+            for done, future in enumerate(as_completed(futures), 1):
+                future.result()
+                if progress is not None:
+                    progress(done, len(futures))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return tuple(future.result() for future in futures)
+
+
+def _read_one(reader: ParquetReader, path: Path, partition: GivenPartition | None) -> DataFile:
+    try:
+        return DataFile(**reader.data_file(path, partition))
+    except BadRequest:
+        raise
+    except Exception as error:
+        error.add_note(f"while the footer of {os.fspath(path)} was read")
+        raise
+
+
+def _reader(table: FileTable | None, spec_id: int | None, filesystem: Any) -> ParquetReader:
+    try:
+        from frazil.client.parquet_reading import ParquetReader
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "pyarrow":
+            raise
+        raise BadRequest(
+            "reading the footer of a Parquet file needs pyarrow, which is not installed: install "
+            "frazil[parquet], or declare the file by hand with frazil.DataFile(...)"
+        ) from None
+    return ParquetReader(table, spec_id, filesystem)
