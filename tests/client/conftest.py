@@ -34,7 +34,7 @@ class NewTable(Protocol):
         schema: Mapping[str, Any] = SCHEMA,
         *,
         spec: Mapping[str, Any] | None = None,
-        **properties: str,
+        properties: Mapping[str, str] | None = None,
     ) -> Table: ...
 
 
@@ -60,20 +60,17 @@ def namespace(client: Client) -> str:
 
 @pytest.fixture
 def new_table(client: Client, namespace: str) -> NewTable:
-    """Makes tables of the test's own; properties are given with `_` for `.` and `__` for `-`."""
+    """Makes tables of the test's own."""
     numbers = itertools.count()
 
     def make(
         schema: Mapping[str, Any] = SCHEMA,
         *,
         spec: Mapping[str, Any] | None = None,
-        **properties: str,
+        properties: Mapping[str, str] | None = None,
     ) -> Table:
-        named = {
-            name.replace("__", "-").replace("_", "."): value for name, value in properties.items()
-        }
         return client.create_table(
-            f"{namespace}.t{next(numbers)}", schema, partition_spec=spec, properties=named
+            f"{namespace}.t{next(numbers)}", schema, partition_spec=spec, properties=properties
         )
 
     return make

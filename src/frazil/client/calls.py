@@ -20,6 +20,7 @@ T = TypeVar("T")
 _DURATION: Final = re.compile(
     r"P(?:(?P<d>[0-9.]+)D)?(?:T(?:(?P<h>[0-9.]+)H)?(?:(?P<m>[0-9.]+)M)?(?:(?P<s>[0-9.]+)S)?)?"
 )
+PAGE_SIZE: Final = 1_000
 _REPEATABLE: Final = frozenset({429, 500, 502, 503, 504})
 
 
@@ -58,7 +59,9 @@ class Calls:
         prefix: str | None = None,
         retry: RetryPolicy | None = None,
         clock: Clock | None = None,
+        page_size: int = PAGE_SIZE,
     ) -> None:
+        self._page_size = page_size
         self._transport = transport
         self._warehouse = warehouse
         self._given_prefix = prefix
@@ -86,7 +89,7 @@ class Calls:
 
     def pages(self, path: str, query: Mapping[str, str] | None = None) -> Iterator[dict[str, Any]]:
         """The documents of a list that comes in pages."""
-        asked = {**(query or {}), "pageToken": ""}
+        asked = {**(query or {}), "pageToken": "", "pageSize": str(self._page_size)}
         while True:
             page: dict[str, Any] = decode(self.get(path, asked), dict[str, Any])
             yield page

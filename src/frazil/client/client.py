@@ -231,8 +231,11 @@ class Client(OfTables[Commit]):
         self._post("tables/rename", request)
 
     def history(self, table: TableName, ref: str | int = MAIN) -> list[Snapshot]:
-        """The snapshots of a branch or tag, newest first; of an empty table none."""
-        loaded = table if isinstance(table, Table) else self.load_table(table)
+        """The snapshots of a branch or tag as they are now, newest first; of an empty table none.
+
+        What a table had when it was loaded is in its own `ancestors`.
+        """
+        loaded = self.load_table(table.identifier if isinstance(table, Table) else table)
         if ref == MAIN and MAIN not in loaded.refs:
             return []
         return list(loaded.ancestors(ref))
