@@ -97,22 +97,11 @@ class Client(OfTables[Commit]):
         """The catalog that `.pyiceberg.yaml` and `PYICEBERG_CATALOG__*` describe."""
         from frazil.client.config import catalog_properties, client_arguments
 
-        found = client_arguments(catalog_properties(name))
-        if found.credential is not None and found.token is None and "token" not in overrides:
+        arguments: dict[str, Any] = {**client_arguments(catalog_properties(name)), **overrides}
+        login = [arguments.pop(key, None) for key in ("credential", "oauth2_server_uri", "scope")]
+        if any(login) and not arguments.get("token"):
             raise BadRequest("credential: this client speaks no OAuth2: configure a token instead")
-        certificate = None
-        if found.client_certificate is not None and found.client_key is not None:
-            certificate = (found.client_certificate, found.client_key)
-        arguments: dict[str, Any] = {
-            "uri": found.uri,
-            "token": found.token,
-            "warehouse": found.warehouse,
-            "prefix": found.prefix,
-            "headers": found.headers,
-            "ca_file": found.ca_bundle,
-            "client_certificate": certificate,
-        }
-        return cls(**{**arguments, **overrides})
+        return cls(**arguments)
 
     def close(self) -> None:
         if self._http is not None:
