@@ -144,9 +144,12 @@ class Calls:
                 raise failure
 
 
-def decode(answer: Answer, kind: type[T]) -> T:
-    """The answer's document; a catalog that answers something else is said so."""
+def decode(answer: Answer, kind: type[T], failure: type[FrazilError] = FrazilError) -> T:
+    """The answer's document; a catalog that answers something else is said so.
+
+    After a change the failure is CommitStateUnknown: something said yes, but not to what.
+    """
     try:
         return msgspec.json.decode(answer.body, type=kind)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise FrazilError(f"the catalog's answer is not what was asked for: {error}") from error
+        raise failure(f"the catalog's answer is not what was asked for: {error}") from error

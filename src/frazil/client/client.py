@@ -11,7 +11,7 @@ from msgspec import Raw, Struct
 
 from frazil.client.calls import Calls, decode
 from frazil.client.changes import Change, Changes, OfTables, TableName, of_table
-from frazil.client.http import DEFAULT_TIMEOUT_S, HttpTransport, Transport
+from frazil.client.http import DEFAULT_TIMEOUT_S, Answer, HttpTransport, Transport
 from frazil.client.names import (
     NamespaceName,
     identifier_of,
@@ -26,7 +26,7 @@ from frazil.client.submit import Request
 from frazil.client.tables import Snapshot, Table
 from frazil.client.transactions import Pending, Transaction
 from frazil.wire.actions import MAIN, Once
-from frazil.wire.errors import BadRequest
+from frazil.wire.errors import BadRequest, CommitStateUnknown
 from frazil.wire.identifiers import Identifier, Namespace
 from frazil.wire.requests import (
     CommitTableRequest,
@@ -192,7 +192,7 @@ class Client(OfTables[Commit]):
             properties=dict(properties or {}),
         )
         answer = self._post(tables_path(identifier.namespace), request)
-        return self._table(identifier, msgspec.json.decode(answer, type=_Loaded))
+        return self._table(identifier, decode(answer, _Loaded, CommitStateUnknown))
 
     def register_table(
         self,
@@ -204,7 +204,7 @@ class Client(OfTables[Commit]):
         identifier = identifier_of(name)
         request = RegisterTableRequest(identifier.name, metadata_location, overwrite)
         answer = self._post(f"{namespace_path(identifier.namespace)}/register", request)
-        return self._table(identifier, msgspec.json.decode(answer, type=_Loaded))
+        return self._table(identifier, decode(answer, _Loaded, CommitStateUnknown))
 
     def drop_table(self, name: str | tuple[str, ...] | Identifier, *, purge: bool = False) -> None:
         """`purge` also deletes the table's files."""
@@ -268,7 +268,7 @@ class Client(OfTables[Commit]):
             accepted = self._calls.rebuild(build, table.properties)
         else:
             accepted = self._calls.change(build(), table.properties)
-        committed = decode(accepted.answer, _Committed)
+        committed = decode(accepted.answer, _Committed, CommitStateUnknown)
         return _commit_of(table.identifier, committed, accepted.attempts)
 
     def _commit_all(self, pending: Sequence[Pending]) -> tuple[Commit, ...]:
@@ -287,7 +287,7 @@ class Client(OfTables[Commit]):
             accepted = self._calls.rebuild(build, properties)
         else:
             accepted = self._calls.change(build(), properties)
-        committed = decode(accepted.answer, _CommittedTables).tables
+        committed = decode(accepted.answer, _CommittedTables, CommitStateUnknown).tables
         return tuple(
             _commit_of(read.identifier, table, accepted.attempts)
             for (read, _), table in zip(pending, committed, strict=True)
@@ -318,10 +318,9 @@ class Client(OfTables[Commit]):
             for item in page["identifiers"]
         ]
 
-    def _post(self, path: str, request: Struct) -> bytes:
+    def _post(self, path: str, request: Struct) -> Answer:
         body = msgspec.json.encode(request)
-        accepted = self._calls.change(Request("POST", self._calls.path(path), body))
-        return accepted.answer.body
+        return self._calls.change(Request("POST", self._calls.path(path), body)).answer
 
     def _delete(self, path: str, query: Mapping[str, str] | None = None) -> None:
         self._calls.change(Request("DELETE", self._calls.path(path), query=query or {}))

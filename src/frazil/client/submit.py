@@ -3,8 +3,8 @@
 What may be sent again, and how:
 
     a failed requirement (409 CommitFailed)       rebuilt on fresh metadata, with a new key
-    429, and 503 with Retry-After                 the same bytes after the pause, the same key
-    no connection, a lost answer, other 5xx       the same bytes, the same key
+    429                                           the same bytes after the pause, the same key
+    no connection, a lost answer, 5xx             the same bytes, the same key
 
 The key makes the last safe: the server answers a key it has finished from its record, and judges a
 request again only if that key has done nothing. Everything else is the server's last word and is
@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
-from frazil.client.errors import CatalogUnreachable, error_of, retry_after_s
+from frazil.client.errors import CatalogUnreachable, error_of
 from frazil.client.http import Answer, AnswerLost, NotSent, Transport
 from frazil.client.retries import Clock, Patience, RetryPolicy
 from frazil.wire.errors import CommitFailed, CommitStateUnknown, FrazilError
@@ -130,7 +130,7 @@ class _Delivery:
                 failure = CommitStateUnknown(f"the answer was lost: {error}")
                 failure.__cause__ = error
             else:
-                if answer.status < 300:
+                if answer.status < 300 and _is_catalogs(answer):
                     return answer
                 failure = self._refused(answer)
                 pause_s = failure.retry_after_s or 0.0
@@ -148,10 +148,14 @@ class _Delivery:
 
     def _refused(self, answer: Answer) -> FrazilError:
         """What to retry; raises what is the server's last word."""
+        if answer.status < 300:
+            self._in_doubt = True
+            return CommitStateUnknown("the answer is not one of the catalog's")
         error = error_of(answer)
-        if answer.status == 429 or (answer.status == 503 and retry_after_s(answer) is not None):
+        if answer.status == 429:
             return error
         if answer.status >= 500:
+            # Also a 503 with Retry-After: a gateway may say it after it has passed the request on.
             self._in_doubt = True
             return error
         if self._in_doubt and answer.status in _PROVES_NOTHING:
@@ -187,6 +191,11 @@ class _Delivery:
         )
         unknown.__cause__ = failure
         return unknown
+
+
+def _is_catalogs(answer: Answer) -> bool:
+    """Whether a success can be the catalog's own, and not of something that sits before it."""
+    return answer.status == 204 or answer.body.lstrip()[:1] == b"{"
 
 
 def new_key() -> UUID:
