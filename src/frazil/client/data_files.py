@@ -6,8 +6,9 @@ pyarrow is loaded with the first file that is read, and not before.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from frazil.wire import content_files as wire
@@ -46,6 +47,67 @@ class DataFile(wire.DataFile, frozen=True, kw_only=True, gc=False, tag="data"):
         """
         reader = _reader(table, spec_id, filesystem)
         return cls(**reader.data_file(path, partition, sort_order_id))
+
+
+class PositionDeleteFile(
+    wire.PositionDeleteFile, frozen=True, kw_only=True, gc=False, tag="position-deletes"
+):
+    """Deletes of rows by data file and position."""
+
+    @classmethod
+    def from_parquet(
+        cls,
+        path: Path,
+        table: FileTable,
+        *,
+        partition: GivenPartition | None = None,
+        spec_id: int | None = None,
+        filesystem: Any = None,
+    ) -> PositionDeleteFile:
+        """Reads a file of the columns `file_path` (2147483546) and `pos` (2147483545).
+
+        Where the table is partitioned, `partition` is that of the data files.
+        """
+        deletes = _pyarrow_module("parquet_deletes")
+        return cls(
+            **deletes.position_deletes(
+                path, table, partition=partition, spec_id=spec_id, filesystem=filesystem
+            )
+        )
+
+
+class EqualityDeleteFile(
+    wire.EqualityDeleteFile, frozen=True, kw_only=True, gc=False, tag="equality-deletes"
+):
+    """Deletes of rows whose values in some columns are those of a row of the file."""
+
+    @classmethod
+    def from_parquet(
+        cls,
+        path: Path,
+        table: FileTable,
+        *,
+        equality_ids: Iterable[int] | None = None,
+        columns: Iterable[str] | None = None,
+        partition: GivenPartition | None = None,
+        spec_id: int | None = None,
+        sort_order_id: int | None = None,
+        filesystem: Any = None,
+    ) -> EqualityDeleteFile:
+        """`equality_ids`, or the full names in `columns`, say which columns are compared."""
+        deletes = _pyarrow_module("parquet_deletes")
+        return cls(
+            **deletes.equality_deletes(
+                path,
+                table,
+                equality_ids=equality_ids,
+                columns=columns,
+                partition=partition,
+                spec_id=spec_id,
+                sort_order_id=sort_order_id,
+                filesystem=filesystem,
+            )
+        )
 
 
 def read_data_files(
@@ -98,8 +160,16 @@ def _read_one(reader: ParquetReader, path: Path, partition: GivenPartition | Non
 
 
 def _reader(table: FileTable | None, spec_id: int | None, filesystem: Any) -> ParquetReader:
+    reader: ParquetReader = _pyarrow_module("parquet_reading").ParquetReader(
+        table, spec_id, filesystem
+    )
+    return reader
+
+
+def _pyarrow_module(name: str) -> Any:
+    """A module beside this one that needs pyarrow."""
     try:
-        from frazil.client.parquet_reading import ParquetReader
+        return import_module(f"frazil.client.{name}")
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "pyarrow":
             raise
@@ -107,4 +177,3 @@ def _reader(table: FileTable | None, spec_id: int | None, filesystem: Any) -> Pa
             "reading the footer of a Parquet file needs pyarrow, which is not installed: install "
             "frazil[parquet], or declare the file by hand with frazil.DataFile(...)"
         ) from None
-    return ParquetReader(table, spec_id, filesystem)

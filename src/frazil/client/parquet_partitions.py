@@ -90,13 +90,22 @@ def partition_values(
     statistics: Mapping[int, ColumnStatistics],
     given: GivenPartition | None,
     path: str,
+    *,
+    is_data: bool = True,
 ) -> tuple[Any, ...]:
-    """The partition tuple in the wire's JSON."""
+    """The partition tuple in the wire's JSON.
+
+    Of a delete file, which has not all columns of its table, a missing one says nothing.
+    """
     values = _by_name(fields, given, path)
-    return tuple(
-        _value(field, statistics.get(field.source_id), values.get(field.name, _MISSING), path)
-        for field in fields
-    )
+    tuple_values = []
+    for field in fields:
+        found = statistics.get(field.source_id)
+        is_silent = found is None and not is_data and not isinstance(field.transform, Void)
+        finding = _Open("a delete file does not tell") if is_silent else _examine(field, found)
+        value = _value(field, finding, values.get(field.name, _MISSING), path)
+        tuple_values.append(_json(field, value, path))
+    return tuple(tuple_values)
 
 
 def _by_name(
@@ -124,10 +133,7 @@ def _by_name(
     return dict(zip(names, given, strict=True))
 
 
-def _value(
-    field: PartitionField, statistics: ColumnStatistics | None, given: Any, path: str
-) -> Any:
-    finding = _examine(field, statistics)
+def _value(field: PartitionField, finding: _Finding, given: Any, path: str) -> Any:
     if isinstance(finding, _Disproven):
         raise FileDoesNotFit(path, f"partition field {field.name}: {finding.reason}")
     if given is not _MISSING:
@@ -137,12 +143,11 @@ def _value(
             raise FileDoesNotFit(
                 path, f"partition field {field.name}: {given!r} is given, but {reason}"
             )
-    elif isinstance(finding, _Proven):
-        value = finding.value
-    else:
-        fix = _GIVE.format(name=field.name)
-        raise PartitionNotProven(path, f"{finding.reason}: {fix}", field.name)
-    return _json(field, value, path)
+        return value
+    if isinstance(finding, _Proven):
+        return finding.value
+    fix = _GIVE.format(name=field.name)
+    raise PartitionNotProven(path, f"{finding.reason}: {fix}", field.name)
 
 
 # --- what the footer shows ------------------------------------------------------------------------

@@ -6,10 +6,10 @@ What depends on the table alone is worked out once, for as many files as there a
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 from frazil.client.parquet_columns import FileColumn, all_columns, columns_of
 from frazil.client.parquet_errors import FileDoesNotFit
@@ -21,7 +21,12 @@ from frazil.client.parquet_matching import (
     own_columns,
 )
 from frazil.client.parquet_metrics import declared_metrics
-from frazil.client.parquet_metrics_modes import DEFAULT_MODE, MetricsModes, metrics_modes
+from frazil.client.parquet_metrics_modes import (
+    DEFAULT_MODE,
+    MetricsMode,
+    MetricsModes,
+    metrics_modes,
+)
 from frazil.client.parquet_names import (
     NAME_MAPPING_PROPERTY,
     apply_name_mapping,
@@ -41,6 +46,10 @@ from frazil.values.type_json import parse_struct
 from frazil.values.types import StructType, Type
 
 _UNPARTITIONED_SPEC_ID: Final = 0
+_OWN_FORMAT_VERSION: Final = 2
+
+Match: TypeAlias = Callable[[Sequence[FileColumn], str], tuple[MatchedColumn, ...]]
+"""Finds the columns of a file, whose path messages name."""
 
 
 class FileTable(Protocol):
@@ -71,6 +80,8 @@ class Footer:
     split_offsets: tuple[int, ...] | None
     columns: tuple[MatchedColumn, ...]
     statistics: Mapping[int, ColumnStatistics]
+    modes: MetricsModes
+    """Which metrics are declared; the statistics have what a partition needs too."""
 
 
 class ParquetReader:
@@ -84,12 +95,13 @@ class ParquetReader:
         self.spec_id = _UNPARTITIONED_SPEC_ID
         self._partition_fields: tuple[PartitionField, ...] = ()
         self._modes = MetricsModes(DEFAULT_MODE, {})
+        self.columns = TableColumns(StructType(), {}, _OWN_FORMAT_VERSION)
         if table is None:
             return
         spec = table.spec(spec_id)
         self.spec_id = spec["spec-id"]
         by_id = fields_by_id(table.schema)
-        self._columns = TableColumns(
+        self.columns = TableColumns(
             table.schema, by_id, table.format_version, lambda one: self._former_types.get(one, ())
         )
         self._partition_fields = partition_fields(spec, by_id)
@@ -106,7 +118,7 @@ class ParquetReader:
         types: dict[int, list[Type]] = {}
         for schema in self._table.metadata.get("schemas", ()):
             for field_id, found in fields_by_id(parse_struct(schema, "schema")).items():
-                if field_id not in self._columns.by_id:
+                if field_id not in self.columns.by_id:
                     types.setdefault(field_id, []).append(found.field.type)
         return types
 
@@ -117,82 +129,93 @@ class ParquetReader:
         sort_order_id: int | None = None,
     ) -> dict[str, Any]:
         """The members of the data file that a commit declares."""
-        footer = self._read(path)
-        values = partition_values(self._partition_fields, footer.statistics, partition, footer.path)
-        return self._members(footer, values, self._modes, sort_order_id)
+        if self._table is None:
+            footer = self.footer(path, own_columns)
+        else:
+            footer = self.footer(path, self._match_data)
+            _refuse_nulls(footer)
+        return self.members(footer, partition, sort_order_id)
 
-    def _members(
-        self,
-        footer: Footer,
-        partition: tuple[Any, ...],
-        modes: MetricsModes,
-        sort_order_id: int | None,
-    ) -> dict[str, Any]:
-        return {
-            "spec_id": self.spec_id,
-            "partition": partition,
-            "file_path": footer.path,
-            "file_format": "parquet",
-            "file_size_in_bytes": footer.size_in_bytes,
-            "record_count": footer.record_count,
-            "split_offsets": footer.split_offsets,
-            "sort_order_id": sort_order_id,
-            **declared_metrics(footer.columns, footer.statistics, modes),
-        }
-
-    def _read(self, path: str | os.PathLike[str]) -> Footer:
+    def footer(
+        self, path: str | os.PathLike[str], match: Match, modes: MetricsModes | None = None
+    ) -> Footer:
+        """The footer of a file, whose columns are those that `match` finds."""
+        modes = modes or self._modes
         table = self._table
         location = None if table is None else table.location
         declared = declared_path(path, location, self._filesystem)
         config: Mapping[str, str] = {} if table is None else table.config
         with open_parquet(declared, config, self._filesystem) as opened:
             metadata = opened.parquet.metadata
-            columns = self._matched(columns_of(metadata), declared)
-            statistics = column_statistics(
-                opened.parquet, columns, self._wants_nans, self._wants_bounds
-            )
-            self._refuse_nulls(columns, statistics, declared)
+            columns = match(columns_of(metadata), declared)
             return Footer(
                 declared,
                 opened.size_in_bytes,
                 metadata.num_rows,
                 _split_offsets(opened),
                 columns,
-                statistics,
+                column_statistics(
+                    opened.parquet,
+                    columns,
+                    self._wants(modes, lambda mode: mode.has_counts),
+                    self._wants(modes, lambda mode: mode.has_bounds),
+                ),
+                modes,
             )
 
-    def _matched(self, columns: Sequence[FileColumn], path: str) -> tuple[MatchedColumn, ...]:
-        if self._table is None:
-            return own_columns(columns, path)
-        if all(column.field_id is None for column in all_columns(columns)):
-            if self._name_mapping is None:
-                raise _no_ids(path, self._table.schema)
-            columns = apply_name_mapping(columns, self._name_mapping)
-        from_partition = identity_sources(self._partition_fields)
-        return match_columns(columns, self._columns, path, from_partition)
-
-    def _is_partition_source(self, column: MatchedColumn) -> bool:
-        return any(column.field_id == one.source_id for one in self._partition_fields)
-
-    def _wants_nans(self, column: MatchedColumn) -> bool:
-        return self._modes.of(column.field_id).has_counts or self._is_partition_source(column)
-
-    def _wants_bounds(self, column: MatchedColumn) -> bool:
-        return self._modes.of(column.field_id).has_bounds or self._is_partition_source(column)
-
-    def _refuse_nulls(
+    def members(
         self,
-        columns: Sequence[MatchedColumn],
-        statistics: Mapping[int, ColumnStatistics],
-        path: str,
-    ) -> None:
-        """Of a field in an optional struct the footer does not tell whose nulls it counts."""
-        for column in columns:
-            nulls = statistics[column.field_id].null_count
-            if nulls and not column.may_be_null and not column.is_repeated:
-                raise FileDoesNotFit(
-                    path, f"is required, but the file has {nulls} nulls in it", column.name
-                )
+        footer: Footer,
+        partition: GivenPartition | None,
+        sort_order_id: int | None = None,
+        *,
+        is_data: bool = True,
+    ) -> dict[str, Any]:
+        """What all content files declare."""
+        values = partition_values(
+            self._partition_fields, footer.statistics, partition, footer.path, is_data=is_data
+        )
+        return {
+            "spec_id": self.spec_id,
+            "partition": values,
+            "file_path": footer.path,
+            "file_format": "parquet",
+            "file_size_in_bytes": footer.size_in_bytes,
+            "record_count": footer.record_count,
+            "split_offsets": footer.split_offsets,
+            "sort_order_id": sort_order_id,
+            **declared_metrics(footer.columns, footer.statistics, footer.modes),
+        }
+
+    def with_ids(self, columns: Sequence[FileColumn], path: str) -> Sequence[FileColumn]:
+        """The columns with field ids: their own, or those of the table's name mapping."""
+        assert self._table is not None
+        if any(column.field_id is not None for column in all_columns(columns)):
+            return columns
+        if self._name_mapping is None:
+            raise _no_ids(path, self._table.schema)
+        return apply_name_mapping(columns, self._name_mapping)
+
+    def _match_data(self, columns: Sequence[FileColumn], path: str) -> tuple[MatchedColumn, ...]:
+        from_partition = identity_sources(self._partition_fields)
+        return match_columns(self.with_ids(columns, path), self.columns, path, from_partition)
+
+    def _wants(
+        self, modes: MetricsModes, has: Callable[[MetricsMode], bool]
+    ) -> Callable[[MatchedColumn], bool]:
+        """Whether something is asked of a column: by its mode, or to prove a partition."""
+        sources = {one.source_id for one in self._partition_fields}
+        return lambda column: column.field_id in sources or has(modes.of(column.field_id))
+
+
+def _refuse_nulls(footer: Footer) -> None:
+    """Of a field in an optional struct the footer does not tell whose nulls it counts."""
+    for column in footer.columns:
+        nulls = footer.statistics[column.field_id].null_count
+        if nulls and not column.may_be_null and not column.is_repeated:
+            raise FileDoesNotFit(
+                footer.path, f"is required, but the file has {nulls} nulls in it", column.name
+            )
 
 
 def _sort_fields(metadata: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
