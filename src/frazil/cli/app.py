@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 import frazil
+from frazil.cli import client_app
 from frazil.cli.options import Output, OutputOption, takes_settings
 from frazil.settings import Resolved
 
@@ -85,3 +86,6 @@ def doctor(
     from frazil.cli.doctor import examine
 
     examine(resolved, tuple(require or ()), output)
+
+
+client_app.register(app)

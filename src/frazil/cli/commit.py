@@ -1,0 +1,171 @@
+"""`frazil commit`: declares Parquet files to be added and paths to be removed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from frazil.cli.catalog_options import CatalogChoice, progress, usage
+from frazil.cli.names import BadName, table_name
+from frazil.cli.partition_values import partition_of
+from frazil.cli.render import count_text, print_json, size_text
+from frazil.cli.snapshots import find_snapshot
+
+if TYPE_CHECKING:
+    from frazil.client.outcomes import Commit
+    from frazil.client.tables import Table
+    from frazil.wire.content_files import DataFile
+
+
+@dataclass(frozen=True, slots=True)
+class CommitOrder:
+    """What was typed."""
+
+    table: str
+    add: Sequence[str] = ()
+    remove: Sequence[str] = ()
+    remove_where: str | None = None
+    branch: str = "main"
+    partition: Sequence[str] = ()
+    summary: Sequence[str] = ()
+    stage_only: bool = False
+    base: str | None = None
+    isolation: str | None = None
+    conflict_filter: str | None = None
+    replace_partitions: bool = False
+    dry_run: bool = False
+
+    @property
+    def only_adds(self) -> bool:
+        return not (self.remove or self.remove_where or self.replace_partitions)
+
+
+def run(choice: CatalogChoice, order: CommitOrder) -> None:
+    _check(choice, order)
+    with choice.connect(dry_run=order.dry_run) as client:
+        table = client.load_table(table_name(order.table))
+        options = _options(table, order)
+        files = _read(table, order)
+        done = _commit(table, order, files, options)
+    _report(choice, order, files, done)
+
+
+def _check(choice: CatalogChoice, order: CommitOrder) -> None:
+    """What is wrong by itself is said before anything is read."""
+    from frazil.client.expressions import filter_json
+    from frazil.wire.errors import BadRequest
+
+    removes = bool(order.remove) or order.remove_where is not None
+    if not order.add and not removes:
+        usage("commit: nothing to do, give --add, --remove or --remove-where", choice.output)
+    if order.replace_partitions and (removes or not order.add):
+        usage(
+            "--replace-partitions takes --add alone: the added files say what is replaced",
+            choice.output,
+        )
+    if order.partition and not order.add:
+        usage("--partition is for added files: give --add", choice.output)
+    if order.only_adds:
+        for name in ("base", "isolation", "conflict_filter"):
+            if getattr(order, name) is not None:
+                flag = f"--{name.replace('_', '-')}"
+                usage(f"{flag} means nothing for an append, which never conflicts", choice.output)
+    for flag, text in (
+        ("--conflict-filter", order.conflict_filter),
+        ("--remove-where", order.remove_where),
+    ):
+        try:
+            if text is not None:
+                filter_json(text)
+        except BadRequest as error:
+            usage(f"{flag}: {error.message}", choice.output)
+
+
+def _options(table: Table, order: CommitOrder) -> dict[str, Any]:
+    options: dict[str, Any] = {
+        "branch": order.branch,
+        "summary": _pairs("--summary", order.summary),
+        "stage_only": order.stage_only,
+    }
+    if order.base is not None:
+        base = find_snapshot(table, order.base)
+        options["base_snapshot_id"] = None if base is None else base.snapshot_id
+    if order.isolation is not None:
+        options["isolation"] = order.isolation
+    if order.conflict_filter is not None:
+        options["conflict_filter"] = order.conflict_filter
+    return options
+
+
+def _pairs(flag: str, given: Sequence[str]) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for text in given:
+        key, sign, value = text.partition("=")
+        if not sign or not key:
+            raise BadName(f"{flag} {text}: write it as key=value")
+        if key in pairs:
+            raise BadName(f"{flag} {text}: {key} is given twice")
+        pairs[key] = value
+    return pairs
+
+
+def _read(table: Table, order: CommitOrder) -> list[DataFile]:
+    """The footers of all added files, in parallel."""
+    from frazil.client.data_files import read_data_files
+
+    partition = partition_of(table, order.partition)
+    if not order.add:
+        return []
+    with progress("reading footers") as advance:
+        given = [partition] * len(order.add)
+        return list(read_data_files(order.add, table, partitions=given, progress=advance))
+
+
+def _commit(
+    table: Table, order: CommitOrder, files: Sequence[DataFile], options: dict[str, Any]
+) -> Commit:
+    """The operation follows from what is given."""
+    if order.replace_partitions:
+        return table.replace_partitions(files, **options)
+    if order.only_adds:
+        return table.append_files(files, **options)
+    if not files:
+        return table.delete_files(order.remove, row_filter=order.remove_where, **options)
+    return table.overwrite_files(files, order.remove, row_filter=order.remove_where, **options)
+
+
+def _report(
+    choice: CatalogChoice, order: CommitOrder, files: Sequence[DataFile], done: Commit
+) -> None:
+    rows = sum(file.record_count for file in files)
+    size = sum(file.file_size_in_bytes for file in files)
+    if choice.as_json:
+        print_json(
+            {
+                "table": str(done.identifier),
+                "branch": order.branch,
+                "staged": order.stage_only,
+                "snapshot-id": done.snapshot_id,
+                "sequence-number": done.sequence_number,
+                "operation": done.operation,
+                "metadata-location": done.metadata_location,
+                "attempts": done.attempts,
+                "added": {"data-files": len(files), "records": rows, "size-in-bytes": size},
+                "removed": {"data-files": len(order.remove), "where": order.remove_where},
+            }
+        )
+        return
+    where = "staged, on no branch" if order.stage_only else f"on {order.branch}"
+    typer.echo(f"snapshot {done.snapshot_id} of {done.identifier} ({done.operation}), {where}")
+    if files:
+        count = count_text(len(files), "data file")
+        typer.echo(f"  + {count}, {count_text(rows, 'row')}, {size_text(size)}")
+    if order.remove:
+        typer.echo(f"  - {count_text(len(order.remove), 'data file')}")
+    if order.remove_where is not None:
+        typer.echo(f"  - files where {order.remove_where}")
+    if order.stage_only:
+        typer.echo(f"publish it: frazil cherry-pick {order.table} {done.snapshot_id}")

@@ -1,0 +1,58 @@
+"""Names as they are typed: `ns.table`, `ns.table@ref`, and a JSON array where a name has dots."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from frazil.wire.identifiers import Identifier
+
+
+class BadName(ValueError):
+    """What was typed is no name; the message says how one looks."""
+
+
+def table_name(text: str) -> Identifier:
+    """`a.b.t` is the table t of the namespace a.b; `["a.b","t"]` is t of the namespace `a.b`."""
+    from frazil.wire.identifiers import check_identifier
+
+    levels = _levels(text)
+    if len(levels) < 2:
+        raise BadName(
+            f"{text!r} names no table: write namespace.table, or a JSON array such as "
+            '\'["a.b","t"]\' where a name has dots'
+        )
+    return check_identifier(levels[:-1], levels[-1], "table")
+
+
+def table_and_ref(text: str) -> tuple[Identifier, str | None]:
+    """`ns.table@ref`: the first @ ends the table's name, and a JSON array may hold others."""
+    if text.startswith("["):
+        end = text.rfind("]") + 1
+        name, sign, ref = text[:end], text[end : end + 1], text[end + 1 :]
+        if sign not in ("", "@"):
+            raise BadName(f"{text!r}: after the JSON array only @ and a ref may follow")
+    else:
+        name, sign, ref = text.partition("@")
+    if sign and not ref:
+        raise BadName(f"{text!r} ends with @: name a branch, a tag or a snapshot id after it")
+    return table_name(name), ref or None
+
+
+def namespace_name(text: str) -> tuple[str, ...]:
+    from frazil.wire.identifiers import check_namespace
+
+    return check_namespace(_levels(text))
+
+
+def _levels(text: str) -> list[str]:
+    if not text.startswith("["):
+        return text.split(".")
+    try:
+        levels = json.loads(text)
+    except ValueError as error:
+        raise BadName(f"{text!r} begins as a JSON array, but is none: {error}") from None
+    if not isinstance(levels, list) or not all(isinstance(level, str) for level in levels):
+        raise BadName(f"{text!r} must be a JSON array of texts")
+    return levels

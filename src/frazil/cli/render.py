@@ -1,0 +1,79 @@
+"""How the client's commands print: JSON for programs, tables and plain words for people."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_PIPE_WIDTH: Final = 1000
+
+
+def print_json(document: Any) -> None:
+    typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def console() -> Console:
+    from rich.console import Console
+
+    made = Console(highlight=False)
+    # Into a pipe lines of any width are better than ones broken where a terminal would end.
+    if not made.is_terminal:
+        made.width = _PIPE_WIDTH
+    return made
+
+
+def print_table(
+    headings: Sequence[str], rows: Iterable[Sequence[Any]], right: Iterable[str] = ()
+) -> None:
+    """A table; the columns in `right` hold numbers."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    numbers = set(right)
+    for heading in headings:
+        table.add_column(
+            heading, overflow="fold", justify="right" if heading in numbers else "left"
+        )
+    for row in rows:
+        # Text, not str: a value with square brackets is a value, never markup.
+        table.add_row(*(Text("-" if cell is None else str(cell)) for cell in row))
+    console().print(table)
+
+
+def print_pairs(pairs: Mapping[str, Any], indent: str = "") -> None:
+    """Names and values below each other, the values in one column."""
+    width = max((len(name) for name in pairs), default=0)
+    for name, value in pairs.items():
+        typer.echo(f"{indent}{name:<{width}}  {'-' if value is None else value}")
+
+
+def heading(text: str) -> None:
+    typer.echo(f"\n{typer.style(text, bold=True)}")
+
+
+def size_text(size_bytes: int) -> str:
+    size = float(size_bytes)
+    for unit in _UNITS:
+        if abs(size) < 1024 or unit == _UNITS[-1]:
+            return f"{size_bytes} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    raise AssertionError("the last unit takes every size")
+
+
+def time_text(timestamp_ms: int) -> str:
+    """In UTC, so that two people who compare notes see the same."""
+    moment = datetime.fromtimestamp(timestamp_ms // 1000, UTC)
+    return f"{moment:%Y-%m-%d %H:%M:%S}.{timestamp_ms % 1000:03d}Z"
+
+
+def count_text(count: int, noun: str, plural: str | None = None) -> str:
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
