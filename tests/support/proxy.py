@@ -77,6 +77,7 @@ class Proxy:
 
     def __init__(self, target: str) -> None:
         self.exchanges: list[Exchange] = []
+        self._broken: list[BaseException] = []
         self.target = target
         self._script: deque[Fault] = deque()
         self._is_scripted: Callable[[str, str], bool] = lambda method, path: method in CHANGES
@@ -101,6 +102,8 @@ class Proxy:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
         self._loop.close()
+        if self._broken:
+            raise AssertionError("the proxy itself failed") from self._broken[0]
 
     def script(self, *faults: Fault, only: Callable[[str, str], bool] | None = None) -> None:
         """The next requests meet these; `only` chooses them by method and path."""
@@ -124,6 +127,8 @@ class Proxy:
     def settle(self) -> None:
         """Lets everything that is held go on, and waits until nothing is on its way."""
         self._run(self._settle())
+        if self._broken:
+            raise AssertionError("the proxy itself failed") from self._broken[0]
 
     # --- inside the loop ---------------------------------------------------------------------
 
@@ -166,7 +171,12 @@ class Proxy:
         name = type(fault).__name__
         exchange = Exchange(method, path, request.headers, request.body, name)
         self.exchanges.append(exchange)
-        goes_on = await fault.play(Play(self, exchange, request, client))
+        try:
+            goes_on = await fault.play(Play(self, exchange, request, client))
+        except Exception as error:
+            # The proxy's own mistake, or its action's, must not look like a fault of the network.
+            self._broken.append(error)
+            return False
         async with self._answered:
             self._answers += 1
             self._answered.notify_all()
@@ -269,7 +279,7 @@ Moment = Literal["gone", "retried", "released"]
 class Fault:
     """What happens to a request. `action` is run at the worst moment, such as a restart."""
 
-    action: Action | None = None
+    action: Action | None = field(default=None, kw_only=True)
 
     async def play(self, play: Play) -> bool:
         raise NotImplementedError

@@ -1,0 +1,309 @@
+"""Every call ends in committed once or not at all, and the client's word is true.
+
+A real client, a real server, and between them a proxy that loses, delays, doubles and cuts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from frazil.wire.errors import (
+    CommitStateUnknown,
+    ServiceUnavailable,
+    TooManyRequests,
+    ValidationError,
+)
+from tests.client.faulty import (
+    OPERATIONS,
+    Append,
+    NewBranch,
+    Operation,
+    Outcome,
+    Overwrite,
+    Truth,
+    TwoTables,
+    call,
+    check_keys,
+    check_word,
+    data_file,
+    quick_client,
+    through,
+)
+from tests.support.proxy import (
+    Abandon,
+    CutAnswer,
+    CutRequest,
+    DropAnswer,
+    DropRequest,
+    Duplicate,
+    Fault,
+    HoldAnswer,
+    HoldRequest,
+    Pass,
+    Proxy,
+    Respond,
+    running_proxy,
+)
+from tests.support.server import RunningServer, running_server
+
+IMPATIENT_S = 0.5
+"""Of a client whose answer is held back."""
+
+
+@pytest.fixture(scope="module")
+def sqlite_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    with running_server(tmp_path_factory.mktemp("faults")) as server:
+        yield server
+
+
+@pytest.fixture
+def truth(sqlite_server: RunningServer) -> Truth:
+    return Truth(sqlite_server.url)
+
+
+@pytest.fixture
+def proxy(sqlite_server: RunningServer) -> Iterator[Proxy]:
+    with running_proxy(sqlite_server.url) as proxy:
+        yield proxy
+
+
+FAULTS: dict[str, tuple[Fault, ...]] = {
+    "nothing": (),
+    "request-dropped": (DropRequest(),),
+    "request-cut": (CutRequest(),),
+    "answer-dropped": (DropAnswer(),),
+    "answer-not-awaited": (Abandon(),),
+    "answer-cut": (CutAnswer(),),
+    "request-late": (HoldRequest("gone"),),
+    "request-after-its-retry": (HoldRequest("retried"),),
+    "request-after-all": (HoldRequest("released"),),
+    "answer-late": (HoldAnswer("gone"),),
+    "twice-at-once": (Duplicate(),),
+    "twice-second-answers": (Duplicate(together=False, answer_with=1),),
+    "bad-gateway": (Respond(502),),
+    "unavailable": (Respond(503),),
+    "gateway-timeout": (Respond(504),),
+    "gateway-timeout-when-done": (Respond(504, forwarded=True),),
+    "unavailable-when-done": (Respond(503, 0, forwarded=True),),
+    "too-many-requests": (Respond(429, 0),),
+    "come-again": (Respond(503, 0),),
+    "all-at-once": (DropAnswer(), CutRequest(), Respond(502), CutAnswer()),
+}
+
+
+def chosen(every: int) -> list[Any]:
+    """Every fault meets some operations in each run and all of them with --full."""
+    found = []
+    for (row, fault), (column, kind) in product(enumerate(FAULTS), enumerate(OPERATIONS)):
+        marks = () if (row + column) % every == 0 else (pytest.mark.full,)
+        found.append(pytest.param(fault, kind, id=f"{fault}-{kind.__name__}", marks=marks))
+    return found
+
+
+def play(proxy: Proxy, fault: str, operation: Operation) -> Outcome:
+    proxy.script(*FAULTS[fault])
+    held = any(isinstance(part, HoldRequest | HoldAnswer) for part in FAULTS[fault])
+    outcome = through(proxy, operation, IMPATIENT_S if held else 20)
+    assert proxy.unplayed == 0
+    return outcome
+
+
+@pytest.mark.parametrize(("fault", "kind"), chosen(every=3))
+def test_a_fault_does_not_change_what_is_done(
+    fault: str, kind: type[Operation], truth: Truth, proxy: Proxy
+) -> None:
+    outcome = play(proxy, fault, kind(truth))
+    assert outcome.error is None, "there were retries enough"
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        ("answer-dropped", TwoTables),
+        ("request-after-its-retry", Append),
+        ("twice-at-once", Overwrite),
+        *(
+            pytest.param(fault, kind, marks=pytest.mark.full)
+            for fault in FAULTS
+            for kind in OPERATIONS
+        ),
+    ],
+)
+def test_the_same_on_postgresql(
+    fault: str, kind: type[Operation], postgres_database: str, tmp_path: Path
+) -> None:
+    with (
+        running_server(tmp_path, "--database", postgres_database) as server,
+        running_proxy(server.url) as proxy,
+    ):
+        outcome = play(proxy, fault, kind(Truth(server.url)))
+        assert outcome.error is None
+
+
+# --- where it ends ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", OPERATIONS)
+@pytest.mark.parametrize("fault", [DropRequest(), DropAnswer(), Respond(504, forwarded=True)])
+def test_an_outcome_that_stays_unknown_is_called_unknown(
+    fault: Fault, kind: type[Operation], truth: Truth, proxy: Proxy
+) -> None:
+    proxy.script(*[fault] * 50)
+    operation = kind(truth)
+    outcome = through(proxy, operation)
+    assert isinstance(outcome.error, CommitStateUnknown)
+    done = {change.forwarded > 0 for change in proxy.changes}
+    assert done == {not isinstance(fault, DropRequest)}
+
+
+def test_an_answer_that_says_nothing_of_the_first_sending_proves_nothing(
+    truth: Truth, proxy: Proxy
+) -> None:
+    for status in (401, 403, 404):
+        proxy.script(DropAnswer(), Respond(status))
+        operation = Append(truth)
+        outcome = call(operation, quick_client(proxy.url))
+        assert isinstance(outcome.error, CommitStateUnknown), status
+        assert operation.times() == 1
+
+
+def test_a_refusal_of_the_first_sending_is_the_last_word(truth: Truth, proxy: Proxy) -> None:
+    proxy.script(Respond(403))
+    outcome = through(proxy, Append(truth))
+    assert outcome.error is not None
+    assert outcome.error.status == 403
+    assert len(proxy.changes) == 1
+
+
+@pytest.mark.parametrize("fault", [Pass(), DropAnswer(), HoldRequest("retried"), Duplicate()])
+def test_a_conflict_is_raised_at_once(fault: Fault, truth: Truth, proxy: Proxy) -> None:
+    operation = Overwrite(truth)
+    client = quick_client(proxy.url, IMPATIENT_S if isinstance(fault, HoldRequest) else 20)
+    table = client.load_table(operation.name)
+    rival = data_file(operation.location, operation.number).file_path.replace("data/", "data/r")
+    truth.client.overwrite_files(
+        operation.name,
+        [data_file(operation.location, 0).__class__(**_fields(rival))],
+        [operation.old],
+    )
+    proxy.script(fault)
+    with pytest.raises(ValidationError) as refused:
+        table.overwrite_files(add=[operation.new], remove=[operation.old])
+    proxy.settle()
+    assert refused.value.conflicts
+    assert truth.live(operation.name) == [rival]
+    check_keys(proxy.changes)
+    # One request, and one more only where its answer was lost.
+    assert len(proxy.changes) == (1 if isinstance(fault, Pass | Duplicate) else 2)
+
+
+def _fields(path: str) -> dict[str, Any]:
+    return {
+        "spec_id": 0,
+        "partition": (),
+        "file_path": path,
+        "file_format": "parquet",
+        "file_size_in_bytes": 100,
+        "record_count": 1,
+    }
+
+
+# --- requirements that do not hold -----------------------------------------------------------
+
+
+def test_a_failed_requirement_is_built_again_with_a_new_key(truth: Truth, proxy: Proxy) -> None:
+    name = truth.new_table(first_file=True)
+    table = truth.client.load_table(name)
+    first = table.head()
+    table.append_files([data_file(table.location, 1)])
+    proxy.script(
+        Pass(action=lambda: truth.client.append_files(name, [data_file(table.location, 2)]))
+    )
+    with quick_client(proxy.url) as client:
+        commit = client.rollback(name, first)
+    assert truth.client.load_table(name).head() == first
+    refused, accepted = proxy.changes
+    assert (refused.statuses, accepted.statuses) == ([409], [200])
+    assert refused.key != accepted.key
+    assert refused.body != accepted.body
+    assert commit.attempts == 2
+
+
+def test_a_late_sending_of_what_was_built_again_does_nothing(truth: Truth, proxy: Proxy) -> None:
+    name = truth.new_table(first_file=True)
+    table = truth.client.load_table(name)
+    first = table.head()
+    table.append_files([data_file(table.location, 1)])
+
+    def move() -> None:
+        truth.client.append_files(name, [data_file(table.location, 2)])
+
+    proxy.script(HoldRequest("released"), Pass(action=move))
+    with quick_client(proxy.url, IMPATIENT_S) as client:
+        client.rollback(name, first)
+    before = truth.versions(name)
+    proxy.settle()
+    check_keys(proxy.changes)
+    late, resent, rebuilt = proxy.changes
+    assert late.key == resent.key != rebuilt.key
+    assert late.statuses == [409]
+    assert truth.versions(name) == before
+    assert truth.client.load_table(name).head() == first
+
+
+def test_somebody_else_was_first(truth: Truth, proxy: Proxy) -> None:
+    """The branch that a call wanted to make is there: not committed, and said so."""
+    operation = NewBranch(truth)
+    proxy.script(Pass(action=lambda: truth.client.create_branch(operation.name, operation.mark)))
+    outcome = call(operation, quick_client(proxy.url))
+    assert outcome.error is not None
+    assert outcome.error.status == 409
+    assert operation.times() == 1
+    assert len(proxy.changes) == 1
+
+
+# --- at random -------------------------------------------------------------------------------
+
+ANY_FAULT = (
+    *(Pass() for _ in range(6)),
+    DropRequest(),
+    CutRequest(),
+    DropAnswer(),
+    Abandon(),
+    CutAnswer(),
+    Duplicate(),
+    Duplicate(together=False),
+    Duplicate(answer_with=1),
+    Respond(429, 0),
+    Respond(502),
+    Respond(503, 0),
+    Respond(504, forwarded=True),
+    HoldRequest("retried"),
+    HoldAnswer("gone"),
+)
+
+
+@pytest.mark.parametrize(
+    "seed", [1, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(2, 30))]
+)
+def test_a_long_day_with_a_bad_network(seed: int, truth: Truth, proxy: Proxy) -> None:
+    chance = Random(seed)
+    operations = [chance.choice(OPERATIONS)(truth) for _ in range(25)]
+    proxy.script(*chance.choices(ANY_FAULT, k=400))
+    with quick_client(proxy.url, 0.25) as client:
+        outcomes = [call(operation, client) for operation in operations]
+    proxy.settle()
+    for operation, outcome in zip(operations, outcomes, strict=True):
+        check_word(operation, outcome)
+    check_keys(proxy.changes)
+    assert len(proxy.changes) > len(operations)
+    # Nothing but what was not known to be done was left to the caller.
+    refused = [outcome.error for outcome in outcomes if outcome.error is not None]
+    allowed = CommitStateUnknown | TooManyRequests | ServiceUnavailable
+    assert all(isinstance(error, allowed) for error in refused), refused
