@@ -1,0 +1,58 @@
+"""PyIceberg through Frazil: the same calls, committed as declared changes of files.
+
+`FrazilCatalog` is for Frazil's server; `retrying` makes a table of any other catalog retry its
+commits on a newer head where that is right.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from frazil.pyiceberg.catalog import FrazilCatalog
+    from frazil.pyiceberg.errors import DuplicateFilesError, ValidationError
+    from frazil.pyiceberg.retrying import retrying
+    from frazil.pyiceberg.tables import FrazilTable
+    from frazil.pyiceberg.transactions import FrazilTransaction
+
+__all__ = [
+    "DuplicateFilesError",
+    "FrazilCatalog",
+    "FrazilTable",
+    "FrazilTransaction",
+    "ValidationError",
+    "retrying",
+]
+
+_HOMES = {
+    "DuplicateFilesError": "errors",
+    "FrazilCatalog": "catalog",
+    "FrazilTable": "tables",
+    "FrazilTransaction": "transactions",
+    "ValidationError": "errors",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Each name is loaded when it is asked for: PyIceberg is large."""
+    if name in _HOMES:
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+class _Package(ModuleType):
+    """Importing a submodule sets it as an attribute, also over a function of the same name."""
+
+    @property
+    def retrying(self) -> Any:
+        return import_module("frazil.pyiceberg.retrying").retrying
+
+    @retrying.setter
+    def retrying(self, module: ModuleType) -> None:
+        """The function stays; the module is found by its full name."""
+
+
+sys.modules[__name__].__class__ = _Package

@@ -1,0 +1,175 @@
+"""PyIceberg's REST catalog, with commits of declared files.
+
+    catalog:
+      prod:
+        py-catalog-impl: frazil.pyiceberg.FrazilCatalog
+        uri: http://localhost:8181
+
+Everything but commits is PyIceberg's own: sessions, authentication, namespaces, views, scans.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import msgspec
+import requests
+from pyiceberg.catalog import TOKEN
+from pyiceberg.catalog.rest import (
+    AUTHORIZATION_HEADER,
+    BEARER_PREFIX,
+    Capability,
+    Endpoints,
+    RestCatalog,
+    TableResponse,
+)
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
+from pyiceberg.table import CommitTableResponse, CreateTableTransaction, StagedTable, Table
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
+from pyiceberg.table.update import TableRequirement, TableUpdate
+from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
+
+from frazil.client.http import DEFAULT_TIMEOUT_S
+from frazil.client.submit import Persistence, Request, submit
+from frazil.pyiceberg.commits import commit_body
+from frazil.pyiceberg.errors import translated
+from frazil.pyiceberg.tables import FrazilStagedTable, FrazilTable
+from frazil.pyiceberg.transactions import FrazilCreateTableTransaction
+from frazil.pyiceberg.transport import SessionTransport
+from frazil.wire.errors import FrazilError
+
+REQUEST_TIMEOUT: Final = "frazil.request-timeout-s"
+PREFIX: Final = "prefix"
+
+
+class FrazilCatalog(RestCatalog):
+    """`py-catalog-impl: frazil.pyiceberg.FrazilCatalog`."""
+
+    _key_lifetime_s: float | None = None
+    """How long the server remembers an Idempotency-Key; None where it does not know keys."""
+
+    # --- tables ------------------------------------------------------------------------------
+
+    def _response_to_table(
+        self, identifier_tuple: tuple[str, ...], table_response: TableResponse
+    ) -> Table:
+        table = super()._response_to_table(identifier_tuple, table_response)
+        return FrazilTable(
+            identifier=table._identifier,
+            metadata=table.metadata,
+            metadata_location=table.metadata_location,
+            io=table.io,
+            catalog=self,
+            config=table.config,
+        )
+
+    def _response_to_staged_table(
+        self, identifier_tuple: tuple[str, ...], table_response: TableResponse
+    ) -> StagedTable:
+        table = super()._response_to_staged_table(identifier_tuple, table_response)
+        return FrazilStagedTable(
+            identifier=table._identifier,
+            metadata=table.metadata,
+            metadata_location=table.metadata_location,
+            io=table.io,
+            catalog=self,
+            config=table_response.config,
+        )
+
+    def create_table_transaction(
+        self,
+        identifier: str | Identifier,
+        schema: Any,
+        location: str | None = None,
+        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+        sort_order: SortOrder = UNSORTED_SORT_ORDER,
+        properties: Properties = EMPTY_DICT,
+    ) -> CreateTableTransaction:
+        stock = super().create_table_transaction(
+            identifier, schema, location, partition_spec, sort_order, properties
+        )
+        table = stock._table
+        assert isinstance(table, StagedTable)
+        return FrazilCreateTableTransaction(table)
+
+    # --- commits -----------------------------------------------------------------------------
+
+    def commit_table(
+        self,
+        table: Table,
+        requirements: tuple[TableRequirement, ...],
+        updates: tuple[TableUpdate, ...],
+    ) -> CommitTableResponse:
+        """Sends a commit until its outcome is known; never the same change twice.
+
+        A failed requirement is raised at once: the same requirements would fail again, and appends
+        have none that could.
+        """
+        self._check_endpoint(Capability.V1_UPDATE_TABLE)
+        request = Request("POST", self._commit_path(table), commit_body(requirements, updates))
+        persistence = Persistence.of(table.metadata.properties, self._key_lifetime_s)
+        try:
+            accepted = submit(self._transport(table), lambda: request, persistence, rebuilds=False)
+        except FrazilError as error:
+            raise translated(error) from error
+        return CommitTableResponse.model_validate_json(accepted.answer.body)
+
+    def _commit_path(self, table: Table) -> str:
+        names = self._split_identifier_for_path(table.name())
+        path = Endpoints.update_table.format(**names)
+        prefix = self.properties.get(PREFIX, "").strip("/")
+        return f"{prefix}/{path}" if prefix else path
+
+    def _transport(self, table: Table) -> SessionTransport:
+        token = table.config.get(TOKEN)
+        headers = {AUTHORIZATION_HEADER: f"{BEARER_PREFIX} {token}"} if token else {}
+        return SessionTransport(
+            self._session,
+            lambda path: self.url("", prefixed=False) + path,
+            timeout_s=_timeout_s(self.properties),
+            headers=headers,
+            renew_token=self._refresh_token,
+        )
+
+    # --- the server's configuration ----------------------------------------------------------
+
+    def _create_session(self) -> requests.Session:
+        session = super()._create_session()
+        session.hooks["response"].append(self._note_configuration)
+        return session
+
+    def _note_configuration(self, answer: requests.Response, *_: Any, **__: Any) -> None:
+        """PyIceberg reads the configuration and drops what it does not know."""
+        if answer.status_code != 200 or not answer.url.split("?")[0].endswith("/v1/config"):
+            return
+        document = msgspec.json.decode(answer.content)
+        self._key_lifetime_s = duration_s(document.get("idempotency-key-lifetime"))
+
+
+_DURATION: Final = re.compile(
+    r"P(?:(?P<days>\d+)D)?"
+    r"(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?"
+)
+
+
+def duration_s(text: object) -> float | None:
+    """Seconds of an ISO 8601 duration of days and less, as the REST specification gives it."""
+    found = _DURATION.fullmatch(text) if isinstance(text, str) else None
+    if found is None:
+        return None
+    days, hours, minutes, seconds = (
+        float(found[name] or 0) for name in ("days", "hours", "minutes", "seconds")
+    )
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+
+
+def _timeout_s(properties: Properties) -> float:
+    text = properties.get(REQUEST_TIMEOUT, DEFAULT_TIMEOUT_S)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise ValueError(f"{REQUEST_TIMEOUT}: {text!r} must be a number of seconds above 0")
+    return seconds

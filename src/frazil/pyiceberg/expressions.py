@@ -1,0 +1,305 @@
+"""PyIceberg's expressions as Iceberg's expression JSON, typed by the table's schema.
+
+PyIceberg's own JSON is incomplete: it writes a date as a number and bytes not at all. Here every
+predicate is bound first, so that a literal has the type of its column and is written as that type's
+JSON single value.
+
+Chains of `and` and `or` are flattened and put together again as balanced trees, and equalities on
+one column become one `in`: neither Python's stack nor the server's limit of depth is met, however
+many keys an upsert has.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from functools import cache
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+from pyiceberg.expressions import (
+    AlwaysFalse,
+    AlwaysTrue,
+    And,
+    BooleanExpression,
+    BoundEqualTo,
+    BoundGreaterThan,
+    BoundGreaterThanOrEqual,
+    BoundIn,
+    BoundIsNaN,
+    BoundIsNull,
+    BoundLessThan,
+    BoundLessThanOrEqual,
+    BoundLiteralPredicate,
+    BoundNotEqualTo,
+    BoundNotIn,
+    BoundNotNaN,
+    BoundNotNull,
+    BoundNotStartsWith,
+    BoundPredicate,
+    BoundSetPredicate,
+    BoundStartsWith,
+    Not,
+    Or,
+    UnboundPredicate,
+)
+from pyiceberg.schema import Schema
+from pyiceberg.types import IcebergType
+
+from frazil.values.single_value import InvalidValue, to_json
+from frazil.values.type_json import parse_type
+from frazil.values.types import Type, TypeId
+
+Json = dict[str, Any]
+
+TRUE: Final[Json] = {"type": "true"}
+FALSE: Final[Json] = {"type": "false"}
+
+IN_LIMIT: Final = 200
+"""Above so many values Iceberg's metrics evaluators do not look into an `in`."""
+
+_NAMES: Final[dict[type[BoundPredicate], str]] = {
+    BoundIsNull: "is-null",
+    BoundNotNull: "not-null",
+    BoundIsNaN: "is-nan",
+    BoundNotNaN: "not-nan",
+    BoundLessThan: "lt",
+    BoundLessThanOrEqual: "lt-eq",
+    BoundGreaterThan: "gt",
+    BoundGreaterThanOrEqual: "gt-eq",
+    BoundEqualTo: "eq",
+    BoundNotEqualTo: "not-eq",
+    BoundStartsWith: "starts-with",
+    BoundNotStartsWith: "not-starts-with",
+    BoundIn: "in",
+    BoundNotIn: "not-in",
+}
+
+
+def filter_json(
+    expression: BooleanExpression, schema: Schema, *, case_sensitive: bool = True
+) -> Json:
+    """The JSON of exactly this expression; raises InvalidValue for a value that JSON cannot hold
+    (an infinity)."""
+    return _Writer(schema, case_sensitive, widens=False).json(expression)
+
+
+def conflict_filter(
+    expression: BooleanExpression, schema: Schema, *, case_sensitive: bool = True
+) -> msgspec.Raw:
+    """A filter that matches at least the rows of the expression, and is quick to judge.
+
+    A conflict may be found too many that way, never one too few.
+    """
+    try:
+        document = _Writer(schema, case_sensitive, widens=True).json(expression)
+    except InvalidValue:
+        document = TRUE
+    return msgspec.Raw(msgspec.json.encode(document))
+
+
+@cache
+def value_type(iceberg_type: IcebergType) -> Type:
+    """The type by which Frazil writes values of a primitive type of PyIceberg."""
+    return parse_type(str(iceberg_type))
+
+
+def value_json(iceberg_type: IcebergType, value: Any) -> Any:
+    """A value as PyIceberg holds it, in the JSON of its type."""
+    type_ = value_type(iceberg_type)
+    if type_.type_id is TypeId.UUID and not isinstance(value, UUID):
+        value = UUID(bytes=value) if isinstance(value, bytes) else UUID(str(value))
+    elif type_.type_id in (TypeId.FLOAT, TypeId.DOUBLE) and isinstance(value, int):
+        value = float(value)
+    return to_json(type_, value)
+
+
+class _Writer:
+    def __init__(self, schema: Schema, case_sensitive: bool, *, widens: bool) -> None:
+        self._schema = schema
+        self._case_sensitive = case_sensitive
+        self._widens = widens
+
+    def json(self, expression: BooleanExpression) -> Json:
+        match expression:
+            case AlwaysTrue():
+                return TRUE
+            case AlwaysFalse():
+                return FALSE
+            case Not(child=child):
+                # A wider child would make the negation narrower.
+                exact = _Writer(self._schema, self._case_sensitive, widens=False)
+                return _negated(exact.json(child))
+            case And():
+                return _balanced("and", self._operands(expression, And), neutral=TRUE)
+            case Or():
+                return self._any_of(self._operands(expression, Or))
+            case UnboundPredicate():
+                return self.json(expression.bind(self._schema, self._case_sensitive))
+            case BoundPredicate():
+                return self._predicate(expression)
+        raise TypeError(f"not an expression of PyIceberg: {expression!r}")
+
+    def _operands(self, expression: And | Or, kind: type[And] | type[Or]) -> list[Json]:
+        """The parts of a chain from left to right, without recursion along the chain."""
+        parts: list[Json] = []
+        ahead: list[BooleanExpression] = [expression]
+        while ahead:
+            part = ahead.pop()
+            if isinstance(part, kind):
+                ahead += (part.right, part.left)
+            else:
+                parts.append(self.json(part))
+        return parts
+
+    def _any_of(self, parts: list[Json]) -> Json:
+        gathered = _gathered(parts)
+        if self._widens and len(gathered) > IN_LIMIT:
+            columns = _columns_of_keys(gathered)
+            if columns is not None:
+                ins = [self._in(name, values) for name, values in columns.items()]
+                return _balanced("and", ins, neutral=TRUE)
+        return _balanced(
+            "or",
+            [
+                self._in(part["term"], part["values"]) if part["type"] == "in" else part
+                for part in gathered
+            ],
+            neutral=FALSE,
+        )
+
+    def _predicate(self, predicate: BoundPredicate) -> Json:
+        name = _NAMES[type(predicate)]
+        field = predicate.term.ref().field
+        column = self._schema.find_column_name(field.field_id)
+        if column is None:
+            raise ValueError(f"the schema has no column with field id {field.field_id}")
+        if isinstance(predicate, BoundLiteralPredicate):
+            value = predicate.literal.value
+            if _is_nan(value) and name in ("eq", "not-eq"):
+                return {"type": "is-nan" if name == "eq" else "not-nan", "term": column}
+            return {"type": name, "term": column, "value": value_json(field.field_type, value)}
+        if isinstance(predicate, BoundSetPredicate):
+            return self._set(name, column, field.field_type, predicate.value_set)
+        return {"type": name, "term": column}
+
+    def _set(self, name: str, column: str, type_: IcebergType, found: set[Any]) -> Json:
+        values = sorted(
+            (value_json(type_, value) for value in found if not _is_nan(value)), key=_order
+        )
+        if name == "in":
+            inside = self._in(column, values) if values else FALSE
+            if not any(map(_is_nan, found)):
+                return inside
+            return _balanced("or", [inside, {"type": "is-nan", "term": column}], neutral=FALSE)
+        outside = {"type": name, "term": column, "values": values} if values else TRUE
+        if not any(map(_is_nan, found)):
+            return outside
+        return _balanced("and", [outside, {"type": "not-nan", "term": column}], neutral=TRUE)
+
+    def _in(self, column: str, values: list[Any]) -> Json:
+        """With its range beside it where there are so many values that they are not looked at."""
+        if len(values) == 1:
+            return {"type": "eq", "term": column, "value": values[0]}
+        inside = {"type": "in", "term": column, "values": values}
+        if not self._widens or len(values) <= IN_LIMIT or not self._is_ordered(column):
+            return inside
+        lowest, highest = min(values), max(values)
+        return _balanced(
+            "and",
+            [
+                {"type": "gt-eq", "term": column, "value": lowest},
+                {"type": "lt-eq", "term": column, "value": highest},
+                inside,
+            ],
+            neutral=TRUE,
+        )
+
+    def _is_ordered(self, column: str) -> bool:
+        type_ = value_type(self._schema.find_field(column).field_type).type_id
+        # Texts of years beyond 9999 or before 0 are not in the order of their dates; ids are.
+        return type_ in (TypeId.INT, TypeId.LONG, TypeId.STRING)
+
+
+def _gathered(parts: Iterable[Json]) -> list[Json]:
+    """Equalities and sets of one column as one set, at the place of the first."""
+    gathered: list[Json] = []
+    values: dict[str, dict[tuple[str, Any], Any]] = {}
+    for part in parts:
+        if part["type"] not in ("eq", "in"):
+            gathered.append(part)
+            continue
+        column = part["term"]
+        if column not in values:
+            values[column] = {}
+            gathered.append({"type": "in", "term": column})
+        for value in part.get("values", [part.get("value")]):
+            values[column].setdefault(_order(value), value)
+    return [
+        {**part, "values": list(values[part["term"]].values())}
+        if part["type"] == "in" and "values" not in part
+        else part
+        for part in gathered
+    ]
+
+
+def _columns_of_keys(parts: list[Json]) -> dict[str, list[Any]] | None:
+    """The values of each column, where every part is one key of several columns."""
+    columns: dict[str, dict[tuple[str, Any], Any]] = {}
+    for part in parts:
+        key = list(_equalities(part))
+        if not key or (any(name not in columns for name, _ in key) and part is not parts[0]):
+            return None
+        for name, value in key:
+            columns.setdefault(name, {}).setdefault(_order(value), value)
+        if len(key) != len(columns):
+            return None
+    return {name: list(values.values()) for name, values in columns.items()}
+
+
+def _equalities(part: Json) -> Iterable[tuple[str, Any]]:
+    """The columns and values of `a = 1 and b = 2`; nothing where it is anything else."""
+    found: list[tuple[str, Any]] = []
+    ahead = [part]
+    while ahead:
+        piece = ahead.pop()
+        if piece["type"] == "and":
+            ahead += (piece["left"], piece["right"])
+        elif piece["type"] == "eq":
+            found.append((piece["term"], piece["value"]))
+        else:
+            return ()
+    return found
+
+
+def _balanced(kind: str, parts: list[Json], *, neutral: Json) -> Json:
+    """The parts under one operator, as flat as two operands each allow."""
+    deciding = FALSE if neutral is TRUE else TRUE
+    level = [part for part in parts if part != neutral]
+    if deciding in level:
+        return deciding
+    if not level:
+        return neutral
+    while len(level) > 1:
+        pairs = [level[start : start + 2] for start in range(0, len(level), 2)]
+        level = [
+            {"type": kind, "left": pair[0], "right": pair[1]} if len(pair) == 2 else pair[0]
+            for pair in pairs
+        ]
+    return level[0]
+
+
+def _negated(child: Json) -> Json:
+    if child in (TRUE, FALSE):
+        return FALSE if child == TRUE else TRUE
+    return {"type": "not", "child": child}
+
+
+def _order(value: Any) -> tuple[str, Any]:
+    """Tells 1 from True, which Python holds to be equal."""
+    return type(value).__name__, value
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and math.isnan(value)

@@ -1,0 +1,92 @@
+"""Copy-on-write: files of which some rows match a predicate, written again without those rows."""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections.abc import Iterable
+
+import pyarrow as pa
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.expressions.visitors import bind
+from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import (
+    ArrowScan,
+    _dataframe_to_data_files,
+    _expression_to_complementary_pyarrow,
+)
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import DataScan, FileScanTask
+from pyiceberg.table.metadata import TableMetadata
+
+from frazil.pyiceberg.lineage import RowLineage, lineage_metadata
+
+Rewritten = tuple[DataFile, list[DataFile]]
+"""A file, and those that hold its remaining rows."""
+
+
+class Rewriter:
+    """One rewrite, of the state that a transaction sees."""
+
+    def __init__(
+        self,
+        metadata: TableMetadata,
+        io: FileIO,
+        predicate: BooleanExpression,
+        case_sensitive: bool,
+    ) -> None:
+        self.commit_uuid = uuid.uuid4()
+        self._metadata = metadata
+        self._io = io
+        self._predicate = predicate
+        self._case_sensitive = case_sensitive
+        self._counter = itertools.count(0)
+
+    def rewritten_files(self, snapshot_id: int | None) -> list[Rewritten]:
+        """What becomes of the files of a snapshot; a file of which no row matches stays."""
+        tasks = list(self._tasks(snapshot_id))
+        lineage = None
+        if self._metadata.format_version >= 3 and snapshot_id is not None:
+            paths = {task.file.file_path for task in tasks}
+            lineage = RowLineage.of(self._metadata, self._io, snapshot_id, paths)
+        bound = bind(self._metadata.schema(), self._predicate, self._case_sensitive)
+        remains = _expression_to_complementary_pyarrow(bound, self._metadata.schema())
+        rewritten: list[Rewritten] = []
+        for task in tasks:
+            rows = self._rows(task, lineage)
+            remaining = rows.filter(remains)
+            if len(remaining) == 0:
+                rewritten.append((task.file, []))
+            elif len(remaining) != len(rows):
+                rewritten.append((task.file, list(self._write(remaining, lineage))))
+        return rewritten
+
+    def _tasks(self, snapshot_id: int | None) -> Iterable[FileScanTask]:
+        return DataScan(
+            table_metadata=self._metadata,
+            io=self._io,
+            row_filter=self._predicate,
+            case_sensitive=self._case_sensitive,
+            snapshot_id=snapshot_id,
+        ).plan_files()
+
+    def _rows(self, task: FileScanTask, lineage: RowLineage | None) -> pa.Table:
+        """All live rows of a file in the current schema, with position deletes applied."""
+        if lineage is not None:
+            return lineage.rows(task)
+        return ArrowScan(
+            table_metadata=self._metadata,
+            io=self._io,
+            projected_schema=self._metadata.schema(),
+            row_filter=AlwaysTrue(),
+        ).to_table(tasks=[task])
+
+    def _write(self, rows: pa.Table, lineage: RowLineage | None) -> Iterable[DataFile]:
+        metadata = self._metadata if lineage is None else lineage_metadata(self._metadata)
+        return _dataframe_to_data_files(
+            io=self._io,
+            df=rows,
+            table_metadata=metadata,
+            write_uuid=self.commit_uuid,
+            counter=self._counter,
+        )

@@ -1,0 +1,469 @@
+"""PyIceberg's transaction, committed as one request of fine-grained changes.
+
+Operations write their data files with PyIceberg's own code. What they stage is seen by the later
+operations of the transaction and by nobody else until the commit, which either takes place once, is
+refused (then the files go that this transaction wrote), or stays unknown (then none is touched).
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import uuid
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from pyiceberg.expressions import AlwaysFalse, BooleanExpression
+from pyiceberg.io.pyarrow import _check_pyarrow_schema_compatible, _dataframe_to_data_files
+from pyiceberg.manifest import DataFile, ManifestContent
+from pyiceberg.table import (
+    ALWAYS_TRUE,
+    DOWNCAST_NS_TIMESTAMP_TO_US_ON_WRITE,
+    CreateTableTransaction,
+    StagedTable,
+    Table,
+    TableProperties,
+    Transaction,
+    UpsertResult,
+    _parse_row_filter,
+    upsert_util,
+)
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.snapshots import Operation
+from pyiceberg.table.update import (
+    AssertCreate,
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    RemoveSnapshotsUpdate,
+    SetSnapshotRefUpdate,
+    SetStatisticsUpdate,
+    TableRequirement,
+    TableUpdate,
+    UpgradeFormatVersionUpdate,
+)
+from pyiceberg.table.update.snapshot import _SnapshotProducer
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.typedef import EMPTY_DICT, TableVersion
+from pyiceberg.utils.config import Config
+
+from frazil.client.isolation import Command, isolation_of
+from frazil.pyiceberg.errors import ValidationError, duplicate_paths, proves_rejection
+from frazil.pyiceberg.metadata import with_updates
+from frazil.pyiceberg.pending import PendingSnapshot, StagedChange, StagedRef
+from frazil.pyiceberg.producers import FrazilUpdateSnapshot, Reads, command_of
+from frazil.pyiceberg.rewrites import Rewriter
+from frazil.pyiceberg.written_files import WrittenFiles
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class FrazilTransaction(Transaction):
+    """A transaction on the metadata that the table had when it began."""
+
+    def __init__(self, table: Table, autocommit: bool = False) -> None:
+        self._written = WrittenFiles(table.io)
+        self._users_table = table
+        own = copy.copy(table)
+        own.io = self._written.io
+        super().__init__(own, autocommit)
+        self._seen: tuple[TableMetadata, tuple[TableUpdate, ...], TableMetadata] | None = None
+        self._depth = 0
+        self._reads: Reads | None = None
+        self._in_reads = False
+
+    # --- what the transaction sees -----------------------------------------------------------
+
+    @property
+    def table_metadata(self) -> TableMetadata:
+        base, updates = self._table.metadata, self._updates
+        if self._seen is None or self._seen[0] is not base or self._seen[1] is not updates:
+            self._seen = (base, updates, with_updates(base, updates))
+        return self._seen[2]
+
+    def staged_changes(self) -> Iterator[StagedChange]:
+        return (update for update in self._updates if isinstance(update, StagedChange))
+
+    def pending_paths(self) -> set[str]:
+        """Data files that this transaction adds, and has not removed again."""
+        paths: set[str] = set()
+        for change in self.staged_changes():
+            paths -= change.removed_paths
+            paths.update(change.added_paths)
+        return paths
+
+    def committed_base(self, snapshot_id: int | None) -> int | None:
+        """The snapshot that the server knows, for one that this transaction may have staged."""
+        if snapshot_id is None:
+            return None
+        snapshot = self.table_metadata.snapshot_by_id(snapshot_id)
+        if isinstance(snapshot, PendingSnapshot):
+            snapshot = snapshot.committed_ancestor
+        return None if snapshot is None else snapshot.snapshot_id
+
+    # --- staging -----------------------------------------------------------------------------
+
+    def _stage(
+        self,
+        updates: tuple[TableUpdate, ...],
+        requirements: tuple[TableRequirement, ...] = (),
+    ) -> Transaction:
+        for requirement in requirements:
+            requirement.validate(self.table_metadata)
+        for update in updates:
+            self._refuse_pending_ids(update)
+        self._updates += updates
+        known = {_about(requirement) for requirement in self._requirements}
+        for requirement in requirements:
+            # Only the first of a kind is about the table as the server has it.
+            if _about(requirement) not in known:
+                self._requirements += (self._on_base(requirement),)
+                known.add(_about(requirement))
+        return self
+
+    def _on_base(self, requirement: TableRequirement) -> TableRequirement:
+        """The same about the table as it was read: staged snapshots have no id on the server."""
+        if not isinstance(requirement, AssertRefSnapshotId):
+            return requirement
+        ref = self._table.metadata.refs.get(requirement.ref)
+        head_id = None if ref is None else ref.snapshot_id
+        return AssertRefSnapshotId(ref=requirement.ref, **{"snapshot-id": head_id})
+
+    def _refuse_pending_ids(self, update: TableUpdate) -> None:
+        match update:
+            case StagedRef():
+                return
+            case SetSnapshotRefUpdate(snapshot_id=snapshot_id):
+                named = {snapshot_id}
+            case SetStatisticsUpdate(statistics=statistics):
+                named = {statistics.snapshot_id}
+            case RemoveSnapshotsUpdate(snapshot_ids=snapshot_ids):
+                named = set(snapshot_ids)
+            case _:
+                return
+        staged = named & {change.snapshot.snapshot_id for change in self.staged_changes()}
+        if staged:
+            raise ValueError(
+                f"snapshot {min(staged)} is staged in this transaction, and the server gives it "
+                "its id when it commits: commit first, then refer to it"
+            )
+
+    def _register_snapshot_producer(self, producer: _SnapshotProducer[Any]) -> None:
+        """Nothing is rebuilt on a newer head, so that nothing needs to be remembered."""
+
+    @contextmanager
+    def _operation(self) -> Iterator[None]:
+        """All of an operation or nothing: one that fails leaves neither changes nor files."""
+        updates, requirements, paths = self._updates, self._requirements, self._written.paths
+        autocommit, self._autocommit = self._autocommit, False
+        self._depth += 1
+        try:
+            yield
+        except BaseException:
+            if self._depth == 1:
+                self._updates, self._requirements = updates, requirements
+                self._written.discard(keep=paths)
+            raise
+        finally:
+            self._depth -= 1
+            self._autocommit = autocommit
+        if autocommit:
+            self.commit_transaction()
+
+    @contextmanager
+    def _reading(
+        self, predicate: BooleanExpression, command: Command, case_sensitive: bool
+    ) -> Iterator[None]:
+        """An operation reads the rows of the predicate; what it calls reads for it."""
+        if self._in_reads:
+            yield
+            return
+        isolation = isolation_of(self.table_metadata.properties, command)
+        self._reads, self._in_reads = Reads(predicate, isolation, case_sensitive), True
+        try:
+            yield
+        finally:
+            self._reads, self._in_reads = None, False
+
+    def take_reads(self, own: Reads | None) -> Reads | None:
+        """What the operation has read, for its first update; without one, the producer's own."""
+        if not self._in_reads:
+            return own
+        reads, self._reads = self._reads, None
+        return reads
+
+    # --- operations --------------------------------------------------------------------------
+
+    def update_snapshot(
+        self, snapshot_properties: dict[str, str] = EMPTY_DICT, branch: str | None = MAIN_BRANCH
+    ) -> FrazilUpdateSnapshot:
+        return FrazilUpdateSnapshot(
+            self, io=self._table.io, branch=branch, snapshot_properties=snapshot_properties
+        )
+
+    def upgrade_table_version(self, format_version: TableVersion) -> Transaction:
+        if format_version != 3:
+            return super().upgrade_table_version(format_version)
+        if self.table_metadata.format_version < 3:
+            self._apply((UpgradeFormatVersionUpdate(**{"format-version": 3}),))
+        return self
+
+    def append(
+        self,
+        df: pa.Table | pa.RecordBatchReader,
+        snapshot_properties: dict[str, str] = EMPTY_DICT,
+        branch: str | None = MAIN_BRANCH,
+    ) -> None:
+        with self._operation():
+            super().append(df, snapshot_properties, branch)
+
+    def add_files(
+        self,
+        file_paths: list[str],
+        snapshot_properties: dict[str, str] = EMPTY_DICT,
+        check_duplicate_files: bool = True,
+        branch: str | None = MAIN_BRANCH,
+    ) -> None:
+        with self._operation():
+            super().add_files(file_paths, snapshot_properties, check_duplicate_files, branch)
+
+    def _find_referenced_data_files(self, file_paths: list[str]) -> list[str]:
+        """Only this transaction's own: what is committed, the server knows better."""
+        pending = self.pending_paths()
+        return [path for path in file_paths if path in pending]
+
+    def overwrite(
+        self,
+        df: pa.Table | pa.RecordBatchReader,
+        overwrite_filter: BooleanExpression | str = ALWAYS_TRUE,
+        snapshot_properties: dict[str, str] = EMPTY_DICT,
+        case_sensitive: bool = True,
+        branch: str | None = MAIN_BRANCH,
+    ) -> None:
+        predicate = _parse_row_filter(overwrite_filter)
+        with self._operation(), self._reading(predicate, "update", case_sensitive):
+            super().overwrite(df, predicate, snapshot_properties, case_sensitive, branch)
+
+    def delete(
+        self,
+        delete_filter: str | BooleanExpression,
+        snapshot_properties: dict[str, str] = EMPTY_DICT,
+        case_sensitive: bool = True,
+        branch: str | None = MAIN_BRANCH,
+        _isolation_operation: Operation | None = None,
+    ) -> None:
+        predicate = _parse_row_filter(delete_filter)
+        command = command_of(_isolation_operation or Operation.DELETE)
+        self._warn_of_merge_on_read()
+        with self._operation(), self._reading(predicate, command, case_sensitive):
+            matched = self._delete(predicate, snapshot_properties, case_sensitive, branch)
+        if not matched:
+            warnings.warn("Delete operation did not match any records", stacklevel=2)
+
+    def _delete(
+        self,
+        predicate: BooleanExpression,
+        snapshot_properties: dict[str, str],
+        case_sensitive: bool,
+        branch: str | None,
+    ) -> bool:
+        """Drops the files of which all rows match, then rewrites those of which some do."""
+        update = self.update_snapshot(snapshot_properties, branch)
+        with update.delete() as dropping:
+            dropping.delete_by_predicate(predicate, case_sensitive)
+        if not dropping.rewrites_needed:
+            return bool(dropping.files_affected)
+        rewriter = Rewriter(self.table_metadata, self._table.io, predicate, case_sensitive)
+        head_id = update.overwrite()._parent_snapshot_id
+        rewritten = rewriter.rewritten_files(head_id)
+        if rewritten:
+            with update.overwrite() as rewriting:
+                rewriting._starting_snapshot_id = dropping._starting_snapshot_id
+                rewriting._carried_from = set()
+                rewriting.commit_uuid = rewriter.commit_uuid
+                for original, remaining in rewritten:
+                    rewriting.delete_data_file(original)
+                    if remaining:
+                        rewriting._carried_from.add(original)
+                    for file in remaining:
+                        rewriting.append_data_file(file)
+        return True
+
+    def _warn_of_merge_on_read(self) -> None:
+        mode = self.table_metadata.properties.get(
+            TableProperties.DELETE_MODE, TableProperties.DELETE_MODE_DEFAULT
+        )
+        if mode == TableProperties.DELETE_MODE_MERGE_ON_READ:
+            warnings.warn(
+                "Merge on read is not yet supported, falling back to copy-on-write", stacklevel=3
+            )
+
+    def upsert(
+        self,
+        df: pa.Table,
+        join_cols: list[str] | None = None,
+        when_matched_update_all: bool = True,
+        when_not_matched_insert_all: bool = True,
+        case_sensitive: bool = True,
+        branch: str | None = MAIN_BRANCH,
+        snapshot_properties: dict[str, str] = EMPTY_DICT,
+    ) -> UpsertResult:
+        keys = self._keys_read(df, join_cols)
+        with self._operation(), self._reading(keys, "merge", case_sensitive):
+            return super().upsert(
+                df,
+                join_cols,
+                when_matched_update_all,
+                when_not_matched_insert_all,
+                case_sensitive,
+                branch,
+                snapshot_properties,
+            )
+
+    def _keys_read(self, df: pa.Table, join_cols: list[str] | None) -> BooleanExpression:
+        """Every row with one of the keys: a key that was not there must not have come meanwhile."""
+        schema = self.table_metadata.schema()
+        columns = join_cols
+        if columns is None:
+            names = map(schema.find_column_name, schema.identifier_field_ids)
+            columns = [name for name in names if name is not None]
+        if not columns or len(df) == 0 or any(name not in df.column_names for name in columns):
+            # PyIceberg says what is missing.
+            return AlwaysFalse()
+        return upsert_util.create_match_filter(df, columns)
+
+    def dynamic_partition_overwrite(
+        self,
+        df: pa.Table,
+        snapshot_properties: dict[str, str] = EMPTY_DICT,
+        branch: str | None = MAIN_BRANCH,
+    ) -> None:
+        fields = self.table_metadata.spec().fields
+        if all(isinstance(field.transform, IdentityTransform) for field in fields):
+            # Also where there are no fields, which PyIceberg refuses.
+            with self._operation():
+                super().dynamic_partition_overwrite(df, snapshot_properties, branch)
+            return
+        import pyarrow as pa
+
+        if not isinstance(df, pa.Table):
+            raise ValueError(f"Expected PyArrow table, got: {df}")
+        self._check_schema(df)
+        if df.num_rows == 0:
+            return
+        with self._operation():
+            self._replace_partitions(df, snapshot_properties, branch)
+
+    def _check_schema(self, df: pa.Table) -> None:
+        _check_pyarrow_schema_compatible(
+            self.table_metadata.schema(),
+            provided_schema=df.schema,
+            downcast_ns_timestamp_to_us=Config().get_bool(DOWNCAST_NS_TIMESTAMP_TO_US_ON_WRITE)
+            or False,
+            format_version=self.table_metadata.format_version,
+        )
+
+    def _replace_partitions(
+        self, df: pa.Table, snapshot_properties: dict[str, str], branch: str | None
+    ) -> None:
+        update = self.update_snapshot(snapshot_properties, branch)
+        with update.replace_partitions() as replacing:
+            self._refuse_other_specs(replacing._parent_snapshot_id)
+            for file in self._write(df, replacing.commit_uuid):
+                replacing.append_data_file(file)
+
+    def _write(self, df: pa.Table, write_uuid: uuid.UUID) -> Iterator[DataFile]:
+        yield from _dataframe_to_data_files(
+            table_metadata=self.table_metadata,
+            write_uuid=write_uuid,
+            df=df,
+            io=self._table.io,
+            counter=itertools.count(0),
+        )
+
+    def _refuse_other_specs(self, snapshot_id: int | None) -> None:
+        """Rows of a partition may lie in files of an older spec, which replacing would leave."""
+        metadata = self.table_metadata
+        snapshot = None if snapshot_id is None else metadata.snapshot_by_id(snapshot_id)
+        for manifest in [] if snapshot is None else snapshot.manifests(self._table.io):
+            if manifest.content != ManifestContent.DATA:
+                continue
+            if manifest.partition_spec_id == metadata.default_spec_id:
+                continue
+            if manifest.fetch_manifest_entry(self._table.io, discard_deleted=True):
+                raise ValueError(
+                    "dynamic_partition_overwrite: the table has data files of partition spec "
+                    f"{manifest.partition_spec_id} beside the current spec "
+                    f"{metadata.default_spec_id}, whose rows it would not replace: use overwrite "
+                    "with a filter, or rewrite those files first"
+                )
+
+    # --- the end -----------------------------------------------------------------------------
+
+    def __exit__(
+        self,
+        exctype: type[BaseException] | None,
+        excinst: BaseException | None,
+        exctb: TracebackType | None,
+    ) -> None:
+        if exctype is None:
+            self.commit_transaction()
+        else:
+            self._failed = True
+            self._written.discard()
+
+    def commit_transaction(self) -> Table:
+        if self._failed:
+            raise RuntimeError(
+                "This transaction failed to commit and cannot be reused; create a new transaction."
+            )
+        if self._updates:
+            self._commit_once(self._final_requirements())
+        # Whatever was written and is in no change is in no table.
+        self._written.discard()
+        self._updates = ()
+        self._requirements = ()
+        return self._users_table
+
+    def _final_requirements(self) -> tuple[TableRequirement, ...]:
+        return (*self._requirements, AssertTableUUID(uuid=self.table_metadata.table_uuid))
+
+    def _commit_once(self, requirements: tuple[TableRequirement, ...]) -> None:
+        try:
+            answer = self._table.catalog.commit_table(self._table, requirements, self._updates)
+            added = (path for change in self.staged_changes() for path in change.added_paths)
+            self._written.forget(frozenset(added))
+            Table._check_uuid(self._table.metadata, answer.metadata)
+        except BaseException as error:
+            self._failed = True
+            if proves_rejection(error.__cause__):
+                kept = error.conflicts if isinstance(error, ValidationError) else ()
+                self._written.discard(keep=frozenset(duplicate_paths(kept)))
+            else:
+                self._written.forget()
+            raise
+        for table in (self._table, self._users_table):
+            table.metadata = answer.metadata
+            table.metadata_location = answer.metadata_location
+
+
+class FrazilCreateTableTransaction(CreateTableTransaction, FrazilTransaction):
+    """Brings a table into being with all that was written to it."""
+
+    def __init__(self, table: StagedTable) -> None:
+        super().__init__(table)
+
+    def commit_transaction(self) -> Table:
+        return FrazilTransaction.commit_transaction(self)
+
+    def _final_requirements(self) -> tuple[TableRequirement, ...]:
+        return (AssertCreate(),)
+
+
+def _about(requirement: TableRequirement) -> tuple[type, str | None]:
+    """What a requirement is about: for refs, each ref by itself."""
+    return type(requirement), getattr(requirement, "ref", None)
