@@ -1,0 +1,135 @@
+"""May a file hold a row of a filter? Iceberg's chain of evaluators, each made once and reused.
+
+The chain is that of Java's `ManifestGroup`: the filter's inclusive projection on a manifest's
+partition summaries, the same projection on a file's partition, then the filter on the file's column
+metrics. Leaving out the middle one makes writers of disjoint `bucket(id)` partitions look like
+conflicts, because metrics say nothing of buckets.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyiceberg.expressions import (
+    AlwaysFalse,
+    AlwaysTrue,
+    And,
+    BooleanExpression,
+    GreaterThanOrEqual,
+    In,
+    LessThanOrEqual,
+    Or,
+)
+from pyiceberg.expressions.visitors import (
+    IN_PREDICATE_LIMIT,
+    _InclusiveMetricsEvaluator,
+    expression_evaluator,
+    inclusive_projection,
+    manifest_evaluator,
+)
+from pyiceberg.manifest import DataFile, ManifestFile
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.typedef import Record
+
+FILTER_TEXT_CHARACTERS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class _SpecEvaluators:
+    manifest: Callable[[ManifestFile], bool]
+    partition: Callable[[Record], bool]
+
+
+class RowFilter:
+    """A filter, bound to the schema that its author saw: fields are compared by id."""
+
+    def __init__(self, expression: BooleanExpression, schema: Schema, case_sensitive: bool) -> None:
+        self.expression = expression
+        self._schema = schema
+        self._case_sensitive = case_sensitive
+        self._narrowed = _narrowed(expression)
+        self._metrics = _InclusiveMetricsEvaluator(schema, self._narrowed, case_sensitive).eval
+        self._by_spec: dict[int, _SpecEvaluators] = {}
+
+    @property
+    def matches_nothing(self) -> bool:
+        return isinstance(self.expression, AlwaysFalse)
+
+    @property
+    def matches_all(self) -> bool:
+        return isinstance(self.expression, AlwaysTrue)
+
+    def may_match_manifest(self, manifest: ManifestFile, metadata: TableMetadata) -> bool:
+        if self.matches_all:
+            return True
+        return self._of_spec(manifest.partition_spec_id, metadata).manifest(manifest)
+
+    def may_match_file(self, file: DataFile, metadata: TableMetadata) -> bool:
+        if self.matches_all:
+            return True
+        if not self._of_spec(file.spec_id, metadata).partition(file.partition):
+            return False
+        try:
+            return self._metrics(file)
+        except struct.error:
+            # A column's type was promoted beside this writer: its bounds have another width than
+            # the author's schema says. Bounds that cannot be read prove nothing.
+            return True
+
+    def _of_spec(self, spec_id: int, metadata: TableMetadata) -> _SpecEvaluators:
+        found = self._by_spec.get(spec_id)
+        if found is None:
+            spec = metadata.specs()[spec_id]
+            schema = schema_of_spec(spec, metadata)
+            projected = inclusive_projection(self._schema, spec, self._case_sensitive)(
+                self._narrowed
+            )
+            partition_schema = Schema(*spec.partition_type(schema).fields)
+            found = _SpecEvaluators(
+                manifest=manifest_evaluator(spec, schema, projected, True),
+                partition=expression_evaluator(partition_schema, projected, True),
+            )
+            self._by_spec[spec_id] = found
+        return found
+
+    def __str__(self) -> str:
+        """For messages: an upsert's filter names every key and would hide the rest."""
+        text = str(self.expression)
+        if len(text) > FILTER_TEXT_CHARACTERS:
+            return f"{text[:FILTER_TEXT_CHARACTERS]}…"
+        return text
+
+
+def schema_of_spec(spec: PartitionSpec, metadata: TableMetadata) -> Schema:
+    """The newest schema that has every source column, so that each partition value has a type."""
+    sources = {field.source_id for field in spec.fields}
+    current = metadata.schema()
+    for schema in (current, *reversed(metadata.schemas)):
+        if sources <= set(schema.field_ids):
+            return schema
+    return current
+
+
+def _narrowed(expression: BooleanExpression) -> BooleanExpression:
+    """The same filter with the range of each long list of values said beside it.
+
+    The metrics evaluator gives up on lists over its limit and would then find every file; their
+    range is always looked at.
+    """
+    if isinstance(expression, And):
+        return And(_narrowed(expression.left), _narrowed(expression.right))
+    if isinstance(expression, Or):
+        return Or(_narrowed(expression.left), _narrowed(expression.right))
+    if isinstance(expression, In) and len(expression.literals) > IN_PREDICATE_LIMIT:
+        lowest = min(expression.literals, key=lambda literal: literal.value)
+        highest = max(expression.literals, key=lambda literal: literal.value)
+        return And(
+            expression,
+            GreaterThanOrEqual(term=expression.term, value=lowest),
+            LessThanOrEqual(term=expression.term, value=highest),
+        )
+    return expression
