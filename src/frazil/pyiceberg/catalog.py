@@ -108,8 +108,8 @@ class FrazilCatalog(RestCatalog):
         """
         self._check_endpoint(Capability.V1_UPDATE_TABLE)
         request = Request("POST", self._commit_path(table), commit_body(requirements, updates))
-        persistence = Persistence.of(table.metadata.properties, self._key_lifetime_s)
         try:
+            persistence = Persistence.of(table.metadata.properties, self._key_lifetime_s)
             accepted = submit(self._transport(table), lambda: request, persistence, rebuilds=False)
         except FrazilError as error:
             raise translated(error) from error

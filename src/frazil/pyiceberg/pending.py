@@ -52,8 +52,8 @@ class PendingSnapshot(Snapshot):
         leaves: Leaves | None,
         summary: Any,
     ) -> PendingSnapshot:
-        pending = cls(
-            **{
+        pending = cls.model_validate(
+            {
                 "snapshot-id": snapshot_id,
                 "parent-snapshot-id": None if parent is None else parent.snapshot_id,
                 "manifest-list": f"{PATH_PREFIX}{snapshot_id}",

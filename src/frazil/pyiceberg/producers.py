@@ -41,7 +41,7 @@ from pyiceberg.table.update.snapshot import (
 )
 from pyiceberg.typedef import EMPTY_DICT, KeyDefaultDict, Record
 
-from frazil.client.isolation import Command, Isolation, isolation_of
+from frazil.client.isolation import Command, Isolation
 from frazil.pyiceberg.content_files import added_data_file
 from frazil.pyiceberg.expressions import conflict_filter
 from frazil.pyiceberg.pending import Leaves, PendingSnapshot, StagedChange, StagedRef
@@ -98,9 +98,7 @@ class _FineGrained(_SnapshotProducer[Any]):
 
     def _current_branch_head_id(self) -> int | None:
         """A branch that does not exist yet begins where main is, as the server and Java have it."""
-        metadata = self._transaction.table_metadata
-        head = metadata.snapshot_by_name(self._target_branch) or metadata.current_snapshot()
-        return None if head is None else head.snapshot_id
+        return self._transaction.head_id(self._target_branch)
 
     def _change(self) -> FileUpdate | None:
         """The wire update; None where nothing would change."""
@@ -131,8 +129,8 @@ class _FineGrained(_SnapshotProducer[Any]):
         staged = StagedChange.of(snapshot, change, paths)
         if self._target_branch is None:
             return (staged,), ()
-        moved = StagedRef(
-            **{
+        moved = StagedRef.model_validate(
+            {
                 "snapshot-id": self._snapshot_id,
                 "ref-name": self._target_branch,
                 "type": SnapshotRefType.BRANCH,
@@ -185,9 +183,7 @@ class _FineGrained(_SnapshotProducer[Any]):
         unknown = isinstance(self._predicate, AlwaysFalse)
         return Reads(
             AlwaysTrue() if unknown else self._predicate,
-            isolation_of(
-                self._transaction.table_metadata.properties, command_of(self._isolation_operation)
-            ),
+            self._transaction.isolation(command_of(self._isolation_operation)),
             self._case_sensitive,
         )
 
@@ -264,8 +260,7 @@ class FrazilReplacePartitions(_FineGrained, _OverwriteFiles):
 
     def _clauses(self) -> Iterable[CommitValidation]:
         """About the replaced partitions, as Java's ReplacePartitions under Spark."""
-        properties = self._transaction.table_metadata.properties
-        if isolation_of(properties, "update") is Isolation.SERIALIZABLE:
+        if self._transaction.isolation("update") is Isolation.SERIALIZABLE:
             yield NotAllowedAddedDataFiles()
         yield RequiredDataFiles()
         yield NotAllowedAddedDeleteFiles()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
@@ -20,6 +20,7 @@ from pyiceberg.table import DataScan, FileScanTask
 from pyiceberg.table.metadata import TableMetadata
 
 from frazil.pyiceberg.lineage import RowLineage, lineage_metadata
+from frazil.pyiceberg.updated_rows import UpdatedRows
 
 Rewritten = tuple[DataFile, list[DataFile]]
 """A file, and those that hold its remaining rows."""
@@ -34,41 +35,58 @@ class Rewriter:
         io: FileIO,
         predicate: BooleanExpression,
         case_sensitive: bool,
+        updated_rows: UpdatedRows | None = None,
     ) -> None:
         self.commit_uuid = uuid.uuid4()
         self._metadata = metadata
         self._io = io
         self._predicate = predicate
         self._case_sensitive = case_sensitive
+        self._updated_rows = updated_rows
         self._counter = itertools.count(0)
 
-    def rewritten_files(self, snapshot_id: int | None) -> list[Rewritten]:
+    def rewritten_files(self, metadata: TableMetadata, snapshot_id: int | None) -> list[Rewritten]:
         """What becomes of the files of a snapshot; a file of which no row matches stays."""
-        tasks = list(self._tasks(snapshot_id))
-        lineage = None
-        if self._metadata.format_version >= 3 and snapshot_id is not None:
-            paths = {task.file.file_path for task in tasks}
-            lineage = RowLineage.of(self._metadata, self._io, snapshot_id, paths)
-        bound = bind(self._metadata.schema(), self._predicate, self._case_sensitive)
-        remains = _expression_to_complementary_pyarrow(bound, self._metadata.schema())
+        self._metadata = metadata
+        tasks = self._tasks(snapshot_id)
+        lineage = self._lineage(tasks, snapshot_id)
+        bound = bind(metadata.schema(), self._predicate, self._case_sensitive)
+        remains = _expression_to_complementary_pyarrow(bound, metadata.schema())
         rewritten: list[Rewritten] = []
         for task in tasks:
             rows = self._rows(task, lineage)
             remaining = rows.filter(remains)
+            if self._updated_rows is not None:
+                self._updated_rows.note(rows.filter(~remains))
             if len(remaining) == 0:
                 rewritten.append((task.file, []))
             elif len(remaining) != len(rows):
                 rewritten.append((task.file, list(self._write(remaining, lineage))))
         return rewritten
 
-    def _tasks(self, snapshot_id: int | None) -> Iterable[FileScanTask]:
-        return DataScan(
+    def note_rows_of(self, dropped: Collection[DataFile], snapshot_id: int | None) -> None:
+        """Rows of files that are dropped unread may come back as rows of an upsert."""
+        tasks = [task for task in self._tasks(snapshot_id) if task.file in dropped]
+        lineage = self._lineage(tasks, snapshot_id)
+        if lineage is not None and self._updated_rows is not None:
+            for task in tasks:
+                self._updated_rows.note(lineage.rows(task))
+
+    def _lineage(self, tasks: list[FileScanTask], snapshot_id: int | None) -> RowLineage | None:
+        if self._metadata.format_version < 3 or snapshot_id is None:
+            return None
+        paths = {task.file.file_path for task in tasks}
+        return RowLineage.of(self._metadata, self._io, snapshot_id, paths)
+
+    def _tasks(self, snapshot_id: int | None) -> list[FileScanTask]:
+        scan = DataScan(
             table_metadata=self._metadata,
             io=self._io,
             row_filter=self._predicate,
             case_sensitive=self._case_sensitive,
             snapshot_id=snapshot_id,
-        ).plan_files()
+        )
+        return list(scan.plan_files())
 
     def _rows(self, task: FileScanTask, lineage: RowLineage | None) -> pa.Table:
         """All live rows of a file in the current schema, with position deletes applied."""

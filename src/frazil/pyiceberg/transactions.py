@@ -8,14 +8,14 @@ refused (then the files go that this transaction wrote), or stays unknown (then 
 from __future__ import annotations
 
 import copy
-import itertools
 import uuid
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pyarrow as pa
 from pyiceberg.expressions import AlwaysFalse, BooleanExpression
 from pyiceberg.io.pyarrow import _check_pyarrow_schema_compatible, _dataframe_to_data_files
 from pyiceberg.manifest import DataFile, ManifestContent
@@ -50,16 +50,16 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import EMPTY_DICT, TableVersion
 from pyiceberg.utils.config import Config
 
-from frazil.client.isolation import Command, isolation_of
+from frazil.client.isolation import Command, Isolation, isolation_of
 from frazil.pyiceberg.errors import ValidationError, duplicate_paths, proves_rejection
+from frazil.pyiceberg.lineage import lineage_metadata
 from frazil.pyiceberg.metadata import with_updates
 from frazil.pyiceberg.pending import PendingSnapshot, StagedChange, StagedRef
 from frazil.pyiceberg.producers import FrazilUpdateSnapshot, Reads, command_of
 from frazil.pyiceberg.rewrites import Rewriter
+from frazil.pyiceberg.updated_rows import UpdatedRows
 from frazil.pyiceberg.written_files import WrittenFiles
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from frazil.wire.errors import BadRequest
 
 
 class FrazilTransaction(Transaction):
@@ -75,6 +75,7 @@ class FrazilTransaction(Transaction):
         self._depth = 0
         self._reads: Reads | None = None
         self._in_reads = False
+        self._updated_rows: UpdatedRows | None = None
 
     # --- what the transaction sees -----------------------------------------------------------
 
@@ -105,6 +106,18 @@ class FrazilTransaction(Transaction):
             snapshot = snapshot.committed_ancestor
         return None if snapshot is None else snapshot.snapshot_id
 
+    def head_id(self, branch: str | None) -> int | None:
+        """A branch that does not exist yet begins where main is, as the server and Java have it."""
+        metadata = self.table_metadata
+        head = metadata.snapshot_by_name(branch) or metadata.current_snapshot()
+        return None if head is None else head.snapshot_id
+
+    def isolation(self, command: Command) -> Isolation:
+        try:
+            return isolation_of(self.table_metadata.properties, command)
+        except BadRequest as error:
+            raise ValueError(error.message) from error
+
     # --- staging -----------------------------------------------------------------------------
 
     def _stage(
@@ -131,7 +144,7 @@ class FrazilTransaction(Transaction):
             return requirement
         ref = self._table.metadata.refs.get(requirement.ref)
         head_id = None if ref is None else ref.snapshot_id
-        return AssertRefSnapshotId(ref=requirement.ref, **{"snapshot-id": head_id})
+        return AssertRefSnapshotId.model_validate({"ref": requirement.ref, "snapshot-id": head_id})
 
     def _refuse_pending_ids(self, update: TableUpdate) -> None:
         match update:
@@ -182,8 +195,8 @@ class FrazilTransaction(Transaction):
         if self._in_reads:
             yield
             return
-        isolation = isolation_of(self.table_metadata.properties, command)
-        self._reads, self._in_reads = Reads(predicate, isolation, case_sensitive), True
+        self._reads = Reads(predicate, self.isolation(command), case_sensitive)
+        self._in_reads = True
         try:
             yield
         finally:
@@ -209,7 +222,8 @@ class FrazilTransaction(Transaction):
         if format_version != 3:
             return super().upgrade_table_version(format_version)
         if self.table_metadata.format_version < 3:
-            self._apply((UpgradeFormatVersionUpdate(**{"format-version": 3}),))
+            upgrade = UpgradeFormatVersionUpdate.model_validate({"format-version": 3})
+            self._apply((upgrade,))
         return self
 
     def append(
@@ -219,7 +233,24 @@ class FrazilTransaction(Transaction):
         branch: str | None = MAIN_BRANCH,
     ) -> None:
         with self._operation():
-            super().append(df, snapshot_properties, branch)
+            if self._updated_rows:
+                self._append_updated(self._updated_rows, df, snapshot_properties, branch)
+            else:
+                super().append(df, snapshot_properties, branch)
+
+    def _append_updated(
+        self,
+        updated: UpdatedRows,
+        df: pa.Table,
+        snapshot_properties: dict[str, str],
+        branch: str | None,
+    ) -> None:
+        """Rows of an upsert that were there before keep their row ids."""
+        self._check_schema(df)
+        with self._append_snapshot_producer(snapshot_properties, branch) as appending:
+            metadata = lineage_metadata(self.table_metadata)
+            for file in self._write(updated.with_row_ids(df), appending.commit_uuid, metadata):
+                appending.append_data_file(file)
 
     def add_files(
         self,
@@ -273,13 +304,16 @@ class FrazilTransaction(Transaction):
     ) -> bool:
         """Drops the files of which all rows match, then rewrites those of which some do."""
         update = self.update_snapshot(snapshot_properties, branch)
+        rewriter = Rewriter(
+            self.table_metadata, self._table.io, predicate, case_sensitive, self._updated_rows
+        )
         with update.delete() as dropping:
             dropping.delete_by_predicate(predicate, case_sensitive)
+        if self._updated_rows is not None:
+            rewriter.note_rows_of(dropping._deleted_data_files, dropping._parent_snapshot_id)
         if not dropping.rewrites_needed:
             return bool(dropping.files_affected)
-        rewriter = Rewriter(self.table_metadata, self._table.io, predicate, case_sensitive)
-        head_id = update.overwrite()._parent_snapshot_id
-        rewritten = rewriter.rewritten_files(head_id)
+        rewritten = rewriter.rewritten_files(self.table_metadata, self.head_id(branch))
         if rewritten:
             with update.overwrite() as rewriting:
                 rewriting._starting_snapshot_id = dropping._starting_snapshot_id
@@ -312,8 +346,13 @@ class FrazilTransaction(Transaction):
         branch: str | None = MAIN_BRANCH,
         snapshot_properties: dict[str, str] = EMPTY_DICT,
     ) -> UpsertResult:
-        keys = self._keys_read(df, join_cols)
-        with self._operation(), self._reading(keys, "merge", case_sensitive):
+        columns = self._key_columns(df, join_cols)
+        keys = upsert_util.create_match_filter(df, columns) if columns else AlwaysFalse()
+        with (
+            self._operation(),
+            self._reading(keys, "merge", case_sensitive),
+            self._keeping_row_ids(columns),
+        ):
             return super().upsert(
                 df,
                 join_cols,
@@ -324,17 +363,27 @@ class FrazilTransaction(Transaction):
                 snapshot_properties,
             )
 
-    def _keys_read(self, df: pa.Table, join_cols: list[str] | None) -> BooleanExpression:
-        """Every row with one of the keys: a key that was not there must not have come meanwhile."""
+    def _key_columns(self, df: pa.Table, join_cols: list[str] | None) -> list[str]:
+        """The columns of an upsert's keys; none where PyIceberg will say what is missing.
+
+        All keys are read, also those that are not there: they must not have come meanwhile.
+        """
         schema = self.table_metadata.schema()
         columns = join_cols
         if columns is None:
             names = map(schema.find_column_name, schema.identifier_field_ids)
             columns = [name for name in names if name is not None]
-        if not columns or len(df) == 0 or any(name not in df.column_names for name in columns):
-            # PyIceberg says what is missing.
-            return AlwaysFalse()
-        return upsert_util.create_match_filter(df, columns)
+        known = set(df.column_names)
+        return columns if len(df) > 0 and known.issuperset(columns) else []
+
+    @contextmanager
+    def _keeping_row_ids(self, key_columns: list[str]) -> Iterator[None]:
+        if self.table_metadata.format_version >= 3 and key_columns:
+            self._updated_rows = UpdatedRows(tuple(key_columns))
+        try:
+            yield
+        finally:
+            self._updated_rows = None
 
     def dynamic_partition_overwrite(
         self,
@@ -342,21 +391,38 @@ class FrazilTransaction(Transaction):
         snapshot_properties: dict[str, str] = EMPTY_DICT,
         branch: str | None = MAIN_BRANCH,
     ) -> None:
-        fields = self.table_metadata.spec().fields
-        if all(isinstance(field.transform, IdentityTransform) for field in fields):
-            # Also where there are no fields, which PyIceberg refuses.
-            with self._operation():
-                super().dynamic_partition_overwrite(df, snapshot_properties, branch)
-            return
-        import pyarrow as pa
-
         if not isinstance(df, pa.Table):
             raise ValueError(f"Expected PyArrow table, got: {df}")
+        spec = self.table_metadata.spec()
+        if spec.is_unpartitioned():
+            raise ValueError("Cannot apply dynamic overwrite on an unpartitioned table.")
         self._check_schema(df)
         if df.num_rows == 0:
             return
         with self._operation():
-            self._replace_partitions(df, snapshot_properties, branch)
+            if all(isinstance(field.transform, IdentityTransform) for field in spec.fields):
+                self._overwrite_partitions(df, snapshot_properties, branch)
+            else:
+                self._replace_partitions(df, snapshot_properties, branch)
+
+    def _overwrite_partitions(
+        self, df: pa.Table, snapshot_properties: dict[str, str], branch: str | None
+    ) -> None:
+        """A partition by identity is a predicate: its rows go, wherever they are."""
+        metadata = self.table_metadata
+        columns = [
+            metadata.schema().find_column_name(field.source_id) or field.name
+            for field in metadata.spec().fields
+        ]
+        write_uuid = uuid.uuid4()
+        files = list(self._write(df, write_uuid, metadata))
+        predicate = self._build_partition_predicate({file.partition for file in files}, columns)
+        with self._reading(predicate, "update", case_sensitive=True):
+            self.delete(predicate, snapshot_properties, branch=branch)
+            with self._append_snapshot_producer(snapshot_properties, branch) as appending:
+                appending.commit_uuid = write_uuid
+                for file in files:
+                    appending.append_data_file(file)
 
     def _check_schema(self, df: pa.Table) -> None:
         _check_pyarrow_schema_compatible(
@@ -373,16 +439,14 @@ class FrazilTransaction(Transaction):
         update = self.update_snapshot(snapshot_properties, branch)
         with update.replace_partitions() as replacing:
             self._refuse_other_specs(replacing._parent_snapshot_id)
-            for file in self._write(df, replacing.commit_uuid):
+            for file in self._write(df, replacing.commit_uuid, self.table_metadata):
                 replacing.append_data_file(file)
 
-    def _write(self, df: pa.Table, write_uuid: uuid.UUID) -> Iterator[DataFile]:
-        yield from _dataframe_to_data_files(
-            table_metadata=self.table_metadata,
-            write_uuid=write_uuid,
-            df=df,
-            io=self._table.io,
-            counter=itertools.count(0),
+    def _write(
+        self, df: pa.Table, write_uuid: uuid.UUID, metadata: TableMetadata
+    ) -> Iterable[DataFile]:
+        return _dataframe_to_data_files(
+            table_metadata=metadata, write_uuid=write_uuid, df=df, io=self._table.io
         )
 
     def _refuse_other_specs(self, snapshot_id: int | None) -> None:
