@@ -1,0 +1,153 @@
+"""Each write of PyIceberg through Frazil, beside stock PyIceberg on a catalog in memory.
+
+Stock writes the same rows to a table of version 2 by the same calls. After each step both hold the
+same rows, and in the end both have made the same kinds of snapshots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+
+from tests.pyiceberg.audit import audit, data_files, operations
+from tests.pyiceberg.tables import (
+    BRANCH,
+    LATER,
+    OPERATIONS,
+    PARTITIONINGS,
+    Row,
+    create,
+    fill,
+    in_order,
+    partition_of,
+    read,
+    replacement,
+    row,
+    rows,
+)
+from tests.support.pairwise import Combination, pairwise_cover
+
+DYNAMIC = "dynamic_partition_overwrite"
+EVERY, CHOSEN = pairwise_cover(tuple(OPERATIONS), tuple(PARTITIONINGS), (1, 2, 3), ("main", BRANCH))
+
+
+def _case(combination: Combination) -> Any:
+    marks = () if combination in CHOSEN else (pytest.mark.full,)
+    operation, partitioning, version, ref = combination
+    name = f"{operation.replace(' ', '_')}-{partitioning}-v{version}-{ref}"
+    return pytest.param(*combination, marks=marks, id=name)
+
+
+@pytest.mark.parametrize(
+    ("operation", "partitioning", "version", "ref"), [_case(combination) for combination in EVERY]
+)
+def test_write_leaves_what_stock_leaves(
+    frazil: Catalog,
+    stock: Catalog,
+    namespace: str,
+    operation: str,
+    partitioning: str,
+    version: int,
+    ref: str,
+) -> None:
+    pair = Pair(
+        create(frazil, f"{namespace}.t", partitioning, version),
+        create(stock, "ns.t", partitioning),
+    )
+    pair.do(fill)
+    if ref == BRANCH:
+        pair.do(_make_branch)
+    pair.compare()
+
+    write = OPERATIONS[operation]
+    if _is_refused(operation, partitioning):
+        pair.is_refused(lambda table: write(table, ref))
+    elif operation == DYNAMIC and partitioning != "identity":
+        before = read(pair.stock, ref)
+        write(pair.ours, ref)
+        replaced = _replaced_partitions(partitioning, before)
+        assert read(pair.ours, ref) == replaced
+        return _finish(pair.ours, [*replaced, *_rows_of(LATER)], ref)
+    else:
+        pair.do(lambda table: write(table, ref))
+    pair.compare()
+    pair.do(lambda table: table.append(rows(*LATER), branch=ref))
+    pair.compare()
+
+    metadata = audit(pair.ours)
+    found = [str(s.summary.operation.value) for s in pair.stock.snapshots() if s.summary]
+    assert operations(metadata) == found
+    assert pair.ours.properties.get("owner") == pair.stock.properties.get("owner")
+    assert pair.ours.schema().fields == pair.stock.schema().fields
+
+
+def _make_branch(table: Table) -> None:
+    """Main goes on by itself, so that whoever reads or writes the wrong one is found out."""
+    head = table.current_snapshot()
+    assert head is not None
+    table.manage_snapshots().create_branch(head.snapshot_id, BRANCH).commit()
+    table.append(rows(90, 91))
+
+
+def _is_refused(operation: str, partitioning: str) -> bool:
+    """A bucket cannot be read off bounds, and without partitions there is none to replace."""
+    return (operation, partitioning) in {(DYNAMIC, "unpartitioned"), ("add_files", "bucket")}
+
+
+def _replaced_partitions(partitioning: str, before: list[Row]) -> list[Row]:
+    """What dynamic overwrite means, for transforms that stock does not do."""
+    given = replacement().to_pylist()
+    partitions = {partition_of(partitioning, one) for one in given}
+    names = sorted(given[0])
+    kept = [
+        one
+        for one in before
+        if partition_of(partitioning, dict(zip(names, one, strict=True))) not in partitions
+    ]
+    assert 0 < len(kept) < len(before)
+    return in_order([*kept, *(tuple(one[name] for name in names) for one in given)])
+
+
+def _rows_of(numbers: range) -> list[Row]:
+    found = [row(number) for number in numbers]
+    return [tuple(one[name] for name in sorted(one)) for one in found]
+
+
+def _finish(table: Table, wanted: list[Row], ref: str) -> None:
+    table.append(rows(*LATER), branch=ref)
+    assert read(table, ref) == in_order(wanted)
+    made = ["append", "append", *(["append"] if ref == BRANCH else []), "overwrite", "append"]
+    assert operations(audit(table)) == made
+
+
+class Pair:
+    """Two tables to which the same is done."""
+
+    def __init__(self, ours: Table, stock: Table) -> None:
+        self.ours = ours
+        self.stock = stock
+
+    def do(self, write: Callable[[Table], Any]) -> None:
+        for table in (self.stock, self.ours):
+            write(table)
+
+    def is_refused(self, write: Callable[[Table], Any]) -> None:
+        before = data_files(self.ours)
+        with pytest.raises(ValueError) as wanted:
+            write(self.stock)
+        with pytest.raises(ValueError) as found:
+            write(self.ours)
+        assert str(found.value) == str(wanted.value)
+        left = {path for path in data_files(self.ours) - before if path.parent.name != "imported"}
+        assert left == set(), "a refused write leaves its files behind"
+        for path in data_files(self.ours) - before:
+            path.unlink()
+
+    def compare(self) -> None:
+        assert set(self.ours.refs()) == set(self.stock.refs())
+        for ref in self.ours.refs():
+            assert read(self.ours, ref) == read(self.stock, ref)
