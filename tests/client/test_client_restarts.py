@@ -1,0 +1,205 @@
+"""A server that is killed and started again in the midst of a call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from frazil.client.client import Client
+from frazil.client.errors import CatalogUnreachable
+from frazil.client.http import Answer, HttpTransport, NotSent
+from frazil.client.retries import RetryPolicy
+from tests.client.faulty import (
+    OPERATIONS,
+    Append,
+    Operation,
+    Overwrite,
+    Truth,
+    TwoTables,
+    call,
+    check_keys,
+    check_word,
+    quick_client,
+)
+from tests.support.proxy import (
+    Abandon,
+    DropAnswer,
+    DropRequest,
+    Fault,
+    Pass,
+    Proxy,
+    running_proxy,
+)
+from tests.support.readme import free_port
+from tests.support.server import RunningServer, ServerFactory
+
+
+class Machine:
+    """A server that can be killed as the power is cut, and started on the same data."""
+
+    def __init__(self, start: ServerFactory, directory: Path, *flags: str) -> None:
+        self._start = start
+        self._directory = directory
+        self._flags = flags
+        self.proxy: Proxy | None = None
+        self.server: RunningServer = start(*flags, directory=directory)
+
+    def kill(self) -> None:
+        self.server.process.kill()
+        self.server.process.wait()
+
+    def start(self) -> None:
+        self.server = self._start(*self._flags, directory=self._directory)
+        if self.proxy is not None:
+            self.proxy.target = self.server.url
+
+    def restart(self) -> None:
+        self.kill()
+        self.start()
+
+
+@pytest.fixture
+def machine(server: ServerFactory, tmp_path: Path) -> Machine:
+    return Machine(server, tmp_path / "machine")
+
+
+def play(machine: Machine, faults: tuple[Fault, ...], kind: type[Operation]) -> None:
+    operation = kind(Truth(machine.server.url))
+    with running_proxy(machine.server.url, faults) as proxy, quick_client(proxy.url) as client:
+        machine.proxy = proxy
+        outcome = call(operation, client)
+        proxy.settle()
+        assert proxy.unplayed == 0
+        check_keys(proxy.changes)
+    assert outcome.error is None
+    operation.truth = Truth(machine.server.url)
+    check_word(operation, outcome)
+
+
+def moments(machine: Machine) -> dict[str, tuple[Fault, ...]]:
+    return {
+        "before-it-came": (DropRequest(action=machine.restart),),
+        "while-it-works": (Abandon(action=machine.restart),),
+        "after-it-answered": (DropAnswer(action=machine.restart),),
+        "while-the-client-waits": (Pass(action=machine.restart),),
+        "and-is-away-for-a-while": (
+            DropAnswer(action=machine.kill),
+            Pass(),
+            Pass(),
+            Pass(action=machine.start),
+        ),
+        "again-and-again": (
+            Abandon(action=machine.restart),
+            Abandon(action=machine.restart),
+            DropAnswer(action=machine.restart),
+        ),
+    }
+
+
+USUAL = {
+    ("before-it-came", Append),
+    ("while-it-works", TwoTables),
+    ("after-it-answered", Overwrite),
+    ("and-is-away-for-a-while", Append),
+}
+NAMES = (
+    "before-it-came",
+    "while-it-works",
+    "after-it-answered",
+    "while-the-client-waits",
+    "and-is-away-for-a-while",
+    "again-and-again",
+)
+
+
+@pytest.mark.parametrize(
+    ("moment", "kind"),
+    [
+        pytest.param(
+            moment,
+            kind,
+            id=f"{moment}-{kind.__name__}",
+            marks=() if (moment, kind) in USUAL else pytest.mark.full,
+        )
+        for moment in NAMES
+        for kind in OPERATIONS
+    ],
+)
+def test_a_server_killed_in_between(moment: str, kind: type[Operation], machine: Machine) -> None:
+    play(machine, moments(machine)[moment], kind)
+
+
+@pytest.mark.parametrize(
+    "moment", ["after-it-answered", pytest.param("while-it-works", marks=pytest.mark.full)]
+)
+def test_a_server_killed_on_postgresql(
+    moment: str, server: ServerFactory, postgres_database: str, tmp_path: Path
+) -> None:
+    machine = Machine(server, tmp_path / "machine", "--database", postgres_database)
+    play(machine, moments(machine)[moment], TwoTables)
+
+
+# --- without anything in between -------------------------------------------------------------
+
+
+class Watched:
+    """The real transport; `unsent` is called whenever a connection was refused."""
+
+    def __init__(self, uri: str, unsent: Callable[[], object]) -> None:
+        self._real = HttpTransport(uri)
+        self._unsent = unsent
+        self.refused = 0
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        query: Mapping[str, str] | None = None,
+    ) -> Answer:
+        try:
+            return self._real.send(
+                method, path, body=body, headers=headers or {}, query=query or {}
+            )
+        except NotSent:
+            self.refused += 1
+            self._unsent()
+            raise
+
+
+def test_a_refused_connection_is_tried_again(server: ServerFactory, tmp_path: Path) -> None:
+    machine = Machine(server, tmp_path / "machine", "--port", str(free_port()))
+    truth = Truth(machine.server.url)
+    operation = Append(truth)
+
+    def start_at_the_second() -> None:
+        if transport.refused == 2:
+            machine.start()
+
+    transport = Watched(machine.server.url, start_at_the_second)
+    client = Client(transport=transport, retry=RetryPolicy(4, 1, 20, 60_000))
+    table = client.load_table(operation.name)
+    machine.kill()
+    commit = table.append_files([operation.new], summary={"marked-by": operation.mark})
+    assert transport.refused == 2
+    assert commit.attempts == 3
+    assert operation.times() == 1
+
+
+def test_nobody_there(server: ServerFactory, tmp_path: Path) -> None:
+    """Nothing was sent, so nothing is unknown."""
+    machine = Machine(server, tmp_path / "machine", "--port", str(free_port()))
+    operation = Append(Truth(machine.server.url))
+    client = quick_client(machine.server.url)
+    table = client.load_table(operation.name)
+    machine.kill()
+    with pytest.raises(CatalogUnreachable):
+        table.append_files([operation.new])
+    with pytest.raises(CatalogUnreachable):
+        client.load_table(operation.name)
+    machine.start()
+    assert operation.times() == 0
