@@ -181,9 +181,6 @@ def test_arguments_of_a_client() -> None:
     ) == {
         "uri": "https://prod.example/catalog",
         "token": "t",
-        "credential": "id:secret",
-        "oauth2_server_uri": "https://login",
-        "scope": "PRINCIPAL_ROLE:ALL",
         "warehouse": "w",
         "prefix": "p",
         "headers": {"X-Team": "ice"},
@@ -213,6 +210,7 @@ def test_basic_authorization_is_a_header() -> None:
         ({"uri": "sqlite:///x"}, "must begin with http"),
         ({"auth.type": "google"}, "set token or credential"),
         ({"ssl.client.key": "/k"}, "without ssl.client.cert"),
+        ({"credential": "id:secret"}, "credential is set without a token"),
     ],
 )
 def test_what_the_client_cannot_use_is_named(properties: dict[str, str], message: str) -> None:

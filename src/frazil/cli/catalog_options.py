@@ -22,6 +22,7 @@ from frazil.cli.options import FAILURE, USAGE_ERROR, Output, OutputOption, fail
 
 if TYPE_CHECKING:
     from frazil.client.client import Client
+    from frazil.client.http import HttpTransport
     from frazil.wire.errors import FrazilError
 
 CONFLICT: Final = 3
@@ -75,15 +76,34 @@ class CatalogChoice:
         from frazil.client.client import Client
         from frazil.client.config import client_arguments
 
-        arguments: dict[str, Any] = {**client_arguments(self.properties)}
         if not dry_run:
-            return Client(**arguments)
+            return Client(**client_arguments(self.properties))
         from frazil.cli.dry_run import ReadingTransport
+
+        transport, arguments = self._transport()
+        return Client(transport=ReadingTransport(transport), **arguments)
+
+    def store_properties(self) -> dict[str, str]:
+        """What reaches the tables' files: the catalog's own answer says where its store is, and
+        its overrides go before what is configured here."""
+        from frazil.client.calls import Calls
+
+        transport, arguments = self._transport()
+        try:
+            config = Calls(transport, **arguments).config
+        finally:
+            transport.close()
+        return config.defaults | self.properties | config.overrides
+
+    def _transport(self) -> tuple[HttpTransport, dict[str, Any]]:
+        """The connection, and the arguments that are not about it."""
+        from frazil.client.config import client_arguments
         from frazil.client.http import HttpTransport
 
+        arguments: dict[str, Any] = {**client_arguments(self.properties)}
         about_connection = inspect.signature(HttpTransport).parameters
         connection = {name: arguments.pop(name) for name in about_connection if name in arguments}
-        return Client(transport=ReadingTransport(HttpTransport(**connection)), **arguments)
+        return HttpTransport(**connection), arguments
 
 
 def takes_catalog(command: Callable[..., None]) -> Callable[..., None]:

@@ -56,7 +56,7 @@ def run(choice: CatalogChoice, name: str, old_text: str, new_text: str) -> None:
     try:
         with (
             progress("reading manifests") as advance,
-            open_files(table, choice.properties, advance) as files,
+            open_files(table, choice.store_properties(), advance) as files,
         ):
             changes = files.changes(old, new)
     except FilesUnavailable as error:

@@ -25,9 +25,10 @@ def run(choice: CatalogChoice, name: str | None) -> None:
         if name is None:
             _namespaces(choice, client)
             return
-        table, ref = _as_table(client, name)
+        # A dot at the end says that the namespace is meant, where a table has the same name.
+        table, ref = (None, None) if name.endswith(".") else _as_table(client, name)
         if table is None:
-            _namespace(choice, client, namespace_name(name))
+            _namespace(choice, client, namespace_name(name.removesuffix(".")))
             return
     _files(choice, table, ref)
 
@@ -93,7 +94,7 @@ def _files(choice: CatalogChoice, table: Table, ref: str | None) -> None:
     try:
         with (
             progress("reading manifests") as advance,
-            open_files(table, choice.properties, advance) as files,
+            open_files(table, choice.store_properties(), advance) as files,
         ):
             found = files.live(snapshot)
     except FilesUnavailable as error:

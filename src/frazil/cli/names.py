@@ -15,29 +15,21 @@ class BadName(ValueError):
 
 def table_name(text: str) -> Identifier:
     """`a.b.t` is the table t of the namespace a.b; `["a.b","t"]` is t of the namespace `a.b`."""
-    from frazil.wire.identifiers import check_identifier
-
-    levels = _levels(text)
-    if len(levels) < 2:
-        raise BadName(
-            f"{text!r} names no table: write namespace.table, or a JSON array such as "
-            '\'["a.b","t"]\' where a name has dots'
-        )
-    return check_identifier(levels[:-1], levels[-1], "table")
+    return _table(_levels(text), text)
 
 
 def table_and_ref(text: str) -> tuple[Identifier, str | None]:
     """`ns.table@ref`: the first @ ends the table's name, and a JSON array may hold others."""
     if text.startswith("["):
-        end = text.rfind("]") + 1
-        name, sign, ref = text[:end], text[end : end + 1], text[end + 1 :]
-        if sign not in ("", "@"):
-            raise BadName(f"{text!r}: after the JSON array only @ and a ref may follow")
+        levels, rest = _array(text)
     else:
         name, sign, ref = text.partition("@")
-    if sign and not ref:
+        levels, rest = name.split("."), sign + ref
+    if rest and not rest.startswith("@"):
+        raise BadName(f"{text!r}: after the JSON array only @ and a ref may follow")
+    if rest == "@":
         raise BadName(f"{text!r} ends with @: name a branch, a tag or a snapshot id after it")
-    return table_name(name), ref or None
+    return _table(levels, text), rest[1:] or None
 
 
 def namespace_name(text: str) -> tuple[str, ...]:
@@ -46,13 +38,32 @@ def namespace_name(text: str) -> tuple[str, ...]:
     return check_namespace(_levels(text))
 
 
+def _table(levels: list[str], text: str) -> Identifier:
+    from frazil.wire.identifiers import check_identifier
+
+    if len(levels) < 2:
+        raise BadName(
+            f"{text!r} names no table: write namespace.table, or a JSON array such as "
+            '\'["a.b","t"]\' where a name has dots'
+        )
+    return check_identifier(levels[:-1], levels[-1], "table")
+
+
 def _levels(text: str) -> list[str]:
     if not text.startswith("["):
         return text.split(".")
+    levels, rest = _array(text)
+    if rest:
+        raise BadName(f"{text!r}: nothing may follow the JSON array")
+    return levels
+
+
+def _array(text: str) -> tuple[list[str], str]:
+    """The array that a name begins with, and what follows it."""
     try:
-        levels = json.loads(text)
+        levels, end = json.JSONDecoder().raw_decode(text)
     except ValueError as error:
         raise BadName(f"{text!r} begins as a JSON array, but is none: {error}") from None
-    if not isinstance(levels, list) or not all(isinstance(level, str) for level in levels):
+    if not all(isinstance(level, str) for level in levels):
         raise BadName(f"{text!r} must be a JSON array of texts")
-    return levels
+    return levels, text[end:]

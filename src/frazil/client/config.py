@@ -32,10 +32,6 @@ class ClientArguments(TypedDict, total=False):
 
     uri: Required[str]
     token: str
-    credential: str
-    """`client-id:secret`, or a secret alone."""
-    oauth2_server_uri: str
-    scope: str
     warehouse: str
     prefix: str
     headers: dict[str, str]
@@ -203,15 +199,14 @@ def client_arguments(properties: Mapping[str, str]) -> ClientArguments:
         ("warehouse", "warehouse"),
         ("prefix", "prefix"),
         ("ca_file", "ssl.cabundle"),
-        ("credential", "credential"),
     ):
         if properties.get(key):
             arguments[name] = properties[key]  # type: ignore[literal-required]
-    if "credential" in arguments:
-        if properties.get("oauth2-server-uri"):
-            arguments["oauth2_server_uri"] = properties["oauth2-server-uri"]
-        if properties.get("scope"):
-            arguments["scope"] = properties["scope"]
+    if properties.get("credential") and "token" not in arguments:
+        raise ConfigError(
+            "credential is set without a token, and this client has no OAuth2 login: get a token "
+            "from the catalog's identity provider and set it as token"
+        )
     headers = _headers(properties)
     if headers:
         arguments["headers"] = headers

@@ -1,0 +1,173 @@
+"""Names, partition values and numbers, as they are typed and printed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from frazil.cli.names import BadName, namespace_name, table_and_ref, table_name
+from frazil.cli.partition_values import partition_of
+from frazil.cli.render import count_text, size_text, time_text
+from frazil.cli.snapshots import change_text, number, told_keys, total_text
+from frazil.client.tables import Table
+from frazil.wire.errors import BadRequest
+from frazil.wire.identifiers import Identifier
+
+
+@pytest.mark.parametrize(
+    ("text", "namespace", "name", "ref"),
+    [
+        ("shop.orders", ("shop",), "orders", None),
+        ("a.b.t", ("a", "b"), "t", None),
+        ("shop.orders@audit", ("shop",), "orders", "audit"),
+        ("shop.orders@feature.x@2", ("shop",), "orders", "feature.x@2"),
+        ('["a.b","t"]', ("a.b",), "t", None),
+        ('["a", "b", "t@x"]@dev', ("a", "b"), "t@x", "dev"),
+        ('["a]","t"]@[x]', ("a]",), "t", "[x]"),
+    ],
+)
+def test_a_table_is_named(text: str, namespace: Any, name: str, ref: str | None) -> None:
+    assert table_and_ref(text) == (Identifier(namespace, name), ref)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("orders", "names no table"),
+        ("shop.orders@", "ends with @"),
+        ('["a"', "is none"),
+        ('["a", 1]', "JSON array of texts"),
+        ('["a","b"]x', "after the JSON array"),
+        ('["t"]', "names no table"),
+    ],
+)
+def test_what_names_no_table_is_told_how(text: str, message: str) -> None:
+    with pytest.raises(BadName, match=message):
+        table_and_ref(text)
+
+
+@pytest.mark.parametrize("text", ["a..t", ".t", "a.", '["","t"]'])
+def test_an_empty_level_is_refused(text: str) -> None:
+    with pytest.raises(BadRequest, match="is empty"):
+        table_name(text)
+
+
+def test_a_namespace_is_named() -> None:
+    assert namespace_name("a.b") == ("a", "b")
+    assert namespace_name('["a.b"]') == ("a.b",)
+
+
+def table_with(*fields: tuple[str, str, str]) -> Table:
+    """A table partitioned by columns of these types, each by its transform."""
+    columns = [
+        {"id": number, "name": name, "required": False, "type": kind}
+        for number, (name, kind, _) in enumerate(fields, 1)
+    ]
+    parts = [
+        {"source-id": number, "field-id": 999 + number, "name": name, "transform": transform}
+        for number, (name, _, transform) in enumerate(fields, 1)
+    ]
+    metadata = {
+        "current-schema-id": 0,
+        "schemas": [{"type": "struct", "schema-id": 0, "fields": columns}],
+        "default-spec-id": 0,
+        "partition-specs": [{"spec-id": 0, "fields": parts}],
+    }
+    return Table(Identifier(("a",), "t"), metadata, "file:///m.json")
+
+
+@pytest.mark.parametrize(
+    ("kind", "transform", "text", "value"),
+    [
+        ("long", "identity", "-7", -7),
+        ("int", "bucket[16]", "3", 3),
+        ("string", "identity", "a=b", "a=b"),
+        ("string", "identity", "", ""),
+        ("string", "identity", "null", None),
+        ("string", "identity", '"null"', "null"),
+        ("string", "truncate[2]", "ab", "ab"),
+        ("boolean", "identity", "false", False),
+        ("double", "identity", "0.5", 0.5),
+        ("date", "identity", "2026-05-01", "2026-05-01"),
+        ("timestamp", "day", "2026-05-01", "2026-05-01"),
+        ("timestamp", "year", "2026", 56),
+        ("timestamp", "month", "2026-05", 676),
+        ("timestamp", "hour", "1970-01-02-01", 25),
+        ("decimal(9, 2)", "identity", "14.20", "14.20"),
+    ],
+)
+def test_a_partition_value_is_read_as_it_is_printed(
+    kind: str, transform: str, text: str, value: object
+) -> None:
+    found = partition_of(table_with(("p", kind, transform)), [f"p={text}"])
+    assert found == {"p": value}
+    assert found is not None
+    assert type(found["p"]) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["p"], "write it as name=value"),
+        (["q=1"], "'q' is no partition field; there are p"),
+        (["p=1", "p=2"], "p is given twice"),
+        (["p=x"], "invalid literal for int"),
+    ],
+)
+def test_a_wrong_partition_value_is_named(given: list[str], message: str) -> None:
+    with pytest.raises(BadName, match=message):
+        partition_of(table_with(("p", "long", "identity")), given)
+
+
+@pytest.mark.parametrize(
+    ("transform", "text", "message"),
+    [("month", "2026-13", "2026-05"), ("hour", "2026-05-01", "12"), ("year", "x", "int")],
+)
+def test_a_wrong_time_is_named(transform: str, text: str, message: str) -> None:
+    with pytest.raises(BadName, match=message):
+        partition_of(table_with(("p", "timestamp", transform)), [f"p={text}"])
+
+
+def test_no_partition_is_none() -> None:
+    assert partition_of(table_with(("p", "long", "identity")), []) is None
+
+
+def test_numbers_are_readable() -> None:
+    assert [size_text(size) for size in (0, 1023, 1024, 5 << 20)] == [
+        "0 B",
+        "1023 B",
+        "1.0 KiB",
+        "5.0 MiB",
+    ]
+    assert count_text(1, "row") == "1 row"
+    assert count_text(12_000, "row") == "12,000 rows"
+    assert time_text(1_777_636_800_042) == "2026-05-01 12:00:00.042Z"
+    assert time_text(-1) == "1969-12-31 23:59:59.999Z"
+
+
+def test_a_summary_in_words() -> None:
+    summary = {
+        "operation": "overwrite",
+        "added-data-files": "2",
+        "added-records": "10",
+        "added-files-size": "2048",
+        "deleted-data-files": "1",
+        "removed-delete-files": "3",
+        "removed-files-size": "x",
+        "total-data-files": "5",
+        "total-delete-files": "0",
+        "total-records": "50",
+        "partitions.day=1": "added-data-files=2",
+        "wap.id": "load-1",
+        "replace-partitions": "true",
+    }
+    assert change_text(summary) == [
+        "+ 2 data files, 10 rows, 2.0 KiB",
+        "- 1 data file, 3 delete files",
+    ]
+    assert total_text(summary) == "5 data files, 50 rows"
+    assert told_keys(summary) == {"wap.id": "load-1", "replace-partitions": "true"}
+    assert number(summary, "removed-files-size") is None
+    assert change_text({}) == []
+    assert total_text({}) is None
