@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
+from queue import SimpleQueue
+from threading import Event
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from frazil.wire import content_files as wire
@@ -131,32 +133,48 @@ def read_data_files(
         )
     if not paths:
         return ()
-    reader = _reader(table, None, None)
+    work = _Work(_reader(table, None, None))
     workers = max_workers or min(_MAX_READERS, _READERS_PER_CPU * (os.cpu_count() or 1), len(paths))
+    files: list[DataFile | None] = [None] * len(paths)
     with ThreadPoolExecutor(workers, thread_name_prefix="frazil-footers") as pool:
-        futures = [
-            pool.submit(_read_one, reader, path, partition)
-            for path, partition in zip(paths, given, strict=True)
-        ]
         try:
-            for done, future in enumerate(as_completed(futures), 1):
-                future.result()
+            for at, path in enumerate(paths):
+                pool.submit(work.read, at, path, given[at])
+            for done in range(1, len(paths) + 1):
+                at, files[at] = work.next()
                 if progress is not None:
-                    progress(done, len(futures))
+                    progress(done, len(paths))
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-    return tuple(future.result() for future in futures)
+    return tuple(file for file in files if file is not None)
 
 
-def _read_one(reader: ParquetReader, path: Path, partition: GivenPartition | None) -> DataFile:
-    try:
-        return DataFile(**reader.data_file(path, partition))
-    except BadRequest:
-        raise
-    except Exception as error:
-        error.add_note(f"while the footer of {os.fspath(path)} was read")
-        raise
+class _Work:
+    """Files that are read by several threads; after the first error none is begun with."""
+
+    def __init__(self, reader: ParquetReader) -> None:
+        self._reader = reader
+        self._done: SimpleQueue[tuple[int, DataFile | Exception]] = SimpleQueue()
+        self._has_failed = Event()
+
+    def read(self, at: int, path: Path, partition: GivenPartition | None) -> None:
+        if self._has_failed.is_set():
+            return
+        try:
+            self._done.put((at, DataFile(**self._reader.data_file(path, partition))))
+        except Exception as error:
+            if not isinstance(error, BadRequest):
+                error.add_note(f"while the footer of {os.fspath(path)} was read")
+            self._has_failed.set()
+            self._done.put((at, error))
+
+    def next(self) -> tuple[int, DataFile]:
+        """The next file that is done, and its position; raises what its reader has."""
+        at, found = self._done.get()
+        if isinstance(found, Exception):
+            raise found
+        return at, found
 
 
 def _reader(table: FileTable | None, spec_id: int | None, filesystem: Any) -> ParquetReader:

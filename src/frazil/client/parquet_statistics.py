@@ -99,7 +99,7 @@ def _chunk(column: Any, leaf: Leaf) -> _Chunk:
     nulls: int | None = None
     if leaf.logical_type == "Null":
         nulls = column.num_values
-    elif not leaf.can_be_null:
+    elif not leaf.can_be_null or column.num_values == 0:
         nulls = 0
     elif statistics is not None and statistics.has_null_count:
         nulls = statistics.null_count
