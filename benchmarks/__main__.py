@@ -1,8 +1,8 @@
 """Measures loadTable and a classic commit beside other catalogs: `python -m benchmarks`.
 
 Prints its tables and writes every figure as JSON to benchmarks/results/. Nothing is asserted: the
-aims stand beside what was measured. Commits of declared files have a command of their own:
-`python -m benchmarks commit --help`.
+aims stand beside what was measured. Commits of declared files and the client have commands of their
+own: `python -m benchmarks commit --help`, `python -m benchmarks client --help`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks import store_put_new
+from benchmarks.client import command as client
 from benchmarks.commit import command as commit
 from benchmarks.report import publish, report
 from benchmarks.results import RESULTS, read_results
@@ -31,8 +32,8 @@ STORE_FILE_BYTES = 8192
 
 def main(arguments: Sequence[str] | None = None) -> None:
     given = sys.argv[1:] if arguments is None else arguments
-    if given[:1] == ["commit"]:
-        commit.main(given[1:])
+    if given[:1] in (["commit"], ["client"]):
+        (commit if given[0] == "commit" else client).main(given[1:])
         return
     options = parser().parse_args(given)
     if options.publish is not None:

@@ -53,6 +53,10 @@ class Burst:
     failed: int = 0
     """Commits that were given up."""
     first_error: str | None = None
+    errors: dict[str, int] = field(default_factory=dict)
+    """How often each kind was given up with."""
+    retries: int = 0
+    """By the clients themselves, where they count them."""
     window_s: float = 0.0
     """For how long commits were begun."""
     client_cpu_s: float = 0.0
@@ -65,6 +69,9 @@ class Burst:
         self.samples += other.samples
         self.failed += other.failed
         self.first_error = self.first_error or other.first_error
+        for kind, count in other.errors.items():
+            self.errors[kind] = self.errors.get(kind, 0) + count
+        self.retries += other.retries
         self.window_s += other.window_s
         self.client_cpu_s += other.client_cpu_s
         self.server_cpu_s += other.server_cpu_s

@@ -52,6 +52,8 @@ def open_writer(settings: dict[str, Any], tables: tuple[str, ...], index: int) -
 
 
 class DuckLakeWriter:
+    retries = 0
+
     def __init__(self, settings: dict[str, Any], tables: tuple[str, ...], index: int) -> None:
         database = tables[0].split("/")[0]
         self._names = [table.split("/")[1] for table in tables]

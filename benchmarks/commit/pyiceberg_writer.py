@@ -35,6 +35,8 @@ def open_writer(settings: dict[str, Any], tables: tuple[str, ...], index: int) -
 
 
 class PyIcebergWriter:
+    retries = 0
+
     def __init__(self, settings: dict[str, Any], tables: tuple[str, ...], index: int) -> None:
         catalog = _catalog(settings)
         self._tables = [catalog.load_table((NAMESPACE, table)) for table in tables]

@@ -77,12 +77,13 @@ def _about(results: Results) -> str:
 def _aims(results: Results) -> str:
     raw = raw_cost(results)
     cost_ms = None if raw is None else raw.commit_p50_ms
-    rows = [_aim_row(aim, cost_ms) for aim in aims_of(results)]
+    rows = [[*aim_row(aim), _in_raw_costs(aim, cost_ms)] for aim in aims_of(results)]
     head = ["aim", "wanted", "measured", "", "in raw costs"]
     return f"**Aims**\n\n{table(head, rows)}"
 
 
-def _aim_row(aim: Aim, cost_ms: float | None) -> list[str]:
+def aim_row(aim: Aim) -> list[str]:
+    """What is wanted, what was measured, and whether that is enough."""
     verdict = {None: "not measured", True: "met", False: "missed"}[aim.is_met]
     if aim.missed_by is not None:
         verdict += f" by a factor of {aim.missed_by:.2f}"
@@ -91,8 +92,11 @@ def _aim_row(aim: Aim, cost_ms: float | None) -> list[str]:
         f"{'at least' if aim.at_least else 'at most'} {_amount(aim.wanted, aim.unit)}",
         "" if aim.measured is None else _amount(aim.measured, aim.unit),
         verdict,
-        "" if aim.ms is None or not cost_ms else f"{aim.ms / cost_ms:.1f} x",
     ]
+
+
+def _in_raw_costs(aim: Aim, cost_ms: float | None) -> str:
+    return "" if aim.ms is None or not cost_ms else f"{aim.ms / cost_ms:.1f} x"
 
 
 def _amount(value: float, unit: str) -> str:

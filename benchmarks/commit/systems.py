@@ -381,7 +381,7 @@ def _sql_catalog(stack: ExitStack, scratch: Path) -> SqlCatalog:
         },
         "tree_folder": str(tree_folder(scratch)),
     }
-    host = stack.enter_context(running_host("pyiceberg_writer", settings))
+    host = stack.enter_context(running_host("benchmarks.commit.pyiceberg_writer", settings))
     host.administer("start")
     return SqlCatalog(host, tables_below(warehouse, bare_paths=False))
 
@@ -416,7 +416,7 @@ def _ducklake(
         "connection": f"host=127.0.0.1 port={postgres.port} user=postgres",
         "inlined": inlined,
     }
-    host = stack.enter_context(running_host("ducklake_writer", settings))
+    host = stack.enter_context(running_host("benchmarks.commit.ducklake_writer", settings))
     host.administer("start")
     return DuckLake(DUCKLAKE_INLINED if inlined else DUCKLAKE, host, postgres)
 

@@ -33,6 +33,11 @@ _STOP_S = 60
 class Writer(Protocol):
     """A client with its tables open."""
 
+    @property
+    def retries(self) -> int:
+        """Attempts that its commits took beyond the first of each; 0 where it does not count."""
+        ...
+
     def prepare(self, task: Task, at: int) -> Callable[[], object]:
         """The writer's commit number `at`: all that is not the commit itself is done here."""
         ...
@@ -43,7 +48,7 @@ class Writer(Protocol):
 
 
 class Client(Protocol):
-    """A module with these two: `pyiceberg_writer`, `ducklake_writer`."""
+    """A module with these two, such as `benchmarks.commit.pyiceberg_writer`."""
 
     def open_writer(
         self, settings: dict[str, Any], tables: tuple[str, ...], index: int
@@ -86,6 +91,7 @@ class Host:
 
 @contextmanager
 def running_host(module: str, settings: dict[str, Any]) -> Iterator[Host]:
+    """`module` is the whole name of a `Client`."""
     command = [sys.executable, "-m", "benchmarks.commit.writers", module, json.dumps(settings)]
     process = subprocess.Popen(
         command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -100,7 +106,7 @@ def running_host(module: str, settings: dict[str, Any]) -> Iterator[Host]:
 
 
 def main() -> None:
-    client: Any = importlib.import_module(f"benchmarks.commit.{sys.argv[1]}")
+    client: Any = importlib.import_module(sys.argv[1])
     settings = json.loads(sys.argv[2])
     for line in sys.stdin:
         question = json.loads(line)
@@ -178,12 +184,15 @@ def _work(writer: Writer, task: Task, line: Connection) -> None:
             commit()
         except Exception as error:  # whatever a client raises when it gives up
             burst.failed += 1
-            burst.first_error = burst.first_error or f"{type(error).__name__}: {error}"[:500]
+            kind = type(error).__name__
+            burst.errors[kind] = burst.errors.get(kind, 0) + 1
+            burst.first_error = burst.first_error or f"{kind}: {error}"[:500]
             writer.recover()
         else:
             ended = time.perf_counter()
             burst.samples.append((ended - began, ended - started))
     burst.client_cpu_s = time.process_time() - cpu_before
+    burst.retries = writer.retries
     line.send(burst)
 
 

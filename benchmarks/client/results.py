@@ -1,0 +1,164 @@
+"""The figures of one run: what was measured and its JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.commit.bursts import Burst
+from benchmarks.measure import p50_ms, p99_ms
+from benchmarks.results import RESULTS
+
+LATEST: Final = RESULTS / "client.json"
+
+APPENDS: Final = "appends by the length of the history"
+SHARES: Final = "calls that succeed"
+THIN: Final = "a declared file through the thin client"
+FOOTERS: Final = "what a Parquet footer says"
+IMPORTS: Final = "imports"
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One system at one kind of work."""
+
+    part: str
+    system: str
+    operation: str
+    writers: int
+    snapshots: int
+    """Before the first commit."""
+    calls: int
+    succeeded: int
+    retries: int
+    """Attempts beyond the first of each call, by the client."""
+    errors: dict[str, int]
+    """How often each kind was given up with."""
+    first_error: str | None
+    commits_per_s: float
+    p50_ms: float | None
+    """Of calls that succeeded, as all times here."""
+    p99_ms: float | None
+    client_cpu_ms: float
+    """For one commit, as the following one is."""
+    server_cpu_ms: float
+    each_ms: list[float]
+
+    @property
+    def share(self) -> float:
+        return self.succeeded / self.calls if self.calls else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """One way to do a thing that needs no writers."""
+
+    part: str
+    what: str
+    files: int
+    """That one sample reads."""
+    samples: int
+    p50_ms: float
+    p99_ms: float
+    each_ms: list[float]
+
+    @property
+    def files_per_s(self) -> float:
+        return self.files / self.p50_ms * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    machine: dict[str, Any]
+    work: dict[str, Any]
+    cells: list[Cell]
+    timings: list[Timing]
+
+    def json(self) -> str:
+        return json.dumps(asdict(self), indent=1)
+
+    def of(self, part: str) -> list[Cell]:
+        return [cell for cell in self.cells if cell.part == part]
+
+    def timed(self, part: str) -> list[Timing]:
+        return [timing for timing in self.timings if timing.part == part]
+
+    def find(self, part: str, system: str, **wanted: Any) -> Cell | None:
+        return next(
+            (
+                cell
+                for cell in self.of(part)
+                if cell.system == system
+                and all(getattr(cell, name) == value for name, value in wanted.items())
+            ),
+            None,
+        )
+
+    def timing(self, part: str, what: str) -> Timing | None:
+        return next((timing for timing in self.timed(part) if timing.what == what), None)
+
+
+def read_results(path: Path) -> Results:
+    found = json.loads(path.read_text())
+    return Results(
+        machine=found["machine"],
+        work=found["work"],
+        cells=[Cell(**cell) for cell in found["cells"]],
+        timings=[Timing(**timing) for timing in found["timings"]],
+    )
+
+
+def cell_of(
+    part: str, system: str, operation: str, bursts: Sequence[Burst], *, writers: int, snapshots: int
+) -> Cell:
+    """Of one or several bursts, each on a table of its own."""
+    total, rate = Burst(), _commits_per_s(bursts)
+    for burst in bursts:
+        total.add(burst)
+    seconds, count = total.seconds, max(1, len(total.samples))
+    return Cell(
+        part,
+        system,
+        operation,
+        writers,
+        snapshots,
+        len(seconds) + total.failed,
+        len(seconds),
+        total.retries,
+        total.errors,
+        total.first_error,
+        round(rate, 2),
+        round(p50_ms(seconds), 3) if seconds else None,
+        round(p99_ms(seconds), 3) if seconds else None,
+        round(total.client_cpu_s / count * 1000, 3),
+        round(total.server_cpu_s / count * 1000, 3),
+        [round(took * 1000, 3) for took in seconds],
+    )
+
+
+def _commits_per_s(bursts: Sequence[Burst]) -> float:
+    """Over all bursts: what was done inside their windows, by the time that these took."""
+    rates = [(burst.commits_per_s(), busy_s(burst)) for burst in bursts]
+    busy = sum(seconds for _, seconds in rates)
+    return sum(rate * seconds for rate, seconds in rates) / busy if busy else 0.0
+
+
+def busy_s(burst: Burst) -> float:
+    """The window, or less where all that was asked for was done sooner."""
+    last = max((ended for ended, _ in burst.samples), default=burst.window_s)
+    return min(last, burst.window_s)
+
+
+def timing_of(part: str, what: str, seconds: Sequence[float], files: int = 0) -> Timing:
+    return Timing(
+        part,
+        what,
+        files,
+        len(seconds),
+        round(p50_ms(seconds), 4),
+        round(p99_ms(seconds), 4),
+        [round(took * 1000, 4) for took in seconds],
+    )

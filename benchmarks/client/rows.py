@@ -1,0 +1,53 @@
+"""The rows that are written: a small Arrow table, and keys that fall into one bucket each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+ROWS: Final = 100
+"""Of an append."""
+UPDATED_NAME: Final = "updated"
+
+
+def small_table() -> pa.Table:
+    """A few columns of different types, with the field ids that the table gave them."""
+    return _table(
+        id=pa.array(range(ROWS), pa.int64()),
+        name=pa.array([f"row {number}" for number in range(ROWS)], pa.string()),
+        amount=pa.array([number * 1.5 for number in range(ROWS)], pa.float64()),
+        at=pa.array(range(ROWS), pa.timestamp("us", tz="UTC")),
+    )
+
+
+def keyed_table(keys: Sequence[int], name: str) -> pa.Table:
+    """A row for each key."""
+    return _table(
+        id=pa.array(keys, pa.int64()),
+        name=pa.array([name] * len(keys), pa.string()),
+    )
+
+
+def _table(**columns: pa.Array) -> pa.Table:
+    fields = [
+        pa.field(name, column.type, metadata={b"PARQUET:field_id": str(number).encode()})
+        for number, (name, column) in enumerate(columns.items(), start=1)
+    ]
+    return pa.table(list(columns.values()), schema=pa.schema(fields))
+
+
+def keys_by_bucket(bucket_of: Callable[[int], Any], buckets: int, count: int) -> list[list[int]]:
+    """For each bucket so many keys, in order: the ranges of all buckets overlap."""
+    found: list[list[int]] = [[] for _ in range(buckets)]
+    for key in _numbers_until(lambda: all(len(keys) >= count for keys in found)):
+        found[bucket_of(key)].append(key)
+    return [keys[:count] for keys in found]
+
+
+def _numbers_until(is_enough: Callable[[], bool]) -> Iterator[int]:
+    number = 0
+    while not is_enough():
+        yield number
+        number += 1

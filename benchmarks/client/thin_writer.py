@@ -1,0 +1,93 @@
+"""`frazil.Client` as a service without an Iceberg library writes: Parquet by pyarrow, one request.
+
+The client's requests are counted as they leave it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow.parquet as pq
+
+# Imported before the writers are forked: each of them would do it for itself.
+import urllib3  # noqa: F401
+from msgspec.structs import replace
+
+import frazil.client.parquet_reading  # noqa: F401
+from benchmarks.client.operations import APPEND
+from benchmarks.client.rows import small_table
+from benchmarks.commit.bursts import Task
+from benchmarks.histories import NAMESPACE
+from frazil import Client, DataFile
+from frazil.client.http import Answer, HttpTransport
+
+_CODEC: Final = "zstd"
+_NOTHING: Final[Mapping[str, str]] = {}
+
+
+def open_writer(settings: dict[str, Any], tables: tuple[str, ...], index: int) -> ThinWriter:
+    return ThinWriter(settings["uri"], tables[0])
+
+
+class ThinWriter:
+    def __init__(self, uri: str, table: str) -> None:
+        self._sent = _CountingTransport(uri)
+        self._client = Client(transport=self._sent)
+        self._table = self._client.load_table((NAMESPACE, table), snapshots="refs")
+        self._folder = f"{self._table.location}/data"
+        Path(self._folder.removeprefix("file://")).mkdir(parents=True, exist_ok=True)
+        self._rows = small_table()
+        self._declared: DataFile | None = None
+        self.retries = 0
+
+    def prepare(self, task: Task, at: int) -> Callable[[], object]:
+        path = f"{self._folder}/{uuid.uuid4()}.parquet"
+        if task.operation == APPEND:
+            return lambda: self._counted(lambda: self._write_and_append(path))
+        if self._declared is None:
+            self._write(path)
+            self._declared = DataFile.from_parquet(path, self._table)
+        file = replace(self._declared, file_path=path)
+        return lambda: self._counted(lambda: self._table.append_files([file]))
+
+    def recover(self) -> None:
+        """Its appends depend on nothing that it has read."""
+
+    def _write(self, path: str) -> None:
+        pq.write_table(self._rows, path.removeprefix("file://"), compression=_CODEC)
+
+    def _write_and_append(self, path: str) -> None:
+        self._write(path)
+        self._table.append_files([path])
+
+    def _counted(self, call: Callable[[], object]) -> None:
+        before = self._sent.posts
+        try:
+            call()
+        finally:
+            self.retries += max(0, self._sent.posts - before - 1)
+
+
+class _CountingTransport:
+    def __init__(self, uri: str) -> None:
+        self._transport = HttpTransport(uri)
+        self.posts = 0
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: bytes | None = None,
+        headers: Mapping[str, str] = _NOTHING,
+        query: Mapping[str, str] = _NOTHING,
+    ) -> Answer:
+        self.posts += method == "POST"
+        return self._transport.send(method, path, body=body, headers=headers, query=query)
+
+
+def administer(settings: dict[str, Any], question: dict[str, Any]) -> Any:
+    raise RuntimeError("tables are made and read back by PyIceberg")
