@@ -60,7 +60,11 @@ class Reader:
         self._port = str(free_port())
         self._stack = ExitStack()
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-        self._environment = clean_environment({"PATH": path})
+        # The port that commands use where none is given stands for the free one too.
+        address = f"http://127.0.0.1:{self._port}"
+        self._environment = clean_environment(
+            {"PATH": path, "PYICEBERG_CATALOG__DEFAULT__URI": address}
+        )
 
     def __enter__(self) -> Reader:
         return self
