@@ -17,11 +17,16 @@ import pyarrow
 import pytest
 from pyiceberg.catalog.rest import RestCatalog
 
+from frazil.client import operations
+from frazil.client.tables import Table
+from frazil.wire.content_files import DataFile, PositionDeleteFile
+from frazil.wire.identifiers import Identifier
 from scripts.java import ROOT
 from tests.support.server import RunningServer, ServerFactory, clean_environment
 
 FENCE = re.compile(r"^```(\w+)?([^\n]*)\n(.*?)^```\s*$", re.MULTILINE | re.DOTALL)
 WITHOUT_ICEBERG = ROOT / "docs" / "write-without-iceberg.md"
+GUIDE = ROOT / "docs" / "client.md"
 
 
 @dataclass(frozen=True)
@@ -148,3 +153,88 @@ def test_thirty_lines_without_frazil_write_rows_that_everybody_reads(
     )
     found = connection.execute("SELECT id, item FROM docs.shop.orders ORDER BY id").fetchall()
     assert found == rows
+
+
+# --- the guide -------------------------------------------------------------------------------
+
+
+def test_the_guide_does_what_it_says(running: RunningServer, tmp_path: Path) -> None:
+    """All examples in order, in one Python, as a reader would follow them."""
+    examples = [block.text for block in blocks(GUIDE) if block.language == "python"]
+    assert len(examples) >= 10
+    script = tmp_path / "guide.py"
+    script.write_text("\n".join(examples))
+    environment = clean_environment({"FRAZIL_URI": running.url})
+    said = run([sys.executable, "-W", "ignore", str(script)], tmp_path, environment)
+    for word in ("append 1", "not-allowed-added-data-files", "grape", "lemon", "melon"):
+        assert word in said
+    table = RestCatalog("docs", uri=running.url).load_table("shop.orders")
+    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [5, 6, 8]
+    assert set(table.refs()) == {"main", "audit", "may"}
+
+
+def rows_of_the_table() -> list[tuple[str, str, str]]:
+    text = GUIDE.read_text().split("| operation |")[1].split("\n\n")[0]
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines()[2:]]
+    return [(call, serializable, snapshot) for call, serializable, snapshot in rows]
+
+
+def named_clauses(cell: str) -> list[str]:
+    return re.findall(r"`([a-z-]+)`", cell)
+
+
+OLD = "file:///data/old.parquet"
+FIELDS: dict[str, Any] = {
+    "spec_id": 0,
+    "partition": (),
+    "file_format": "parquet",
+    "file_size_in_bytes": 1,
+    "record_count": 1,
+}
+NEW = DataFile(file_path="file:///data/new.parquet", **FIELDS)
+DELETES = PositionDeleteFile(
+    file_path="file:///data/deletes.parquet", referenced_data_file=OLD, **FIELDS
+)
+CALLS: dict[str, Callable[[Table, Any], Any]] = {
+    "`append_files(files)`": lambda table, _: operations.append_files(table, [NEW], {}),
+    "`delete_files(files)`": lambda table, options: operations.delete_files(
+        table, [OLD], None, options
+    ),
+    "`delete_files(row_filter=…)`": lambda table, options: operations.delete_files(
+        table, [], "id = 1", options
+    ),
+    "`overwrite_files(add, row_filter=…)`": lambda table, options: operations.overwrite_files(
+        table, [NEW], [], "id = 1", options
+    ),
+    "`overwrite_files(add, remove)`": lambda table, options: operations.overwrite_files(
+        table, [NEW], [OLD], None, options
+    ),
+    "`row_delta(add_deletes=…)`, a DELETE": lambda table, options: operations.row_delta(
+        table, [], [DELETES], [], [], [], options
+    ),
+    "`row_delta(add_data, add_deletes)`, an UPDATE or MERGE": (
+        lambda table, options: operations.row_delta(table, [NEW], [DELETES], [], [], [], options)
+    ),
+    "`rewrite_files(remove_data, add_data)`": lambda table, options: operations.rewrite_files(
+        table, [OLD], [NEW], [], [], None, options
+    ),
+    "`replace_partitions(add)`": lambda table, options: operations.replace_partitions(
+        table, [NEW], options
+    ),
+}
+
+
+def test_the_guide_lists_the_clauses_that_are_sent() -> None:
+    rows = rows_of_the_table()
+    assert [call for call, _, _ in rows] == list(CALLS)
+    table = Table(Identifier(("shop",), "orders"), {}, "")
+    for call, serializable, snapshot in rows:
+        same = serializable if snapshot == "the same" else snapshot
+        for isolation, cell in (("serializable", serializable), ("snapshot", same)):
+            update = CALLS[call](table, {"isolation": isolation})
+            clauses = getattr(update, "commit_validations", ())
+            assert [_tag(clause) for clause in clauses] == named_clauses(cell), (call, isolation)
+
+
+def _tag(clause: Any) -> str:
+    return str(type(clause).__struct_config__.tag)
