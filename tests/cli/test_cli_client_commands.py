@@ -20,6 +20,7 @@ from typer.testing import CliRunner, Result
 
 from frazil import Client, DataFile, Table
 from frazil.cli.app import app
+from tests.support.proxy import DropAnswer, running_proxy
 from tests.support.readme import free_port
 from tests.support.s3 import ACCESS_KEY_ID, SECRET_ACCESS_KEY, S3Server
 from tests.support.server import RunningServer, ServerFactory, running_server
@@ -670,6 +671,19 @@ def test_a_configured_token_is_sent_to_its_own_server_alone(
     ):
         done = CliRunner().invoke(app, arguments, env=environ)
         assert done.exit_code == code, (arguments, done.output)
+
+
+def test_an_outcome_that_nobody_knows_has_its_exit_code(shop: Shop) -> None:
+    patience = {"commit.retry.num-retries": "0", "commit.status-check.num-retries": "0"}
+    shop.table.set_properties(patience)
+    path = shop.write("a.parquet", [1])
+    with running_proxy(shop.server.url, [DropAnswer()]) as proxy:
+        arguments = ["commit", shop.name, "--add", path, "--uri", proxy.url, "-o", "json"]
+        done = CliRunner().invoke(app, arguments)
+    assert (done.exit_code, done.stdout) == (4, "")
+    assert json.loads(done.stderr)["error"]["type"] == "CommitStateUnknownException"
+    # This one has taken place.
+    assert shop.files() == ["a.parquet"]
 
 
 def test_a_server_that_is_not_there_is_one_message() -> None:
