@@ -26,6 +26,8 @@ from frazil.pyiceberg.checks_history import INITIAL_SEQUENCE_NUMBER, Window, ope
 ADDS_DATA = frozenset({Operation.APPEND, Operation.OVERWRITE})
 ADDS_DELETES = frozenset({Operation.OVERWRITE, Operation.DELETE})
 REMOVES_DATA = frozenset({Operation.OVERWRITE, Operation.REPLACE, Operation.DELETE})
+# A replace changes files and no rows.
+REMOVES_ROWS = REMOVES_DATA - {Operation.REPLACE}
 NAMED_FILES = 10
 DEFAULT_ISOLATION_LEVEL = IsolationLevel.SERIALIZABLE.value
 
@@ -83,7 +85,7 @@ def _no_added_data_files(rows: RowFilter, window: Window) -> None:
 
 
 def _no_deleted_data_files(rows: RowFilter, window: Window) -> None:
-    found = _matching(rows, window, REMOVES_DATA, ManifestEntryStatus.DELETED)
+    found = _matching(rows, window, REMOVES_ROWS, ManifestEntryStatus.DELETED)
     _refuse(found, f"Found conflicting deleted files that can contain records matching {rows}")
 
 

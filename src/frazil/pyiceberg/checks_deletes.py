@@ -16,7 +16,7 @@ from pyiceberg.manifest import DataFile, DataFileContent
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
-from pyiceberg.types import PrimitiveType
+from pyiceberg.types import DoubleType, FloatType, PrimitiveType
 
 # The reserved field of a position delete's `file_path` column.
 PATH_FIELD_ID = 2147483546
@@ -93,6 +93,9 @@ def _values_may_meet(field_id: int, delete: DataFile, data: DataFile, schema: Sc
         )
     ]
     if not isinstance(field_type, PrimitiveType) or None in ends:
+        return True
+    if isinstance(field_type, FloatType | DoubleType):
+        # Bounds leave out NaN, which two files may share.
         return True
     try:
         values = [from_bytes(field_type, end) for end in ends if end is not None]

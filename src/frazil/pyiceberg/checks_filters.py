@@ -124,7 +124,7 @@ def _narrowed(expression: BooleanExpression) -> BooleanExpression:
         return And(_narrowed(expression.left), _narrowed(expression.right))
     if isinstance(expression, Or):
         return Or(_narrowed(expression.left), _narrowed(expression.right))
-    if isinstance(expression, In) and len(expression.literals) > IN_PREDICATE_LIMIT:
+    if isinstance(expression, In) and _has_range(expression):
         lowest = min(expression.literals, key=lambda literal: literal.value)
         highest = max(expression.literals, key=lambda literal: literal.value)
         return And(
@@ -133,3 +133,10 @@ def _narrowed(expression: BooleanExpression) -> BooleanExpression:
             LessThanOrEqual(term=expression.term, value=highest),
         )
     return expression
+
+
+def _has_range(expression: In) -> bool:
+    """Whether it is a list over the limit, of values that have an order (NaN has none)."""
+    return len(expression.literals) > IN_PREDICATE_LIMIT and not any(
+        isinstance(literal.value, float) for literal in expression.literals
+    )

@@ -32,7 +32,7 @@ class EntryReader:
     """Entries of manifests, each read once: manifests never change, a window only grows."""
 
     def __init__(self, io: FileIO) -> None:
-        self._io = io
+        self.io = io
         self._entries: dict[str, tuple[ManifestEntry, ...]] = {}
 
     def entries(self, manifest: ManifestFile) -> tuple[ManifestEntry, ...]:
@@ -42,11 +42,11 @@ class EntryReader:
         return self._entries[path]
 
     def manifests(self, snapshot: Snapshot) -> list[ManifestFile]:
-        return snapshot.manifests(self._io)
+        return snapshot.manifests(self.io)
 
     def _read(self, manifest: ManifestFile) -> Iterator[ManifestEntry]:
         with AvroFile[ManifestEntry](
-            self._io.new_input(manifest.manifest_path),
+            self.io.new_input(manifest.manifest_path),
             _FULL_ENTRY,
             read_types={-1: ManifestEntry, 2: DataFile},
             read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},

@@ -1,14 +1,13 @@
 """PyIceberg's snapshot producers, made so that a retry applies the same intent to a new head.
 
 What a producer adds and removes is fixed when it is committed to its transaction. An attempt only
-says where that goes: under which parent, beside which manifests. Manifests of a former attempt that
-still fit (the added files, and a manifest of the table without the removed files) are used again,
-so that a retried append writes one manifest list and nothing else.
+says where that goes: under which parent, beside which manifests. Every attempt writes its manifests
+anew, although Java uses some again: PyIceberg remembers manifests by their path with the sequence
+number that they had when it first saw them, and that changes from attempt to attempt.
 """
 
 from __future__ import annotations
 
-import copy
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
@@ -70,8 +69,6 @@ class Retryable(_SnapshotProducer[U]):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._added_manifests: list[ManifestFile] | None = None
-        self._rewritten: dict[str, ManifestFile] = {}
         self._referenced: frozenset[str] = frozenset()
         self.files_of_list: dict[str, frozenset[str]] = {}
         """The manifests that each manifest list of this producer refers to."""
@@ -127,6 +124,7 @@ class Retryable(_SnapshotProducer[U]):
         It is the same in every attempt, so that a lost answer can be found in the table.
         """
         self._parent_snapshot_id = self._current_branch_head_id()
+        self._io = self._transaction._table.io
         self.commit_uuid = uuid.uuid4()
 
     def _commit(self) -> UpdatesAndRequirements:
@@ -160,10 +158,7 @@ class Retryable(_SnapshotProducer[U]):
         parent = metadata.snapshot_by_id(parent_id) if parent_id is not None else None
         current = parent.manifests(self._io) if parent is not None else []
         kept = self._without_removed(current, metadata)
-        if self._added_manifests is None:
-            self._added_manifests = self._write_added(metadata)
-        # PyIceberg's list writer sets the sequence number in the manifest it is given.
-        manifests = self._process_manifests([*copy.deepcopy(self._added_manifests), *kept])
+        manifests = self._process_manifests([*self._write_added(metadata), *kept])
         self._referenced = frozenset(manifest.manifest_path for manifest in manifests)
         return manifests
 
@@ -204,7 +199,10 @@ class Retryable(_SnapshotProducer[U]):
             found = missing & {entry.data_file.file_path for entry in entries}
             if found:
                 missing -= found
-                replaced[manifest.manifest_path] = self._rewrite(manifest, entries, metadata)
+                spec = metadata.specs()[manifest.partition_spec_id]
+                replaced[manifest.manifest_path] = self._write(
+                    spec, map(self._carried_entry, entries)
+                )
         if missing:
             raise ValidationException(
                 f"Cannot commit, missing data files: {', '.join(sorted(missing))}"
@@ -244,16 +242,6 @@ class Retryable(_SnapshotProducer[U]):
             )
         return evaluators
 
-    def _rewrite(
-        self, manifest: ManifestFile, entries: list[ManifestEntry], metadata: TableMetadata
-    ) -> ManifestFile:
-        written = self._rewritten.get(manifest.manifest_path)
-        if written is None:
-            spec = metadata.specs()[manifest.partition_spec_id]
-            written = self._write(spec, map(self._carried_entry, entries))
-            self._rewritten[manifest.manifest_path] = written
-        return copy.deepcopy(written)
-
     def _carried_entry(self, entry: ManifestEntry) -> ManifestEntry:
         removed = entry.data_file in self._deleted_data_files
         return ManifestEntry.from_args(
@@ -275,10 +263,12 @@ class Retryable(_SnapshotProducer[U]):
         specs = metadata.specs()
         for added in self._added_data_files:
             spec = specs[added.spec_id]
-            collector.add_file(added, schema_of_spec(spec, metadata), spec)
+            collector.add_file(added, schema=schema_of_spec(spec, metadata), partition_spec=spec)
         for removed in self._deleted_data_files:
             spec = specs[removed.spec_id]
-            collector.remove_file(removed, schema_of_spec(spec, metadata), spec)
+            collector.remove_file(
+                removed, schema=schema_of_spec(spec, metadata), partition_spec=spec
+            )
         parent_id = self._parent_snapshot_id
         parent = metadata.snapshot_by_id(parent_id) if parent_id is not None else None
         return update_snapshot_summaries(

@@ -20,6 +20,7 @@ import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ from pyiceberg.exceptions import (
     CommitFailedException,
     ForbiddenError,
     NoSuchTableError,
+    RESTError,
     TooManyRequestsError,
     UnauthorizedError,
 )
@@ -259,10 +261,12 @@ class RetryingTransaction(Transaction):
             raise RuntimeError(
                 "This transaction failed to commit and cannot be reused; create a new transaction."
             )
+        if not self._updates and not self._snapshot_producers:
+            return self._users_table
         try:
             if self._updates:
                 self._swap_until_decided()
-            elif self._snapshot_producers:
+            else:
                 self._check_that_nothing_was_missed()
         except BaseException:
             self._failed = True
@@ -299,11 +303,11 @@ class RetryingTransaction(Transaction):
             self._table._do_commit(updates=self._updates, requirements=requirements)
         except RETRIED as lost:
             return lost
-        except REJECTIONS:
+        except Exception as error:
+            if not _is_rejection(error):
+                return self._resolve(error)
             self._delete_all()
             raise
-        except Exception as unknown:
-            return self._resolve(unknown)
         return None
 
     def _resolve(self, unknown: Exception) -> Exception | None:
@@ -368,7 +372,7 @@ class RetryingTransaction(Transaction):
             metadata = FromInputFile.table_metadata(fresh.io.new_input(fresh.metadata_location))
         self._table.metadata = metadata
         self._table.metadata_location = fresh.metadata_location
-        self._table.io = fresh.io
+        self._table.io = self._reader.io = fresh.io
         self._table.config = fresh.config
 
     def _rebuild(self) -> None:
@@ -425,10 +429,10 @@ class RetryingTransaction(Transaction):
         kept: set[str] = set()
         for producer in self._producers():
             snapshot = self._table.metadata.snapshot_by_id(producer.snapshot_id)
-            if snapshot is None:
+            if not producer.files_of_list:
                 continue
-            if snapshot.manifest_list not in producer.files_of_list:
-                # The catalog keeps the snapshot in another list: what that refers to is not known.
+            if snapshot is None or snapshot.manifest_list not in producer.files_of_list:
+                # The catalog has it in another way than it was sent: what it refers to is unknown.
                 return
             kept |= {snapshot.manifest_list, *producer.files_of_list[snapshot.manifest_list]}
         for producer in self._producers():
@@ -444,6 +448,20 @@ class RetryingTransaction(Transaction):
             except Exception as error:
                 # An orphan does no harm; the outcome of the commit is what the caller must hear.
                 logger.warning("Could not delete %s: %s", path, error)
+
+
+def _is_rejection(error: Exception) -> bool:
+    """Whether it is the catalog's own word that the commit was not taken."""
+    if isinstance(error, REJECTIONS):
+        return True
+    # PyIceberg has no class for each status; the answer is the cause of what it raises.
+    status = getattr(getattr(error.__cause__, "response", None), "status_code", None)
+    return (
+        isinstance(error, RESTError)
+        and isinstance(status, int)
+        and HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR
+        and status != HTTPStatus.REQUEST_TIMEOUT
+    )
 
 
 def _kind(requirement: TableRequirement) -> tuple[type[TableRequirement], str | None]:
