@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, TypeAlias, cast
 
 import pyarrow as pa
@@ -63,11 +64,15 @@ def rows(*ids: int, shift: int = 0, amount: int | None = None) -> pa.Table:
 
 
 def create(
-    catalog: Catalog, name: str, partitioning: str = "unpartitioned", version: int = 2, **more: str
+    catalog: Catalog,
+    name: str,
+    partitioning: str = "unpartitioned",
+    version: int = 2,
+    properties: Mapping[str, str] = MappingProxyType({}),
 ) -> Table:
-    properties = {"format-version": str(version), **more}
+    given = {"format-version": str(version), **properties}
     spec = PARTITIONINGS[partitioning]
-    return catalog.create_table(name, SCHEMA, partition_spec=spec, properties=properties)
+    return catalog.create_table(name, SCHEMA, partition_spec=spec, properties=given)
 
 
 def read(table: Table, ref: str = "main") -> list[Row]:

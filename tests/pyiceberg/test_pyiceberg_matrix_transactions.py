@@ -126,7 +126,7 @@ def test_nothing_to_do_makes_no_snapshot(frazil: Catalog, namespace: str) -> Non
 
 
 def test_failing_reader_leaves_no_file(frazil: Catalog, namespace: str) -> None:
-    table = create(frazil, f"{namespace}.t", **{"write.target-file-size-bytes": "64"})
+    table = create(frazil, f"{namespace}.t", properties={"write.target-file-size-bytes": "64"})
     fill(table)
     files = data_files(table)
 
