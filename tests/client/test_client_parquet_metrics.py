@@ -85,6 +85,7 @@ CASES = {
     "float": Case("float", pa.float32(), FLOATS),
     "double": Case("double", pa.float64(), st.floats()),
     "double promoted from float": Case("double", pa.float32(), FLOATS),
+    "double of a dictionary": Case("double", pa.dictionary(pa.int32(), pa.float64()), st.floats()),
     "decimal of few digits": Case("decimal(9, 2)", pa.decimal128(9, 2), decimals(9, 2)),
     "decimal of many digits": Case("decimal(38, 10)", pa.decimal128(38, 10), decimals(38, 10)),
     "decimal widened": Case("decimal(20, 3)", pa.decimal128(5, 3), decimals(5, 3)),
@@ -307,6 +308,28 @@ def _map(key_id: int, key: Any, value_id: int, value: Any) -> dict[str, Any]:
         "value": value,
         "value-required": False,
     }
+
+
+def test_types_of_version_3_that_have_counts_alone(tmp_path: Path) -> None:
+    """Geometries have bounds of places, which no footer that pyarrow reads has; a variant is a
+    struct of its own, whose parts are no columns of the table."""
+    table = table_of(
+        column(1, "g", "geometry(OGC:CRS84)"),
+        column(2, "v", "variant"),
+        column(3, "u", "unknown"),
+        format_version=3,
+    )
+    variant = pa.struct([("metadata", pa.binary()), ("value", pa.binary())])
+    fields = [
+        arrow("g", pa.binary(), 1),
+        arrow("v", variant, 2),
+        arrow("u", pa.null(), 3),
+        arrow("_row_id", pa.int64(), 2147483540),
+    ]
+    values = [{"metadata": b"\x01\x00\x00", "value": b"\x00"}]
+    file = DataFile.from_parquet(write(tmp_path, fields, [b"\x01"], values, [None], [7]), table)
+    assert counts(file.value_counts) == {1: 1}
+    assert file.lower_bounds is None
 
 
 # --- floating point -------------------------------------------------------------------------------

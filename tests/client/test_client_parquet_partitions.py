@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import numpy
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -230,6 +231,7 @@ def test_the_two_zeros_are_not_told_apart(tmp_path: Path) -> None:
     not_proven(path, table)
     for zero in (0.0, -0.0):
         (found,) = DataFile.from_parquet(path, table, partition=[zero]).partition
+        assert isinstance(found, float)
         assert math.copysign(1, found) == math.copysign(1, zero)
 
 
@@ -254,7 +256,7 @@ def test_a_missing_column_is_null_but_for_identity(tmp_path: Path) -> None:
     columns = (column(1, "x", "int"), column(2, "other", "int"))
     derived = table_of(*columns, spec=[part(1, "p", "bucket[4]")])
     assert DataFile.from_parquet(path, derived).partition == (None,)
-    default = column(1, "x", "int", **{"initial-default": 34})
+    default = {**column(1, "x", "int"), "initial-default": 34}
     derived = table_of(default, columns[1], spec=[part(1, "p", "bucket[16]")], format_version=3)
     assert DataFile.from_parquet(path, derived).partition == (3,)
     kept = table_of(*columns, spec=[part(1, "p", "identity")])
@@ -362,6 +364,9 @@ GIVEN: list[tuple[str, str, Any, Any]] = [
     ("binary", "identity", "01ff", "01ff"),
     ("fixed[2]", "identity", bytearray(b"ab"), "6162"),
     ("long", "bucket[4]", 3, 3),
+    ("long", "identity", numpy.int64(3), 3),
+    ("date", "identity", numpy.datetime64("2026-05-01"), "2026-05-01"),
+    ("timestamp", "identity", pa.scalar(NOON), "2026-05-01T12:00:00.000000"),
     ("long", "void", None, None),
 ]
 

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from frazil.client.parquet_columns import Leaf
@@ -128,6 +129,8 @@ def _nans(array: Any) -> int:
         # Only one leaf was read, so that every struct around it has one field. Where a struct is
         # null its field still has some value, which does not count.
         array = array.flatten()[0]
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
     return pc.sum(pc.is_nan(array)).as_py() or 0
 
 

@@ -27,6 +27,7 @@ _TEXTUAL: Final = frozenset({TypeId.STRING})
 
 def internal_value(type_: Type, value: Any) -> Any:
     """Raises InvalidValue where it is no value of the type."""
+    value = _plain(value)
     if value is None:
         return None
     if isinstance(value, str) and type_.type_id not in _TEXTUAL:
@@ -34,6 +35,14 @@ def internal_value(type_: Type, value: Any) -> Any:
     converted = _CONVERTERS.get(type_.type_id, _as_it_is)(type_, value)
     check_value(type_, converted)
     return converted
+
+
+def _plain(value: Any) -> Any:
+    """Of a scalar of pyarrow or numpy the value that Python has for it."""
+    for name in ("as_py", "item"):
+        if callable(getattr(value, name, None)):
+            return getattr(value, name)()
+    return value
 
 
 def _as_it_is(type_: Type, value: Any) -> Any:
