@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -16,10 +17,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.catalog import load_catalog
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import HourTransform, IdentityTransform
+from pyiceberg.types import NestedField, StringType, TimestampType
 from typer.testing import CliRunner, Result
 
-from frazil import Client, DataFile, Table
+from frazil import Client, DataFile, PositionDeleteFile, Table
 from frazil.cli.app import app
+from frazil.cli.partition_values import partition_of
 from tests.support.proxy import DropAnswer, running_proxy
 from tests.support.readme import free_port
 from tests.support.s3 import ACCESS_KEY_ID, SECRET_ACCESS_KEY, S3Server
@@ -100,12 +107,16 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]
         yield started
 
 
-def make_shop(server: RunningServer, spec: dict[str, Any] | None = BY_DAY) -> Shop:
+def make_shop(
+    server: RunningServer,
+    spec: dict[str, Any] | None = BY_DAY,
+    properties: dict[str, str] | None = None,
+) -> Shop:
     client = Client(server.url)
     if not client.namespace_exists("shop"):
         client.create_namespace("shop")
     name = f"shop.orders{next(_numbers)}"
-    client.create_table(name, SCHEMA, partition_spec=spec)
+    client.create_table(name, SCHEMA, partition_spec=spec, properties=properties)
     return Shop(server, client, name)
 
 
@@ -226,8 +237,6 @@ def test_a_dry_run_shows_the_request_and_sends_nothing(shop: Shop) -> None:
     assert body == kept["body"]
     assert "nothing was sent" in text.stderr
     # What is shown is what is sent: the server takes it as it is.
-    import urllib.request
-
     request = urllib.request.Request(
         f"{shop.server.url}{kept['path']}",
         json.dumps(kept["body"]).encode(),
@@ -357,9 +366,6 @@ def test_a_table_is_shown(shop: Shop) -> None:
 
 
 def test_an_older_snapshot_is_shown_with_its_own_schema(shop: Shop) -> None:
-    from pyiceberg.catalog import load_catalog
-    from pyiceberg.types import StringType
-
     first = shop.append("a.parquet", [1])
     stock = load_catalog("stock", type="rest", uri=shop.server.url).load_table(shop.name)
     with stock.update_schema() as update:
@@ -440,8 +446,6 @@ def test_delete_files_and_their_kind_are_listed(shop: Shop) -> None:
     ]
     rows = pa.table({"file_path": [data], "pos": [0]}, schema=pa.schema(fields))
     pq.write_table(rows, folder / "d.parquet")
-    from frazil import PositionDeleteFile
-
     delete = PositionDeleteFile(
         spec_id=0,
         partition=("2026-05-01",),
@@ -458,6 +462,56 @@ def test_delete_files_and_their_kind_are_listed(shop: Shop) -> None:
     changes = shop.json("diff", shop.name, "main^", "main")
     assert (changes["added"]["data-files"], changes["added"]["delete-files"]) == (0, 1)
     assert "1 delete file" in shop.ok("log", shop.name, "-n", "1")
+
+
+def test_deletion_vectors_are_told_apart_by_their_offset(catalog: RunningServer) -> None:
+    shop = make_shop(catalog, properties={"format-version": "3"})
+    with shop.client:
+        paths = [shop.write(f"{name}.parquet", [1, 2]) for name in "ab"]
+        shop.table.append_files(paths)
+        vectors = [
+            PositionDeleteFile(
+                spec_id=0,
+                partition=("2026-05-01",),
+                file_path=f"{shop.table.location}/data/v.puffin",
+                file_format="puffin",
+                file_size_in_bytes=200,
+                record_count=1,
+                referenced_data_file=path,
+                content_offset=offset,
+                content_size_in_bytes=40 + offset,
+            )
+            for path, offset in zip(paths, (4, 50), strict=True)
+        ]
+        shop.table.row_delta(add_deletes=vectors[:1])
+        shop.table.row_delta(add_deletes=vectors[1:])
+        (added,) = shop.json("diff", shop.name, "main^")["files"]["added"]
+        assert (added["content"], added["content-offset"]) == ("deletion-vector", 50)
+        assert added["size-in-bytes"] == 90
+        assert added["referenced-data-file"] == paths[1]
+        assert "v.puffin at 4" in shop.ok("ls", shop.name)
+
+
+def test_files_of_stock_writers_are_listed_with_their_partitions(catalog: RunningServer) -> None:
+    shop = make_shop(catalog)
+    with shop.client:
+        name = f"shop.events{next(_numbers)}"
+        stock = load_catalog("stock", type="rest", uri=catalog.url)
+        schema = Schema(
+            NestedField(1, "at", TimestampType()), NestedField(2, "region", StringType())
+        )
+        spec = PartitionSpec(
+            PartitionField(1, 1000, HourTransform(), "at_hour"),
+            PartitionField(2, 1001, IdentityTransform(), "region"),
+        )
+        table = stock.create_table(name, schema, partition_spec=spec)
+        rows = {"at": [datetime(2026, 5, 1, 12, 30), None], "region": ["a/b", None]}
+        table.append(pa.table(rows))
+        found = sorted(file["partition"] for file in shop.json("ls", name)["files"])
+        assert found == ["at_hour=2026-05-01-12/region=a%2Fb", "at_hour=null/region=null"]
+        assert partition_of(
+            shop.client.load_table(name), ["at_hour=2026-05-01-12", "region=a/b"]
+        ) == {"at_hour": 493_788, "region": "a/b"}
 
 
 def test_without_the_manifests_the_summaries_speak(shop: Shop) -> None:

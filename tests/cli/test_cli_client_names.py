@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
 
+from frazil.cli.app import app
 from frazil.cli.names import BadName, namespace_name, table_and_ref, table_name
 from frazil.cli.partition_values import partition_of
-from frazil.cli.render import count_text, size_text, time_text
+from frazil.cli.render import count_text, plain, size_text, time_text
 from frazil.cli.snapshots import change_text, number, told_keys, total_text
 from frazil.client.tables import Table
 from frazil.wire.errors import BadRequest
@@ -144,6 +147,35 @@ def test_numbers_are_readable() -> None:
     assert count_text(12_000, "row") == "12,000 rows"
     assert time_text(1_777_636_800_042) == "2026-05-01 12:00:00.042Z"
     assert time_text(-1) == "1969-12-31 23:59:59.999Z"
+
+
+def test_what_a_terminal_would_obey_is_shown_instead() -> None:
+    assert plain("a\x1b[2Jb\r\n\x9b ü 日本 [x]") == "a\\x1b[2Jb\\r\\n\\x9b ü 日本 [x]"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "add", "remove"),
+    [
+        (["a.t", "--add", "x", "y", "--remove", "z"], ["x", "y"], ["z"]),
+        (["a.t", "--remove", "z", "w", "--add", "x", "--stage-only"], ["x"], ["z", "w"]),
+        (["a.t", "--add", "x", "--add", "y", "--branch", "b"], ["x", "y"], None),
+        (["a.t", "--add=-x", "--remove", "z"], ["-x"], ["z"]),
+        (["--add", "x", "a.t"], ["x"], None),
+        (["--add", "x", "--remove", "z", "a.t"], ["x"], ["z"]),
+    ],
+)
+def test_several_files_may_follow_an_option(
+    arguments: list[str], add: list[str], remove: list[str] | None
+) -> None:
+    command = get_command(app).commands["commit"]  # type: ignore[attr-defined]
+    given = command.make_context("commit", arguments).params
+    assert given["table"] == "a.t"
+    assert (given["add"] or [], given["remove"] or []) == (add, remove or [])
+
+
+def test_an_option_without_files_is_a_usage_error() -> None:
+    for arguments in (["a.t", "--add"], ["a.t", "x", "--add", "y"]):
+        assert CliRunner().invoke(app, ["commit", *arguments]).exit_code == 2
 
 
 def test_a_summary_in_words() -> None:

@@ -171,7 +171,7 @@ def _end(error: FrazilError, output: Output, save_conflict: str | None) -> NoRet
     if refused and save_conflict is not None:
         _save(error, save_conflict, output)
     if output is Output.JSON:
-        typer.echo(json.dumps(error.body(), ensure_ascii=False), err=True)
+        typer.echo(json.dumps(error.body()), err=True)
     elif isinstance(error, ValidationError) and error.conflicts:
         from frazil.cli.explain import explanation
 
@@ -179,14 +179,16 @@ def _end(error: FrazilError, output: Output, save_conflict: str | None) -> NoRet
         if save_conflict is not None:
             typer.echo(f"\nkept for `frazil explain {save_conflict}`", err=True)
     else:
-        typer.echo(f"frazil: {error.message}", err=True)
+        from frazil.cli.render import plain
+
+        typer.echo(f"frazil: {plain(error.message)}", err=True)
     if refused:
         raise typer.Exit(CONFLICT)
     raise typer.Exit(UNKNOWN_OUTCOME if isinstance(error, CommitStateUnknown) else FAILURE)
 
 
 def _save(error: FrazilError, path: str, output: Output) -> None:
-    text = json.dumps(error.body(), indent=2, ensure_ascii=False)
+    text = json.dumps(error.body(), indent=2)
     try:
         Path(path).write_text(f"{text}\n", encoding="utf-8")
     except OSError as problem:

@@ -11,7 +11,15 @@ from frazil.cli.catalog_options import CatalogChoice, progress
 from frazil.cli.live_files import FileChanges, FilesUnavailable, LiveFile, open_files
 from frazil.cli.ls import print_files
 from frazil.cli.names import table_name
-from frazil.cli.render import count_text, heading, print_json, print_table, size_text, time_text
+from frazil.cli.render import (
+    count_text,
+    heading,
+    plain,
+    print_json,
+    print_table,
+    size_text,
+    time_text,
+)
 from frazil.cli.show import columns
 from frazil.cli.snapshots import find_snapshot, number
 
@@ -256,7 +264,7 @@ def _schema_line(change: Mapping[str, Any]) -> str:
 
 def _column_text(described: Mapping[str, Any]) -> str:
     required = " required" if described["required"] else ""
-    return f"{described['column']}: {described['type']}{required}"
+    return plain(f"{described['column']}: {described['type']}{required}")
 
 
 def _print_partitions(found: Sequence[Mapping[str, Any]]) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Final
 import typer
 
 from frazil.cli.options import USAGE_ERROR, Output, fail
-from frazil.cli.render import count_text, print_json
+from frazil.cli.render import count_text, plain, print_json
 
 _SHOWN: Final = 10
 _VALIDATION: Final = "ValidationException"
@@ -261,7 +261,8 @@ def _advice(error: Mapping[str, Any]) -> str:
 def explanation(error: Mapping[str, Any]) -> str:
     """The explanation for people."""
     conflicts: Sequence[Mapping[str, Any]] = error.get("conflicts", [])
-    lines = [f"{error.get('type') or 'error'}: {error['message']}", "", _advice(error)]
+    said = plain(f"{error.get('type') or 'error'}: {error['message']}")
+    lines = [said, "", _advice(error)]
     for number, conflict in enumerate(conflicts, 1):
         lines += ["", *_paragraph(number, len(conflicts), conflict, error["message"])]
     return "\n".join(lines)
@@ -274,9 +275,9 @@ def _paragraph(number: int, count: int, conflict: Mapping[str, Any], said_before
     # The error's own message is that of the first conflict.
     new = bool(said) and not said_before.startswith(said)
     return [
-        f"{number} of {count}: {clause.failed} ({name})",
+        f"{number} of {count}: {clause.failed} ({plain(name)})",
         f"  where      {_where(conflict)}",
-        *([f"  server     {said}"] if new else []),
+        *([f"  server     {plain(said)}"] if new else []),
         f"  meaning    {clause.meaning}",
         *_listed("snapshots", [_snapshot(one) for one in conflict.get("snapshots", [])]),
         *_listed(
@@ -295,12 +296,12 @@ def _where(conflict: Mapping[str, Any]) -> str:
 
 
 def _snapshot(one: Mapping[str, Any]) -> str:
-    return f"{one.get('snapshot-id')} ({one.get('operation')})"
+    return plain(f"{one.get('snapshot-id')} ({one.get('operation')})")
 
 
 def _file(one: Mapping[str, Any]) -> str:
     offset = one.get("content-offset")
-    return f"{one.get('file-path')}" + ("" if offset is None else f" at offset {offset}")
+    return plain(f"{one.get('file-path')}" + ("" if offset is None else f" at offset {offset}"))
 
 
 def _listed(what: str, items: Sequence[str], count: Any = None) -> list[str]:

@@ -132,18 +132,20 @@ class FileReader:
             text = self._partition_texts[spec_id] = _partition_text(self._table, spec_id)
         partitions = [text(values) for values in columns.partitions]
         deletes = columns.deletes
+        # One by one, numpy's values cost more than all the rest.
+        contents, sizes = columns.content.tolist(), columns.file_size_in_bytes.tolist()
+        records, places = columns.record_count.tolist(), columns.partition.tolist()
         for row in columns.live().nonzero()[0].tolist():
             offset = -1 if deletes is None else int(deletes.content_offset[row])
-            content = CONTENTS[columns.content[row]]
-            size = int(columns.file_size_in_bytes[row])
+            content, size = CONTENTS[contents[row]], sizes[row]
             if deletes is not None and offset >= 0:
                 content, size = DELETION_VECTOR, int(deletes.content_size_in_bytes[row])
             yield LiveFile(
                 content=content,
                 file_path=columns.path(row),
                 spec_id=spec_id,
-                partition=partitions[columns.partition[row]],
-                record_count=int(columns.record_count[row]),
+                partition=partitions[places[row]],
+                record_count=records[row],
                 size_bytes=size,
                 content_offset=offset if offset >= 0 else None,
                 referenced_data_file=None if deletes is None else deletes.referenced_data_file[row],

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from frazil.cli.catalog_options import CatalogChoice
+from frazil.cli.catalog_options import CatalogChoice, usage
 from frazil.cli.names import table_and_ref
-from frazil.cli.render import print_json, time_text
+from frazil.cli.render import plain, print_json, time_text
 from frazil.cli.snapshots import (
     MAIN,
     change_text,
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 def run(choice: CatalogChoice, name: str, limit: int | None, every: bool) -> None:
     identifier, ref = table_and_ref(name)
+    if every and ref is not None:
+        usage("--all shows every snapshot, so no ref can be named beside it", choice.output)
     with choice.connect() as client:
         table = client.load_table(identifier)
     found = _all(table) if every else _history(table, ref or MAIN)
@@ -33,7 +35,8 @@ def run(choice: CatalogChoice, name: str, limit: int | None, every: bool) -> Non
     refs = refs_by_snapshot(table)
     if choice.as_json:
         documents = [snapshot_document(one, refs.get(one.snapshot_id, [])) for one in shown]
-        print_json({"table": str(identifier), "ref": ref or MAIN, "snapshots": documents})
+        shown_ref = None if every else ref or MAIN
+        print_json({"table": str(identifier), "ref": shown_ref, "snapshots": documents})
         return
     if not shown:
         typer.echo(f"{table} has no snapshot yet")
@@ -56,10 +59,10 @@ def _all(table: Table) -> list[Snapshot]:
 
 
 def _print(snapshot: Snapshot, refs: list[str]) -> None:
-    decorations = typer.style(f" ({', '.join(refs)})", fg="cyan") if refs else ""
+    decorations = typer.style(f" ({plain(', '.join(refs))})", fg="cyan") if refs else ""
     first = typer.style(f"snapshot {snapshot.snapshot_id}", fg="yellow")
     typer.echo(f"{first}{decorations}")
-    when, what = time_text(snapshot.timestamp_ms), snapshot.operation or "unknown operation"
+    when, what = time_text(snapshot.timestamp_ms), plain(snapshot.operation or "no operation")
     typer.echo(f"  {when}  {what}  sequence number {snapshot.sequence_number}")
     for line in change_text(snapshot.summary):
         typer.echo(f"  {typer.style(line, fg='green' if line.startswith('+') else 'red')}")
@@ -67,4 +70,4 @@ def _print(snapshot: Snapshot, refs: list[str]) -> None:
     if total:
         typer.echo(f"  = {total}")
     for key, value in told_keys(snapshot.summary).items():
-        typer.echo(f"    {key}: {value}")
+        typer.echo(f"    {plain(key)}: {plain(value)}")

@@ -11,7 +11,7 @@ from frazil.cli.catalog_options import CatalogChoice, progress
 from frazil.cli.live_files import FilesUnavailable, LiveFile, open_files
 from frazil.cli.names import BadName, namespace_name, table_and_ref
 from frazil.cli.options import FAILURE, fail
-from frazil.cli.render import count_text, print_json, print_table, size_text
+from frazil.cli.render import count_text, plain, print_json, print_table, size_text
 from frazil.cli.snapshots import MAIN, find_snapshot, total_text
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def _namespaces(choice: CatalogChoice, client: Client) -> None:
         print_json({"namespaces": [list(one) for one in found]})
         return
     for one in found:
-        typer.echo(".".join(one))
+        typer.echo(plain(".".join(one)))
 
 
 def _below(client: Client, parent: tuple[str, ...]) -> list[tuple[str, ...]]:
@@ -82,7 +82,7 @@ def _namespace(choice: CatalogChoice, client: Client, namespace: tuple[str, ...]
     if not rows:
         typer.echo(f"the namespace {'.'.join(namespace)} is empty")
     for kind, shown in rows:
-        typer.echo(f"{kind:<9}  {shown}")
+        typer.echo(f"{kind:<9}  {plain(shown)}")
 
 
 def _identifier(one: Identifier) -> dict[str, Any]:

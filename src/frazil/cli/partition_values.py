@@ -1,4 +1,4 @@
-"""`--partition name=value`: values as `frazil ls` prints them, made what the client takes."""
+"""`--partition name=value`: values as people write them, made what the client takes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _kinds(table: Table) -> dict[str, tuple[Transform, Type | None]]:
 
 
 def _value(transform: Transform, source: Type | None, text: str) -> Any:
-    """The reverse of Java's partitionToPath; `null` is null, and `"null"` the text."""
+    """What Java's partitionToPath writes, without its escapes; `null` is null, `"null"` the text."""
     from frazil.values.transforms import Hour, Month, Year
 
     if text == "null":

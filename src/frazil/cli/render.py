@@ -17,7 +17,7 @@ _PIPE_WIDTH: Final = 1000
 
 
 def print_json(document: Any) -> None:
-    typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
+    typer.echo(json.dumps(document, indent=2))
 
 
 def console() -> Console:
@@ -45,7 +45,7 @@ def print_table(
         )
     for row in rows:
         # Text, not str: a value with square brackets is a value, never markup.
-        table.add_row(*(Text("-" if cell is None else str(cell)) for cell in row))
+        table.add_row(*(Text("-" if cell is None else plain(str(cell))) for cell in row))
     console().print(table)
 
 
@@ -53,7 +53,14 @@ def print_pairs(pairs: Mapping[str, Any], indent: str = "") -> None:
     """Names and values below each other, the values in one column."""
     width = max((len(name) for name in pairs), default=0)
     for name, value in pairs.items():
-        typer.echo(f"{indent}{name:<{width}}  {'-' if value is None else value}")
+        typer.echo(f"{indent}{plain(name):<{width}}  {'-' if value is None else plain(str(value))}")
+
+
+def plain(text: str) -> str:
+    """Text that others have written, such as a summary, without what a terminal would obey."""
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
+    )
 
 
 def heading(text: str) -> None:

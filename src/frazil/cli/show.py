@@ -9,7 +9,7 @@ import typer
 
 from frazil.cli.catalog_options import CatalogChoice
 from frazil.cli.names import table_and_ref
-from frazil.cli.render import heading, print_json, print_pairs, print_table, time_text
+from frazil.cli.render import heading, plain, print_json, print_pairs, print_table, time_text
 from frazil.cli.snapshots import (
     MAIN,
     find_snapshot,
@@ -152,4 +152,4 @@ def _field_text(field: Mapping[str, Any], names: Mapping[int, str]) -> str:
         text += f" as {field['name']}"
     if "direction" in field:
         text += f" {field['direction']}, {field['null-order']}"
-    return text
+    return plain(text)
