@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from frazil.pyiceberg.catalog import FrazilCatalog
+    from frazil.pyiceberg.catalog import FrazilCatalog, load_catalog
     from frazil.pyiceberg.errors import DuplicateFilesError, ValidationError
     from frazil.pyiceberg.retrying import retrying
     from frazil.pyiceberg.tables import FrazilTable
@@ -24,6 +24,7 @@ __all__ = [
     "FrazilTable",
     "FrazilTransaction",
     "ValidationError",
+    "load_catalog",
     "retrying",
 ]
 
@@ -33,6 +34,7 @@ _HOMES = {
     "FrazilTable": "tables",
     "FrazilTransaction": "transactions",
     "ValidationError": "errors",
+    "load_catalog": "catalog",
 }
 
 

@@ -1,9 +1,6 @@
 """PyIceberg's REST catalog, with commits of declared files.
 
-    catalog:
-      prod:
-        py-catalog-impl: frazil.pyiceberg.FrazilCatalog
-        uri: http://localhost:8181
+    load_catalog("prod", **{"py-catalog-impl": "frazil.pyiceberg.FrazilCatalog"})
 
 Everything but commits is PyIceberg's own: sessions, authentication, namespaces, views, scans.
 """
@@ -14,8 +11,9 @@ import re
 from typing import Any, Final
 
 import msgspec
+import pyiceberg.catalog
 import requests
-from pyiceberg.catalog import TOKEN
+from pyiceberg.catalog import PY_CATALOG_IMPL, TOKEN, Catalog
 from pyiceberg.catalog.rest import (
     AUTHORIZATION_HEADER,
     BEARER_PREFIX,
@@ -29,6 +27,7 @@ from pyiceberg.table import CommitTableResponse, CreateTableTransaction, StagedT
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
+from pyiceberg.utils.config import Config
 
 from frazil.client.http import DEFAULT_TIMEOUT_S
 from frazil.client.submit import Persistence, Request, submit
@@ -48,6 +47,13 @@ class FrazilCatalog(RestCatalog):
 
     _key_lifetime_s: float | None = None
     """How long the server remembers an Idempotency-Key; None where it does not know keys."""
+
+    def __init__(self, name: str, **properties: str) -> None:
+        if PY_CATALOG_IMPL in properties:
+            # PyIceberg's `load_catalog` gives the configured properties to its own catalogs alone.
+            properties = {**_configured(name), **properties}
+        super().__init__(name, **properties)
+        self._timeout_s = _timeout_s(self.properties)
 
     # --- tables ------------------------------------------------------------------------------
 
@@ -127,7 +133,7 @@ class FrazilCatalog(RestCatalog):
         return SessionTransport(
             self._session,
             lambda path: self.url("", prefixed=False) + path,
-            timeout_s=_timeout_s(self.properties),
+            timeout_s=self._timeout_s,
             headers=headers,
             renew_token=self._refresh_token,
         )
@@ -145,6 +151,22 @@ class FrazilCatalog(RestCatalog):
             return
         document = msgspec.json.decode(answer.content)
         self._key_lifetime_s = duration_s(document.get("idempotency-key-lifetime"))
+
+
+def load_catalog(name: str | None = None, **properties: str | None) -> Catalog:
+    """PyIceberg's `load_catalog`, which heeds `py-catalog-impl` in a configuration file too.
+
+    PyIceberg 0.12 looks for it among the arguments alone and opens a plain REST catalog otherwise.
+    """
+    known = Config().get_default_catalog_name() if name is None else name
+    if PY_CATALOG_IMPL not in properties and (found := _configured(known).get(PY_CATALOG_IMPL)):
+        properties = {**properties, PY_CATALOG_IMPL: found}
+    return pyiceberg.catalog.load_catalog(known, **properties)
+
+
+def _configured(name: str) -> dict[str, Any]:
+    """What the configuration file and the environment say about a catalog."""
+    return dict(Config().get_catalog_config(name) or {})
 
 
 _DURATION: Final = re.compile(

@@ -1,0 +1,147 @@
+"""An honest failure leaves no data file behind, and takes none that is not its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import BadRequestError
+from pyiceberg.table import Table
+
+from frazil.pyiceberg.written_files import FilesAbandoned, WrittenFiles
+from tests.clients.stock import ID_NAME, id_name, pyiceberg_ids
+from tests.finegrained.trees import local
+from tests.pyiceberg.recorded import Commits, data_files_on_disk
+from tests.pyiceberg.tables import create, ids, importable_files, rows
+
+
+class Broken(Exception):
+    """What the test itself raises."""
+
+
+@pytest.fixture
+def table(frazil: Catalog, namespace: str) -> Table:
+    properties = {"write.target-file-size-bytes": "1"}
+    table = frazil.create_table((namespace, "t"), ID_NAME, properties=properties)
+    table.append(id_name(*range(10)))
+    return table
+
+
+def breaking_reader(batches: int) -> pa.RecordBatchReader:
+    """Rows that end in an error, each batch of them a file."""
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        for number in range(batches):
+            yield id_name(number).to_batches()[0]
+        raise Broken("no more")
+
+    return pa.RecordBatchReader.from_batches(id_name().schema, rows())
+
+
+def test_rows_that_end_in_an_error(frazil: Catalog, table: Table) -> None:
+    before = data_files_on_disk(table)
+    commits = Commits(frazil)
+    with pytest.raises(Broken):
+        table.append(breaking_reader(5))
+    assert data_files_on_disk(table) == before
+    assert commits.bodies == []
+
+
+def test_an_overwrite_that_ends_in_an_error(table: Table) -> None:
+    """Its delete has rewritten a file already."""
+    before = data_files_on_disk(table)
+    with pytest.raises(Broken):
+        table.overwrite(breaking_reader(3), "id = 1")
+    assert data_files_on_disk(table) == before
+    assert pyiceberg_ids(table.refresh()) == list(range(10))
+
+
+def test_a_transaction_left_by_an_exception(frazil: Catalog, table: Table) -> None:
+    before = data_files_on_disk(table)
+    commits = Commits(frazil)
+    with pytest.raises(Broken), table.transaction() as transaction:
+        transaction.append(id_name(20, 21))
+        transaction.delete("id = 1")
+        assert data_files_on_disk(table) > before
+        raise Broken
+    assert data_files_on_disk(table) == before
+    assert commits.bodies == []
+
+
+def test_what_went_well_before_a_failed_operation_stays(table: Table) -> None:
+    with table.transaction() as transaction:
+        transaction.append(id_name(20))
+        with pytest.raises(Broken):
+            transaction.overwrite(breaking_reader(3), "id = 1")
+        transaction.append(id_name(21))
+    assert pyiceberg_ids(table) == [*range(10), 20, 21]
+
+
+def test_a_request_that_the_server_finds_wrong(frazil: Catalog, table: Table) -> None:
+    """Its location is that of another table, which only the server knows."""
+    other = frazil.create_table((*table.name()[:-1], "other"), ID_NAME)
+    other.append(id_name(1))
+    (foreign,) = data_files_on_disk(other)
+    before = data_files_on_disk(table)
+    with pytest.raises(BadRequestError), table.transaction() as transaction:
+        transaction.append(id_name(20))
+        transaction.add_files([f"file://{foreign}"])
+    assert data_files_on_disk(table) == before
+    assert foreign.exists()
+
+
+def test_files_of_the_user_are_never_taken(frazil: Catalog, namespace: str) -> None:
+    table = create(frazil, f"{namespace}.t")
+    paths = importable_files(table, 64, 72)
+    with pytest.raises(Broken), table.transaction() as transaction:
+        transaction.append(rows(1))
+        transaction.add_files(paths)
+        raise Broken
+    assert data_files_on_disk(table) == {local(path) for path in paths}
+    table.add_files(paths)
+    with pytest.raises(ValueError, match="already referenced"), table.transaction() as transaction:
+        transaction.append(rows(2))
+        transaction.add_files(paths)
+    assert data_files_on_disk(table) == {local(path) for path in paths}
+    assert ids(table) == [64, 65, 72, 73]
+
+
+def test_a_file_added_and_removed_in_one_transaction_stays_for_its_snapshot(table: Table) -> None:
+    with table.transaction() as transaction:
+        transaction.append(id_name(20, 21))
+        transaction.delete("id = 20")
+    staged = table.metadata.snapshots[-2]
+    found = table.scan(snapshot_id=staged.snapshot_id).to_arrow()
+    assert sorted(found["id"].to_pylist()) == [*range(10), 20, 21]
+    assert pyiceberg_ids(table) == [*range(10), 21]
+
+
+# --- the record itself --------------------------------------------------------------------------
+
+
+def test_a_thread_that_comes_late_writes_nothing(table: Table) -> None:
+    written = WrittenFiles(table.io)
+    early = written.io.new_output(f"{table.location()}/data/early.parquet")
+    late = written.io.new_output(f"{table.location()}/data/late.parquet")
+    with early.create() as stream:
+        stream.write(b"x")
+    assert local(early.location).exists()
+    written.discard()
+    assert not local(early.location).exists()
+    with pytest.raises(FilesAbandoned):
+        late.create()
+    assert not local(late.location).exists()
+
+
+def test_only_what_is_not_forgotten_goes(table: Table) -> None:
+    written = WrittenFiles(table.io)
+    outputs = [written.io.new_output(f"{table.location()}/data/{name}.parquet") for name in "abc"]
+    for output in outputs:
+        output.create().close()
+    first, second, third = (output.location for output in outputs)
+    written.forget({first})
+    written.discard(keep={second})
+    assert [local(path).exists() for path in (first, second, third)] == [True, True, False]
+    assert written.paths == {second}
