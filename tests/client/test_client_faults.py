@@ -5,7 +5,9 @@ A real client, a real server, and between them a proxy that loses, delays, doubl
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from pathlib import Path
 from random import Random
@@ -13,16 +15,19 @@ from typing import Any
 
 import pytest
 
+from frazil.client.errors import CatalogUnreachable
 from frazil.wire.errors import (
     CommitStateUnknown,
-    ServiceUnavailable,
+    FrazilError,
     TooManyRequests,
     ValidationError,
 )
 from tests.client.faulty import (
+    MARK,
     OPERATIONS,
     Append,
     NewBranch,
+    NewTable,
     Operation,
     Outcome,
     Overwrite,
@@ -149,8 +154,26 @@ def test_the_same_on_postgresql(
 # --- where it ends ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", OPERATIONS)
-@pytest.mark.parametrize("fault", [DropRequest(), DropAnswer(), Respond(504, forwarded=True)])
+def lasting() -> list[Any]:
+    """A new table has no properties yet that would shorten the waits: seconds, so once a run."""
+    faults = {
+        "request-dropped": DropRequest(),
+        "answer-dropped": DropAnswer(),
+        "gateway-timeout": Respond(504, forwarded=True),
+    }
+    return [
+        pytest.param(
+            fault,
+            kind,
+            id=f"{name}-{kind.__name__}",
+            marks=pytest.mark.full if kind is NewTable and name != "answer-dropped" else (),
+        )
+        for name, fault in faults.items()
+        for kind in OPERATIONS
+    ]
+
+
+@pytest.mark.parametrize(("fault", "kind"), lasting())
 def test_an_outcome_that_stays_unknown_is_called_unknown(
     fault: Fault, kind: type[Operation], truth: Truth, proxy: Proxy
 ) -> None:
@@ -186,32 +209,18 @@ def test_a_conflict_is_raised_at_once(fault: Fault, truth: Truth, proxy: Proxy) 
     operation = Overwrite(truth)
     client = quick_client(proxy.url, IMPATIENT_S if isinstance(fault, HoldRequest) else 20)
     table = client.load_table(operation.name)
-    rival = data_file(operation.location, operation.number).file_path.replace("data/", "data/r")
-    truth.client.overwrite_files(
-        operation.name,
-        [data_file(operation.location, 0).__class__(**_fields(rival))],
-        [operation.old],
-    )
+    rival = data_file(operation.location, 1_000_000)
+    truth.client.overwrite_files(operation.name, [rival], [operation.old])
     proxy.script(fault)
     with pytest.raises(ValidationError) as refused:
         table.overwrite_files(add=[operation.new], remove=[operation.old])
     proxy.settle()
     assert refused.value.conflicts
-    assert truth.live(operation.name) == [rival]
+    assert truth.live(operation.name) == [rival.file_path]
     check_keys(proxy.changes)
-    # One request, and one more only where its answer was lost.
-    assert len(proxy.changes) == (1 if isinstance(fault, Pass | Duplicate) else 2)
-
-
-def _fields(path: str) -> dict[str, Any]:
-    return {
-        "spec_id": 0,
-        "partition": (),
-        "file_path": path,
-        "file_format": "parquet",
-        "file_size_in_bytes": 100,
-        "record_count": 1,
-    }
+    # One request, and more only where its answer was lost.
+    if isinstance(fault, Pass | Duplicate):
+        assert len(proxy.changes) == 1
 
 
 # --- requirements that do not hold -----------------------------------------------------------
@@ -245,7 +254,7 @@ def test_a_late_sending_of_what_was_built_again_does_nothing(truth: Truth, proxy
         truth.client.append_files(name, [data_file(table.location, 2)])
 
     proxy.script(HoldRequest("released"), Pass(action=move))
-    with quick_client(proxy.url, IMPATIENT_S) as client:
+    with quick_client(proxy.url, 3 * IMPATIENT_S) as client:
         client.rollback(name, first)
     before = truth.versions(name)
     proxy.settle()
@@ -305,5 +314,35 @@ def test_a_long_day_with_a_bad_network(seed: int, truth: Truth, proxy: Proxy) ->
     assert len(proxy.changes) > len(operations)
     # Nothing but what was not known to be done was left to the caller.
     refused = [outcome.error for outcome in outcomes if outcome.error is not None]
-    allowed = CommitStateUnknown | TooManyRequests | ServiceUnavailable
+    allowed = CommitStateUnknown | TooManyRequests | CatalogUnreachable
     assert all(isinstance(error, allowed) for error in refused), refused
+
+
+@pytest.mark.parametrize(
+    "seed", [1, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(2, 10))]
+)
+def test_writers_of_one_table_with_a_bad_network(seed: int, truth: Truth, proxy: Proxy) -> None:
+    name = truth.new_table()
+    location = truth.client.load_table(name).location
+    proxy.script(*Random(seed).choices(ANY_FAULT, k=400))
+    client = quick_client(proxy.url, IMPATIENT_S)
+
+    def write(number: int) -> tuple[int, FrazilError | None]:
+        try:
+            mark = f"writer-{number}"
+            client.append_files(name, [data_file(location, number)], summary={MARK: mark})
+        except FrazilError as error:
+            return number, error
+        return number, None
+
+    with ThreadPoolExecutor(4) as writers:
+        said = list(writers.map(write, range(1, 41)))
+    proxy.settle()
+    check_keys(proxy.changes)
+    live = Counter(truth.live(name))
+    for number, error in said:
+        times = live[data_file(location, number).file_path]
+        assert times == truth.marked(name, f"writer-{number}")
+        assert times in Outcome(error=error).possible, (number, error)
+    assert set(live.values()) == {1}
+    assert truth.versions(name) <= len(live)
