@@ -160,6 +160,20 @@ def reported(output: Output, save_conflict: str | None = None) -> Iterator[None]
         _end(error, output, save_conflict)
 
 
+@contextmanager
+def on_its_way() -> Iterator[None]:
+    """Around a change: whoever interrupts it is told that it may have taken place."""
+    from frazil.wire.errors import CommitStateUnknown
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise CommitStateUnknown(
+            "interrupted while the change was on its way: nobody knows whether it took place. "
+            "Delete no file; `frazil log` shows what was committed"
+        ) from None
+
+
 def usage(message: str, output: Output) -> NoReturn:
     fail(message, output, USAGE_ERROR)
 

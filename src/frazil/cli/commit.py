@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from frazil.cli.catalog_options import CatalogChoice, progress, usage
+from frazil.cli.catalog_options import CatalogChoice, on_its_way, progress, usage
 from frazil.cli.names import BadName, table_name
 from frazil.cli.partition_values import partition_of
 from frazil.cli.render import count_text, print_json, size_text
@@ -49,7 +49,8 @@ def run(choice: CatalogChoice, order: CommitOrder) -> None:
         table = client.load_table(table_name(order.table))
         options = _options(table, order)
         files = _read(table, order)
-        done = _commit(table, order, files, options)
+        with on_its_way():
+            done = _commit(table, order, files, options)
     _report(choice, order, files, done)
 
 

@@ -54,7 +54,7 @@ def _kinds(table: Table) -> dict[str, tuple[Transform, Type | None]]:
 
 
 def _value(transform: Transform, source: Type | None, text: str) -> Any:
-    """What Java's partitionToPath writes, without its escapes; `null` is null, `"null"` the text."""
+    """What Java's partitionToPath writes, unescaped; `null` is null, and `"null"` the text."""
     from frazil.values.transforms import Hour, Month, Year
 
     if text == "null":

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 import typer
 
-from frazil.cli.catalog_options import CatalogChoice, usage
+from frazil.cli.catalog_options import CatalogChoice, on_its_way, usage
 from frazil.cli.names import table_name
 from frazil.cli.render import print_json, print_table, time_text
 from frazil.cli.snapshots import find_snapshot
@@ -126,7 +126,8 @@ def _change(
     kind, name = ref
     with choice.connect(dry_run=dry_run) as client:
         before = client.load_table(identifier)
-        change(before)
+        with on_its_way():
+            change(before)
         try:
             now = client.load_table(identifier, snapshots="refs")
         except FrazilError as error:

@@ -1,0 +1,179 @@
+"""Which catalog the client's commands speak to, and how they end."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from frazil import Client, DataFile
+from frazil.cli.app import app
+from tests.cli.shop import SCHEMA, Shop
+from tests.support.proxy import DropAnswer, HoldAnswer, running_proxy
+from tests.support.readme import free_port
+from tests.support.s3 import ACCESS_KEY_ID, SECRET_ACCESS_KEY, S3Server
+from tests.support.server import ServerFactory
+
+
+def test_the_catalog_comes_from_the_configuration(
+    shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("PYICEBERG_HOME", raising=False)
+    file = tmp_path / ".pyiceberg.yaml"
+    file.write_text(f"catalog:\n  default:\n    uri: {shop.server.url}\n  other:\n    uri: gone\n")
+    assert CliRunner().invoke(app, ["show", shop.name]).exit_code == 0
+    wrong = CliRunner().invoke(app, ["show", shop.name, "--catalog", "other"])
+    assert wrong.exit_code == 2
+    assert "'gone' must begin with http" in wrong.stderr
+    unknown = CliRunner().invoke(app, ["show", shop.name, "--catalog", "third", "-o", "json"])
+    assert unknown.exit_code == 2
+    assert "known are default, other" in json.loads(unknown.stderr)["error"]["message"]
+    environ = {"PYICEBERG_CATALOG__THIRD__URI": shop.server.url}
+    done = CliRunner().invoke(app, ["show", shop.name, "--catalog", "third"], env=environ)
+    assert done.exit_code == 0
+
+
+def test_a_configured_token_is_sent_to_its_own_server_alone(
+    server: ServerFactory, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = json.loads(CliRunner().invoke(app, ["token", "new", "etl", "-o", "json"]).stdout)
+    closed = server(env={"FRAZIL_TOKENS": made["entry"]})
+    environ = {
+        "PYICEBERG_CATALOG__DEFAULT__URI": closed.url,
+        "PYICEBERG_CATALOG__DEFAULT__TOKEN": made["token"],
+    }
+    for arguments, code in (
+        (["ls"], 0),
+        (["ls", "--uri", closed.url], 1),
+        (["ls", "--uri", closed.url, "--token", made["token"]], 0),
+        (["ls", "--uri", closed.url, "--catalog", "default"], 0),
+    ):
+        done = CliRunner().invoke(app, arguments, env=environ)
+        assert done.exit_code == code, (arguments, done.output)
+
+
+def test_an_outcome_that_nobody_knows_has_its_exit_code(shop: Shop) -> None:
+    patience = {"commit.retry.num-retries": "0", "commit.status-check.num-retries": "0"}
+    shop.table.set_properties(patience)
+    path = shop.write("a.parquet", [1])
+    with running_proxy(shop.server.url, [DropAnswer()]) as proxy:
+        arguments = ["commit", shop.name, "--add", path, "--uri", proxy.url, "-o", "json"]
+        done = CliRunner().invoke(app, arguments)
+    assert (done.exit_code, done.stdout) == (4, "")
+    assert json.loads(done.stderr)["error"]["type"] == "CommitStateUnknownException"
+    # This one has taken place.
+    assert shop.files() == ["a.parquet"]
+
+
+def test_an_interrupted_commit_is_an_unknown_outcome(shop: Shop) -> None:
+    path = shop.write("a.parquet", [1])
+    with running_proxy(shop.server.url, [HoldAnswer()]) as proxy:
+        arguments = ("commit", shop.name, "--add", path, "--uri", proxy.url)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "frazil", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        deadline = time.monotonic() + 40
+        while not any(one.statuses for one in proxy.changes):
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        said, err = process.communicate(timeout=20)
+    assert (process.returncode, said) == (4, "")
+    assert "nobody knows whether it took place" in err
+    assert shop.files() == ["a.parquet"]
+
+
+def test_long_work_shows_its_progress_on_a_terminal_alone(shop: Shop) -> None:
+    paths = [shop.write(f"{number}.parquet", [number]) for number in range(3)]
+    command = [sys.executable, "-m", "frazil", "commit", shop.name, "--uri", shop.server.url]
+    terminal, theirs = pty.openpty()
+    try:
+        done = subprocess.run(
+            [*command, "--add", *paths[:2]],
+            stdout=subprocess.PIPE,
+            stderr=theirs,
+            env={**os.environ, "TERM": "xterm", "COLUMNS": "100"},
+            timeout=50,
+        )
+        os.close(theirs)
+        shown = os.read(terminal, 1 << 16).decode()
+    finally:
+        os.close(terminal)
+    assert done.returncode == 0
+    assert b"reading footers" not in done.stdout
+    assert "reading footers" in shown
+    quiet = shop.run("commit", shop.name, "--add", paths[2])
+    assert (quiet.exit_code, quiet.stderr) == (0, "")
+
+
+def test_a_server_that_is_not_there_is_one_message() -> None:
+    uri = f"http://127.0.0.1:{free_port()}"
+    done = CliRunner().invoke(app, ["ls", "--uri", uri])
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr.startswith("frazil: ")
+    assert uri in done.stderr
+
+
+def test_a_table_that_is_not_there_is_one_message(shop: Shop) -> None:
+    for arguments in (("show",), ("log",), ("branch",), ("diff", "main")):
+        done = shop.run(arguments[0], "shop.none", *arguments[1:])
+        assert (done.exit_code, done.stdout) == (1, "")
+        assert "shop.none" in done.stderr
+    missing = shop.run("show", f"{shop.name}@nothing")
+    assert missing.exit_code == 1
+    assert "nothing" in missing.stderr
+    assert shop.run("show", "orders").exit_code == 2
+
+
+def test_as_a_user_types_it(shop: Shop, tmp_path: Path) -> None:
+    path = shop.write("a.parquet", [1])
+    environ = {**os.environ, "PYICEBERG_CATALOG__DEFAULT__URI": shop.server.url}
+    command = [sys.executable, "-m", "frazil"]
+    for arguments in (["commit", shop.name, "--add", path], ["log", shop.name, "-o", "json"]):
+        done = subprocess.run(
+            [*command, *arguments], cwd=tmp_path, env=environ, capture_output=True, timeout=50
+        )
+        assert done.returncode == 0, done.stderr
+    assert len(json.loads(done.stdout)["snapshots"]) == 1
+
+
+def test_manifests_are_read_from_s3(
+    server: ServerFactory, s3_server: S3Server, s3_bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = server("--warehouse", f"{s3_bucket}/warehouse", env=s3_server.environ())
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    with Client(started.url) as client:
+        client.create_namespace("shop")
+        table = client.create_table("shop.orders", SCHEMA)
+        file = DataFile(
+            spec_id=0,
+            partition=(),
+            file_path=f"{table.location}/data/a.parquet",
+            file_format="parquet",
+            file_size_in_bytes=10,
+            record_count=1,
+        )
+        table.append_files([file])
+    environ = {
+        "PYICEBERG_CATALOG__DEFAULT__URI": started.url,
+        "PYICEBERG_CATALOG__DEFAULT__S3__ACCESS_KEY_ID": ACCESS_KEY_ID,
+        "PYICEBERG_CATALOG__DEFAULT__S3__SECRET_ACCESS_KEY": SECRET_ACCESS_KEY,
+    }
+    done = CliRunner().invoke(app, ["ls", "shop.orders", "-o", "json"], env=environ)
+    assert done.exit_code == 0, done.output
+    (found,) = json.loads(done.stdout)["files"]
+    assert found["file-path"] == file.file_path
