@@ -76,10 +76,12 @@ class Client(OfTables[Commit]):
         ca_file: str | None = None,
         client_certificate: tuple[str, str] | None = None,
         retry: RetryPolicy | None = None,
+        properties: Mapping[str, str] | None = None,
         transport: Transport | None = None,
     ) -> None:
         """`retry` wins over the tables' own `commit.retry.*`; `transport` over all that is said
-        about the connection."""
+        about the connection. `properties`, such as `s3.access-key-id`, are for reading footers."""
+        self._properties = dict(properties or {})
         self._http = None
         if transport is None:
             transport = self._http = HttpTransport(
@@ -97,7 +99,9 @@ class Client(OfTables[Commit]):
         """The catalog that `.pyiceberg.yaml` and `PYICEBERG_CATALOG__*` describe."""
         from frazil.client.config import catalog_properties, client_arguments
 
-        arguments: dict[str, Any] = {**client_arguments(catalog_properties(name)), **overrides}
+        properties = catalog_properties(name)
+        found = client_arguments(properties)
+        arguments: dict[str, Any] = {**found, "properties": properties, **overrides}
         login = [arguments.pop(key, None) for key in ("credential", "oauth2_server_uri", "scope")]
         if any(login) and not arguments.get("token"):
             raise BadRequest("credential: this client speaks no OAuth2: configure a token instead")
@@ -307,9 +311,11 @@ class Client(OfTables[Commit]):
         return loaded
 
     def _table(self, identifier: Identifier, loaded: _Loaded) -> Table:
-        return Table(
-            identifier, loaded.metadata, loaded.metadata_location, loaded.config, self._commit
-        )
+        catalog = self._calls.config
+        # As Iceberg's clients put them together: what the catalog insists on wins over what the
+        # user says, which wins over the catalog's defaults; what it says of this table comes last.
+        config = {**catalog.defaults, **self._properties, **catalog.overrides, **loaded.config}
+        return Table(identifier, loaded.metadata, loaded.metadata_location, config, self._commit)
 
     def _identifiers(self, path: str) -> list[Identifier]:
         return [

@@ -7,7 +7,6 @@ unknown until the server itself is asked.
 
 from __future__ import annotations
 
-import ssl
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -138,6 +137,8 @@ def base_url(uri: str) -> str:
 
 
 def _failure(error: Exception, base: str) -> NotSent | AnswerLost:
+    import ssl
+
     from urllib3 import exceptions
 
     # Connecting failed before a byte of the request was written. A failing handshake is not among
