@@ -14,7 +14,6 @@ from frazil.cli.partition_values import partition_of
 from frazil.cli.render import count_text, plain, size_text, time_text
 from frazil.cli.snapshots import change_text, number, told_keys, total_text
 from frazil.client.tables import Table
-from frazil.wire.errors import BadRequest
 from frazil.wire.identifiers import Identifier
 
 
@@ -52,13 +51,15 @@ def test_what_names_no_table_is_told_how(text: str, message: str) -> None:
 
 @pytest.mark.parametrize("text", ["a..t", ".t", "a.", '["","t"]'])
 def test_an_empty_level_is_refused(text: str) -> None:
-    with pytest.raises(BadRequest, match="is empty"):
+    with pytest.raises(BadName, match="is empty"):
         table_name(text)
 
 
 def test_a_namespace_is_named() -> None:
     assert namespace_name("a.b") == ("a", "b")
     assert namespace_name('["a.b"]') == ("a.b",)
+    with pytest.raises(BadName, match="is empty"):
+        namespace_name("a..b")
 
 
 def table_with(*fields: tuple[str, str, str]) -> Table:

@@ -61,6 +61,7 @@ def run(choice: CatalogChoice, name: str, old_text: str, new_text: str) -> None:
         "to": _place(new_text, new),
         "schema-changes": schema,
     }
+    changes: FileChanges | None = None
     try:
         with (
             progress("reading manifests") as advance,
@@ -80,13 +81,10 @@ def run(choice: CatalogChoice, name: str, old_text: str, new_text: str) -> None:
                 "removed": [file.document() for file in changes.removed],
             },
         }
-        if not choice.as_json:
-            _print(document, changes)
-            return
     if choice.as_json:
         print_json(document)
     else:
-        _print(document, None)
+        _print(document, changes)
 
 
 def _place(text: str, snapshot: Snapshot | None) -> dict[str, Any]:
@@ -185,30 +183,25 @@ def schema_changes(
         return []
     if old.schema_id == new.schema_id:
         return []
-    before = {field.field_id: (name, field) for name, field in _columns(table, old.schema_id)}
-    after = {field.field_id: (name, field) for name, field in _columns(table, new.schema_id)}
+    before, after = _columns(table, old.schema_id), _columns(table, new.schema_id)
     found: list[dict[str, Any]] = []
     for field_id in sorted(before.keys() | after.keys()):
         one, other = before.get(field_id), after.get(field_id)
-        if one is None or other is None:
-            name, field = one or other or ("", None)
-            change = "added" if one is None else "dropped"
-            assert field is not None
-            found.append({"change": change, "id": field_id, **_described(name, field)})
-        elif _described(*one) != _described(*other):
-            found.append(
-                {
-                    "change": "changed",
-                    "id": field_id,
-                    "from": _described(*one),
-                    "to": _described(*other),
-                }
-            )
+        if one == other:
+            continue
+        if one is not None and other is not None:
+            found.append({"change": "changed", "id": field_id, "from": one, "to": other})
+        elif other is not None:
+            found.append({"change": "added", "id": field_id, **other})
+        elif one is not None:
+            found.append({"change": "dropped", "id": field_id, **one})
     return found
 
 
-def _columns(table: Table, schema_id: int) -> list[tuple[str, NestedField]]:
-    return list(columns(table.schema_by_id(schema_id)))
+def _columns(table: Table, schema_id: int) -> dict[int, dict[str, Any]]:
+    """What is said of each column, by field id."""
+    named = columns(table.schema_by_id(schema_id))
+    return {field.field_id: _described(name, field) for name, field in named}
 
 
 def _described(name: str, field: NestedField) -> dict[str, Any]:

@@ -33,12 +33,17 @@ def table_and_ref(text: str) -> tuple[Identifier, str | None]:
 
 
 def namespace_name(text: str) -> tuple[str, ...]:
+    from frazil.wire.errors import BadRequest
     from frazil.wire.identifiers import check_namespace
 
-    return check_namespace(_levels(text))
+    try:
+        return check_namespace(_levels(text))
+    except BadRequest as error:
+        raise BadName(f"{text!r}: {error.message}") from None
 
 
 def _table(levels: list[str], text: str) -> Identifier:
+    from frazil.wire.errors import BadRequest
     from frazil.wire.identifiers import check_identifier
 
     if len(levels) < 2:
@@ -46,7 +51,10 @@ def _table(levels: list[str], text: str) -> Identifier:
             f"{text!r} names no table: write namespace.table, or a JSON array such as "
             '\'["a.b","t"]\' where a name has dots'
         )
-    return check_identifier(levels[:-1], levels[-1], "table")
+    try:
+        return check_identifier(levels[:-1], levels[-1], "table")
+    except BadRequest as error:
+        raise BadName(f"{text!r}: {error.message}") from None
 
 
 def _levels(text: str) -> list[str]:
