@@ -11,7 +11,6 @@ many keys an upsert has.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from functools import cache
 from typing import Any, Final
@@ -177,26 +176,14 @@ class _Writer:
             raise ValueError(f"the schema has no column with field id {field.field_id}")
         if isinstance(predicate, BoundLiteralPredicate):
             value = predicate.literal.value
-            if _is_nan(value) and name in ("eq", "not-eq"):
-                return {"type": "is-nan" if name == "eq" else "not-nan", "term": column}
             return {"type": name, "term": column, "value": value_json(field.field_type, value)}
         if isinstance(predicate, BoundSetPredicate):
-            return self._set(name, column, field.field_type, predicate.value_set)
+            found = (value_json(field.field_type, value) for value in predicate.value_set)
+            values = sorted(found, key=_order)
+            if name == "in":
+                return self._in(column, values)
+            return {"type": name, "term": column, "values": values}
         return {"type": name, "term": column}
-
-    def _set(self, name: str, column: str, type_: IcebergType, found: set[Any]) -> Json:
-        values = sorted(
-            (value_json(type_, value) for value in found if not _is_nan(value)), key=_order
-        )
-        if name == "in":
-            inside = self._in(column, values) if values else FALSE
-            if not any(map(_is_nan, found)):
-                return inside
-            return _balanced("or", [inside, {"type": "is-nan", "term": column}], neutral=FALSE)
-        outside = {"type": name, "term": column, "values": values} if values else TRUE
-        if not any(map(_is_nan, found)):
-            return outside
-        return _balanced("and", [outside, {"type": "not-nan", "term": column}], neutral=TRUE)
 
     def _in(self, column: str, values: list[Any]) -> Json:
         """With its range beside it where there are so many values that they are not looked at."""
@@ -299,7 +286,3 @@ def _negated(child: Json) -> Json:
 def _order(value: Any) -> tuple[str, Any]:
     """Tells 1 from True, which Python holds to be equal."""
     return type(value).__name__, value
-
-
-def _is_nan(value: Any) -> bool:
-    return isinstance(value, float) and math.isnan(value)

@@ -278,6 +278,9 @@ class FrazilReplacePartitions(_FineGrained, _OverwriteFiles):
 class FrazilDelete(_FineGrained, _DeleteFiles):
     """Drops the files of which all rows match."""
 
+    _carries_row_ids = False
+    """Whether the dropped rows come back as updated ones, which nobody may have deleted since."""
+
     def _change(self) -> FileUpdate | None:
         if not self.files_affected:
             return None
@@ -288,7 +291,10 @@ class FrazilDelete(_FineGrained, _DeleteFiles):
         )
 
     def _clauses(self) -> Iterable[CommitValidation]:
-        yield from _still_there(self._committed(self._deleted_data_files))
+        paths = self._committed(self._deleted_data_files)
+        yield from _still_there(paths)
+        if self._carries_row_ids and paths:
+            yield NotAllowedNewDeletesForDataFiles(file_paths=paths)
         yield from self._read_clause(self._own_reads())
 
     @cached_property

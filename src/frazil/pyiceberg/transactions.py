@@ -233,24 +233,7 @@ class FrazilTransaction(Transaction):
         branch: str | None = MAIN_BRANCH,
     ) -> None:
         with self._operation():
-            if self._updated_rows:
-                self._append_updated(self._updated_rows, df, snapshot_properties, branch)
-            else:
-                super().append(df, snapshot_properties, branch)
-
-    def _append_updated(
-        self,
-        updated: UpdatedRows,
-        df: pa.Table,
-        snapshot_properties: dict[str, str],
-        branch: str | None,
-    ) -> None:
-        """Rows of an upsert that were there before keep their row ids."""
-        self._check_schema(df)
-        with self._append_snapshot_producer(snapshot_properties, branch) as appending:
-            metadata = lineage_metadata(self.table_metadata)
-            for file in self._write(updated.with_row_ids(df), appending.commit_uuid, metadata):
-                appending.append_data_file(file)
+            super().append(df, snapshot_properties, branch)
 
     def add_files(
         self,
@@ -277,7 +260,25 @@ class FrazilTransaction(Transaction):
     ) -> None:
         predicate = _parse_row_filter(overwrite_filter)
         with self._operation(), self._reading(predicate, "update", case_sensitive):
-            super().overwrite(df, predicate, snapshot_properties, case_sensitive, branch)
+            if self._updated_rows is None:
+                super().overwrite(df, predicate, snapshot_properties, case_sensitive, branch)
+                return
+            self.delete(predicate, snapshot_properties, case_sensitive, branch)
+            self._append_updated(self._updated_rows, df, snapshot_properties, branch)
+
+    def _append_updated(
+        self,
+        updated: UpdatedRows,
+        df: pa.Table,
+        snapshot_properties: dict[str, str],
+        branch: str | None,
+    ) -> None:
+        """Rows of an upsert that were there before keep their row ids."""
+        self._check_schema(df)
+        with self._append_snapshot_producer(snapshot_properties, branch) as appending:
+            metadata = lineage_metadata(self.table_metadata)
+            for file in self._write(updated.with_row_ids(df), appending.commit_uuid, metadata):
+                appending.append_data_file(file)
 
     def delete(
         self,
@@ -308,6 +309,7 @@ class FrazilTransaction(Transaction):
             self.table_metadata, self._table.io, predicate, case_sensitive, self._updated_rows
         )
         with update.delete() as dropping:
+            dropping._carries_row_ids = self._updated_rows is not None
             dropping.delete_by_predicate(predicate, case_sensitive)
         if self._updated_rows is not None:
             rewriter.note_rows_of(dropping._deleted_data_files, dropping._parent_snapshot_id)

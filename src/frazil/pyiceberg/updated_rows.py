@@ -20,9 +20,6 @@ class UpdatedRows:
         self._key_columns = list(key_columns)
         self._row_ids: dict[tuple[Any, ...], int] = {}
 
-    def __bool__(self) -> bool:
-        return bool(self._row_ids)
-
     def note(self, rows: pa.Table) -> None:
         """Rows as they were, with the columns of their lineage."""
         for key, row_id in zip(self._keys(rows), rows[ROW_ID].to_pylist(), strict=True):
