@@ -102,9 +102,6 @@ class Client(OfTables[Commit]):
         properties = catalog_properties(name)
         found = client_arguments(properties)
         arguments: dict[str, Any] = {**found, "properties": properties, **overrides}
-        login = [arguments.pop(key, None) for key in ("credential", "oauth2_server_uri", "scope")]
-        if any(login) and not arguments.get("token"):
-            raise BadRequest("credential: this client speaks no OAuth2: configure a token instead")
         return cls(**arguments)
 
     def close(self) -> None:

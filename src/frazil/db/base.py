@@ -12,10 +12,12 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from frazil.wire.errors import FrazilError
 from frazil.wire.identifiers import Identifier, Namespace
+
+SECRET_BYTES: Final = 32
 
 
 class Kind(StrEnum):
@@ -293,6 +295,10 @@ class Database(Protocol):
     def forget_commits(self, older_than_s: int) -> int:
         """Deletes commit ids older than this by the database's own clock; returns how many. Only
         ids that nobody can still ask `resolve` about may be forgotten: keep days, not minutes."""
+
+    # what the server signs with
+    def secret(self, name: str) -> bytes:
+        """SECRET_BYTES of chance, drawn once for all processes on this database."""
 
     # events
     def assign_positions(self, limit: int) -> int:

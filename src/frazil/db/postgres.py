@@ -8,6 +8,7 @@ unknown until `resolve` has claimed the commit id on another connection.
 from __future__ import annotations
 
 import random
+import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -20,6 +21,7 @@ from psycopg.pq import TransactionStatus
 
 from frazil.db import changes, rows
 from frazil.db.base import (
+    SECRET_BYTES,
     Committed,
     DatabaseRefused,
     DatabaseUnavailable,
@@ -221,6 +223,14 @@ class PostgresDatabase(Reads):
             return rows.key_of(row.principal, row.key, found[0]) if found else row
 
         return self._run_twice(work)
+
+    def secret(self, name: str) -> bytes:
+        found = self.fetch("secret", {"name": name})
+        if not found:
+            drawn = {"name": name, "value": secrets.token_bytes(SECRET_BYTES)}
+            self._run_twice(lambda sql: sql.execute("insert_secret", drawn))
+            found = self.fetch("secret", {"name": name})
+        return bytes(found[0][0])
 
     def forget_keys(self, older_than_s: int) -> int:
         age = {"older_than_ms": older_than_s * 1000}

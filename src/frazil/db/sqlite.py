@@ -6,6 +6,7 @@ waits for the other. `synchronous=FULL` makes every COMMIT durable before it is 
 
 from __future__ import annotations
 
+import secrets
 import sqlite3
 import tempfile
 import time
@@ -17,6 +18,7 @@ from typing import Final, TypeVar
 
 from frazil.db import changes, rows
 from frazil.db.base import (
+    SECRET_BYTES,
     Committed,
     DatabaseRefused,
     DatabaseUnavailable,
@@ -142,6 +144,14 @@ class SqliteDatabase(Reads):
             return Written(rows.key_of(row.principal, row.key, found[0]), keep=False)
 
         return self.run(work)
+
+    def secret(self, name: str) -> bytes:
+        found = self.fetch("secret", {"name": name})
+        if not found:
+            drawn = {"name": name, "value": secrets.token_bytes(SECRET_BYTES)}
+            self.run(lambda sql: Written(sql.execute("insert_secret", drawn), keep=True))
+            found = self.fetch("secret", {"name": name})
+        return bytes(found[0][0])
 
     def forget_keys(self, older_than_s: int) -> int:
         return self._forget("forget_keys", older_than_s)

@@ -81,7 +81,7 @@ class RegisterTableRequest(Request, frozen=True):
     overwrite: bool | None = None
 
 
-class CommitTableRequest(Request, frozen=True):
+class CommitTableRequest(Request, frozen=True, omit_defaults=True):
     requirements: tuple[TableRequirement, ...]
     updates: tuple[CommitUpdate, ...]
     identifier: TableIdentifier | None = None

@@ -57,7 +57,7 @@ class AddSnapshot(Update, frozen=True, tag="add-snapshot"):
     snapshot: Raw
 
 
-class SetSnapshotRef(Update, frozen=True, tag="set-snapshot-ref"):
+class SetSnapshotRef(Update, frozen=True, tag="set-snapshot-ref", omit_defaults=True):
     ref_name: str
     type: str
     snapshot_id: Int64

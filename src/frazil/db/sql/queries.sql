@@ -175,3 +175,10 @@ SELECT max(version) FROM schema_version;
 
 -- name: record_schema_version
 INSERT INTO schema_version (version, name) VALUES (:version, :name);
+
+-- name: secret
+SELECT value FROM secrets WHERE name = :name;
+
+-- name: insert_secret
+-- Whoever comes first draws it; all replicas then read the same.
+INSERT INTO secrets (name, value) VALUES (:name, :value) ON CONFLICT DO NOTHING;
