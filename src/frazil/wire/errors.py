@@ -12,7 +12,9 @@ can help. Nothing in Frazil decides by the text of a message.
     ├── NotFound                     404  NotFoundException          (a route or a file)
     │   ├── NoSuchNamespace          404  NoSuchNamespaceException
     │   ├── NoSuchTable              404  NoSuchTableException
-    │   └── NoSuchView               404  NoSuchViewException
+    │   ├── NoSuchView               404  NoSuchViewException
+    │   ├── NoSuchPlanId             404  NoSuchPlanIdException
+    │   └── NoSuchPlanTask           404  NoSuchPlanTaskException
     ├── MethodNotAllowed             405  MethodNotAllowedException
     ├── UnsupportedOperation         406  UnsupportedOperationException
     ├── Conflict                     409  ConflictException
@@ -101,6 +103,14 @@ class NoSuchTable(NotFound):
 
 class NoSuchView(NotFound):
     type = "NoSuchViewException"
+
+
+class NoSuchPlanId(NotFound):
+    type = "NoSuchPlanIdException"
+
+
+class NoSuchPlanTask(NotFound):
+    type = "NoSuchPlanTaskException"
 
 
 class MethodNotAllowed(FrazilError):
