@@ -26,7 +26,6 @@ from pyiceberg.io.pyarrow import (
 from pyiceberg.schema import Schema
 
 from frazil import DataFile
-from frazil.client.parquet_metrics import truncate_lower, truncate_upper
 from frazil.values.type_json import parse_type
 from frazil.wire import content_files as wire
 from tests.client.parquet_world import (
@@ -250,6 +249,14 @@ def test_pyiceberg_finds_the_same(tmp_path: Path) -> None:
     assert file.file_size_in_bytes == Path(path).stat().st_size
 
 
+def test_a_split_begins_with_the_dictionary(tmp_path: Path) -> None:
+    path = write(tmp_path, [arrow("x", pa.string(), 1)], ["a", "b", "a", "b"], row_group_size=2)
+    metadata = pq.read_metadata(path)
+    second = metadata.row_group(1).column(0)
+    assert second.has_dictionary_page
+    assert DataFile.from_parquet(path).split_offsets == (4, second.dictionary_page_offset)
+
+
 # --- nested columns -------------------------------------------------------------------------------
 
 
@@ -353,6 +360,21 @@ def test_zeros_infinities_and_nan(tmp_path: Path, type_: str, kind: pa.DataType)
     assert bounds(DataFile.from_parquet(path, table), 1, type_) == (4.0, 5.0)
 
 
+def test_either_zero_of_a_footer_stands_for_both(tmp_path: Path) -> None:
+    """pyarrow writes the lower -0.0 and the upper 0.0; other writers what they have found."""
+    path = write(tmp_path, [arrow("x", pa.float64(), 1)], [0.0, 0.0], use_dictionary=False)
+    negative, positive = packing.pack("<d", -0.0), packing.pack("<d", 0.0)
+    content = Path(path).read_bytes()
+    for found, written in ((negative, positive), (positive, negative)):
+        before, _, after = content.rpartition(b"PAR1")[0].rpartition(found)
+        Path(path).write_bytes(before + written + after + b"PAR1")
+        statistics = pq.read_metadata(path).row_group(0).column(0).statistics
+        signs = {math.copysign(1, one) for one in (statistics.min_raw, statistics.max_raw)}
+        assert len(signs) == 1
+        lower, upper = bounds(DataFile.from_parquet(path), 1, "double")
+        assert (math.copysign(1, lower), math.copysign(1, upper)) == (-1, 1)
+
+
 def test_only_floating_columns_that_are_counted_are_read(tmp_path: Path) -> None:
     """The pages of all others are made unreadable first: a reader would fail on them."""
     table = table_of(
@@ -388,91 +410,6 @@ def test_only_floating_columns_that_are_counted_are_read(tmp_path: Path) -> None
         pq.read_table(path, columns=["left_out"])
     file = DataFile.from_parquet(path, table)
     assert counts(file.nan_value_counts) == {2: 1, 4: 0}
-
-
-# --- modes ----------------------------------------------------------------------------------------
-
-
-def test_modes_of_single_columns_and_of_sorted_ones(tmp_path: Path) -> None:
-    columns = [column(one, f"c{one}", "string") for one in range(1, 6)]
-    table = table_of(
-        *columns,
-        properties={
-            "write.metadata.metrics.default": "counts",
-            "write.metadata.metrics.column.c1": "none",
-            "write.metadata.metrics.column.c2": "truncate(2)",
-            "write.metadata.metrics.column.c3": "full",
-        },
-        sort_fields=[
-            {"source-id": 4, "transform": "truncate[8]"},
-            {"source-id": 5, "transform": "bucket[8]"},
-        ],
-    )
-    fields = [arrow(f"c{one}", pa.string(), one) for one in range(1, 6)]
-    text = "abcdefghijklmnopqrstuvwxyz"
-    file = DataFile.from_parquet(write(tmp_path, fields, *[[text]] * 5), table)
-    assert set(counts(file.value_counts)) == {2, 3, 4, 5}
-    assert set(counts(file.column_sizes)) == {2, 3, 4, 5}
-    assert set(hex_bounds(file.lower_bounds)) == {2, 3, 4}
-    assert bounds(file, 2, "string") == ("ab", "ac")
-    assert bounds(file, 3, "string") == (text, text)
-    assert bounds(file, 4, "string") == (text[:16], text[:15] + "q")
-
-
-def test_wide_tables_have_metrics_of_their_first_columns(tmp_path: Path) -> None:
-    columns = [
-        column(1, "deep", struct(column(2, "x", "int"), column(3, "y", "int"))),
-        *(column(one, f"c{one}", "int") for one in range(4, 7)),
-    ]
-    fields = [
-        arrow("deep", pa.struct([arrow("x", pa.int32(), 2), arrow("y", pa.int32(), 3)]), 1),
-        *(arrow(f"c{one}", pa.int32(), one) for one in range(4, 7)),
-    ]
-    path = write(tmp_path, fields, [{"x": 1, "y": 1}], [1], [1], [1])
-    limit = "write.metadata.metrics.max-inferred-column-defaults"
-
-    def counted(**properties: str) -> set[int]:
-        table = table_of(*columns, properties=properties)
-        return set(counts(DataFile.from_parquet(path, table).value_counts))
-
-    # Six fields, of which the struct is counted as Java does.
-    assert counted(**{limit: "6"}) == {2, 3, 4, 5, 6}
-    assert counted(**{limit: "5"}) == {2, 3, 4, 5, 6}
-    assert counted(**{limit: "4"}) == {2, 4, 5, 6}
-    assert counted(**{limit: "2"}) == {4, 5}
-    assert counted(**{limit: "2", "write.metadata.metrics.column.deep.y": "counts"}) == {3, 4, 5}
-    # A default that somebody chose is for all columns.
-    assert len(counted(**{limit: "2", "write.metadata.metrics.default": "counts"})) == 5
-    assert len(counted(**{limit: "minus two"})) == 5
-
-
-def test_a_mode_that_nobody_understands_is_not_used(tmp_path: Path) -> None:
-    properties = {
-        "write.metadata.metrics.default": "Truncate(3)",
-        "write.metadata.metrics.column.x": "truncate(0)",
-    }
-    table = table_of(column(1, "x", "string"), properties=properties)
-    path = write(tmp_path, [arrow("x", pa.string(), 1)], ["abcdef"])
-    assert bounds(DataFile.from_parquet(path, table), 1, "string") == ("abc", "abd")
-
-
-@pytest.mark.parametrize(
-    ("value", "length", "lower", "upper"),
-    [
-        ("abc", 3, "abc", "abc"),
-        ("abcd", 3, "abc", "abd"),
-        ("ab\U0010ffffx", 3, "ab\U0010ffff", "ac"),
-        ("\U0010ffff" * 3, 2, "\U0010ffff" * 2, None),
-        ("a\ud7ffx", 2, "a\ud7ff", "a\ue000"),
-        ("😀😀😀", 2, "😀😀", "😀😁"),
-        (b"\x01\xff\xff", 2, b"\x01\xff", b"\x02"),
-        (b"\xff\xff\xff", 2, b"\xff\xff", None),
-        (b"\x01\x02", None, b"\x01\x02", b"\x01\x02"),
-    ],
-)
-def test_truncation(value: Any, length: int | None, lower: Any, upper: Any) -> None:
-    assert truncate_lower(value, length) == lower
-    assert truncate_upper(value, length) == upper
 
 
 # --- what a footer does not say -------------------------------------------------------------------

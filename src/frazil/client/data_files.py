@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from queue import SimpleQueue
-from threading import Event
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from frazil.wire import content_files as wire
@@ -151,22 +150,18 @@ def read_data_files(
 
 
 class _Work:
-    """Files that are read by several threads; after the first error none is begun with."""
+    """Files that are read by several threads, and handed over in the order in which they end."""
 
     def __init__(self, reader: ParquetReader) -> None:
         self._reader = reader
         self._done: SimpleQueue[tuple[int, DataFile | Exception]] = SimpleQueue()
-        self._has_failed = Event()
 
     def read(self, at: int, path: Path, partition: GivenPartition | None) -> None:
-        if self._has_failed.is_set():
-            return
         try:
             self._done.put((at, DataFile(**self._reader.data_file(path, partition))))
         except Exception as error:
             if not isinstance(error, BadRequest):
                 error.add_note(f"while the footer of {os.fspath(path)} was read")
-            self._has_failed.set()
             self._done.put((at, error))
 
     def next(self) -> tuple[int, DataFile]:

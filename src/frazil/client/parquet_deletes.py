@@ -85,7 +85,7 @@ def _equality_ids(
     ids_by_name = {found.name: field_id for field_id, found in by_id.items()}
     ids = tuple(given) if given is not None else tuple(ids_by_name.get(n, -1) for n in names or ())
     shown = tuple(given) if given is not None else tuple(names or ())
-    for field_id, text in zip(ids, shown, strict=False):
+    for field_id, text in zip(ids, shown, strict=True):
         if field_id not in by_id or not by_id[field_id].field.type.is_primitive:
             raise BadRequest(f"equality columns: {text} is not a primitive column of the table")
     if not ids:

@@ -26,7 +26,7 @@ FLOATING: Final = frozenset({TypeId.FLOAT, TypeId.DOUBLE})
 _WITHOUT_BOUNDS: Final = frozenset({TypeId.GEOMETRY, TypeId.GEOGRAPHY})
 """The order of well-known binary says nothing about places."""
 _OF_ANY_LENGTH: Final = frozenset({TypeId.STRING, TypeId.BINARY})
-_NEVER_CUT: Final = ("parquet-cpp",)
+_NEVER_CUT: Final = ("parquet-cpp-arrow", "parquet-cpp version")
 """Writers that leave a long statistic out rather than to cut it."""
 _CUT_BYTES: Final = 64
 """Other writers cut statistics at this length or above, and few say so in a way pyarrow shows."""
