@@ -352,16 +352,11 @@ def on_s3(
 
 
 def test_files_on_s3(on_s3: RunningServer, s3_server: S3Server) -> None:
-    with Client(on_s3.url) as client:
+    """The keys are the client's own; endpoint, region and path style come from the catalog."""
+    keys = {"s3.access-key-id": ACCESS_KEY_ID, "s3.secret-access-key": SECRET_ACCESS_KEY}
+    with Client(on_s3.url, properties=keys) as client:
         client.create_namespace("db")
-        settings = {
-            "s3.endpoint": s3_server.endpoint,
-            "s3.region": REGION,
-            "s3.access-key-id": ACCESS_KEY_ID,
-            "s3.secret-access-key": SECRET_ACCESS_KEY,
-            "s3.path-style-access": "true",
-        }
-        table = replace(client.create_table("db.t", EVENTS), config=settings)
+        table = client.create_table("db.t", EVENTS)
         store = _store(s3_server)
         path = f"{table.location}/data/a.parquet"
         data = pa.Table.from_pylist([{"id": 4}, {"id": 5}], schema=pa.schema(EVENT_FIELDS[:1]))
@@ -378,7 +373,6 @@ def test_files_on_s3(on_s3: RunningServer, s3_server: S3Server) -> None:
         client.append_files(table, [path])
         with pytest.raises(FileNotReadable, match="no such file"):
             DataFile.from_parquet(f"{path}.gone", table)
-    keys = {"s3.access-key-id": ACCESS_KEY_ID, "s3.secret-access-key": SECRET_ACCESS_KEY}
     stock = load_catalog("frazil", type="rest", uri=on_s3.url, **keys)
     assert stock.load_table("db.t").scan(row_filter="id > 4").to_arrow()["id"].to_pylist() == [5]
 
