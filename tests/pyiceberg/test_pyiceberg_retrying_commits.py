@@ -153,6 +153,20 @@ def test_a_transaction_lands_as_a_whole_or_not_at_all(table: Table) -> None:
     assert_nothing_left_behind(table)
 
 
+@pytest.mark.filterwarnings("ignore:Delete operation did not match")
+def test_a_delete_that_found_nothing_is_checked_beside_other_changes(table: Table) -> None:
+    missing, found = held(table).transaction(), held(table).transaction()
+    for transaction, part in ((missing, "b"), (found, "c")):
+        transaction.delete(f"part = '{part}'")
+        transaction.set_properties({f"deleted.{part}": "yes"})
+    table.append(rows(C))
+    missing.commit_transaction()
+    with pytest.raises(ValidationException):
+        found.commit_transaction()
+    assert "deleted.b" in held(table).properties
+    assert "deleted.c" not in held(table).properties
+
+
 def test_a_refresh_of_the_users_table_does_not_move_the_base(table: Table) -> None:
     mine = held(table)
     transaction = mine.transaction()
@@ -398,6 +412,8 @@ def test_a_file_is_not_added_twice(table: Table, tmp_path: Path) -> None:
     assert read(table) == [A, (7, "g", 7)]
     allowing.commit_transaction()
     assert read(table) == [A, (7, "g", 7), (7, "g", 7)]
+    held(table).delete("part = 'g'")
+    assert read(table) == [A]
     assert path.exists()
 
 

@@ -131,11 +131,12 @@ class Retryable(_SnapshotProducer[U]):
         updates, requirements = super()._commit()
         if updates:
             self.files_of_list[self._written_manifest_lists[-1]] = self._referenced
-            if self._target_branch is None:
-                # A staged snapshot moves no ref, but its parent must still be the head: PyIceberg
-                # requires nothing here, and a catalog would then fail without saying why.
-                head = {"ref": MAIN_BRANCH, "snapshot-id": self._parent_snapshot_id}
-                requirements = (AssertRefSnapshotId.model_validate(head),)
+        if not updates or self._target_branch is None:
+            # Neither a delete that found nothing nor a staged snapshot moves a ref, and PyIceberg
+            # then requires nothing; but what they rely on was read at this head.
+            branch = self._target_branch or MAIN_BRANCH
+            head = {"ref": branch, "snapshot-id": self._parent_snapshot_id}
+            requirements = (AssertRefSnapshotId.model_validate(head),)
         return updates, requirements
 
     def written(self) -> set[str]:
@@ -190,40 +191,49 @@ class Retryable(_SnapshotProducer[U]):
         Delete manifests are carried over as they are: PyIceberg's reader drops fields of them.
         """
         live = [each for each in manifests if each.has_added_files() or each.has_existing_files()]
-        missing = {file.file_path for file in self._deleted_data_files}
+        removed = {file.file_path for file in self._deleted_data_files}
+        likely, unlikely = self._by_partitions(live, metadata)
+        replaced, found = self._rewritten(likely, removed, metadata)
+        if removed - found:
+            # A file under another partition than its manifest says: looked for by its path.
+            others, found_there = self._rewritten(unlikely, removed, metadata)
+            replaced |= others
+            found |= found_there
+        if removed - found:
+            missing = ", ".join(sorted(removed - found))
+            raise ValidationException(f"Cannot commit, missing data files: {missing}")
+        return [replaced.get(manifest.manifest_path, manifest) for manifest in live]
+
+    def _rewritten(
+        self, manifests: Iterable[ManifestFile], removed: set[str], metadata: TableMetadata
+    ) -> tuple[dict[str, ManifestFile], set[str]]:
+        """What takes the place of each manifest with a removed file, and which were found."""
         replaced: dict[str, ManifestFile] = {}
-        for manifest in self._likely_first(live, metadata):
-            if not missing:
-                break
+        found: set[str] = set()
+        for manifest in manifests if removed else ():
             entries = manifest.fetch_manifest_entry(self._io)
-            found = missing & {entry.data_file.file_path for entry in entries}
-            if found:
-                missing -= found
+            here = removed & {entry.data_file.file_path for entry in entries}
+            if here:
+                found |= here
                 spec = metadata.specs()[manifest.partition_spec_id]
                 replaced[manifest.manifest_path] = self._write(
                     spec, map(self._carried_entry, entries)
                 )
-        if missing:
-            raise ValidationException(
-                f"Cannot commit, missing data files: {', '.join(sorted(missing))}"
-            )
-        return [replaced.get(manifest.manifest_path, manifest) for manifest in live]
+        return replaced, found
 
-    def _likely_first(
+    def _by_partitions(
         self, manifests: Iterable[ManifestFile], metadata: TableMetadata
-    ) -> Iterator[ManifestFile]:
-        """Data manifests, those first whose partitions say that they may have a removed file."""
-        likely = self._removal_evaluators(metadata)
-        unlikely = []
+    ) -> tuple[list[ManifestFile], list[ManifestFile]]:
+        """Data manifests: those whose partitions may have a removed file, and the others."""
+        evaluators = self._removal_evaluators(metadata)
+        likely: list[ManifestFile] = []
+        unlikely: list[ManifestFile] = []
         for manifest in manifests:
-            if manifest.content != ManifestContent.DATA:
-                continue
-            evaluator = likely.get(manifest.partition_spec_id)
-            if evaluator is not None and evaluator(manifest):
-                yield manifest
-            else:
-                unlikely.append(manifest)
-        yield from unlikely
+            if manifest.content == ManifestContent.DATA:
+                evaluator = evaluators.get(manifest.partition_spec_id)
+                is_likely = evaluator is not None and evaluator(manifest)
+                (likely if is_likely else unlikely).append(manifest)
+        return likely, unlikely
 
     def _removal_evaluators(
         self, metadata: TableMetadata
