@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import uuid
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -43,13 +44,20 @@ class PyIcebergWriter:
 
     def __init__(self, settings: dict[str, Any], table: str, index: int) -> None:
         catalog = _catalog(settings["properties"])
+        self._rows = small_table()
+        self._warm_up(catalog)
         found = catalog.load_table((NAMESPACE, table))
         self._table = retrying(found) if settings["retrying"] else found
         self._attempts = _Attempts(catalog, f"/tables/{table}")
         self._index = index
-        self._rows = small_table()
         self._keys: list[int] = []
         self.retries = 0
+
+    def _warm_up(self, catalog: Catalog) -> None:
+        """A new process connects, and starts its threads, with the first write: to a table that
+        nobody else writes to."""
+        table = catalog.create_table((NAMESPACE, f"warm_{uuid.uuid4().hex}"), self._rows.schema)
+        table.append(self._rows)
 
     def prepare(self, task: Task, at: int) -> Callable[[], object]:
         table, rows = self._table, self._rows

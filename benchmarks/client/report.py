@@ -74,7 +74,8 @@ def _rate(results: Results, cell: Cell) -> str:
     ours = results.find(APPENDS, FRAZIL_CATALOG, snapshots=cell.snapshots, writers=cell.writers)
     if ours is None or ours is cell or not cell.commits_per_s or not ours.commits_per_s:
         return ""
-    return f"{ours.commits_per_s / cell.commits_per_s:.1f} x"
+    times = ours.commits_per_s / cell.commits_per_s
+    return f"{times:.1f} x" if times >= 1 else f"{times:.2f} x"
 
 
 def _shares(results: Results) -> str:
@@ -82,11 +83,11 @@ def _shares(results: Results) -> str:
     head = ["work", "system", "calls/s", *_BASE, "given up with"]
     rows = [
         [
-            f"{cell.writers} x {cell.calls // cell.writers} {_RACES[cell.operation]}",
+            f"{_RACES[cell.operation]}, {cell.writers} x {cell.calls // cell.writers}",
             cell.system,
             f"{cell.commits_per_s:,.1f}",
             *_base(cell),
-            ", ".join(f"{count} {kind}" for kind, count in cell.errors.items()),
+            ", ".join(f"{kind} {count} x" for kind, count in cell.errors.items()),
         ]
         for cell in cells
     ]
@@ -136,7 +137,7 @@ def _imports(results: Results) -> str:
 
 def _base(cell: Cell) -> list[str]:
     return [
-        _percent(cell.share),
+        f"{cell.percent_succeeded} %",
         f"{cell.retries:,}",
         "" if cell.p50_ms is None else ms_text(cell.p50_ms),
         "" if cell.p99_ms is None else ms_text(cell.p99_ms),
@@ -144,8 +145,3 @@ def _base(cell: Cell) -> list[str]:
         ms_text(cell.server_cpu_ms),
         f"{cell.calls:,}",
     ]
-
-
-def _percent(share: float) -> str:
-    """Never rounded up to all of them."""
-    return f"{int(100 * share)} %"

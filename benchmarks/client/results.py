@@ -48,8 +48,9 @@ class Cell:
     each_ms: list[float]
 
     @property
-    def share(self) -> float:
-        return self.succeeded / self.calls if self.calls else 0.0
+    def percent_succeeded(self) -> int:
+        """Never rounded up to all of them."""
+        return 100 * self.succeeded // self.calls if self.calls else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,16 +141,14 @@ def cell_of(
 
 
 def _commits_per_s(bursts: Sequence[Burst]) -> float:
-    """Over all bursts: what was done inside their windows, by the time that these took."""
-    rates = [(burst.commits_per_s(), busy_s(burst)) for burst in bursts]
-    busy = sum(seconds for _, seconds in rates)
-    return sum(rate * seconds for rate, seconds in rates) / busy if busy else 0.0
+    """Of the calls that succeeded, until the last of them was done: calls may take longer than
+    any window in which they are begun."""
+    busy = sum(map(busy_s, bursts))
+    return sum(len(burst.samples) for burst in bursts) / busy if busy else 0.0
 
 
 def busy_s(burst: Burst) -> float:
-    """The window, or less where all that was asked for was done sooner."""
-    last = max((ended for ended, _ in burst.samples), default=burst.window_s)
-    return min(last, burst.window_s)
+    return max((ended for ended, _ in burst.samples), default=burst.window_s)
 
 
 def timing_of(part: str, what: str, seconds: Sequence[float], files: int = 0) -> Timing:

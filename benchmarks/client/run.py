@@ -59,10 +59,10 @@ class Work:
 QUICK = Work(
     lengths=(10, 500),
     writers=(1, 8),
-    cell_s=4.0,
+    cell_s=2.0,
     turn_s=2.0,
     calls_a_turn={1: 20, 8: 10},
-    turns=4,
+    turns=3,
     racers=8,
     calls={APPEND: 20, DELETE: 5, UPSERT: 5},
     footers=Effort(warm_up_s=0.3, seconds=2.0, least=5, most=1_000, block=20, block_s=0.5),
@@ -71,10 +71,10 @@ QUICK = Work(
 FULL = Work(
     lengths=(10, 500),
     writers=(1, 8),
-    cell_s=20.0,
+    cell_s=10.0,
     turn_s=5.0,
     calls_a_turn={1: 20, 8: 10},
-    turns=12,
+    turns=8,
     racers=8,
     calls={APPEND: 20, DELETE: 10, UPSERT: 10},
     footers=Effort(warm_up_s=1.0, seconds=8.0, least=20, most=4_000, block=20, block_s=0.5),
@@ -186,9 +186,7 @@ def _shares(systems: Systems, history: History, work: Work) -> Iterator[Cell]:
         for system in systems:
             if operation in system.operations:
                 burst = _race(system, operation, history, work.racers, calls)
-                share = len(burst.samples) / (len(burst.samples) + burst.failed)
-                say(f"{work.racers} x {calls} {operation}, {system.name}: {share:.0%} succeed")
-                yield cell_of(
+                cell = cell_of(
                     SHARES,
                     system.name,
                     operation,
@@ -196,6 +194,9 @@ def _shares(systems: Systems, history: History, work: Work) -> Iterator[Cell]:
                     writers=work.racers,
                     snapshots=history.length if operation == APPEND else 1,
                 )
+                told = f"{cell.succeeded} of {cell.calls} succeed"
+                say(f"{work.racers} x {calls} {operation}, {system.name}: {told}")
+                yield cell
 
 
 def _race(system: System, operation: str, history: History, writers: int, calls: int) -> Burst:

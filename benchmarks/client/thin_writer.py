@@ -21,7 +21,7 @@ from benchmarks.client.operations import APPEND
 from benchmarks.client.rows import small_table
 from benchmarks.commit.bursts import Task
 from benchmarks.histories import NAMESPACE
-from frazil import Client, DataFile
+from frazil import Client, DataFile, Table
 from frazil.client.http import Answer, HttpTransport
 
 _CODEC: Final = "zstd"
@@ -36,12 +36,20 @@ class ThinWriter:
     def __init__(self, uri: str, table: str) -> None:
         self._sent = _CountingTransport(uri)
         self._client = Client(transport=self._sent)
-        self._table = self._client.load_table((NAMESPACE, table), snapshots="refs")
-        self._folder = f"{self._table.location}/data"
-        Path(self._folder.removeprefix("file://")).mkdir(parents=True, exist_ok=True)
         self._rows = small_table()
+        self._table = self._client.load_table((NAMESPACE, table), snapshots="refs")
+        self._warm_up()
+        self._folder = _data_folder(self._table)
         self._declared: DataFile | None = None
         self.retries = 0
+
+    def _warm_up(self) -> None:
+        """A new process connects with the first write: to a table that nobody else writes to."""
+        schema = self._table.metadata["schemas"][0]
+        table = self._client.create_table((NAMESPACE, f"warm_{uuid.uuid4().hex}"), schema)
+        path = f"{_data_folder(table)}/warm.parquet"
+        self._write(path)
+        table.append_files([path])
 
     def prepare(self, task: Task, at: int) -> Callable[[], object]:
         path = f"{self._folder}/{uuid.uuid4()}.parquet"
@@ -69,6 +77,12 @@ class ThinWriter:
             call()
         finally:
             self.retries += max(0, self._sent.posts - before - 1)
+
+
+def _data_folder(table: Table) -> str:
+    folder = f"{table.location}/data"
+    Path(folder.removeprefix("file://")).mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 class _CountingTransport:
