@@ -9,14 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table, Transaction
 
 from tests.pyiceberg.audit import audit, data_files, operations
 from tests.pyiceberg.tables import (
     ARROW,
     PARTITIONINGS,
-    SCHEMA,
     Row,
     create,
     fill,
@@ -112,19 +110,6 @@ def test_operation_that_fails_leaves_the_others_of_its_transaction(
     audit(table)
 
 
-def test_nothing_to_do_makes_no_snapshot(frazil: Catalog, namespace: str) -> None:
-    table = create(frazil, f"{namespace}.t")
-    fill(table)
-    location = table.metadata_location
-    table.append(rows())
-    with pytest.warns(UserWarning, match="did not match any records"):
-        table.delete("id = 1000")
-    result = table.upsert(rows(1, 2, 3))
-    assert (result.rows_updated, result.rows_inserted) == (0, 0)
-    assert frazil.load_table(f"{namespace}.t").metadata_location == location
-    audit(table)
-
-
 def test_failing_reader_leaves_no_file(frazil: Catalog, namespace: str) -> None:
     table = create(frazil, f"{namespace}.t", properties={"write.target-file-size-bytes": "64"})
     fill(table)
@@ -146,86 +131,6 @@ def test_failing_reader_leaves_no_file(frazil: Catalog, namespace: str) -> None:
     assert data_files(table) == files
     table.overwrite(batches(False), overwrite_filter="id > 3")
     assert ids(table) == [1, 2, 3, *range(100, 106)]
-    audit(table)
-
-
-# --- branches -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("version", [1, 2, 3])
-def test_new_branch_begins_where_main_is(frazil: Catalog, namespace: str, version: int) -> None:
-    table = create(frazil, f"{namespace}.t", "truncate", version)
-    fill(table)
-    with table.transaction() as transaction:
-        transaction.append(rows(30), branch="new")
-        transaction.delete("id < 3", branch="new")
-        transaction.append(rows(40))
-    assert ids(table, "new") == [*range(3, 21), 30]
-    assert ids(table) == [*range(1, 21), 40]
-    audit(table)
-
-
-@pytest.mark.parametrize("version", [1, 2, 3])
-def test_staged_append_waits_to_be_published(frazil: Catalog, namespace: str, version: int) -> None:
-    table = create(frazil, f"{namespace}.t", "day", version)
-    fill(table)
-    head = table.current_snapshot()
-    table.append(rows(30), branch=None, snapshot_properties={"wap.id": "one"})
-    table = frazil.load_table(f"{namespace}.t")
-    assert table.current_snapshot() == head
-    (staged,) = [s for s in table.snapshots() if s.summary and s.summary["wap.id"] == "one"]
-    table.manage_snapshots().set_current_snapshot(staged.snapshot_id).commit()
-    assert ids(frazil.load_table(f"{namespace}.t")) == [*range(1, 21), 30]
-    audit(table)
-
-
-# --- tables that come into being with their rows --------------------------------------------------
-
-
-@pytest.mark.parametrize("version", [1, 2, 3])
-@pytest.mark.parametrize("partitioning", ["unpartitioned", "bucket"])
-def test_table_is_created_with_its_rows(
-    frazil: Catalog, namespace: str, partitioning: str, version: int
-) -> None:
-    name = f"{namespace}.t"
-    properties = {"format-version": str(version)}
-    spec = PARTITIONINGS[partitioning]
-    with (
-        pytest.raises(ZeroDivisionError),
-        frazil.create_table_transaction(
-            name, SCHEMA, partition_spec=spec, properties=properties
-        ) as transaction,
-    ):
-        transaction.append(rows(1))
-        raise ZeroDivisionError
-    with pytest.raises(NoSuchTableError):
-        frazil.load_table(name)
-    with frazil.create_table_transaction(
-        name, SCHEMA, partition_spec=spec, properties=properties
-    ) as transaction:
-        transaction.append(rows(1, 2, 3))
-        transaction.delete("id = 2")
-        transaction.set_properties({"owner": "somebody"})
-    table = frazil.load_table(name)
-    assert ids(table) == [1, 3]
-    assert table.properties["owner"] == "somebody"
-    assert table.metadata.format_version == version
-    audit(table)
-
-
-def test_table_that_another_has_created_meanwhile_is_refused(
-    frazil: Catalog, namespace: str
-) -> None:
-    name = f"{namespace}.t"
-    transaction = frazil.create_table_transaction(name, SCHEMA)
-    transaction.append(rows(1))
-    create(frazil, name).append(rows(2))
-    written = data_files(transaction._table)
-    with pytest.raises(Exception, match="already exists"):
-        transaction.commit_transaction()
-    table = frazil.load_table(name)
-    assert ids(table) == [2]
-    assert not any(path.exists() for path in written - data_files(table))
     audit(table)
 
 

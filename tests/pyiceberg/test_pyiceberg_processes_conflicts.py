@@ -326,16 +326,3 @@ def test_two_changes_of_the_schema_meet(frazil: Catalog, namespace: str) -> None
     assert ids(stale.refresh()) == list(range(1, 21))
     assert stale.schema().column_names[-1] == "note"
     audit(stale)
-
-
-def test_dropped_table_is_honestly_gone(frazil: Catalog, namespace: str) -> None:
-    table, stale = _base(frazil, f"{namespace}.t", "bucket", 2, {})
-    frazil.drop_table(f"{namespace}.t")
-    files = data_files(table)
-    with pytest.raises(Exception, match="does not exist"):
-        stale.append(rows(30))
-    assert data_files(table) == files
-    create(frazil, f"{namespace}.t", "bucket", 2)
-    with pytest.raises(CommitFailedException):
-        stale.append(rows(30))
-    assert data_files(table) == files
