@@ -31,6 +31,7 @@ from pyiceberg.utils.config import Config
 
 from frazil.client.http import DEFAULT_TIMEOUT_S
 from frazil.client.submit import Persistence, Request, submit
+from frazil.pyiceberg.answers import commit_response
 from frazil.pyiceberg.commits import commit_body
 from frazil.pyiceberg.errors import translated
 from frazil.pyiceberg.tables import FrazilStagedTable, FrazilTable
@@ -119,7 +120,7 @@ class FrazilCatalog(RestCatalog):
             accepted = submit(self._transport(table), lambda: request, persistence, rebuilds=False)
         except FrazilError as error:
             raise translated(error) from error
-        return CommitTableResponse.model_validate_json(accepted.answer.body)
+        return commit_response(accepted.answer.body)
 
     def _commit_path(self, table: Table) -> str:
         names = self._split_identifier_for_path(table.name())

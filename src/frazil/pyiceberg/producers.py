@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.expressions import AlwaysFalse, AlwaysTrue, BooleanExpression
@@ -25,7 +26,6 @@ from pyiceberg.manifest import (
     DataFile,
     ManifestContent,
     ManifestEntry,
-    ManifestEntryStatus,
     ManifestFile,
 )
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
@@ -40,6 +40,7 @@ from pyiceberg.table.update.snapshot import (
     _SnapshotProducer,
 )
 from pyiceberg.typedef import EMPTY_DICT, KeyDefaultDict, Record
+from pyiceberg.utils.concurrent import ExecutorFactory
 
 from frazil.client.isolation import Command, Isolation
 from frazil.pyiceberg.content_files import added_data_file
@@ -321,14 +322,14 @@ class FrazilDelete(_FineGrained, _DeleteFiles):
         if snapshot is None:
             return
         evaluators = KeyDefaultDict(self._build_manifest_evaluator)
-        for manifest in snapshot.manifests(self._io):
-            if manifest.content != ManifestContent.DATA:
-                continue
-            if not evaluators[manifest.partition_spec_id](manifest):
-                continue
-            for entry in manifest.fetch_manifest_entry(self._io, discard_deleted=True):
-                if entry.status != ManifestEntryStatus.DELETED:
-                    yield entry
+        manifests = [
+            manifest
+            for manifest in snapshot.manifests(self._io)
+            if manifest.content == ManifestContent.DATA
+            and evaluators[manifest.partition_spec_id](manifest)
+        ]
+        executor = ExecutorFactory.get_or_create()
+        yield from chain.from_iterable(executor.map(self.fetch_manifest_entry, manifests))
 
 
 class FrazilUpdateSnapshot(UpdateSnapshot):
