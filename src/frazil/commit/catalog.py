@@ -35,7 +35,7 @@ from frazil.commit.environment import Environments
 from frazil.commit.files import FileWriter
 from frazil.commit.groups import GroupCommit
 from frazil.commit.idempotency import Idempotency
-from frazil.commit.manifest_cache import ManifestCache
+from frazil.commit.manifest_cache import ManifestCache, ManifestReader
 from frazil.commit.metadata_cache import MetadataCache
 from frazil.commit.namespaces import Namespaces
 from frazil.commit.pending import Pending
@@ -108,6 +108,7 @@ class Catalog:
         self._workers = ThreadPoolExecutor(_COMMIT_THREADS, "frazil-commit")
         self._file_workers = ThreadPoolExecutor(_FILE_THREADS, "frazil-files")
         territory = Territory(allowed_locations)
+        self._check_readable = territory.check_readable
         writer = FileWriter(store, self._file_workers)
         self._cache = MetadataCache(store, metadata_cache_bytes)
         self._idempotency = Idempotency(db, self._render)
@@ -194,6 +195,10 @@ class Catalog:
 
     def table_exists(self, identifier: Identifier) -> None:
         self._tables.rows.row(identifier)
+
+    def manifest_reader(self) -> ManifestReader:
+        """Reads the manifests of tables, through the cache that commits use."""
+        return ManifestReader(self._manifests, self._store, self._check_readable)
 
     def load_view(self, identifier: Identifier) -> LoadedView:
         return self._views.load(identifier)

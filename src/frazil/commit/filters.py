@@ -52,6 +52,7 @@ from frazil.format.metrics_evaluators import (
 from frazil.format.partition_spec import PartitionSpec
 from frazil.format.projection import inclusive_projection, strict_projection
 from frazil.format.residuals import residual_evaluator
+from frazil.format.schema import Schema
 from frazil.format.table_metadata import TableMetadata
 from frazil.wire.errors import BadRequest
 
@@ -248,7 +249,7 @@ class BoundFilter:
         """
         # A file without rows has none that match, as in Java.
         rows = rows[columns.record_count[rows] != 0]
-        residuals = self._residuals(columns, spec_id)
+        residuals = self.residuals(columns, spec_id)
         of_row = columns.partition[rows]
         proven = np.array([residual == ALWAYS_TRUE for residual in residuals], bool)
         excluded = np.array([residual == ALWAYS_FALSE for residual in residuals], bool)
@@ -288,7 +289,8 @@ class BoundFilter:
                 answers[at] = _MUST if must(metrics) else _MAY
         return answers
 
-    def _residuals(self, columns: PartitionColumns, spec_id: int) -> list[Expression]:
+    def residuals(self, columns: PartitionColumns, spec_id: int) -> list[Expression]:
+        """For each distinct partition of a manifest, what is left of the filter there."""
         found = self._for_spec(spec_id)
         if found is None:
             return [self.expression] * len(columns.partitions)
@@ -340,16 +342,22 @@ def _kept(rows: Rows, test: Evaluator[FileMetrics], metrics_of: MetricsOf) -> Ro
 
 
 def bound_filter(
-    raw: Raw | bytes, metadata: TableMetadata, *, case_sensitive: bool, place: str
+    raw: Raw | bytes,
+    metadata: TableMetadata,
+    *,
+    case_sensitive: bool,
+    place: str,
+    schema: Schema | None = None,
 ) -> BoundFilter:
-    """The filter of a request; `place` names it in messages. BadRequest where it does not bind."""
+    """The filter of a request; `place` names it in messages. BadRequest where it does not bind to
+    the schema, which is the table's current one unless another is given."""
     try:
         value = msgspec.json.decode(raw)
     except msgspec.DecodeError as error:
         raise BadRequest(f"{place}: not valid JSON: {error}") from None
     expression = from_json(value, place)
     try:
-        bound = bind(expression, metadata.current_schema, case_sensitive=case_sensitive)
+        bound = bind(expression, schema or metadata.current_schema, case_sensitive=case_sensitive)
     except BadRequest as error:
         raise BadRequest(f"{place}: {error.message}") from None
     return BoundFilter(bound, described(expression), metadata.partition_specs)

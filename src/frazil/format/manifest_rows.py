@@ -340,13 +340,19 @@ _DELETES_ONLY: Final = (
 
 
 def read_content_files(
-    schema: RecordSchema, places: Iterable[Place], partitions: Iterable[tuple[Any, ...]]
+    schema: RecordSchema,
+    places: Iterable[Place],
+    partitions: Iterable[tuple[Any, ...]],
+    *,
+    metrics: bool = True,
 ) -> Iterator[ContentFile]:
-    """The files whose `data_file` begins at these places, with their partition tuples."""
+    """The files whose `data_file` begins at these places, with their partition tuples; without
+    `metrics` the maps of statistics are passed over."""
     record = data_file_record(schema.record)
+    maps = _MAPS if metrics else {}
     fields = [optional_field(record, field_id, kind) for field_id, kind in _FILE.values()]
-    projection = Projection(record, [*fields, *(_map(record, field) for field in _MAPS.values())])
-    names = (*_FILE, *_MAPS)
+    projection = Projection(record, [*fields, *(_map(record, field) for field in maps.values())])
+    names = (*_FILE, *maps)
     found = _placed(projection, places)
     for values, partition in zip(found, partitions, strict=True):
         yield _content_file(dict(zip(names, values, strict=True)), partition)

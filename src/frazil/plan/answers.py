@@ -1,0 +1,239 @@
+"""Scan tasks as the REST specification has them, for the files that a walk has found.
+
+Data files carry what a reader needs to open and split them; statistics only of the columns that
+were asked for. Bounds are hexadecimal, which is how Iceberg's Java library reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+
+from frazil.commit.delete_index import DeleteEntry, DeleteIndex, IndexedDataFile
+from frazil.commit.filters import partitions_of
+from frazil.commit.manifest_cache import ManifestReader
+from frazil.format.avro_files import MANIFEST_LIMITS, open_avro
+from frazil.format.content_files import (
+    DATA_CONTENT,
+    EQUALITY_DELETES,
+    POSITION_DELETES,
+    ContentFile,
+    DataFile,
+    DeleteFile,
+    FieldMap,
+)
+from frazil.format.manifest_columns import NONE, ManifestColumns, metrics, row_places
+from frazil.format.manifest_list import ManifestFile
+from frazil.format.manifest_rows import read_content_files
+from frazil.format.metrics_evaluators import FileMetrics
+from frazil.format.partition_spec import partition_type
+from frazil.plan.residual_json import residual_json
+from frazil.plan.scans import Scan
+from frazil.plan.walk import Piece, Rows, Walk
+from frazil.values.single_value import to_json
+from frazil.values.types import StructType
+
+_CONTENTS: Final = {
+    DATA_CONTENT: "data",
+    POSITION_DELETES: "position-deletes",
+    EQUALITY_DELETES: "equality-deletes",
+}
+_COUNTS: Final = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts")
+_BOUNDS: Final = ("lower_bounds", "upper_bounds")
+
+
+@dataclass(slots=True)
+class ScanTasks:
+    """The tasks of a part of a scan, with the delete files that they refer to."""
+
+    tasks: list[dict[str, Any]] = field(default_factory=list)
+    delete_files: list[dict[str, Any]] = field(default_factory=list)
+
+    def document(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"file-scan-tasks": self.tasks}
+        if self.delete_files:
+            found["delete-files"] = self.delete_files
+        return found
+
+
+class TaskWriter:
+    """Writes the tasks of one scan."""
+
+    def __init__(self, walk: Walk, reader: ManifestReader) -> None:
+        self._walk = walk
+        self._scan: Scan = walk.scan
+        self._reader = reader
+        self._schema = walk.scan.schema
+        self._partition_types: dict[int, StructType] = {}
+
+    def write(self, pieces: Iterable[Piece]) -> ScanTasks:
+        tasks = ScanTasks()
+        references: dict[tuple[str, int | None], int] = {}
+        for piece in pieces:
+            self._write_piece(piece, tasks, references)
+        return tasks
+
+    @cached_property
+    def _deletes(self) -> DeleteIndex:
+        entries = [entry for piece in self._walk.deletes() for entry in _delete_entries(piece)]
+        return DeleteIndex(entries, self._scan.metadata, metrics_of=self._metrics_of)
+
+    def _write_piece(
+        self, piece: Piece, tasks: ScanTasks, references: dict[tuple[str, int | None], int]
+    ) -> None:
+        spec_id = piece.listed.partition_spec_id
+        residuals = self._residuals(piece)
+        first_row_ids = piece.columns.inherited(piece.listed).first_row_id
+        deletes = self._deletes_of(piece)
+        files = self._files(piece.listed, piece.columns, piece.rows, bool(self._scan.stats_fields))
+        partition = piece.columns.partition
+        for row, file, own in zip(piece.rows.tolist(), files, deletes, strict=True):
+            document = self._file_document(file, spec_id)
+            if first_row_ids[row] != NONE:
+                document["first-row-id"] = int(first_row_ids[row])
+            task: dict[str, Any] = {"data-file": document}
+            if own:
+                task["delete-file-references"] = [
+                    self._reference(entry, tasks, references) for entry in own
+                ]
+            task["residual-filter"] = residuals[int(partition[row])]
+            tasks.tasks.append(task)
+
+    def _residuals(self, piece: Piece) -> list[Any]:
+        """For each distinct partition of the manifest."""
+        found = self._scan.where.residuals(piece.columns, piece.listed.partition_spec_id)
+        return [residual_json(one, self._schema) for one in found]
+
+    # --- deletes -----------------------------------------------------------------------------
+
+    def _deletes_of(self, piece: Piece) -> Iterator[Sequence[DeleteEntry]]:
+        """For each row of a piece, the delete files that apply to it."""
+        index = self._deletes
+        if index.is_empty:
+            return iter([()] * len(piece.rows))
+        return self._applying(piece, index)
+
+    def _applying(self, piece: Piece, index: DeleteIndex) -> Iterator[Sequence[DeleteEntry]]:
+        columns, spec_id = piece.columns, piece.listed.partition_spec_id
+        spec = self._scan.metadata.spec(spec_id)
+        partitions = columns.partitions if spec is None else partitions_of(columns, spec)
+        numbers = columns.inherited(piece.listed).sequence_number
+        for row in piece.rows.tolist():
+            yield index.for_data_file(
+                IndexedDataFile(
+                    columns.path(row),
+                    spec_id,
+                    tuple(partitions[int(columns.partition[row])]),
+                    int(numbers[row]),
+                    lambda row=row: self._metrics_at(piece.listed, columns, row),  # type: ignore[misc]
+                )
+            )
+
+    def _metrics_of(self, entry: DeleteEntry) -> FileMetrics:
+        return self._metrics_at(entry.listed, entry.columns, entry.row)
+
+    def _metrics_at(self, listed: ManifestFile, columns: ManifestColumns, row: int) -> FileMetrics:
+        return next(iter(metrics(self._reader.content(listed), columns, [row])))
+
+    def _reference(
+        self,
+        entry: DeleteEntry,
+        tasks: ScanTasks,
+        references: dict[tuple[str, int | None], int],
+    ) -> int:
+        known = references.get(entry.identity)
+        if known is None:
+            known = references[entry.identity] = len(tasks.delete_files)
+            only = np.array([entry.row], np.int64)
+            (file,) = self._files(entry.listed, entry.columns, only, stats=False)
+            tasks.delete_files.append(self._file_document(file, entry.spec_id))
+        return known
+
+    # --- files -------------------------------------------------------------------------------
+
+    def _files(
+        self, listed: ManifestFile, columns: ManifestColumns, rows: Rows, stats: bool
+    ) -> Iterator[ContentFile]:
+        opened = open_avro(self._reader.content(listed), MANIFEST_LIMITS)
+        tuples = [columns.partitions[index] for index in columns.partition[rows].tolist()]
+        places = row_places(opened, columns, rows)
+        return read_content_files(opened.schema, places, tuples, metrics=stats)
+
+    def _file_document(self, file: ContentFile, spec_id: int) -> dict[str, Any]:
+        document: dict[str, Any] = {
+            "spec-id": spec_id,
+            "content": _CONTENTS[_content_of(file)],
+            "file-path": file.file_path,
+            "file-format": file.file_format.lower(),
+            "partition": self._partition(file, spec_id),
+            "file-size-in-bytes": file.file_size_in_bytes,
+            "record-count": file.record_count,
+        }
+        if file.key_metadata is not None:
+            document["key-metadata"] = file.key_metadata.hex()
+        if file.split_offsets is not None:
+            document["split-offsets"] = list(file.split_offsets)
+        if file.sort_order_id is not None:
+            document["sort-order-id"] = file.sort_order_id
+        if isinstance(file, DeleteFile):
+            document.update(_delete_fields(file))
+        elif self._scan.stats_fields:
+            document.update(_statistics(file, self._scan.stats_fields))
+        return document
+
+    def _partition(self, file: ContentFile, spec_id: int) -> list[Any]:
+        kind = self._partition_types.get(spec_id)
+        if kind is None:
+            spec = self._scan.metadata.spec(spec_id)
+            if spec is None:
+                return []
+            kind = partition_type(spec, self._scan.metadata.current_schema)
+            self._partition_types[spec_id] = kind
+        pairs = zip(kind.fields, file.partition, strict=False)
+        return [None if value is None else to_json(one.type, value) for one, value in pairs]
+
+
+def _content_of(file: ContentFile) -> int:
+    return file.content if isinstance(file, DataFile | DeleteFile) else DATA_CONTENT
+
+
+def _delete_fields(file: DeleteFile) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if file.equality_ids is not None:
+        found["equality-ids"] = list(file.equality_ids)
+    if file.referenced_data_file is not None:
+        found["referenced-data-file"] = file.referenced_data_file
+    if file.content_offset is not None:
+        found["content-offset"] = file.content_offset
+    if file.content_size_in_bytes is not None:
+        found["content-size-in-bytes"] = file.content_size_in_bytes
+    return found
+
+
+def _statistics(file: ContentFile, wanted: frozenset[int]) -> Mapping[str, Any]:
+    found: dict[str, Any] = {}
+    for name in _COUNTS:
+        counts: FieldMap[int] | None = getattr(file, name)
+        if counts is not None:
+            kept = {key: value for key, value in counts.items() if key in wanted}
+            found[name.replace("_", "-")] = _two_lists(kept)
+    for name in _BOUNDS:
+        bounds: FieldMap[bytes] | None = getattr(file, name)
+        if bounds is not None:
+            texts = {key: value.hex().upper() for key, value in bounds.items() if key in wanted}
+            found[name.replace("_", "-")] = _two_lists(texts)
+    return found
+
+
+def _two_lists(values: Mapping[int, Any]) -> dict[str, list[Any]]:
+    return {"keys": list(values), "values": list(values.values())}
+
+
+def _delete_entries(piece: Piece) -> Iterator[DeleteEntry]:
+    numbers = piece.columns.inherited(piece.listed).sequence_number
+    for row in piece.rows.tolist():
+        yield DeleteEntry(piece.listed, piece.columns, row, int(numbers[row]))

@@ -1,0 +1,268 @@
+"""Plans, for the edge: quick ones are answered at once, long ones are asked for again.
+
+A plan needs no state: its id and its task tokens hold the scan, and what they stand for never
+changes, because snapshots do not. A process only remembers the plans that it is working on, so that
+whoever polls need not wait for another run; a replica that is asked for another one's plan begins
+its own.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as NotYet
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from frazil.commit.answers import LoadedTable
+from frazil.commit.context import Context
+from frazil.commit.manifest_cache import ManifestReader
+from frazil.format.table_metadata import TableMetadata
+from frazil.plan.answers import TaskWriter
+from frazil.plan.metrics import PlanMetrics
+from frazil.plan.scans import Scan, resolve_scan
+from frazil.plan.tokens import InvalidToken, Token, Tokens, span_of
+from frazil.plan.walk import Cancelled, Piece, Walk, split, within
+from frazil.wire.errors import BadRequest, FrazilError, NoSuchPlanId, NoSuchPlanTask
+from frazil.wire.identifiers import Identifier
+from frazil.wire.planning import FetchScanTasksRequest, PlanTableScanRequest
+
+MAX_PLAN_ID_LENGTH: Final = 4_000
+"""A plan id stands in a path; a longer one would be refused on the way."""
+_KEPT_S: Final = 300.0
+_THREADS: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class PlanLimits:
+    quick_s: float = 20.0
+    """How long a request waits for its plan before it is told to come back."""
+    page_files: int = 5_000
+    """Files that one answer holds; the others are fetched by task tokens."""
+
+
+class PlannedTables(Protocol):
+    """What planning needs of the catalog."""
+
+    def load_table(self, identifier: Identifier) -> LoadedTable: ...
+
+    def manifest_reader(self) -> ManifestReader: ...
+
+
+@dataclass(slots=True, eq=False)
+class _Work:
+    """A plan that this process is working on, or has finished not long ago."""
+
+    started_s: float
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    future: Future[bytes] = field(default_factory=Future)
+
+
+class Planner:
+    def __init__(
+        self,
+        tables: PlannedTables,
+        secret: bytes,
+        limits: PlanLimits | None = None,
+        metrics: PlanMetrics | None = None,
+    ) -> None:
+        self._tables = tables
+        self._tokens = Tokens(secret)
+        self._limits = limits or PlanLimits()
+        self.metrics = metrics or PlanMetrics()
+        self._workers = ThreadPoolExecutor(_THREADS, "frazil-plan")
+        self._working: dict[str, _Work] = {}
+        self._lock = threading.Lock()
+
+    # --- the four operations -------------------------------------------------------------------
+
+    def plan(
+        self,
+        context: Context,
+        identifier: Identifier,
+        request: PlanTableScanRequest,
+        *,
+        explain: bool = False,
+    ) -> bytes:
+        """The JSON of a PlanTableScanResult; `explain` adds what the walk has counted."""
+        metadata = self._tables.load_table(identifier).metadata
+        scan = resolve_scan(metadata, request)
+        token = self._token(context, metadata, request, scan)
+        plan_id = self._tokens.sign(token)
+        if len(plan_id) > MAX_PLAN_ID_LENGTH:
+            # Nobody could ask for it by its id, so it is answered here, however long it takes.
+            return self._completed(scan, token, None, explain, lambda: False)
+        work = self._start(plan_id, scan, token, explain)
+        try:
+            return self._result(work, self._limits.quick_s)
+        except NotYet:
+            return msgspec.json.encode({"status": "submitted", "plan-id": plan_id})
+
+    def fetch(self, context: Context, identifier: Identifier, plan_id: str) -> bytes:
+        """The JSON of a FetchPlanningResult."""
+        metadata = self._tables.load_table(identifier).metadata
+        token = self._read(plan_id, "plan", metadata, context)
+        with self._lock:
+            work = self._working.get(plan_id)
+        if work is None:
+            work = self._start(plan_id, self._scan(metadata, token, NoSuchPlanId), token, False)
+        try:
+            return self._result(work, self._limits.quick_s)
+        except NotYet:
+            return msgspec.json.encode({"status": "submitted"})
+        except Cancelled:
+            return msgspec.json.encode({"status": "cancelled"})
+
+    def cancel(self, context: Context, identifier: Identifier, plan_id: str) -> None:
+        """Ends what is still running in this process."""
+        metadata = self._tables.load_table(identifier).metadata
+        self._read(plan_id, "plan", metadata, context)
+        with self._lock:
+            work = self._working.get(plan_id)
+        if work is not None and not work.future.done():
+            work.cancelled.set()
+
+    def tasks(
+        self, context: Context, identifier: Identifier, request: FetchScanTasksRequest
+    ) -> bytes:
+        """The JSON of a FetchScanTasksResult."""
+        metadata = self._tables.load_table(identifier).metadata
+        token = self._read(request.plan_task, "task", metadata, context)
+        scan = self._scan(metadata, token, NoSuchPlanTask)
+        reader = self._tables.manifest_reader()
+        walk = Walk(scan, reader)
+        tasks = TaskWriter(walk, reader).write(walk.data(token.part))
+        self.metrics.tasks_fetched(len(tasks.tasks))
+        return msgspec.json.encode(tasks.document())
+
+    def close(self) -> None:
+        with self._lock:
+            for work in self._working.values():
+                work.cancelled.set()
+        self._workers.shutdown(wait=True, cancel_futures=True)
+
+    # --- how -----------------------------------------------------------------------------------
+
+    def _start(self, plan_id: str, scan: Scan, token: Token, explain: bool) -> _Work:
+        """Begins a plan, or joins the one that is under way."""
+        key = f"{plan_id}?" if explain else plan_id
+        now_s = time.monotonic()
+        with self._lock:
+            for known in [k for k, w in self._working.items() if _is_old(w, now_s)]:
+                del self._working[known]
+            work = self._working.get(key)
+            if work is not None and not work.cancelled.is_set():
+                return work
+            work = self._working[key] = _Work(now_s)
+        cancelled = work.cancelled.is_set
+        running = work
+
+        def run() -> None:
+            try:
+                answer = self._completed(scan, token, plan_id, explain, cancelled)
+            except BaseException as error:
+                running.future.set_exception(error)
+            else:
+                running.future.set_result(answer)
+
+        self._workers.submit(run)
+        return work
+
+    def _result(self, work: _Work, timeout_s: float) -> bytes:
+        try:
+            return work.future.result(timeout_s)
+        finally:
+            if work.future.done():
+                self._forget_if_quick(work)
+
+    def _forget_if_quick(self, work: _Work) -> None:
+        """A plan that was answered at once is not kept: asking again would plan again."""
+        if time.monotonic() - work.started_s < self._limits.quick_s:
+            with self._lock:
+                for key in [key for key, kept in self._working.items() if kept is work]:
+                    del self._working[key]
+
+    def _completed(
+        self,
+        scan: Scan,
+        token: Token,
+        plan_id: str | None,
+        explain: bool,
+        cancelled: Callable[[], bool],
+    ) -> bytes:
+        reader = self._tables.manifest_reader()
+        walk = Walk(scan, reader, cancelled)
+        pieces = enough(list(walk.data()), walk)
+        spans = split(pieces, self._limits.page_files)
+        writer = TaskWriter(walk, reader)
+        answer: dict[str, Any] = {"status": "completed"}
+        if plan_id is not None:
+            answer["plan-id"] = plan_id
+        first = within(pieces, spans[0]) if spans else ()
+        answer.update(writer.write(first).document())
+        if len(spans) > 1:
+            answer["plan-tasks"] = [self._task(token, span_of(span)) for span in spans[1:]]
+        self.metrics.planned(walk.counts)
+        if explain:
+            answer["walk"] = walk.counts.document()
+        return msgspec.json.encode(answer)
+
+    def _task(self, token: Token, span: tuple[int, int, int | None, int]) -> str:
+        return self._tokens.sign(msgspec.structs.replace(token, kind="task", span=span))
+
+    def _token(
+        self,
+        context: Context,
+        metadata: TableMetadata,
+        request: PlanTableScanRequest,
+        scan: Scan,
+    ) -> Token:
+        """With the snapshot that was found, so that it stands for the same files for ever."""
+        pinned = request
+        if not request.is_incremental and scan.snapshot is not None:
+            pinned = msgspec.structs.replace(request, snapshot_id=scan.snapshot.snapshot_id)
+        return Token(
+            "plan", metadata.table_uuid or "", context.principal, msgspec.json.encode(pinned)
+        )
+
+    def _scan(self, metadata: TableMetadata, token: Token, missing: type[FrazilError]) -> Scan:
+        request = msgspec.json.decode(token.request, type=PlanTableScanRequest)
+        try:
+            return resolve_scan(metadata, request)
+        except BadRequest as error:
+            # It fitted when the token was made: the table has changed since.
+            raise missing(f"the plan can no longer be carried out: {error.message}") from error
+
+    def _read(self, text: str, kind: str, metadata: TableMetadata, context: Context) -> Token:
+        try:
+            return self._tokens.read(text, kind, metadata.table_uuid or "", context.principal)
+        except InvalidToken:
+            if kind == "plan":
+                raise NoSuchPlanId("Plan id does not exist for this table") from None
+            raise NoSuchPlanTask("Plan task does not exist for this table") from None
+
+
+def enough(pieces: list[Piece], walk: Walk) -> list[Piece]:
+    """Fewer pieces where the client says how many rows are enough for it, and that is certain.
+
+    Only without a filter are all rows of a file wanted; deletes may take some of them away, and
+    what they take is not known here, so a table that has any is planned whole.
+    """
+    scan = walk.scan
+    if scan.min_rows is None or not scan.where.matches_everything or walk.has_deletes:
+        return pieces
+    found = rows = 0
+    for piece in pieces:
+        found += 1
+        rows += int(piece.columns.record_count[piece.rows].sum())
+        if rows >= scan.min_rows:
+            break
+    return pieces[:found]
+
+
+def _is_old(work: _Work, now_s: float) -> bool:
+    return work.future.done() and now_s - work.started_s > _KEPT_S

@@ -1,0 +1,83 @@
+"""Plan ids and task tokens: self-contained and signed, so that any replica can answer them.
+
+A token holds all that its answer depends on: the table by its uuid, the principal it was given to,
+the scan, and for a task the part of it. It names no file, so nothing can be asked for with it that
+the scan itself would not give.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import zlib
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from binascii import Error as NotBase64
+from typing import Final, Literal
+
+import msgspec
+from msgspec import Struct
+
+from frazil.plan.walk import Span
+
+MAX_TOKEN_BYTES: Final = 1 << 20
+"""Decompressed: a filter is the only part of a token that can be large."""
+_VERSION: Final = b"1"
+_MAC_BYTES: Final = 16
+
+
+class Token(Struct, frozen=True, array_like=True, omit_defaults=True):
+    """What a plan id or a plan task stands for."""
+
+    kind: Literal["plan", "task"]
+    table_uuid: str
+    principal: str
+    request: bytes
+    """The scan as it was asked for, in JSON, with its snapshot."""
+    span: tuple[int, int, int | None, int] | None = None
+
+    @property
+    def part(self) -> Span:
+        return Span() if self.span is None else Span(*self.span)
+
+
+class InvalidToken(Exception):
+    """Not one of ours, or not for this table or principal."""
+
+
+class Tokens:
+    """Signs and reads tokens with one secret."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
+
+    def sign(self, token: Token) -> str:
+        payload = _VERSION + zlib.compress(msgspec.msgpack.encode(token), 6)
+        return _text(payload + self._mac(payload))
+
+    def read(self, text: str, kind: str, table_uuid: str, principal: str) -> Token:
+        """The token, if it was signed here for this table and principal."""
+        try:
+            signed = urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        except (NotBase64, ValueError):
+            raise InvalidToken from None
+        payload, mac = signed[:-_MAC_BYTES], signed[-_MAC_BYTES:]
+        if not hmac.compare_digest(mac, self._mac(payload)) or payload[:1] != _VERSION:
+            raise InvalidToken
+        # Only what was signed is decompressed, so its size is what this server has made.
+        inflate = zlib.decompressobj()
+        data = inflate.decompress(payload[1:], MAX_TOKEN_BYTES)
+        token = msgspec.msgpack.decode(data, type=Token)
+        if (token.kind, token.table_uuid, token.principal) != (kind, table_uuid, principal):
+            raise InvalidToken
+        return token
+
+    def _mac(self, payload: bytes) -> bytes:
+        return hmac.digest(self._secret, payload, hashlib.sha256)[:_MAC_BYTES]
+
+
+def span_of(span: Span) -> tuple[int, int, int | None, int]:
+    return span.from_manifest, span.from_row, span.to_manifest, span.to_row
+
+
+def _text(data: bytes) -> str:
+    return urlsafe_b64encode(data).decode().rstrip("=")
