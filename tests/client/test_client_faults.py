@@ -6,15 +6,17 @@ A real client, a real server, and between them a proxy that loses, delays, doubl
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from pathlib import Path
 from random import Random
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
+from frazil.client.client import Client
 from frazil.client.errors import CatalogUnreachable
 from frazil.wire.errors import (
     CommitStateUnknown,
@@ -24,6 +26,7 @@ from frazil.wire.errors import (
 )
 from tests.client.faulty import (
     MARK,
+    NAMESPACE,
     OPERATIONS,
     Append,
     NewBranch,
@@ -346,3 +349,106 @@ def test_writers_of_one_table_with_a_bad_network(seed: int, truth: Truth, proxy:
         assert times in Outcome(error=error).possible, (number, error)
     assert set(live.values()) == {1}
     assert truth.versions(name) <= len(live)
+
+
+# --- changes that make no snapshot -----------------------------------------------------------
+
+
+def _drop_table(truth: Truth, client: Client, tag: str) -> Callable[[], bool]:
+    name = truth.new_table()
+    client.drop_table(name)
+    return lambda: not truth.client.table_exists(name)
+
+
+def _purge_table(truth: Truth, client: Client, tag: str) -> Callable[[], bool]:
+    name = truth.new_table()
+    client.drop_table(name, purge=True)
+    return lambda: not truth.client.table_exists(name)
+
+
+def _rename_table(truth: Truth, client: Client, tag: str) -> Callable[[], bool]:
+    name = truth.new_table()
+    client.rename_table(name, f"{NAMESPACE}.{tag}")
+    return lambda: truth.client.table_exists(f"{NAMESPACE}.{tag}")
+
+
+def _register_table(truth: Truth, client: Client, tag: str) -> Callable[[], bool]:
+    name = truth.new_table()
+    location = truth.client.load_table(name).metadata_location
+    truth.client.drop_table(name)
+    client.register_table(f"{NAMESPACE}.{tag}", location)
+    return lambda: truth.client.table_exists(f"{NAMESPACE}.{tag}")
+
+
+def _create_namespace(truth: Truth, client: Client, tag: str) -> Callable[[], bool]:
+    client.create_namespace(tag, {"owner": "docs"})
+    return lambda: truth.client.load_namespace(tag)["owner"] == "docs"
+
+
+def _drop_namespace(truth: Truth, client: Client, tag: str) -> Callable[[], bool]:
+    truth.client.create_namespace(tag)
+    client.drop_namespace(tag)
+    return lambda: not truth.client.namespace_exists(tag)
+
+
+def _update_namespace(truth: Truth, client: Client, tag: str) -> Callable[[], bool]:
+    truth.client.create_namespace(tag, {"a": "1"})
+    client.update_namespace(tag, {"b": "2"}, ["a"])
+    return lambda: truth.client.load_namespace(tag).keys() >= {"b"}
+
+
+def _set_properties(truth: Truth, client: Client, tag: str) -> Callable[[], bool]:
+    name = truth.new_table()
+    client.set_properties(name, {"tag": tag})
+    return lambda: truth.client.load_table(name).properties["tag"] == tag
+
+
+def _stage_and_pick(truth: Truth, client: Client, tag: str) -> Callable[[], bool]:
+    name = truth.new_table(first_file=True)
+    table = truth.client.load_table(name)
+    staged = table.append_files([data_file(table.location, 1)], stage_only=True)
+    assert staged.snapshot_id is not None
+    client.cherry_pick(name, staged.snapshot_id)
+    return lambda: len(truth.live(name)) == 2
+
+
+OTHERS = (
+    _drop_table,
+    _purge_table,
+    _rename_table,
+    _register_table,
+    _create_namespace,
+    _drop_namespace,
+    _update_namespace,
+    _set_properties,
+    _stage_and_pick,
+)
+
+
+@pytest.mark.parametrize("change", OTHERS)
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "answer-dropped",
+        *(
+            pytest.param(fault, marks=pytest.mark.full)
+            for fault in FAULTS
+            if fault != "answer-dropped"
+        ),
+    ],
+)
+def test_other_changes_are_made_once_too(
+    fault: str,
+    change: Callable[[Truth, Client, str], Callable[[], bool]],
+    truth: Truth,
+    proxy: Proxy,
+) -> None:
+    proxy.script(*FAULTS[fault])
+    held = any(isinstance(part, HoldRequest | HoldAnswer) for part in FAULTS[fault])
+    tag = f"x{uuid4().hex[:8]}"
+    with quick_client(proxy.url, IMPATIENT_S if held else 20) as client:
+        is_done = change(truth, client, tag)
+    proxy.settle()
+    assert proxy.unplayed == 0
+    assert is_done()
+    check_keys(proxy.changes)
