@@ -25,7 +25,6 @@ from pyiceberg.types import LongType, NestedField
 from pyiceberg.utils.config import Config
 
 from frazil.pyiceberg import FrazilCatalog, FrazilTable, load_catalog
-from frazil.pyiceberg.catalog import duration_s
 from tests.clients.stock import ID_NAME, id_name, operations, pyiceberg_ids
 from tests.clients.test_clients_tokens import new_token
 from tests.pyiceberg.conftest import IMPLEMENTATION, frazil_catalog
@@ -63,6 +62,7 @@ def test_one_word_of_configuration_is_enough(
     else:
         catalog = pyiceberg.catalog.load_catalog("prod", **{"py-catalog-impl": IMPLEMENTATION})
     assert isinstance(catalog, FrazilCatalog)
+    assert catalog._key_lifetime_s == 1800
     table = catalog.create_table((namespace, "t"), ID_NAME)
     assert isinstance(table, FrazilTable)
     table.append(id_name(1, 2))
@@ -358,11 +358,3 @@ def test_rest_catalog_sees_what_frazil_catalog_wrote(
     stock = RestCatalog("stock", uri=catalog_server.url)
     assert stock.load_table((namespace, "t")).scan().to_arrow()["n"].to_pylist() == [1, 2]
     stock.close()
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("PT30M", 1800.0), ("P1DT2H", 93600.0), ("PT0.5S", 0.5), ("soon", None), (None, None)],
-)
-def test_durations(text: str | None, seconds: float | None) -> None:
-    assert duration_s(text) == seconds

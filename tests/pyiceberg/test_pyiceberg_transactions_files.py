@@ -123,21 +123,27 @@ def test_a_file_added_and_removed_in_one_transaction_stays_for_its_snapshot(tabl
 
 def test_a_thread_that_comes_late_writes_nothing(table: Table) -> None:
     written = WrittenFiles(table.io)
-    early = written.io.new_output(f"{table.location()}/data/early.parquet")
-    late = written.io.new_output(f"{table.location()}/data/late.parquet")
+    io = written.begin()
+    early = io.new_output(f"{table.location()}/data/early.parquet")
+    late = io.new_output(f"{table.location()}/data/late.parquet")
     with early.create() as stream:
         stream.write(b"x")
     assert local(early.location).exists()
-    written.discard()
+    written.abandon(io, keep=())
     assert not local(early.location).exists()
-    with pytest.raises(FilesAbandoned):
-        late.create()
-    assert not local(late.location).exists()
+    for output in (late, io.new_output(f"{table.location()}/data/later.parquet")):
+        with pytest.raises(FilesAbandoned):
+            output.create()
+        assert not local(output.location).exists()
+    other = written.begin().new_output(late.location)
+    other.create().close()
+    assert written.paths == {late.location}
 
 
 def test_only_what_is_not_forgotten_goes(table: Table) -> None:
     written = WrittenFiles(table.io)
-    outputs = [written.io.new_output(f"{table.location()}/data/{name}.parquet") for name in "abc"]
+    io = written.begin()
+    outputs = [io.new_output(f"{table.location()}/data/{name}.parquet") for name in "abc"]
     for output in outputs:
         output.create().close()
     first, second, third = (output.location for output in outputs)

@@ -7,7 +7,6 @@ Everything but commits is PyIceberg's own: sessions, authentication, namespaces,
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final
 
 import msgspec
@@ -29,6 +28,7 @@ from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from pyiceberg.utils.config import Config
 
+from frazil.client.calls import CatalogConfig
 from frazil.client.http import DEFAULT_TIMEOUT_S
 from frazil.client.submit import Persistence, Request, submit
 from frazil.pyiceberg.answers import commit_response
@@ -150,8 +150,8 @@ class FrazilCatalog(RestCatalog):
         """PyIceberg reads the configuration and drops what it does not know."""
         if answer.status_code != 200 or not answer.url.split("?")[0].endswith("/v1/config"):
             return
-        document = msgspec.json.decode(answer.content)
-        self._key_lifetime_s = duration_s(document.get("idempotency-key-lifetime"))
+        configuration = msgspec.json.decode(answer.content, type=CatalogConfig)
+        self._key_lifetime_s = configuration.key_lifetime_s
 
 
 def load_catalog(name: str | None = None, **properties: str | None) -> Catalog:
@@ -168,23 +168,6 @@ def load_catalog(name: str | None = None, **properties: str | None) -> Catalog:
 def _configured(name: str) -> dict[str, Any]:
     """What the configuration file and the environment say about a catalog."""
     return dict(Config().get_catalog_config(name) or {})
-
-
-_DURATION: Final = re.compile(
-    r"P(?:(?P<days>\d+)D)?"
-    r"(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?"
-)
-
-
-def duration_s(text: object) -> float | None:
-    """Seconds of an ISO 8601 duration of days and less, as the REST specification gives it."""
-    found = _DURATION.fullmatch(text) if isinstance(text, str) else None
-    if found is None:
-        return None
-    days, hours, minutes, seconds = (
-        float(found[name] or 0) for name in ("days", "hours", "minutes", "seconds")
-    )
-    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
 def _timeout_s(properties: Properties) -> float:

@@ -69,7 +69,7 @@ class FrazilTransaction(Transaction):
         self._written = WrittenFiles(table.io)
         self._users_table = table
         own = copy.copy(table)
-        own.io = self._written.io
+        own.io = self._written.begin()
         super().__init__(own, autocommit)
         self._seen: tuple[TableMetadata, tuple[TableUpdate, ...], TableMetadata] | None = None
         self._depth = 0
@@ -173,13 +173,16 @@ class FrazilTransaction(Transaction):
         """All of an operation or nothing: one that fails leaves neither changes nor files."""
         updates, requirements, paths = self._updates, self._requirements, self._written.paths
         autocommit, self._autocommit = self._autocommit, False
+        if self._depth == 0:
+            self._table.io = self._written.begin()
         self._depth += 1
         try:
             yield
         except BaseException:
             if self._depth == 1:
                 self._updates, self._requirements = updates, requirements
-                self._written.discard(keep=paths)
+                self._written.abandon(self._table.io, keep=paths)
+                self._table.io = self._written.begin()
             raise
         finally:
             self._depth -= 1

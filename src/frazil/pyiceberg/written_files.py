@@ -6,10 +6,11 @@ notes every new output. Files that a user hands in (`add_files`) are never among
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import cache
 from typing import Any, Final
 
@@ -27,19 +28,30 @@ class FilesAbandoned(RuntimeError):
 
 
 class WrittenFiles:
-    """What has been written through `io` and is not known to be committed."""
+    """What a transaction has written and is not known to be committed."""
 
     def __init__(self, io: FileIO) -> None:
-        self._plain_io = io
+        self._io = io
         self._lock = threading.Lock()
-        self._streams: dict[str, OutputStream | None] = {}
-        self._abandoned: set[str] = set()
-        self.io: FileIO = _recording(io, self)
+        self._streams: dict[str, OutputStream] = {}
+        self._abandoned: set[int] = set()
+        self._operations = itertools.count()
 
     @property
     def paths(self) -> frozenset[str]:
         with self._lock:
             return frozenset(self._streams)
+
+    def begin(self) -> FileIO:
+        """The FileIO of one operation: what it writes is noted, until it is abandoned."""
+        return _recording(self._io, self, next(self._operations))
+
+    def abandon(self, io: FileIO, *, keep: Collection[str]) -> None:
+        """The operation has failed. Threads that still wait to write for it will write nothing."""
+        assert isinstance(io, _Recording)
+        with self._lock:
+            self._abandoned.add(io._operation)
+        self.discard(keep=keep)
 
     def forget(self, paths: Collection[str] | None = None) -> None:
         """They are committed, or nobody knows: from now on they are not ours to delete."""
@@ -51,32 +63,26 @@ class WrittenFiles:
         """Deletes what was written, but for what is to be kept."""
         with self._lock:
             gone = [path for path in self._streams if path not in keep]
-            self._abandoned.update(gone)
             streams = [self._streams.pop(path) for path in gone]
         for path, stream in zip(gone, streams, strict=True):
-            if stream is not None:
-                _wait_until_closed(stream)
-                self._delete(path)
+            _wait_until_closed(stream)
+            self._delete(path)
 
     def _delete(self, path: str) -> None:
         try:
-            self._plain_io.delete(path)
+            self._io.delete(path)
         except FileNotFoundError:
             return
         except Exception:
             # What went wrong before is what the user must see; the file is named for a clean-up.
             _logger.warning("could not delete %s, which is in no table", path, exc_info=True)
 
-    def _announced(self, path: str) -> None:
+    def _open(self, operation: int, path: str, create: Callable[[], OutputStream]) -> OutputStream:
         with self._lock:
-            self._streams.setdefault(path, None)
-
-    def _opened(self, path: str, output: OutputFile, overwrite: bool) -> OutputStream:
-        with self._lock:
-            if path in self._abandoned:
+            if operation in self._abandoned:
                 raise FilesAbandoned(f"{path} is not written: its operation has failed")
-            # Opened under the lock, so that `discard` never misses a file that is just opened.
-            stream = type(output).create(output, overwrite)
+            # Opened under the lock, so that no file is opened while its operation is abandoned.
+            stream = create()
             self._streams[path] = stream
             return stream
 
@@ -92,14 +98,16 @@ class _Recording(FileIO):
     """Notes outputs; stands before the real FileIO's class in the order of resolution."""
 
     _written: WrittenFiles
+    _operation: int
 
     def new_output(self, location: str) -> OutputFile:
         output: OutputFile = super().new_output(location)  # type: ignore[safe-super]
-        written = self._written
-        written._announced(location)
+        written, operation = self._written, self._operation
 
         def create(overwrite: bool = False) -> OutputStream:
-            return written._opened(location, output, overwrite)
+            return written._open(
+                operation, location, lambda: type(output).create(output, overwrite)
+            )
 
         output.create = create  # type: ignore[method-assign]
         return output
@@ -111,9 +119,9 @@ def _recording_class(kind: type[FileIO]) -> type[FileIO]:
     return type(f"Recording{kind.__name__}", (_Recording, kind), {})
 
 
-def _recording(io: FileIO, written: WrittenFiles) -> FileIO:
+def _recording(io: FileIO, written: WrittenFiles, operation: int) -> FileIO:
     kind = _recording_class(type(io))
     copy = kind.__new__(kind)
     # The same connections: only what is noted is new.
-    copy.__dict__.update(io.__dict__, _written=written)
+    copy.__dict__.update(io.__dict__, _written=written, _operation=operation)
     return copy
