@@ -73,6 +73,14 @@ bench-commit-full: test-environment ## The same with all writers and a million l
 	@$(PY) scripts/jars.py fetch bench
 	@$(PY) -m benchmarks commit --full
 
+.PHONY: bench-client
+bench-client: test-environment ## Measure the client beside stock PyIceberg, under 4 minutes
+	@$(PY) -m benchmarks client --quick
+
+.PHONY: bench-client-full
+bench-client-full: test-environment ## The same with more samples, under 12 minutes
+	@$(PY) -m benchmarks client --full
+
 .PHONY: lock
 lock: ## Write requirements/*.lock anew (needs uv, and the network)
 	@$(COMPILE) $(UPGRADE) pyproject.toml $(RUN_EXTRAS) requirements/run.in -o requirements/run.lock

@@ -11,7 +11,7 @@ from typing import Final
 from benchmarks.client.footers import measure_footers
 from benchmarks.client.imports import measure_imports
 from benchmarks.client.operations import APPEND, DECLARED, DELETE, UPSERT
-from benchmarks.client.results import APPENDS, SHARES, THIN, Cell, Results, busy_s, cell_of
+from benchmarks.client.results import APPENDS, SHARES, THIN, Cell, Results, Timing, busy_s, cell_of
 from benchmarks.client.rows import ROWS
 from benchmarks.client.systems import (
     FRAZIL_CATALOG,
@@ -28,6 +28,7 @@ from benchmarks.histories import History
 from benchmarks.measure import Effort
 from benchmarks.results import machine
 from benchmarks.run import say
+from tests.support.server import running_server
 
 ALL_OF_THEM_S: Final = 600.0
 """Where a number of calls is asked for, not a time: no call of a run begins later than this."""
@@ -82,13 +83,13 @@ FULL = Work(
 )
 SMOKE = Work(
     lengths=(10,),
-    writers=(2,),
+    writers=(1,),
     cell_s=0.1,
     turn_s=0.5,
-    calls_a_turn={1: 2, 2: 2},
+    calls_a_turn={1: 2},
     turns=1,
     racers=2,
-    calls={APPEND: 2, DELETE: 1, UPSERT: 1},
+    calls={APPEND: 1, DELETE: 1, UPSERT: 1},
     footers=Effort(warm_up_s=0.0, seconds=0.0, least=2, most=2, block=1, block_s=0.1),
     imports=1,
 )
@@ -96,17 +97,29 @@ SMOKE = Work(
 
 def run(work: Work, scratch: Path) -> Results:
     about = machine()
-    with running_systems(scratch) as systems:
+    timings = measure_alone(work, scratch / "alone")
+    cells = measure_writers(work, scratch / "writers")
+    return Results(about, asdict(work), cells, timings)
+
+
+def measure_alone(work: Work, scratch: Path) -> list[Timing]:
+    """What needs no writers, while there are none."""
+    with running_server(scratch / "frazil") as server:
         say("imports in fresh processes")
-        timings = list(measure_imports(systems.server.url, work.imports))
+        timings = list(measure_imports(server.url, work.imports))
         say("footers")
-        timings += measure_footers(systems.server.url, scratch / "footers", work.footers)
+        timings += measure_footers(server.url, scratch / "footers", work.footers)
+    return timings
+
+
+def measure_writers(work: Work, scratch: Path) -> list[Cell]:
+    with running_systems(scratch) as systems:
         say("a seed table by PyIceberg")
         histories = systems.histories(work.lengths)
-        cells = [*_declared(systems, histories, work)]
+        cells = list(_declared(systems, histories, work))
         cells += _appends(systems, histories, work)
         cells += _shares(systems, histories[0], work)
-    return Results(about, asdict(work), cells, timings)
+    return cells
 
 
 # --- for a time, in turns -----------------------------------------------------------------------

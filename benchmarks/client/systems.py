@@ -108,8 +108,10 @@ def running_systems(scratch: Path) -> Iterator[Systems]:
         server = start_server(scratch / "frazil", "--allow-location", file_url(scratch))
         stack.callback(server.stop)
         rest, sql = _rest(server), _sql(scratch / "sql")
-        stock_rest = _host(stack, rest, rest)
-        stock_sql = _host(stack, sql, sql)
+        stock_rest = stack.enter_context(running_host(_PYICEBERG, _settings(rest, rest)))
+        stock_sql = stock_rest.using(_settings(sql, sql))
+        through_frazil = stock_rest.using(_settings(_frazil(server), rest))
+        with_retries = stock_rest.using(_settings(sql, sql, retrying=True))
         on_frazil = Place(stock_rest, server.warehouse, server)
         on_sqlite = Place(stock_sql, scratch / "sql" / "warehouse", None)
         for place in (on_frazil, on_sqlite):
@@ -117,11 +119,11 @@ def running_systems(scratch: Path) -> Iterator[Systems]:
         thin = stack.enter_context(running_host(_THIN, {"uri": server.url}))
         writes = (APPEND, DELETE, UPSERT)
         systems = [
-            System(FRAZIL_CATALOG, writes, _host(stack, _frazil(server), rest), on_frazil),
+            System(FRAZIL_CATALOG, writes, through_frazil, on_frazil),
             System(THIN_CLIENT, (APPEND, DECLARED), thin, on_frazil),
             System(REST_CATALOG, writes, stock_rest, on_frazil),
             System(SQL_CATALOG, writes, stock_sql, on_sqlite),
-            System(RETRYING, writes, _host(stack, sql, sql, retrying=True), on_sqlite),
+            System(RETRYING, writes, with_retries, on_sqlite),
         ]
         yield Systems(systems, server)
 
@@ -143,16 +145,7 @@ def _sql(folder: Path) -> dict[str, str]:
     }
 
 
-def _host(
-    stack: ExitStack,
-    properties: dict[str, str],
-    administrator: dict[str, str],
-    *,
-    retrying: bool = False,
-) -> Host:
-    settings: dict[str, Any] = {
-        "properties": properties,
-        "administrator": administrator,
-        "retrying": retrying,
-    }
-    return stack.enter_context(running_host(_PYICEBERG, settings))
+def _settings(
+    properties: dict[str, str], administrator: dict[str, str], *, retrying: bool = False
+) -> dict[str, Any]:
+    return {"properties": properties, "administrator": administrator, "retrying": retrying}

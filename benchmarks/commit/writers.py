@@ -63,9 +63,14 @@ class Client(Protocol):
 
 
 class Host:
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, process: subprocess.Popen[str], settings: dict[str, Any]) -> None:
         self._process = process
+        self._settings = settings
         self.pid = process.pid
+
+    def using(self, settings: dict[str, Any]) -> Host:
+        """The same process, for writers with other settings."""
+        return Host(self._process, settings)
 
     def run(self, task: Task) -> Burst:
         found = self._ask({"task": task.as_json()})
@@ -78,7 +83,7 @@ class Host:
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
         assert stdout is not None
-        stdin.write(json.dumps(question) + "\n")
+        stdin.write(json.dumps({"settings": self._settings, **question}) + "\n")
         stdin.flush()
         line = stdout.readline()
         if not line:
@@ -92,12 +97,12 @@ class Host:
 @contextmanager
 def running_host(module: str, settings: dict[str, Any]) -> Iterator[Host]:
     """`module` is the whole name of a `Client`."""
-    command = [sys.executable, "-m", "benchmarks.commit.writers", module, json.dumps(settings)]
+    command = [sys.executable, "-m", "benchmarks.commit.writers", module]
     process = subprocess.Popen(
         command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     try:
-        yield Host(process)
+        yield Host(process, settings)
     finally:
         process.communicate(timeout=_STOP_S)  # the end of its input ends it
 
@@ -107,11 +112,10 @@ def running_host(module: str, settings: dict[str, Any]) -> Iterator[Host]:
 
 def main() -> None:
     client: Any = importlib.import_module(sys.argv[1])
-    settings = json.loads(sys.argv[2])
     for line in sys.stdin:
         question = json.loads(line)
         try:
-            answer = {"found": _answer(client, settings, question)}
+            answer = {"found": _answer(client, question.pop("settings"), question)}
         except RuntimeError as error:
             answer = {"error": str(error)}
         print(json.dumps(answer), flush=True)
