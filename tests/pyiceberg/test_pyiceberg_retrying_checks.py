@@ -16,8 +16,8 @@ from pyiceberg.table.update.snapshot import _OverwriteFiles
 from pyiceberg.typedef import EMPTY_DICT, Record
 from pyiceberg.types import LongType
 
+from frazil.pyiceberg import retrying
 from frazil.pyiceberg.checks_deletes import NewDelete
-from frazil.pyiceberg.retrying import retrying
 from tests.pyiceberg.retrying_tables import (
     BY_PART,
     PATH_FIELD_ID,

@@ -11,7 +11,7 @@ from pyiceberg.exceptions import ValidationException
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Table, Transaction
 
-from frazil.pyiceberg.retrying import retrying
+from frazil.pyiceberg import retrying
 from tests.pyiceberg.retrying_tables import (
     BY_BUCKET,
     BY_PART,

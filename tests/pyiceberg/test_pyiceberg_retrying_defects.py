@@ -17,7 +17,7 @@ from pyiceberg.table import Table, Transaction
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import LongType
 
-from frazil.pyiceberg.retrying import retrying
+from frazil.pyiceberg import retrying
 from tests.pyiceberg.retrying_tables import (
     BY_BUCKET,
     QUICK,

@@ -21,7 +21,7 @@ from pyiceberg.exceptions import ValidationException
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Transaction
 
-from frazil.pyiceberg.retrying import retrying
+from frazil.pyiceberg import retrying
 from tests.pyiceberg.retrying_tables import (
     BY_BUCKET,
     BY_PART,
@@ -161,7 +161,7 @@ cases = st.sampled_from([UNPARTITIONED, BY_PART, BY_BUCKET]).flatmap(
 )
 
 
-@settings(max_examples=25)
+@settings(max_examples=20)
 @given(case=cases, first=unique_rows, second=unique_rows)
 def test_what_lands_is_some_serial_order(
     case: tuple[PartitionSpec, list[tuple[Operation, ...]]],

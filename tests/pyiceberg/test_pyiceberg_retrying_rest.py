@@ -14,7 +14,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyiceberg.types import StringType
 
-from frazil.pyiceberg.retrying import retrying
+from frazil.pyiceberg import retrying
 from tests.pyiceberg.retrying_tables import (
     BY_BUCKET,
     BY_PART,

@@ -6,15 +6,13 @@ commits on a newer head where that is right.
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from frazil.pyiceberg.catalog import FrazilCatalog, load_catalog
     from frazil.pyiceberg.errors import DuplicateFilesError, ValidationError
-    from frazil.pyiceberg.retrying import retrying
+    from frazil.pyiceberg.retry_tables import retrying
     from frazil.pyiceberg.tables import FrazilTable
     from frazil.pyiceberg.transactions import FrazilTransaction
 
@@ -35,6 +33,7 @@ _HOMES = {
     "FrazilTransaction": "transactions",
     "ValidationError": "errors",
     "load_catalog": "catalog",
+    "retrying": "retry_tables",
 }
 
 
@@ -43,18 +42,3 @@ def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-class _Package(ModuleType):
-    """Importing a submodule sets it as an attribute, also over a function of the same name."""
-
-    @property
-    def retrying(self) -> Any:
-        return import_module("frazil.pyiceberg.retrying").retrying
-
-    @retrying.setter
-    def retrying(self, module: ModuleType) -> None:
-        """The function stays; the module is found by its full name."""
-
-
-sys.modules[__name__].__class__ = _Package
