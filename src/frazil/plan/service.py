@@ -8,6 +8,7 @@ its own.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -27,7 +28,13 @@ from frazil.plan.metrics import PlanMetrics
 from frazil.plan.scans import Scan, resolve_scan
 from frazil.plan.tokens import InvalidToken, Token, Tokens, span_of
 from frazil.plan.walk import Cancelled, Piece, Walk, split, within
-from frazil.wire.errors import BadRequest, FrazilError, NoSuchPlanId, NoSuchPlanTask
+from frazil.wire.errors import (
+    BadRequest,
+    FrazilError,
+    NoSuchPlanId,
+    NoSuchPlanTask,
+    ServiceUnavailable,
+)
 from frazil.wire.identifiers import Identifier
 from frazil.wire.planning import FetchScanTasksRequest, PlanTableScanRequest
 
@@ -35,6 +42,7 @@ MAX_PLAN_ID_LENGTH: Final = 4_000
 """A plan id stands in a path; a longer one would be refused on the way."""
 _KEPT_S: Final = 300.0
 _THREADS: Final = 4
+_NONCE_BYTES: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +85,7 @@ class Planner:
         self._workers = ThreadPoolExecutor(_THREADS, "frazil-plan")
         self._working: dict[str, _Work] = {}
         self._lock = threading.Lock()
+        self._closed = threading.Event()
 
     # --- the four operations -------------------------------------------------------------------
 
@@ -93,14 +102,16 @@ class Planner:
         scan = resolve_scan(metadata, request)
         token = self._token(context, metadata, request, scan)
         plan_id = self._tokens.sign(token)
-        if len(plan_id) > MAX_PLAN_ID_LENGTH:
+        if plan_id is None or len(plan_id) > MAX_PLAN_ID_LENGTH:
             # Nobody could ask for it by its id, so it is answered here, however long it takes.
-            return self._completed(scan, token, None, explain, lambda: False)
+            return self._completed(scan, token, None, explain, self._closed.is_set)
         work = self._start(plan_id, scan, token, explain)
         try:
             return self._result(work, self._limits.quick_s)
         except NotYet:
             return msgspec.json.encode({"status": "submitted", "plan-id": plan_id})
+        except Cancelled:
+            raise _closing() from None
 
     def fetch(self, context: Context, identifier: Identifier, plan_id: str) -> bytes:
         """The JSON of a FetchPlanningResult."""
@@ -140,6 +151,7 @@ class Planner:
         return msgspec.json.encode(tasks.document())
 
     def close(self) -> None:
+        self._closed.set()
         with self._lock:
             for work in self._working.values():
                 work.cancelled.set()
@@ -149,15 +161,16 @@ class Planner:
 
     def _start(self, plan_id: str, scan: Scan, token: Token, explain: bool) -> _Work:
         """Begins a plan, or joins the one that is under way."""
-        key = f"{plan_id}?" if explain else plan_id
+        if self._closed.is_set():
+            raise _closing()
         now_s = time.monotonic()
         with self._lock:
             for known in [k for k, w in self._working.items() if _is_old(w, now_s)]:
                 del self._working[known]
-            work = self._working.get(key)
-            if work is not None and not work.cancelled.is_set():
+            work = self._working.get(plan_id)
+            if work is not None:
                 return work
-            work = self._working[key] = _Work(now_s)
+            work = self._working[plan_id] = _Work(now_s)
         cancelled = work.cancelled.is_set
         running = work
 
@@ -202,16 +215,22 @@ class Planner:
         answer: dict[str, Any] = {"status": "completed"}
         if plan_id is not None:
             answer["plan-id"] = plan_id
-        first = within(pieces, spans[0]) if spans else ()
-        answer.update(writer.write(first).document())
-        if len(spans) > 1:
-            answer["plan-tasks"] = [self._task(token, span_of(span)) for span in spans[1:]]
+        tokens = [self._task(token, span_of(span)) for span in spans[1:]]
+        known = [text for text in tokens if text is not None]
+        if len(known) == len(tokens):
+            first = within(pieces, spans[0]) if spans else ()
+            answer.update(writer.write(first).document())
+        else:
+            answer.update(writer.write(pieces).document())
+            known = []
+        if known:
+            answer["plan-tasks"] = known
         self.metrics.planned(walk.counts)
         if explain:
             answer["walk"] = walk.counts.document()
         return msgspec.json.encode(answer)
 
-    def _task(self, token: Token, span: tuple[int, int, int | None, int]) -> str:
+    def _task(self, token: Token, span: tuple[int, int, int | None, int]) -> str | None:
         return self._tokens.sign(msgspec.structs.replace(token, kind="task", span=span))
 
     def _token(
@@ -226,7 +245,11 @@ class Planner:
         if not request.is_incremental and scan.snapshot is not None:
             pinned = msgspec.structs.replace(request, snapshot_id=scan.snapshot.snapshot_id)
         return Token(
-            "plan", metadata.table_uuid or "", context.principal, msgspec.json.encode(pinned)
+            "plan",
+            metadata.table_uuid or "",
+            context.principal,
+            msgspec.json.encode(pinned),
+            os.urandom(_NONCE_BYTES),
         )
 
     def _scan(self, metadata: TableMetadata, token: Token, missing: type[FrazilError]) -> Scan:
@@ -262,6 +285,10 @@ def enough(pieces: list[Piece], walk: Walk) -> list[Piece]:
         if rows >= scan.min_rows:
             break
     return pieces[:found]
+
+
+def _closing() -> ServiceUnavailable:
+    return ServiceUnavailable("the server is shutting down: plan the scan again")
 
 
 def _is_old(work: _Work, now_s: float) -> bool:

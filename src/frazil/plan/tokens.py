@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import zlib
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import b64decode, urlsafe_b64encode
 from binascii import Error as NotBase64
 from typing import Final, Literal
 
@@ -33,6 +33,8 @@ class Token(Struct, frozen=True, array_like=True, omit_defaults=True):
     principal: str
     request: bytes
     """The scan as it was asked for, in JSON, with its snapshot."""
+    nonce: bytes = b""
+    """Makes a plan's id its request's own: who cancels one does not end another's."""
     span: tuple[int, int, int | None, int] | None = None
 
     @property
@@ -50,23 +52,30 @@ class Tokens:
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
 
-    def sign(self, token: Token) -> str:
-        payload = _VERSION + zlib.compress(msgspec.msgpack.encode(token), 6)
+    def sign(self, token: Token) -> str | None:
+        """The token's text; None where the scan is too large for one."""
+        data = msgspec.msgpack.encode(token)
+        if len(data) > MAX_TOKEN_BYTES:
+            return None
+        payload = _VERSION + zlib.compress(data, 6)
         return _text(payload + self._mac(payload))
 
     def read(self, text: str, kind: str, table_uuid: str, principal: str) -> Token:
         """The token, if it was signed here for this table and principal."""
         try:
-            signed = urlsafe_b64decode(text + "=" * (-len(text) % 4))
+            padded = (text + "=" * (-len(text) % 4)).encode("ascii")
+            signed = b64decode(padded, b"-_", validate=True)
         except (NotBase64, ValueError):
             raise InvalidToken from None
         payload, mac = signed[:-_MAC_BYTES], signed[-_MAC_BYTES:]
         if not hmac.compare_digest(mac, self._mac(payload)) or payload[:1] != _VERSION:
             raise InvalidToken
-        # Only what was signed is decompressed, so its size is what this server has made.
-        inflate = zlib.decompressobj()
-        data = inflate.decompress(payload[1:], MAX_TOKEN_BYTES)
-        token = msgspec.msgpack.decode(data, type=Token)
+        # Only what was signed is decompressed, and nothing larger is ever signed.
+        try:
+            data = zlib.decompressobj().decompress(payload[1:], MAX_TOKEN_BYTES)
+            token = msgspec.msgpack.decode(data, type=Token)
+        except (zlib.error, msgspec.DecodeError):
+            raise InvalidToken from None
         if (token.kind, token.table_uuid, token.principal) != (kind, table_uuid, principal):
             raise InvalidToken
         return token
