@@ -19,7 +19,7 @@ from pyiceberg.table import StaticTable, Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import StringType
 
-from frazil.pyiceberg.retrying import retrying
+from frazil.pyiceberg import retrying
 from tests.pyiceberg.retrying_tables import (
     BY_PART,
     QUICK,
@@ -231,6 +231,26 @@ def test_branches_are_checked_each_for_itself(table: Table) -> None:
     assert current.scan().use_ref("side").to_arrow().num_rows == 0
     assert read(table) == [A, (9, "a", 9)]
     assert_nothing_left_behind(table)
+
+
+def test_files_are_kept_when_an_attempt_ended_without_a_proof(
+    table: Table, catalog: InterleavedCatalog, tmp_path: Path
+) -> None:
+    """PyIceberg's catalog answers with a bare error where another branch took the number."""
+    head = table.metadata.current_snapshot_id
+    assert head is not None
+    table.manage_snapshots().create_branch(head, "side").commit()
+    others = sql_catalog(tmp_path)
+    transaction = held(table).transaction()
+    transaction.overwrite(rows((5, "a", 5)), overwrite_filter="part = 'a'", branch="side")
+    table.append(rows(B))
+    catalog.before_swap += [
+        lambda: None,
+        lambda: others.load_table("db.t").append(rows(A), branch="side"),
+    ]
+    with pytest.raises(ValidationException):
+        transaction.commit_transaction()
+    assert len(stray_data(table)) == 1
 
 
 def test_a_transaction_on_two_branches_requires_both(table: Table) -> None:

@@ -213,13 +213,17 @@ class RetryingTransaction(Transaction):
             self._reads.append(_keys_read(df, join_cols, read, case_sensitive, branch))
         return result
 
-    def add_files(self, *args: Any, **kwargs: Any) -> None:
+    def add_files(
+        self,
+        file_paths: list[str],
+        snapshot_properties: dict[str, str] = EMPTY_DICT,
+        check_duplicate_files: bool = True,
+        branch: str | None = MAIN_BRANCH,
+    ) -> None:
         """Files that are handed in are never deleted, and no two calls may add the same one."""
-        position = 2
-        given = args[position] if len(args) > position else kwargs.get("check_duplicate_files")
-        self._checks_duplicates = given is None or bool(given)
+        self._checks_duplicates = check_duplicate_files
         try:
-            super().add_files(*args, **kwargs)
+            super().add_files(file_paths, snapshot_properties, check_duplicate_files, branch)
         finally:
             self._checks_duplicates = False
 
