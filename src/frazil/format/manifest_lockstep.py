@@ -151,7 +151,7 @@ class Lockstep:
         self, data: bytes, data_file_at: _Positions, wanted: Collection[int]
     ) -> dict[int, _Positions]:
         """Where these fields begin in the data files that begin there. Raises NotInLockstep."""
-        walk = _Walk(data, len(data_file_at))
+        walk = RowsWalk(data, len(data_file_at))
         found: dict[int, _Positions] = {}
         at = data_file_at
         try:
@@ -169,7 +169,7 @@ class Lockstep:
         """Raises NotInLockstep."""
         data = b"".join(chunk.blocks)
         starts = self._path_starts(chunk, data)
-        walk = _Walk(data, len(starts))
+        walk = RowsWalk(data, len(starts))
         path_at = np.array(starts, np.int64)
         try:
             return self._rows(chunk, data, walk, path_at, max_bytes)
@@ -177,7 +177,7 @@ class Lockstep:
             raise NotInLockstep from None
 
     def _rows(
-        self, chunk: Chunk, data: bytes, walk: _Walk, path_at: _Positions, max_bytes: int
+        self, chunk: Chunk, data: bytes, walk: RowsWalk, path_at: _Positions, max_bytes: int
     ) -> ChunkRows:
         lengths = walk.lengths_before(path_at)
         path_end = path_at + lengths
@@ -254,12 +254,12 @@ def _partitions(
     return _slices(data, *spans[PARTITION])
 
 
-class _Walk:
+class RowsWalk:
     """Positions in a chunk's bytes that move over values, one for each row."""
 
     def __init__(self, data: bytes, rows: int) -> None:
-        self._bytes = np.frombuffer(data + _PADDING, np.uint8)
-        self._size = len(data)
+        self.bytes = np.frombuffer(data + _PADDING, np.uint8)
+        self.size = len(data)
         self._rows = rows
         self._steps = _STEPS + rows // 10
         self._numbers: dict[str, _Positions] = {}
@@ -285,7 +285,7 @@ class _Walk:
                 at, self._numbers[name[0]] = self._number(field.node, at, name[1])
             if field.field_id in (PARTITION, FIRST_ROW_ID):
                 spans[field.field_id] = start, at
-            if int(at.max()) > self._size:
+            if int(at.max()) > self.size:
                 raise NotInLockstep
         return at, spans
 
@@ -293,7 +293,7 @@ class _Walk:
 
     def _over(self, node: Node, at: _Positions) -> _Positions:
         if isinstance(node, Integer):
-            return self._over_varints(at)
+            return self.over_varints(at)
         if isinstance(node, Bytes | String):
             lengths, at = self.lengths(at)
             return at + lengths
@@ -307,32 +307,32 @@ class _Walk:
             return at
         return at + node.min_bytes
 
-    def _over_varints(self, at: _Positions) -> _Positions:
-        more = self._bytes[at] > 127
+    def over_varints(self, at: _Positions) -> _Positions:
+        more = self.bytes[at] > 127
         at = at + 1
         for _ in range(_MAX_VARINT_BYTES):
             if not more.any():
                 return at
             at += more
-            more &= self._bytes[at - 1] > 127
+            more &= self.bytes[at - 1] > 127
         raise NotInLockstep
 
     def _over_optional(self, node: Union, at: _Positions) -> _Positions:
-        some, other, at = self._branch(node, at)
+        some, other, at = self.branch(node, at)
         if some is None:
             return self._over(other, at)
         if len(some):
             at[some] = self._over(other, at[some])
         return at
 
-    def _branch(self, node: Union, at: _Positions) -> tuple[_Positions | None, Node, _Positions]:
+    def branch(self, node: Union, at: _Positions) -> tuple[_Positions | None, Node, _Positions]:
         """The rows that are not null, or None for all of them."""
         other = node.optional_of
         assert other is not None
-        is_some = self._bytes[at] == 2 * node.branches.index(other)
+        is_some = self.bytes[at] == 2 * node.branches.index(other)
         if is_some.all():
             return None, other, at + 1
-        if not (is_some | (self._bytes[at] == 2 * node.branches.index(Null()))).all():
+        if not (is_some | (self.bytes[at] == 2 * node.branches.index(Null()))).all():
             raise NotInLockstep
         return np.flatnonzero(is_some), other, at + 1
 
@@ -366,10 +366,10 @@ class _Walk:
 
     def lengths(self, at: _Positions) -> tuple[_Positions, _Positions]:
         """Lengths or counts, which are not negative, and the positions behind them."""
-        first = self._bytes[at]
+        first = self.bytes[at]
         if int(first.max()) > 127:
-            numbers, at = self._longs(at)
-            if int(numbers.min()) < 0 or int(numbers.max()) > self._size:
+            numbers, at = self.longs(at)
+            if int(numbers.min()) < 0 or int(numbers.max()) > self.size:
                 raise NotInLockstep
             return numbers, at
         if (first & 1).any():
@@ -379,12 +379,12 @@ class _Walk:
     def lengths_before(self, at: _Positions) -> _Positions:
         """The lengths that end there, as it seems."""
         start = at - 1
-        more = self._bytes[start - 1] > 127
+        more = self.bytes[start - 1] > 127
         for _ in range(_MAX_VARINT_BYTES):
             if not more.any():
                 break
             start -= more
-            more &= self._bytes[start - 1] > 127
+            more &= self.bytes[start - 1] > 127
         lengths, end = self.lengths(start)
         if not np.array_equal(end, at):
             raise NotInLockstep
@@ -393,26 +393,26 @@ class _Walk:
     def _number(self, node: Node, at: _Positions, missing: int) -> tuple[_Positions, _Positions]:
         """Behind the numbers, and the numbers themselves."""
         if not isinstance(node, Union):
-            numbers, at = self._longs(at)
+            numbers, at = self.longs(at)
             return at, numbers
-        some, _, at = self._branch(node, at)
+        some, _, at = self.branch(node, at)
         if some is None:
-            numbers, at = self._longs(at)
+            numbers, at = self.longs(at)
             return at, numbers
         numbers = np.full(len(at), missing, np.int64)
         if len(some):
-            numbers[some], at[some] = self._longs(at[some])
+            numbers[some], at[some] = self.longs(at[some])
         return at, numbers
 
-    def _longs(self, at: _Positions) -> tuple[_Positions, _Positions]:
-        byte = self._bytes[at]
+    def longs(self, at: _Positions) -> tuple[_Positions, _Positions]:
+        byte = self.bytes[at]
         total = (byte & 127).astype(np.uint64)
         more = byte > 127
         at = at + 1
         for shift in range(7, 64, 7):
             if not more.any():
                 break
-            byte = np.where(more, self._bytes[at], 0)
+            byte = np.where(more, self.bytes[at], 0)
             total |= (byte & 127).astype(np.uint64) << np.uint64(shift)
             at += more
             if shift == 63 and int(byte.max()) > 1:

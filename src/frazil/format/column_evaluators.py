@@ -1,0 +1,471 @@
+"""Evaluators of bound expressions over the statistics of many files at once.
+
+The answers are those of `metrics_evaluators` for each file, one by one: there they are explained,
+and there rows are read that arrays cannot judge. Each is built once and applied to the statistics
+of many manifests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from frazil.format.evaluators import IN_PREDICATE_LIMIT, Evaluator
+from frazil.format.expression_binding import (
+    BoundLiteralPredicate,
+    BoundPredicate,
+    BoundReference,
+    BoundSetPredicate,
+    BoundTransform,
+    BoundUnaryPredicate,
+)
+from frazil.format.expressions import AlwaysFalse, AlwaysTrue, And, Expression, Operation, Or
+from frazil.format.metric_bounds import Bools
+from frazil.format.metric_columns import NO_METRICS, Counts, FieldMetrics, MetricColumns
+from frazil.format.metric_values import (
+    Literals,
+    Mask,
+    NotVectorised,
+    Texts,
+    Values,
+    both,
+    either,
+    encoded,
+    negated,
+    read_values,
+)
+from frazil.format.metrics_evaluators import (
+    FileMetrics,
+    inclusive_metrics_evaluator,
+    strict_metrics_evaluator,
+)
+from frazil.values.types import TypeId
+
+ColumnEvaluator: TypeAlias = Callable[[MetricColumns], Bools]
+"""By row, the answer about its file."""
+_Masks: TypeAlias = Callable[[MetricColumns], Mask]
+_Test: TypeAlias = Callable[["_Facts"], Mask]
+
+
+def inclusive_mask(
+    expression: Expression, metrics: MetricColumns, record_count: NDArray[Any]
+) -> Bools:
+    """By row, whether the file may hold a row that matches a bound expression; False is certain."""
+    return _inclusive_answer(_masks(expression, _inclusive)(metrics), record_count)
+
+
+def strict_mask(
+    expression: Expression, metrics: MetricColumns, record_count: NDArray[Any]
+) -> Bools:
+    """By row, whether every row of the file must match a bound expression; True is certain."""
+    return _strict_answer(_masks(expression, _strict)(metrics), record_count)
+
+
+def inclusive_column_evaluator(expression: Expression) -> ColumnEvaluator:
+    """`inclusive_mask` for many manifests."""
+    masks = _masks(expression, _inclusive)
+    return lambda metrics: _inclusive_answer(masks(metrics), metrics.record_count)
+
+
+def strict_column_evaluator(expression: Expression) -> ColumnEvaluator:
+    """`strict_mask` for many manifests."""
+    masks = _masks(expression, _strict)
+    return lambda metrics: _strict_answer(masks(metrics), metrics.record_count)
+
+
+def _inclusive_answer(mask: Mask, record_count: NDArray[Any]) -> Bools:
+    # A negative count stands for one that the writer did not know.
+    if isinstance(mask, bool):
+        return record_count != 0 if mask else record_count < 0
+    if len(record_count) and int(record_count.min()) > 0:
+        return mask
+    return ((record_count > 0) & mask) | (record_count < 0)
+
+
+def _strict_answer(mask: Mask, record_count: NDArray[Any]) -> Bools:
+    empty: Bools = record_count == 0
+    if isinstance(mask, bool):
+        return np.ones(len(empty), bool) if mask else empty
+    return empty | mask
+
+
+# --- trees -----------------------------------------------------------------------------------
+
+
+def _masks(expression: Expression, predicate: Callable[[BoundPredicate], _Masks]) -> _Masks:
+    if isinstance(expression, AlwaysTrue | AlwaysFalse):
+        always = isinstance(expression, AlwaysTrue)
+        return lambda _: always
+    if isinstance(expression, And | Or):
+        left, right = _masks(expression.left, predicate), _masks(expression.right, predicate)
+        return _joined(left, right, settled=isinstance(expression, Or))
+    if isinstance(expression, BoundUnaryPredicate | BoundLiteralPredicate | BoundSetPredicate):
+        return predicate(expression)
+    raise TypeError(f"{type(expression).__name__} is not a bound expression without negations")
+
+
+def _joined(left: _Masks, right: _Masks, *, settled: bool) -> _Masks:
+    """Both or, where True settles it, either; the right is not asked where the left settles all."""
+    join = either if settled else both
+
+    def evaluate(metrics: MetricColumns) -> Mask:
+        first = left(metrics)
+        if isinstance(first, bool):
+            return first if first is settled else right(metrics)
+        if first.all() if settled else not first.any():
+            return first
+        return join(first, right(metrics))
+
+    return evaluate
+
+
+# --- one predicate ---------------------------------------------------------------------------
+
+
+class _Facts:
+    """What is known about one column of many files; the questions are those of `_Column` in
+    `metrics_evaluators`."""
+
+    def __init__(self, predicate: BoundPredicate, field: FieldMetrics) -> None:
+        self._term, self._field = predicate.term, field
+        self._is_floating = predicate.term.ref.type.type_id in (TypeId.FLOAT, TypeId.DOUBLE)
+        self._odd: list[Bools] = []
+
+    @property
+    def odd(self) -> Bools | None:
+        """The rows that the bounds asked for do not let arrays judge."""
+        if len(self._odd) < 2:
+            return self._odd[0] if self._odd else None
+        return self._odd[0] | self._odd[1]
+
+    @cached_property
+    def lower(self) -> Values | None:
+        return self._read(self._field.lower)
+
+    @cached_property
+    def upper(self) -> Values | None:
+        return self._read(self._field.upper)
+
+    def _read(self, bounds: Any) -> Values | None:
+        values = read_values(bounds, self._term)
+        if values is not None and values.odd is not None:
+            self._odd.append(values.odd)
+        return values
+
+    def may_contain_null(self) -> Mask:
+        return negated(_is_zero(self._field.null_value_counts))
+
+    def contains_nulls_only(self) -> Mask:
+        return _are_same(self._field.null_value_counts, self._field.value_counts)
+
+    def may_contain_nan(self) -> Mask:
+        return self._is_floating and negated(_is_zero(self._field.nan_value_counts))
+
+    def contains_nans_only(self) -> Mask:
+        return _are_same(self._field.nan_value_counts, self._field.value_counts)
+
+    def contains_no_value(self) -> Mask:
+        return either(self.contains_nulls_only(), self.contains_nans_only())
+
+
+def _is_zero(counts: Counts | None) -> Mask:
+    if counts is None:
+        return False
+    if counts.constant is not None:
+        return counts.constant == 0
+    found: Bools = counts.values == 0
+    return found if counts.present is None else found & counts.present
+
+
+def _are_same(one: Counts | None, other: Counts | None) -> Mask:
+    if one is None or other is None:
+        return False
+    if one.constant is not None and other.constant is not None:
+        return one.constant == other.constant
+    found: Mask = one.values == other.values
+    for counts in (one, other):
+        if counts.present is not None:
+            found = both(found, counts.present)
+    return found
+
+
+def _evaluated(
+    predicate: BoundPredicate, test: _Test, alone: Callable[[Expression], Evaluator[FileMetrics]]
+) -> _Masks:
+    field_id = predicate.term.ref.field_id
+
+    def evaluate(metrics: MetricColumns) -> Mask:
+        facts = _Facts(predicate, metrics.field(field_id) or NO_METRICS)
+        try:
+            mask = test(facts)
+        except NotVectorised:
+            judge = alone(predicate)
+            return np.fromiter(map(judge, map(metrics.row, range(len(metrics)))), bool)
+        if facts.odd is None:
+            return mask
+        answers = np.full(len(metrics), mask) if isinstance(mask, bool) else mask.copy()
+        judge = alone(predicate)
+        for row in np.flatnonzero(facts.odd).tolist():
+            answers[row] = judge(metrics.row(row))
+        return answers
+
+    return evaluate
+
+
+# Comparisons with bounds; a bound that is None or not known leaves everything open.
+
+
+def _or_unknown(values: Values | None, mask: Callable[[Values], Mask]) -> Mask:
+    return True if values is None else either(negated(values.known), mask(values))
+
+
+def _if_known(values: Values | None, mask: Callable[[Values], Mask]) -> Mask:
+    return False if values is None else both(values.known, mask(values))
+
+
+_ORDER: Final[dict[Operation, Callable[[Values, Any], Mask]]] = {
+    Operation.LT: lambda values, literal: values.less(literal),
+    Operation.LT_EQ: lambda values, literal: values.less_equal(literal),
+    Operation.GT: lambda values, literal: negated(values.less_equal(literal)),
+    Operation.GT_EQ: lambda values, literal: negated(values.less(literal)),
+}
+_DOWN: Final = frozenset({Operation.LT, Operation.LT_EQ})
+"""Answered by the lower bound where something may match, by the upper where everything must."""
+
+
+def _in_range(predicate: BoundLiteralPredicate | BoundSetPredicate) -> _Test:
+    """`evaluators.range_test`."""
+    if isinstance(predicate, BoundSetPredicate):
+        if len(predicate.values) > IN_PREDICATE_LIMIT:
+            return lambda facts: True
+        return _overlap(Literals(predicate.values))
+    literal, operation = predicate.value, predicate.operation
+    if operation is Operation.EQ:
+        return lambda facts: both(
+            _or_unknown(facts.lower, lambda lower: lower.less_equal(literal)),
+            _or_unknown(facts.upper, lambda upper: negated(upper.less(literal))),
+        )
+    if operation is Operation.STARTS_WITH:
+        return _prefix_in_range(literal)
+    compare = _ORDER[operation]
+    if operation in _DOWN:
+        return lambda facts: _or_unknown(facts.lower, lambda lower: compare(lower, literal))
+    return lambda facts: _or_unknown(facts.upper, lambda upper: compare(upper, literal))
+
+
+def _overlap(literals: Literals) -> _Test:
+    """Whether a literal lies between the bounds: some are not below the lower one and more are not
+    above the upper one than are below the lower one."""
+
+    def test(facts: _Facts) -> Mask:
+        lower, upper = facts.lower, facts.upper
+        count = len(literals)
+        before: Any = 0 if lower is None else lower.ranks(literals, "left")
+        if lower is not None and not isinstance(lower.known, bool):
+            before = np.where(lower.known, before, 0)
+        elif lower is not None and not lower.known:
+            before = 0
+        until: Any = count if upper is None else upper.ranks(literals, "right")
+        if upper is not None and not isinstance(upper.known, bool):
+            until = np.where(upper.known, until, count)
+        elif upper is not None and not upper.known:
+            until = count
+        found = before < until
+        return bool(found) if isinstance(found, bool | np.bool_) else found
+
+    return test
+
+
+def _texts(values: Values) -> Texts:
+    if not isinstance(values, Texts):
+        raise NotVectorised
+    return values
+
+
+def _prefix_in_range(prefix: Any) -> _Test:
+    """A bound cut to the prefix's length is not above, or not below, the prefix."""
+
+    def test(facts: _Facts) -> Mask:
+        start = encoded(prefix)
+        return both(
+            _or_unknown(
+                facts.lower,
+                lambda lower: either(lower.less(start), _texts(lower).starts_with(start)),
+            ),
+            _or_unknown(facts.upper, lambda upper: negated(_texts(upper).less(start))),
+        )
+
+    return test
+
+
+def _is_one_of(predicate: BoundLiteralPredicate | BoundSetPredicate) -> Callable[[Values], Mask]:
+    if isinstance(predicate, BoundLiteralPredicate):
+        literal = predicate.value
+        return lambda values: both(values.less_equal(literal), negated(values.less(literal)))
+    literals = Literals(predicate.values)
+    return lambda values: values.ranks(literals, "left") < values.ranks(literals, "right")
+
+
+def _one_value(facts: _Facts, test: Callable[[Values], Mask]) -> Mask:
+    """Where both bounds are known to be one value that passes."""
+    lower, upper = facts.lower, facts.upper
+    if lower is None or upper is None:
+        return False
+    same = both(both(lower.known, upper.known), lower.same(upper))
+    return both(same, test(lower))
+
+
+# --- inclusive -------------------------------------------------------------------------------
+
+
+def _inclusive(predicate: BoundPredicate) -> _Masks:
+    return _evaluated(predicate, _inclusive_test(predicate), inclusive_metrics_evaluator)
+
+
+def _inclusive_test(predicate: BoundPredicate) -> _Test:
+    if isinstance(predicate, BoundUnaryPredicate):
+        return _inclusive_unary(predicate)
+    operation = predicate.operation
+    if operation in (Operation.NOT_EQ, Operation.NOT_IN):
+        return _inclusive_negative(predicate)
+    if operation is Operation.NOT_STARTS_WITH:
+        return _inclusive_not_prefix(predicate)
+    in_range = _in_range(predicate)
+    if operation is Operation.STARTS_WITH:
+        if isinstance(predicate.term, BoundTransform):
+            return lambda facts: True
+        return lambda facts: _unless(facts.contains_nulls_only(), facts, in_range)
+    return lambda facts: _unless(facts.contains_no_value(), facts, in_range)
+
+
+def _unless(excluded: Mask, facts: _Facts, test: _Test) -> Mask:
+    return False if excluded is True else both(negated(excluded), test(facts))
+
+
+def _inclusive_unary(predicate: BoundUnaryPredicate) -> _Test:
+    term, operation = predicate.term, predicate.operation
+    if operation is Operation.NOT_NULL:
+        return lambda facts: negated(facts.contains_nulls_only())
+    if operation is Operation.IS_NULL:
+        if isinstance(term, BoundTransform) and not term.transform.preserves_order:
+            return lambda facts: True
+        return lambda facts: facts.may_contain_null()
+    if operation is Operation.IS_NAN:
+        return lambda facts: both(facts.may_contain_nan(), negated(facts.contains_nulls_only()))
+    return lambda facts: negated(facts.contains_nans_only())
+
+
+def _inclusive_negative(predicate: BoundLiteralPredicate | BoundSetPredicate) -> _Test:
+    is_excluded = _is_one_of(predicate)
+
+    def test(facts: _Facts) -> Mask:
+        open_ = either(facts.may_contain_null(), facts.may_contain_nan())
+        if open_ is True:
+            return True
+        return either(open_, negated(_one_value(facts, is_excluded)))
+
+    return test
+
+
+def _inclusive_not_prefix(predicate: BoundLiteralPredicate | BoundSetPredicate) -> _Test:
+    assert isinstance(predicate, BoundLiteralPredicate)
+    prefix = predicate.value
+
+    def test(facts: _Facts) -> Mask:
+        open_ = facts.may_contain_null()
+        if open_ is True:
+            return True
+        start = encoded(prefix)
+        have_it = both(
+            _if_known(facts.lower, lambda lower: _texts(lower).starts_with(start)),
+            _if_known(facts.upper, lambda upper: _texts(upper).starts_with(start)),
+        )
+        return either(open_, negated(have_it))
+
+    return test
+
+
+# --- strict ----------------------------------------------------------------------------------
+
+
+def _strict(predicate: BoundPredicate) -> _Masks:
+    term = predicate.term
+    # As in `metrics_evaluators`: the statistics do not tell about these.
+    if not isinstance(term, BoundReference) or term.is_nested:
+        return lambda metrics: False
+    return _evaluated(predicate, _strict_test(predicate, term), strict_metrics_evaluator)
+
+
+def _strict_test(predicate: BoundPredicate, term: BoundReference) -> _Test:
+    operation = predicate.operation
+    if isinstance(predicate, BoundUnaryPredicate):
+        return _STRICT_UNARY[operation]
+    if operation in (Operation.NOT_EQ, Operation.NOT_IN, Operation.NOT_STARTS_WITH):
+        return _strict_negative(predicate)
+    holds = _strict_positive(predicate)
+
+    def test(facts: _Facts) -> Mask:
+        may_fail = facts.may_contain_nan()
+        if term.produces_null:
+            may_fail = either(may_fail, facts.may_contain_null())
+        return _unless(may_fail, facts, holds)
+
+    return test
+
+
+_STRICT_UNARY: Final[dict[Operation, _Test]] = {
+    Operation.IS_NULL: lambda facts: facts.contains_nulls_only(),
+    Operation.NOT_NULL: lambda facts: negated(facts.may_contain_null()),
+    Operation.IS_NAN: lambda facts: facts.contains_nans_only(),
+    Operation.NOT_NAN: lambda facts: either(
+        negated(facts.may_contain_nan()), facts.contains_nulls_only()
+    ),
+}
+
+
+def _strict_positive(predicate: BoundLiteralPredicate | BoundSetPredicate) -> _Test:
+    operation = predicate.operation
+    if operation in (Operation.EQ, Operation.IN):
+        is_wanted = _is_one_of(predicate)
+        return lambda facts: _one_value(facts, is_wanted)
+    assert isinstance(predicate, BoundLiteralPredicate)
+    literal = predicate.value
+    if operation is Operation.STARTS_WITH:
+        return lambda facts: both(
+            _if_known(facts.lower, lambda lower: _texts(lower).starts_with(encoded(literal))),
+            _if_known(facts.upper, lambda upper: _texts(upper).starts_with(encoded(literal))),
+        )
+    compare = _ORDER[operation]
+    if operation in _DOWN:
+        return lambda facts: _if_known(facts.upper, lambda upper: compare(upper, literal))
+    return lambda facts: _if_known(facts.lower, lambda lower: compare(lower, literal))
+
+
+def _strict_negative(predicate: BoundLiteralPredicate | BoundSetPredicate) -> _Test:
+    if isinstance(predicate, BoundSetPredicate):
+        overlaps = _overlap(Literals(predicate.values))
+    elif predicate.operation is Operation.NOT_EQ:
+        overlaps = _in_range(BoundLiteralPredicate(Operation.EQ, predicate.term, predicate.value))
+    else:
+        overlaps = _prefix_in_range(predicate.value)
+
+    def test(facts: _Facts) -> Mask:
+        without = facts.contains_no_value()
+        if without is True:
+            return True
+        some_bound = either(_known(facts.lower), _known(facts.upper))
+        return either(without, _unless(negated(some_bound), facts, _not(overlaps)))
+
+    return test
+
+
+def _not(test: _Test) -> _Test:
+    return lambda facts: negated(test(facts))
+
+
+def _known(values: Values | None) -> Mask:
+    return False if values is None else values.known

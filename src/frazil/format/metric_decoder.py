@@ -1,0 +1,310 @@
+"""Decodes the statistics of a manifest's entries into `MetricColumns`.
+
+Files of a table are nearly always written alike: their maps have the same columns in the same
+order. All entries of some blocks are therefore walked over at once, the first pair of each map,
+then the second; where maps differ each step is sorted by column. Entries that are few, unusual or
+broken are read one after another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from frazil.format.avro_files import MANIFEST_LIMITS, AvroFile, AvroLimits, open_avro
+from frazil.format.avro_schema import optional_field
+from frazil.format.avro_types import (
+    Array,
+    Bytes,
+    Field,
+    Integer,
+    Union,
+    UnreadableAvro,
+    read_bytes,
+    read_long,
+)
+from frazil.format.encoded_maps import MapForm, map_form
+from frazil.format.manifest_columns import ManifestColumns
+from frazil.format.manifest_fields import MALFORMED, data_file_record
+from frazil.format.manifest_lockstep import NotInLockstep, RowsWalk, lockstep
+from frazil.format.metric_bounds import HEAD_BYTES, WORD_BYTES, Rows, masked
+from frazil.format.metric_builder import Batch, MetricBuilder, Piece, Values, longer
+from frazil.format.metric_columns import COUNTS, MetricColumns
+
+_CHUNK_BYTES: Final = 8 << 20
+_LOCKSTEP_ROWS: Final = 100
+"""Fewer rows are faster one after another."""
+_FEW_ROWS: Final = 32
+"""Of a chunk: where no more than these have another pair in a map, they are read alone."""
+_ROWS_OF_A_PIECE: Final = 256
+_FIELDS: Final = {
+    109: "value_counts",
+    110: "null_value_counts",
+    137: "nan_value_counts",
+    125: "lower_bounds",
+    128: "upper_bounds",
+}
+"""The maps of `data_file` by their field ids (spec, "Manifests")."""
+_COLUMN_SIZES: Final = 108
+
+
+def decode_metrics(
+    content: bytes, columns: ManifestColumns, limits: AvroLimits = MANIFEST_LIMITS
+) -> MetricColumns:
+    """The statistics of all entries of the manifest that has this content and these columns.
+    Raises UnreadableAvro."""
+    file = open_avro(content, limits)
+    decoder = _Decoder(file, columns)
+    for chunk in _chunks(file, columns):
+        decoder.take(chunk)
+    return decoder.builder.columns()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Chunk:
+    """Some blocks, one after another, and the rows in them."""
+
+    data: bytes
+    rows: slice
+    data_file_at: Rows
+    """Where the rows' data files begin in the data."""
+    data_file_end: Rows
+
+
+def _chunks(file: AvroFile, columns: ManifestColumns) -> Iterator[_Chunk]:
+    starts = columns.block_starts.astype(np.int64)
+    at, end = columns.data_file_at.astype(np.int64), columns.data_file_end.astype(np.int64)
+    first_rows = [*np.searchsorted(at, starts).tolist(), len(columns)]
+    blocks: list[bytes] = []
+    size, first, number, begin = 0, 0, 0, 0
+    for number, (count, block) in enumerate(file.blocks(), 1):
+        if number > len(starts) or begin + size != starts[number - 1]:
+            raise _another_manifest()
+        if count != first_rows[number] - first_rows[number - 1]:
+            raise _another_manifest()
+        blocks.append(block)
+        size += len(block)
+        if size >= _CHUNK_BYTES:
+            rows = slice(first_rows[first], first_rows[number])
+            yield _Chunk(b"".join(blocks), rows, at[rows] - begin, end[rows] - begin)
+            blocks, first, begin, size = [], number, begin + size, 0
+    if number != len(starts):
+        raise _another_manifest()
+    if blocks:
+        rows = slice(first_rows[first], len(columns))
+        yield _Chunk(b"".join(blocks), rows, at[rows] - begin, end[rows] - begin)
+
+
+def _another_manifest() -> UnreadableAvro:
+    return UnreadableAvro("the manifest is not the one that the columns are of")
+
+
+class _Decoder:
+    def __init__(self, file: AvroFile, columns: ManifestColumns) -> None:
+        record = data_file_record(file.schema.record)
+        self._forms: dict[int, MapForm] = {}
+        for field_id, part in _FIELDS.items():
+            found = optional_field(record, field_id, Array)
+            if found is not None:
+                self._forms[field_id] = map_form(found, Integer if part in COUNTS else Bytes)
+        self._fields = _up_to_the_last(record.fields, self._forms)
+        self._in_lockstep = lockstep(file.schema.text) is not None
+        self.builder = MetricBuilder(columns.record_count)
+
+    def take(self, chunk: _Chunk) -> None:
+        if self.builder.is_full or not len(chunk.data_file_at):
+            return
+        if self._in_lockstep and len(chunk.data_file_at) >= _LOCKSTEP_ROWS:
+            try:
+                self.builder.add(self._together(chunk))
+                return
+            except (NotInLockstep, IndexError):
+                pass
+        self.builder.add(self._one_by_one(chunk))
+
+    def _together(self, chunk: _Chunk) -> Batch:
+        batch = Batch()
+        walk = RowsWalk(chunk.data, len(chunk.data_file_at))
+        maps = _Maps(chunk, walk, batch)
+        at = chunk.data_file_at
+        for field in self._fields:
+            part = _FIELDS.get(field.field_id or 0)
+            if part is not None or field.field_id == _COLUMN_SIZES:
+                at = maps.field(field, part, at)
+            else:
+                at, _ = walk.fields((field,), at, {})
+            if bool((at > chunk.data_file_end).any()):
+                raise NotInLockstep
+        return batch
+
+    def _one_by_one(self, chunk: _Chunk) -> Batch:
+        batch, data = Batch(), chunk.data
+        places = zip(chunk.data_file_at.tolist(), chunk.data_file_end.tolist(), strict=True)
+        for row, (start, end) in enumerate(places, chunk.rows.start):
+            at = start
+            try:
+                for field in self._fields:
+                    form = self._forms.get(field.field_id or 0)
+                    if form is not None:
+                        self._read_map(batch, row, field, form, data, at)
+                    at = field.node.skip(data, at)
+            except MALFORMED as error:
+                raise UnreadableAvro(f"a record ends early or is malformed: {error}") from None
+            if at > end:
+                raise _another_manifest()
+        return batch
+
+    def _read_map(
+        self, batch: Batch, row: int, field: Field, form: MapForm, data: bytes, at: int
+    ) -> None:
+        part = _FIELDS[field.field_id or 0]
+        found = form.counts_at(data, at) if part in COUNTS else form.bytes_at(data, at)
+        if found is not None:
+            for field_id, value in found.items():
+                batch.add_single(part, row, field_id, value)
+
+
+def _up_to_the_last(fields: tuple[Field, ...], wanted: dict[int, MapForm]) -> tuple[Field, ...]:
+    places = [at for at, field in enumerate(fields) if field.field_id in wanted]
+    return fields[: max(places) + 1] if places else ()
+
+
+class _Maps:
+    """Walks over the maps of the rows of a chunk."""
+
+    def __init__(self, chunk: _Chunk, walk: RowsWalk, batch: Batch) -> None:
+        self._data, self._walk, self._batch = chunk.data, walk, batch
+        self._base = chunk.rows.start
+        self._all = chunk.rows
+        size = len(walk.bytes) - WORD_BYTES + 1
+        self._words = np.ndarray((size,), "<u8", walk.bytes, 0, (1,))
+        """The eight bytes from every position on, as a number."""
+
+    def field(self, field: Field, part: str | None, at: Rows) -> Rows:
+        """Behind a field that is a map, or null; `part` None is not kept."""
+        if not isinstance(field.node, Union):
+            return self._map(part, None, at)
+        some, _, at = self._walk.branch(field.node, at)
+        if some is None:
+            return self._map(part, None, at)
+        if len(some):
+            at[some] = self._map(part, some, at[some])
+        return at
+
+    def _map(self, part: str | None, rows: Rows | None, at: Rows) -> Rows:
+        """Behind maps that begin there. `rows` are those of the chunk, None all."""
+        while True:
+            counts, at = self._walk.lengths(at)
+            if not counts.any():
+                return at
+            if counts.all():
+                at = self._pairs(part, rows, at, counts)
+                continue
+            # Some have a block of pairs more, as a rule because the others have none at all.
+            some = np.flatnonzero(counts)
+            own = some if rows is None else rows[some]
+            behind = self._pairs(part, own, at[some], counts[some])
+            at[some] = self._map(part, own, behind)
+            return at
+
+    def _pairs(self, part: str | None, rows: Rows | None, at: Rows, counts: Rows) -> Rows:
+        least, most = int(counts.min()), int(counts.max())
+        for _ in range(least):
+            at = self._pair(part, rows, at)
+        if least == most:
+            return at
+        at = at.copy()
+        left = np.flatnonzero(counts > least)
+        for number in range(least, most):
+            left = left[counts[left] > number]
+            own = left if rows is None else rows[left]
+            if len(left) <= _FEW_ROWS:
+                at[left] = self._alone(part, own, at[left], counts[left] - number)
+                return at
+            at[left] = self._pair(part, own, at[left])
+        return at
+
+    def _alone(self, part: str | None, rows: Rows, at: Rows, counts: Rows) -> Rows:
+        """The rest of the pairs of a few rows, which may be far more than the others have."""
+        ends: list[int] = []
+        is_count = part is None or part in COUNTS
+        read = read_long if is_count else read_bytes
+        for row, place, count in zip(rows.tolist(), at.tolist(), counts.tolist(), strict=True):
+            for _ in range(count):
+                field_id, place = read_long(self._data, place)
+                value, place = read(self._data, place)
+                if part is not None:
+                    self._batch.add_single(part, self._base + row, field_id, value)
+            ends.append(place)
+        return np.array(ends, np.int64)
+
+    def _pair(self, part: str | None, rows: Rows | None, at: Rows) -> Rows:
+        ids, at = self._ids(at)
+        if part is None:
+            return self._walk.over_varints(at)
+        if part in COUNTS:
+            numbers, at = self._walk.longs(at)
+            self._add(part, ids, rows, Values(numbers))
+            return at
+        lengths, at = self._walk.lengths(at)
+        self._add(part, ids, rows, self._bounds(at, lengths))
+        self._add_tails(part, ids, rows, at, lengths)
+        return at + lengths
+
+    def _ids(self, at: Rows) -> tuple[int | NDArray[np.int64], Rows]:
+        """The columns: one number where all are the same."""
+        first = self._walk.bytes[at]
+        byte = int(first[0])
+        if byte < 128 and bool((first == byte).all()):
+            return (byte >> 1) ^ -(byte & 1), at + 1
+        ids, at = self._walk.longs(at)
+        if bool((ids == ids[0]).all()):
+            return int(ids[0]), at
+        return ids, at
+
+    def _bounds(self, at: Rows, lengths: Rows) -> Values:
+        most = int(lengths.max())
+        first = self._words[at].astype(np.uint64, copy=False)
+        if most > WORD_BYTES or bool((lengths != WORD_BYTES).any()):
+            first = masked(first, lengths)
+        second = None
+        if most > WORD_BYTES:
+            # Behind a short bound lies what is not its own, perhaps the end of the data.
+            place = np.where(lengths > WORD_BYTES, at + WORD_BYTES, at)
+            second = masked(self._words[place].astype(np.uint64, copy=False), lengths - WORD_BYTES)
+        return Values(first, second, lengths)
+
+    def _add(
+        self, part: str, ids: int | NDArray[np.int64], rows: Rows | None, values: Values
+    ) -> None:
+        where = self._all if rows is None else rows + self._base
+        if isinstance(ids, int):
+            self._batch.pieces.append((part, ids, Piece(where, values)))
+            return
+        distinct, which = np.unique(ids, return_inverse=True)
+        if len(distinct) * _ROWS_OF_A_PIECE > len(ids):
+            self._batch.mixed.append((part, ids, Piece(where, values)))
+            return
+        indexes = Piece(where, values).indexes
+        for number, field_id in enumerate(distinct.tolist()):
+            own = np.flatnonzero(which == number)
+            self._batch.pieces.append((part, field_id, Piece(indexes[own], values.take(own))))
+
+    def _add_tails(
+        self,
+        part: str,
+        ids: int | NDArray[np.int64],
+        rows: Rows | None,
+        at: Rows,
+        lengths: NDArray[np.int64],
+    ) -> None:
+        for number in longer(lengths).tolist():
+            row = self._base + (number if rows is None else int(rows[number]))
+            field_id = ids if isinstance(ids, int) else int(ids[number])
+            place = int(at[number])
+            tail = self._data[place + HEAD_BYTES : place + int(lengths[number])]
+            self._batch.tails.append((part, field_id, row, tail))
