@@ -255,6 +255,19 @@ class Settings:
         "wiped at any time. Empty: no folder.",
         metavar="FOLDER",
     )
+    plan_wait_s: int = _setting(
+        20,
+        _between(0, 3600),
+        "How long a request for a scan plan waits for it; after that the client is told to ask "
+        "again. PyIceberg cannot.",
+        metavar="SECONDS",
+    )
+    plan_page_files: int = _setting(
+        5000,
+        _between(1, 1_000_000),
+        "Data files that one answer of a scan plan holds; the others are fetched in pages.",
+        metavar="COUNT",
+    )
     shutdown_timeout_s: int = _setting(
         25,
         _between(1, 3600),

@@ -52,6 +52,8 @@ VALUES: dict[str, tuple[Any, str, str, list[Any]]] = {
     "metadata_cache_bytes": ("0", "2", "3", [0, 2, 3]),
     "manifest_cache_bytes": ("0", "2", "3", [0, 2, 3]),
     "manifest_cache_folder": ("/a", "/b", '"/c"', ["/a", "/b", "/c"]),
+    "plan_wait_s": ("0", "2", "3", [0, 2, 3]),
+    "plan_page_files": ("1", "2", "3", [1, 2, 3]),
     "shutdown_timeout_s": ("1", "2", "3", [1, 2, 3]),
 }
 

@@ -16,7 +16,9 @@ from starlette.types import Message
 
 from frazil.commit.catalog import Catalog
 from frazil.db.base import Database
+from frazil.plan.service import Planner
 from frazil.rest.app import close, create_app
+from frazil.server.assembly import PLAN_SECRET
 from frazil.store.base import Store
 from frazil.store.local import LocalStore
 from frazil.store.locations import AllowedLocations
@@ -87,7 +89,8 @@ def opened_world(
         warehouse=root,
         allowed_locations=AllowedLocations(root),
     )
-    app = create_app(catalog)
+    planner = Planner(catalog, database.secret(PLAN_SECRET))
+    app = create_app(catalog, planner)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="finegrained-loop", daemon=True)
     thread.start()
@@ -98,4 +101,5 @@ def opened_world(
         thread.join(TIMEOUT_S)
         loop.close()
         close(app)
+        planner.close()
         catalog.close()

@@ -7,7 +7,7 @@ import pytest
 from starlette.applications import Starlette
 
 from frazil.rest.app import AppSettings, close, create_app
-from tests.rest.stand_in import Client, StandInCatalog
+from tests.rest.stand_in import Client, StandInCatalog, StandInPlanner
 
 
 @pytest.fixture
@@ -16,11 +16,18 @@ def catalog() -> StandInCatalog:
 
 
 @pytest.fixture
-def make_client(catalog: StandInCatalog) -> Iterator[Callable[..., Client]]:
+def planner(catalog: StandInCatalog) -> StandInPlanner:
+    return StandInPlanner(catalog)
+
+
+@pytest.fixture
+def make_client(
+    catalog: StandInCatalog, planner: StandInPlanner
+) -> Iterator[Callable[..., Client]]:
     apps: list[Starlette] = []
 
     def make(**settings: Any) -> Client:
-        app = create_app(cast(Any, catalog), AppSettings(**settings))
+        app = create_app(cast(Any, catalog), cast(Any, planner), AppSettings(**settings))
         apps.append(app)
         return Client(catalog, app)
 

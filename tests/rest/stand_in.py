@@ -7,6 +7,8 @@ import json
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from threading import Event
+from types import SimpleNamespace
 from typing import Any, cast
 
 from starlette.applications import Starlette
@@ -27,12 +29,19 @@ from frazil.wire.identifiers import Identifier, Namespace
 LOCATION = "file:///warehouse/ns/t/metadata/00001.metadata.json"
 ALL = [b'{"snapshots":[1,', b"2]}"]
 REFS = [b'{"snapshots":[2]}']
+NAMES = {"namespace": "a", "table": "t", "view": "v", "plan-id": "p"}
+"""For the parameters of a route's path."""
 
 
 def loaded_table(
-    identifier: Identifier, location: str | None = LOCATION, chunks: list[bytes] | None = None
+    identifier: Identifier,
+    location: str | None = LOCATION,
+    chunks: list[bytes] | None = None,
+    properties: dict[str, str] | None = None,
 ) -> LoadedTable:
-    return LoadedTable(identifier, CachedTable(cast(Any, None), chunks or ALL, REFS), location)
+    """Of its metadata the edge looks at nothing but the properties."""
+    metadata = cast(Any, SimpleNamespace(properties=properties or {}))
+    return LoadedTable(identifier, CachedTable(metadata, chunks or ALL, REFS), location)
 
 
 class StandInCatalog:
@@ -178,6 +187,29 @@ class StandInCatalog:
 
     def ready(self) -> None:
         self._note("ready")
+
+
+class StandInPlanner:
+    """Plans for the stand-in: what it is asked is noted there."""
+
+    def __init__(self, catalog: StandInCatalog) -> None:
+        self._note = catalog._note
+        self.hold: Event | None = None
+        """Plans wait for it."""
+
+    def plan(self, *arguments: Any) -> bytes:
+        answer = self._note("plan", *arguments) or b'{"status":"submitted","plan-id":"p"}'
+        assert self.hold is None or self.hold.wait(10)
+        return cast(bytes, answer)
+
+    def fetch(self, *arguments: Any) -> bytes:
+        return self._note("fetch", *arguments) or b'{"status":"submitted"}'
+
+    def cancel(self, *arguments: Any) -> None:
+        self._note("cancel", *arguments)
+
+    def tasks(self, *arguments: Any) -> bytes:
+        return self._note("tasks", *arguments) or b'{"file-scan-tasks":[]}'
 
 
 @dataclass(frozen=True)

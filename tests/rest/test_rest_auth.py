@@ -10,7 +10,7 @@ import pytest
 
 from frazil.rest.app import AppSettings
 from frazil.rest.routes import ROUTES
-from tests.rest.stand_in import Client, StandInCatalog
+from tests.rest.stand_in import NAMES, Client, StandInCatalog
 
 TOKENS = {
     name: hashlib.sha256(token.encode()).hexdigest()
@@ -43,11 +43,7 @@ def test_without_a_known_token_everything_is_401(
     guarded: Client, authorization: str | None
 ) -> None:
     headers = {} if authorization is None else {"Authorization": authorization}
-    targets = [
-        (route.method, route.path.format(namespace="a", table="t", view="v"))
-        for route in ROUTES
-        if not route.open
-    ]
+    targets = [(route.method, route.path.format_map(NAMES)) for route in ROUTES if not route.open]
     for method, target in [*targets, ("GET", "/nope"), ("PUT", "/v1/namespaces")]:
         got = guarded(method, target, headers=headers)
         assert got.status == 401, target

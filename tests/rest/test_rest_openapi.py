@@ -17,7 +17,7 @@ from openapi_spec_validator import validate
 from frazil.commit.committed import CommittedSnapshot
 from frazil.rest.routes import ROUTES
 from frazil.rest.service import openapi
-from frazil.wire import actions, conflicts, content_files, requests, responses, updates
+from frazil.wire import actions, conflicts, content_files, planning, requests, responses, updates
 from frazil.wire.errors import BadRequest
 from frazil.wire.json import decode
 from tests.rest.stand_in import Client
@@ -68,7 +68,8 @@ def test_an_operation_describes_its_route(route: Any) -> None:
         assert body is None
     else:
         schema = body["content"]["application/json"]["schema"]["$ref"].rsplit("/", 1)[1]
-        assert getattr(requests, schema) == route.request
+        module = planning if hasattr(planning, schema) else requests
+        assert getattr(module, schema) == route.request
         assert {"413", "415"} <= set(operation["responses"])
     references = {
         item.get("$ref", "").rsplit("/", 1)[-1] for item in operation.get("parameters", ())
@@ -81,7 +82,7 @@ def test_an_operation_describes_its_route(route: Any) -> None:
     assert named == {part.strip("{}") for part in route.path.split("/") if part.startswith("{")}
 
 
-DESCRIBED = structs_in(requests) + structs_in(updates)
+DESCRIBED = structs_in(requests) + structs_in(updates) + structs_in(planning)
 
 
 @pytest.mark.parametrize("struct", DESCRIBED, ids=lambda struct: struct.__name__)
@@ -278,8 +279,15 @@ def test_all_structs_of_the_wire_are_part_of_a_commit() -> None:
             assert struct in reached or family, struct
 
 
-@pytest.mark.parametrize("struct", COMMIT_STRUCTS, ids=lambda struct: struct.cls.__name__)
-def test_a_commit_is_described_field_by_field(struct: inspect.StructType) -> None:
+PLANNING_STRUCTS = [
+    struct for kind in structs_in(planning) for struct in structs_of(inspect.type_info(kind))
+]
+
+
+@pytest.mark.parametrize(
+    "struct", COMMIT_STRUCTS + PLANNING_STRUCTS, ids=lambda struct: struct.cls.__name__
+)
+def test_a_request_is_described_field_by_field(struct: inspect.StructType) -> None:
     name = NAMES.get(struct.cls, struct.cls).__name__
     schema = SCHEMAS[name]
     properties = schema["properties"]

@@ -9,7 +9,7 @@ import pytest
 
 from frazil.rest.routes import ROUTES
 from frazil.wire.identifiers import Identifier
-from tests.rest.stand_in import Client, StandInCatalog
+from tests.rest.stand_in import NAMES, Client, StandInCatalog
 
 ID = {"namespace": ["a"], "name": "t"}
 OTHER = {"namespace": ["b"], "name": "t"}
@@ -54,6 +54,10 @@ REACHES: list[tuple[str, str, Any, str, int]] = [
     ("DELETE", "/v1/namespaces/a/tables/t", None, "drop_table", 204),
     ("POST", "/v1/namespaces/a/tables/t/unregister", None, "unregister_table", 200),
     ("POST", "/v1/namespaces/a/tables/t/metrics", SCAN, "table_exists", 204),
+    ("POST", "/v1/namespaces/a/tables/t/plan", {}, "plan", 200),
+    ("GET", "/v1/namespaces/a/tables/t/plan/p", None, "fetch", 200),
+    ("DELETE", "/v1/namespaces/a/tables/t/plan/p", None, "cancel", 204),
+    ("POST", "/v1/namespaces/a/tables/t/tasks", {"plan-task": "p"}, "tasks", 200),
     ("POST", "/v1/tables/rename", {"source": ID, "destination": OTHER}, "rename_table", 204),
     (
         "POST",
@@ -99,9 +103,7 @@ def test_route_reaches_its_operation(
 
 def test_every_route_of_the_table_is_shown_above() -> None:
     shown = {(method, target.split("?")[0]) for method, target, *_ in REACHES}
-    own = {
-        (route.method, route.path.format(namespace="a", table="t", view="v")) for route in ROUTES
-    }
+    own = {(route.method, route.path.format_map(NAMES)) for route in ROUTES}
     serviced = {
         ("GET", "/healthz"),
         ("HEAD", "/healthz"),
@@ -144,7 +146,6 @@ def test_names_in_paths(
         "/v1/prefix/namespaces",
         "/v1/oauth/tokens",
         "//v1/config",
-        "/v1/namespaces/a/tables/t/plan",
         "/v1/namespaces/a/tables/t/credentials",
         "/v2/config",
         "/v1/config/",
@@ -189,11 +190,11 @@ def test_config_names_exactly_the_routes_that_work(make_client: Callable[..., Cl
     assert config["defaults"] == {"s3.endpoint": "http://127.0.0.1:9000"}
     assert config["overrides"] == {"x": "y"}
     assert config["idempotency-key-lifetime"] == "PT1H"
-    assert len(config["endpoints"]) == len(set(config["endpoints"])) == 25
+    assert len(config["endpoints"]) == len(set(config["endpoints"])) == 29
     for endpoint in config["endpoints"]:
         method, _, path = endpoint.partition(" ")
         assert path.startswith("/v1/{prefix}/")
-        target = path.replace("{prefix}/", "").format(namespace="a", table="t", view="v")
+        target = path.replace("{prefix}/", "").format_map(NAMES)
         assert client(method, target).status not in (404, 405), endpoint
 
 

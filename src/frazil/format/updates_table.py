@@ -12,6 +12,7 @@ from frazil.format.table_metadata import (
 )
 from frazil.format.table_state import TableState
 from frazil.wire.errors import BadRequest
+from frazil.wire.planning import SCAN_PLANNING_PROPERTY, ScanPlanningMode
 from frazil.wire.updates import (
     AssignUUID,
     RemoveProperties,
@@ -101,7 +102,8 @@ def parse_format_version(text: str, field: str) -> int:
 
 
 def check_property_values(properties: Mapping[str, str]) -> None:
-    """Refuse values that would stop every later write of a metadata file."""
+    """Refuse values that would stop every later write of a metadata file, or that clients would
+    be told to obey and could not."""
     codec = properties.get(METADATA_COMPRESSION)
     if codec is not None and codec.lower() not in METADATA_CODECS:
         raise BadRequest(
@@ -112,6 +114,12 @@ def check_property_values(properties: Mapping[str, str]) -> None:
         value = properties.get(name)
         if value is not None and parse_int(value) is None:
             raise BadRequest(f"properties.{name}: {value!r} is not an integer")
+    mode = properties.get(SCAN_PLANNING_PROPERTY)
+    if mode is not None and mode not in tuple(ScanPlanningMode):
+        raise BadRequest(
+            f"properties.{SCAN_PLANNING_PROPERTY}: {mode!r} is not one of "
+            f"{', '.join(ScanPlanningMode)}"
+        )
 
 
 def parse_int(text: str) -> int | None:

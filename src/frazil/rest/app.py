@@ -14,13 +14,16 @@ from frazil.rest.settings import AppSettings
 
 if TYPE_CHECKING:
     from frazil.commit.catalog import Catalog
+    from frazil.plan.service import Planner
 
 __all__ = ["AppSettings", "close", "create_app", "drain"]
 
 
-def create_app(catalog: Catalog, settings: AppSettings | None = None) -> Starlette:
+def create_app(
+    catalog: Catalog, planner: Planner, settings: AppSettings | None = None
+) -> Starlette:
     """The application. Whoever made it ends it with `drain`, then `close`."""
-    edge = Edge(catalog, settings or AppSettings(), ROUTES)
+    edge = Edge(catalog, planner, settings or AppSettings(), ROUTES)
     app = Starlette(routes=[_WholeServer(edge)])
     app.state.edge = edge
     return app

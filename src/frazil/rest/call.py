@@ -61,6 +61,9 @@ class Call:
     def view(self) -> Identifier:
         return self._relation("view")
 
+    def plan_id(self) -> str:
+        return decoded(self.segments["plan-id"], "plan id")
+
     def new_relation(self, name: str, what: str) -> Identifier:
         """The identifier of a table or view that a body names inside the path's namespace."""
         return self._about(check_identifier(self.namespace(), name, what))

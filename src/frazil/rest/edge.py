@@ -26,6 +26,7 @@ from frazil.wire.json import decode
 
 if TYPE_CHECKING:
     from frazil.commit.catalog import Catalog
+    from frazil.plan.service import Planner
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -44,8 +45,15 @@ _UNKNOWN_OPERATION = "unknown"
 class Edge:
     """Everything that the handlers share, and the ASGI application itself."""
 
-    def __init__(self, catalog: Catalog, settings: AppSettings, routes: tuple[Route, ...]) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        planner: Planner,
+        settings: AppSettings,
+        routes: tuple[Route, ...],
+    ) -> None:
         self.catalog = catalog
+        self.planner = planner
         self.settings = settings
         self.routes = routes
         self.render = Renderer(settings.table_config)
@@ -55,16 +63,24 @@ class Edge:
         self._limits = BodyLimits(settings.max_request_bytes, settings.body_timeout_s)
         self._in_flight = 0
         self._threads = ThreadPoolExecutor(settings.worker_threads, "frazil-rest")
+        self._planning_threads = ThreadPoolExecutor(settings.planning_threads, "frazil-plans")
 
     def close(self) -> None:
         """Waits for the calls that run; none may follow."""
         self._threads.shutdown(wait=True)
+        self._planning_threads.shutdown(wait=True)
 
     # --- what handlers use ------------------------------------------------------------------------
 
     async def blocking(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Runs a call of the catalog on a worker thread, to its end whatever the client does."""
         future = self._threads.submit(call, *args, **kwargs)
+        return await asyncio.shield(asyncio.wrap_future(future))
+
+    async def planning(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Runs a call of the planner on a thread of its own kind: slow plans wait for each other,
+        and never does a load or a commit wait for them."""
+        future = self._planning_threads.submit(call, *args, **kwargs)
         return await asyncio.shield(asyncio.wrap_future(future))
 
     async def by_size(

@@ -20,6 +20,7 @@ from frazil.commit.answers import (
     ViewAnswer,
 )
 from frazil.wire.json import encode
+from frazil.wire.planning import SCAN_PLANNING_MODE, SCAN_PLANNING_PROPERTY, ScanPlanningMode
 from frazil.wire.responses import (
     MinimalCommitResponse,
     MinimalTransactionResponse,
@@ -86,21 +87,40 @@ def _pieces(chunks: Sequence[bytes]) -> Iterator[bytes]:
 # --- the catalog's answers ----------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    """What follows from a table's config."""
+
+    of_body: bytes
+    of_tag: str
+    """The config is part of a load's answer: when it changes, so must the tag."""
+
+    @classmethod
+    def of(cls, config: Mapping[str, str]) -> _Ending:
+        text = encode(dict(config))
+        tag = f'-{hashlib.sha256(text).hexdigest()[:8]}"' if config else '"'
+        return cls(b',"config":' + text + b"}", tag)
+
+
 class Renderer:
     """Renders what holds metadata: the metadata's own JSON with a few fields around it."""
 
     def __init__(self, table_config: Mapping[str, str]) -> None:
-        config = encode(dict(table_config))
-        self._config = b',"config":' + config + b"}"
-        # The config is part of a load's answer: when it changes, so must the tag.
-        self._tag_end = f'-{hashlib.sha256(config).hexdigest()[:8]}"' if table_config else '"'
+        # Clients must obey a planning mode, so a table's owner decides whether they are told one.
+        server_side = {**table_config, SCAN_PLANNING_MODE: str(ScanPlanningMode.SERVER)}
+        self._endings = {False: _Ending.of(table_config), True: _Ending.of(server_side)}
 
     def table_etag(self, table: LoadedTable, refs_only: bool = False) -> str:
-        return table.etag(refs_only).removesuffix('"') + self._tag_end
+        return table.etag(refs_only).removesuffix('"') + self._ending(table).of_tag
 
     def loaded_table(self, table: LoadedTable, refs_only: bool = False) -> Reply:
-        chunks = (_opening(table.metadata_location), *table.json_chunks(refs_only), self._config)
+        ending = self._ending(table).of_body
+        chunks = (_opening(table.metadata_location), *table.json_chunks(refs_only), ending)
         return Reply(200, chunks, self._table_headers(table, refs_only))
+
+    def _ending(self, table: LoadedTable) -> _Ending:
+        mode = table.metadata.properties.get(SCAN_PLANNING_PROPERTY)
+        return self._endings[mode == ScanPlanningMode.SERVER]
 
     def loaded_view(self, view: LoadedView) -> Reply:
         chunks = (_opening(view.metadata_location), *view.json_chunks(), b',"config":{}}')

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from frazil.rest import namespaces, service, tables, views
+from frazil.rest import namespaces, planning, service, tables, views
 from frazil.rest.routing import Route
+from frazil.wire.planning import FetchScanTasksRequest, PlanTableScanRequest
 from frazil.wire.requests import (
     CommitTableRequest,
     CommitTransactionRequest,
@@ -22,6 +23,7 @@ _NAMESPACES = "/v1/namespaces"
 _NAMESPACE = "/v1/namespaces/{namespace}"
 _TABLES = f"{_NAMESPACE}/tables"
 _TABLE = f"{_TABLES}/{{table}}"
+_PLAN = f"{_TABLE}/plan/{{plan-id}}"
 _VIEWS = f"{_NAMESPACE}/views"
 _VIEW = f"{_VIEWS}/{{view}}"
 
@@ -106,6 +108,19 @@ ROUTES: tuple[Route, ...] = (
         CommitTransactionRequest,
         changes=True,
         commits=True,
+    ),
+    # scans
+    Route(
+        "POST", f"{_TABLE}/plan", "planTableScan", planning.plan_table_scan, PlanTableScanRequest
+    ),
+    Route("GET", _PLAN, "fetchPlanningResult", planning.fetch_planning_result),
+    Route("DELETE", _PLAN, "cancelPlanning", planning.cancel_planning),
+    Route(
+        "POST",
+        f"{_TABLE}/tasks",
+        "fetchScanTasks",
+        planning.fetch_scan_tasks,
+        FetchScanTasksRequest,
     ),
     # views
     Route("GET", _VIEWS, "listViews", views.list_views),

@@ -39,6 +39,9 @@ class AppSettings:
     worker_threads: int = 16
     """Threads for calls of the catalog that block."""
 
+    planning_threads: int = 8
+    """Threads for scans that are planned, and for pages of their tasks."""
+
     default_page_size: int = 1000
     """When a client asks for pages without saying how long."""
 

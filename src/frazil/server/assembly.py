@@ -12,6 +12,7 @@ from starlette.applications import Starlette
 from frazil.commit.catalog import Catalog
 from frazil.db.base import DatabaseRefused, DatabaseUnavailable
 from frazil.db.connect import connect
+from frazil.plan.service import PlanLimits, Planner
 from frazil.rest.app import AppSettings, close, create_app
 from frazil.server.errors import StartRefused
 from frazil.server.storage import prepare_warehouse, s3_settings
@@ -21,6 +22,9 @@ from frazil.store.locations import AllowedLocations
 from frazil.store.router import open_store
 from frazil.store.s3_settings import S3Settings
 from frazil.wire.errors import FrazilError
+
+PLAN_SECRET = "plans"
+"""The name of what plan ids and task tokens are signed with: one for all replicas."""
 
 _BYTES_IN_FLIGHT = 1 << 30
 
@@ -41,6 +45,7 @@ def assembled(settings: Settings, tokens: Mapping[str, str]) -> Iterator[Starlet
             store = open_store(s3)
             opened.callback(store.close)
             prepare_warehouse(store, warehouse)
+            plan_secret = database.secret(PLAN_SECRET)
         except (FrazilError, StoreError, DatabaseRefused, DatabaseUnavailable, ValueError) as error:
             raise StartRefused(str(error)) from error
         catalog = Catalog(
@@ -54,7 +59,9 @@ def assembled(settings: Settings, tokens: Mapping[str, str]) -> Iterator[Starlet
             manifest_cache_folder=_cache_folder(settings),
         )
         opened.callback(catalog.close)
-        app = create_app(catalog, app_settings)
+        planner = Planner(catalog, plan_secret, plan_limits(settings))
+        opened.callback(planner.close)
+        app = create_app(catalog, planner, app_settings)
         opened.callback(close, app)
         yield app
 
@@ -70,6 +77,10 @@ def edge_settings(
         max_request_bytes=settings.max_request_bytes,
         max_bytes_in_flight=max(_BYTES_IN_FLIGHT, settings.max_request_bytes),
     )
+
+
+def plan_limits(settings: Settings) -> PlanLimits:
+    return PlanLimits(quick_s=settings.plan_wait_s, page_files=settings.plan_page_files)
 
 
 def _cache_folder(settings: Settings) -> Path | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from enum import StrEnum
+from typing import Annotated, Final
 
 from msgspec import Meta, Raw, field
 
@@ -10,6 +11,16 @@ from frazil.wire.content_files import NULL, Count, given
 from frazil.wire.errors import BadRequest
 from frazil.wire.requests import Request
 from frazil.wire.updates import Int64
+
+SCAN_PLANNING_MODE: Final = "scan-planning-mode"
+"""In a table's `config`: who must plan its scans."""
+SCAN_PLANNING_PROPERTY: Final = f"frazil.{SCAN_PLANNING_MODE}"
+"""The table property by which a table's owner says so."""
+
+
+class ScanPlanningMode(StrEnum):
+    CLIENT = "client"
+    SERVER = "server"
 
 
 class PlanTableScanRequest(Request, frozen=True, omit_defaults=True):
