@@ -29,7 +29,7 @@ from pyiceberg.manifest import (
     ManifestFile,
 )
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
-from pyiceberg.table.snapshots import Operation, Summary, update_snapshot_summaries
+from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update import UpdatesAndRequirements
 from pyiceberg.table.update.snapshot import (
     UpdateSnapshot,
@@ -125,7 +125,8 @@ class _FineGrained(_SnapshotProducer[Any]):
             snapshot_id=self._snapshot_id,
             added=self._added_data_files,
             leaves=leaves,
-            summary=self._pending_summary(),
+            # The server counts; only the operation is of use before.
+            summary=Summary(operation=self._operation, **self.snapshot_properties),
         )
         staged = StagedChange.of(snapshot, change, paths)
         if self._target_branch is None:
@@ -138,15 +139,6 @@ class _FineGrained(_SnapshotProducer[Any]):
             }
         )
         return (staged, moved), ()
-
-    def _pending_summary(self) -> Summary:
-        """For the transaction's own eyes: the server counts again."""
-        previous = None
-        if self._parent_snapshot_id is not None:
-            parent = self._transaction.table_metadata.snapshot_by_id(self._parent_snapshot_id)
-            previous = None if parent is None else parent.summary
-        summary = Summary(operation=self._operation, **self.snapshot_properties)
-        return update_snapshot_summaries(summary=summary, previous_summary=previous)
 
     def _common(self) -> dict[str, Any]:
         return {
