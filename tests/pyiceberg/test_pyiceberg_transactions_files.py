@@ -8,13 +8,20 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import BadRequestError
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import DoubleType, NestedField
 
+from frazil.pyiceberg import ValidationError
 from frazil.pyiceberg.written_files import FilesAbandoned, WrittenFiles
 from tests.clients.stock import ID_NAME, id_name, pyiceberg_ids
 from tests.finegrained.trees import local
+from tests.pyiceberg.conftest import frazil_catalog
 from tests.pyiceberg.recorded import Commits, data_files_on_disk
 from tests.pyiceberg.tables import create, ids, importable_files, rows
+from tests.support.server import RunningServer
 
 
 class Broken(Exception):
@@ -116,6 +123,36 @@ def test_a_file_added_and_removed_in_one_transaction_stays_for_its_snapshot(tabl
     found = table.scan(snapshot_id=staged.snapshot_id).to_arrow()
     assert sorted(found["id"].to_pylist()) == [*range(10), 20, 21]
     assert pyiceberg_ids(table) == [*range(10), 21]
+
+
+@pytest.mark.parametrize("io", ["pyarrow.PyArrowFileIO", "fsspec.FsspecFileIO"])
+def test_files_of_either_file_io_are_noted(
+    catalog_server: RunningServer, namespace: str, io: str
+) -> None:
+    catalog = frazil_catalog(catalog_server.url, **{"py-io-impl": f"pyiceberg.io.{io}"})
+    table = create(catalog, f"{namespace}.t", properties={"write.target-file-size-bytes": "1"})
+    assert type(table.io).__name__ == io.split(".")[1]
+    table.append(rows(1, 2, 3))
+    table.delete("id = 2")
+    assert ids(table) == [1, 3]
+    before = data_files_on_disk(table)
+    stale = catalog.load_table(table.name())
+    table.append(rows(4))
+    after = data_files_on_disk(table)
+    assert after > before
+    with pytest.raises(ValidationError):
+        stale.overwrite(rows(5), "id >= 3")
+    assert data_files_on_disk(table) == after
+    catalog.close()
+
+
+def test_a_partition_value_that_json_lacks_is_named(frazil: Catalog, namespace: str) -> None:
+    schema = Schema(NestedField(1, "ratio", DoubleType(), required=False))
+    spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "ratio_part"))
+    table = frazil.create_table((namespace, "t"), schema, partition_spec=spec)
+    with pytest.raises(ValueError, match="partition field 'ratio_part'"):
+        table.append(pa.table({"ratio": [1.0, float("inf")]}))
+    assert data_files_on_disk(table) == set()
 
 
 # --- the record itself --------------------------------------------------------------------------

@@ -10,8 +10,10 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Record
+from pyiceberg.types import NestedField
 
 from frazil.pyiceberg.expressions import value_json
+from frazil.values.single_value import InvalidValue
 from frazil.wire import content_files as wire
 
 ROW_ID_FIELD: Final = 2147483540
@@ -56,9 +58,19 @@ def partition_json(partition: Record, spec: PartitionSpec, schema: Schema) -> tu
     """The partition's values in the order of the spec's fields."""
     fields = spec.partition_type(schema).fields
     return tuple(
-        None if partition[place] is None else value_json(field.field_type, partition[place])
+        None if partition[place] is None else _partition_value(field, partition[place])
         for place, field in enumerate(fields)
     )
+
+
+def _partition_value(field: NestedField, value: Any) -> Any:
+    try:
+        return value_json(field.field_type, value)
+    except InvalidValue as error:
+        raise ValueError(
+            f"partition field {field.name!r}: {error}, so that rows with it cannot be committed "
+            "to a partition of their own: filter them out, or partition by another transform"
+        ) from error
 
 
 def _counts(counts: Mapping[int, int] | None) -> wire.CountMap | None:
