@@ -8,12 +8,14 @@ from pathlib import Path
 import pyarrow as pa
 import pyiceberg.catalog
 import pytest
+import requests
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import (
     CommitFailedException,
     CommitStateUnknownException,
     NoSuchTableError,
+    OAuthError,
     ServiceUnavailableError,
     TableAlreadyExistsError,
     UnauthorizedError,
@@ -109,6 +111,18 @@ def test_a_token_goes_along_with_commits(server: ServerFactory) -> None:
     with pytest.raises(UnauthorizedError):
         table.append(id_name(2))
     assert data_files_on_disk(table) == before
+
+
+def test_a_login_that_fails_has_sent_nothing(frazil: Catalog, namespace: str) -> None:
+    table = frazil.create_table((namespace, "t"), ID_NAME, properties=IMPATIENT)
+
+    def no_login(request: requests.PreparedRequest) -> requests.PreparedRequest:
+        raise OAuthError("the login server is away")
+
+    frazil._session.auth = no_login  # type: ignore[attr-defined]
+    with pytest.raises(ServiceUnavailableError, match="the login server is away"):
+        table.append(id_name(1))
+    assert data_files_on_disk(table) == set()
 
 
 # --- what is sent -------------------------------------------------------------------------------

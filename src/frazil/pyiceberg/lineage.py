@@ -11,8 +11,9 @@ version 3.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final
 
 import pyarrow as pa
@@ -39,6 +40,7 @@ from pyiceberg.table import FileScanTask
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import LongType, NestedField
+from pyiceberg.utils.concurrent import ExecutorFactory
 
 from frazil.pyiceberg.content_files import LAST_UPDATED_FIELD, ROW_ID_FIELD
 from frazil.pyiceberg.pending import PendingSnapshot
@@ -70,14 +72,24 @@ class RowLineage:
 
     @classmethod
     def of(
-        cls, metadata: TableMetadata, io: FileIO, snapshot_id: int, paths: Collection[str]
+        cls,
+        metadata: TableMetadata,
+        io: FileIO,
+        snapshot_id: int,
+        paths: Collection[str],
+        may_hold: Callable[[ManifestFile], bool] = lambda _: True,
     ) -> RowLineage:
-        """Of the given files in a snapshot; files that are only staged imply nothing yet."""
+        """Of the given files in a snapshot; files that are only staged imply nothing yet.
+
+        Manifests that cannot hold one of them need not be read.
+        """
         snapshot = metadata.snapshot_by_id(snapshot_id)
         if isinstance(snapshot, PendingSnapshot):
             snapshot = snapshot.committed_ancestor
-        files = dict(_file_lineage(snapshot, io, paths)) if snapshot is not None and paths else {}
-        return cls(metadata, io, files)
+        if snapshot is None or not paths:
+            return cls(metadata, io, {})
+        manifests = [manifest for manifest in _manifests(snapshot, io) if may_hold(manifest)]
+        return cls(metadata, io, _file_lineage(manifests, io, paths))
 
     def rows(self, task: FileScanTask) -> pa.Table:
         """All live rows in the current schema, with the two columns of their lineage."""
@@ -148,17 +160,15 @@ def _filled(rows: pa.Table, name: str, implied: Any) -> pa.Table:
 
 
 def _file_lineage(
-    snapshot: Snapshot, io: FileIO, paths: Collection[str]
-) -> Iterator[tuple[str, FileLineage]]:
-    missing = set(paths)
-    for manifest in _manifests(snapshot, io):
-        if not missing:
-            return
-        for path, lineage in _lineage_of_manifest(manifest, io):
-            if path in missing:
-                missing.discard(path)
-                if lineage is not None:
-                    yield path, lineage
+    manifests: list[ManifestFile], io: FileIO, paths: Collection[str]
+) -> dict[str, FileLineage]:
+    executor = ExecutorFactory.get_or_create()
+    found = executor.map(lambda manifest: list(_lineage_of_manifest(manifest, io)), manifests)
+    return {
+        path: lineage
+        for path, lineage in chain.from_iterable(found)
+        if lineage is not None and path in paths
+    }
 
 
 def _lineage_of_manifest(

@@ -267,6 +267,24 @@ class FrazilReplacePartitions(_FineGrained, _OverwriteFiles):
 
         return leaves, ()
 
+    def refuse_other_specs(self) -> None:
+        """Rows of a partition may lie in files of an older spec, which replacing would leave."""
+        metadata = self._transaction.table_metadata
+        head_id = self._parent_snapshot_id
+        snapshot = None if head_id is None else metadata.snapshot_by_id(head_id)
+        for manifest in [] if snapshot is None else snapshot.manifests(self._io):
+            if manifest.content != ManifestContent.DATA:
+                continue
+            if manifest.partition_spec_id == metadata.default_spec_id:
+                continue
+            if self.fetch_manifest_entry(manifest):
+                raise ValueError(
+                    "dynamic_partition_overwrite: the table has data files of partition spec "
+                    f"{manifest.partition_spec_id} beside the current spec "
+                    f"{metadata.default_spec_id}, whose rows it would not replace: use overwrite "
+                    "with a filter, or rewrite those files first"
+                )
+
 
 class FrazilDelete(_FineGrained, _DeleteFiles):
     """Drops the files of which all rows match."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
@@ -15,9 +15,10 @@ from pyiceberg.io.pyarrow import (
     _dataframe_to_data_files,
     _expression_to_complementary_pyarrow,
 )
-from pyiceberg.manifest import DataFile
-from pyiceberg.table import DataScan, FileScanTask
+from pyiceberg.manifest import DataFile, ManifestFile
+from pyiceberg.table import DataScan, FileScanTask, ManifestGroupPlanner
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.typedef import KeyDefaultDict
 
 from frazil.pyiceberg.lineage import RowLineage, lineage_metadata
 from frazil.pyiceberg.updated_rows import UpdatedRows
@@ -66,6 +67,8 @@ class Rewriter:
 
     def note_rows_of(self, dropped: Collection[DataFile], snapshot_id: int | None) -> None:
         """Rows of files that are dropped unread may come back as rows of an upsert."""
+        if not dropped:
+            return
         tasks = [task for task in self._tasks(snapshot_id) if task.file in dropped]
         lineage = self._lineage(tasks, snapshot_id)
         if lineage is not None and self._updated_rows is not None:
@@ -76,7 +79,15 @@ class Rewriter:
         if self._metadata.format_version < 3 or snapshot_id is None:
             return None
         paths = {task.file.file_path for task in tasks}
-        return RowLineage.of(self._metadata, self._io, snapshot_id, paths)
+        return RowLineage.of(self._metadata, self._io, snapshot_id, paths, self._may_match())
+
+    def _may_match(self) -> Callable[[ManifestFile], bool]:
+        """By the partitions of a manifest: a file that is rewritten is in one that may match."""
+        planner = ManifestGroupPlanner(
+            self._metadata, self._io, self._predicate, self._case_sensitive
+        )
+        evaluators = KeyDefaultDict(planner._build_manifest_evaluator)
+        return lambda manifest: evaluators[manifest.partition_spec_id](manifest)
 
     def _tasks(self, snapshot_id: int | None) -> list[FileScanTask]:
         scan = DataScan(

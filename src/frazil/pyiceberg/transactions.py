@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysFalse, BooleanExpression
 from pyiceberg.io.pyarrow import _check_pyarrow_schema_compatible, _dataframe_to_data_files
-from pyiceberg.manifest import DataFile, ManifestContent
+from pyiceberg.manifest import DataFile
 from pyiceberg.table import (
     ALWAYS_TRUE,
     DOWNCAST_NS_TIMESTAMP_TO_US_ON_WRITE,
@@ -36,11 +36,7 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update import (
     AssertCreate,
-    AssertRefSnapshotId,
     AssertTableUUID,
-    RemoveSnapshotsUpdate,
-    SetSnapshotRefUpdate,
-    SetStatisticsUpdate,
     TableRequirement,
     TableUpdate,
     UpgradeFormatVersionUpdate,
@@ -54,9 +50,10 @@ from frazil.client.isolation import Command, Isolation, isolation_of
 from frazil.pyiceberg.errors import ValidationError, duplicate_paths, proves_rejection
 from frazil.pyiceberg.lineage import lineage_metadata
 from frazil.pyiceberg.metadata import with_updates
-from frazil.pyiceberg.pending import PendingSnapshot, StagedChange, StagedRef
+from frazil.pyiceberg.pending import PendingSnapshot, StagedChange
 from frazil.pyiceberg.producers import FrazilUpdateSnapshot, Reads, command_of
 from frazil.pyiceberg.rewrites import Rewriter
+from frazil.pyiceberg.staging import on_base, refuse_staged_ids, subject
 from frazil.pyiceberg.updated_rows import UpdatedRows
 from frazil.pyiceberg.written_files import WrittenFiles
 from frazil.wire.errors import BadRequest
@@ -127,43 +124,17 @@ class FrazilTransaction(Transaction):
     ) -> Transaction:
         for requirement in requirements:
             requirement.validate(self.table_metadata)
+        staged = {change.snapshot.snapshot_id for change in self.staged_changes()}
         for update in updates:
-            self._refuse_pending_ids(update)
+            refuse_staged_ids(update, staged)
         self._updates += updates
-        known = {_about(requirement) for requirement in self._requirements}
+        known = {subject(requirement) for requirement in self._requirements}
         for requirement in requirements:
             # Only the first of a kind is about the table as the server has it.
-            if _about(requirement) not in known:
-                self._requirements += (self._on_base(requirement),)
-                known.add(_about(requirement))
+            if subject(requirement) not in known:
+                self._requirements += (on_base(requirement, self._table.metadata),)
+                known.add(subject(requirement))
         return self
-
-    def _on_base(self, requirement: TableRequirement) -> TableRequirement:
-        """The same about the table as it was read: staged snapshots have no id on the server."""
-        if not isinstance(requirement, AssertRefSnapshotId):
-            return requirement
-        ref = self._table.metadata.refs.get(requirement.ref)
-        head_id = None if ref is None else ref.snapshot_id
-        return AssertRefSnapshotId.model_validate({"ref": requirement.ref, "snapshot-id": head_id})
-
-    def _refuse_pending_ids(self, update: TableUpdate) -> None:
-        match update:
-            case StagedRef():
-                return
-            case SetSnapshotRefUpdate(snapshot_id=snapshot_id):
-                named = {snapshot_id}
-            case SetStatisticsUpdate(statistics=statistics):
-                named = {statistics.snapshot_id}
-            case RemoveSnapshotsUpdate(snapshot_ids=snapshot_ids):
-                named = set(snapshot_ids)
-            case _:
-                return
-        staged = named & {change.snapshot.snapshot_id for change in self.staged_changes()}
-        if staged:
-            raise ValueError(
-                f"snapshot {min(staged)} is staged in this transaction, and the server gives it "
-                "its id when it commits: commit first, then refer to it"
-            )
 
     def _register_snapshot_producer(self, producer: _SnapshotProducer[Any]) -> None:
         """Nothing is rebuilt on a newer head, so that nothing needs to be remembered."""
@@ -443,7 +414,7 @@ class FrazilTransaction(Transaction):
     ) -> None:
         update = self.update_snapshot(snapshot_properties, branch)
         with update.replace_partitions() as replacing:
-            self._refuse_other_specs(replacing._parent_snapshot_id)
+            replacing.refuse_other_specs()
             for file in self._write(df, replacing.commit_uuid, self.table_metadata):
                 replacing.append_data_file(file)
 
@@ -453,23 +424,6 @@ class FrazilTransaction(Transaction):
         return _dataframe_to_data_files(
             table_metadata=metadata, write_uuid=write_uuid, df=df, io=self._table.io
         )
-
-    def _refuse_other_specs(self, snapshot_id: int | None) -> None:
-        """Rows of a partition may lie in files of an older spec, which replacing would leave."""
-        metadata = self.table_metadata
-        snapshot = None if snapshot_id is None else metadata.snapshot_by_id(snapshot_id)
-        for manifest in [] if snapshot is None else snapshot.manifests(self._table.io):
-            if manifest.content != ManifestContent.DATA:
-                continue
-            if manifest.partition_spec_id == metadata.default_spec_id:
-                continue
-            if manifest.fetch_manifest_entry(self._table.io, discard_deleted=True):
-                raise ValueError(
-                    "dynamic_partition_overwrite: the table has data files of partition spec "
-                    f"{manifest.partition_spec_id} beside the current spec "
-                    f"{metadata.default_spec_id}, whose rows it would not replace: use overwrite "
-                    "with a filter, or rewrite those files first"
-                )
 
     # --- the end -----------------------------------------------------------------------------
 
@@ -531,8 +485,3 @@ class FrazilCreateTableTransaction(CreateTableTransaction, FrazilTransaction):
 
     def _final_requirements(self) -> tuple[TableRequirement, ...]:
         return (AssertCreate(),)
-
-
-def _about(requirement: TableRequirement) -> tuple[type, str | None]:
-    """What a requirement is about: for refs, each ref by itself."""
-    return type(requirement), getattr(requirement, "ref", None)

@@ -64,15 +64,17 @@ class SessionTransport:
         query: Mapping[str, str],
     ) -> Answer:
         url = self._url(path)
+        request = requests.Request(
+            method, url, params=dict(query), data=body, headers={**self._headers, **headers}
+        )
+        prepared = self._prepared(request)
+        settings = self._session.merge_environment_settings(url, {}, None, None, None)
         try:
-            answer = self._session.request(
-                method,
-                url,
-                params=dict(query),
-                data=body,
-                headers={**self._headers, **headers},
+            answer = self._session.send(
+                prepared,
                 timeout=(min(CONNECT_TIMEOUT_S, self._timeout_s), self._timeout_s),
                 allow_redirects=False,
+                **settings,
             )
         except (requests.ConnectionError, requests.Timeout) as error:
             raise _failure(error, url) from error
@@ -80,6 +82,13 @@ class SessionTransport:
             raise AnswerLost(f"{url}: {error}") from error
         headers_of_answer = {name.lower(): value for name, value in answer.headers.items()}
         return Answer(answer.status_code, headers_of_answer, answer.content)
+
+    def _prepared(self, request: requests.Request) -> requests.PreparedRequest:
+        """With authentication, which may itself ask a server that refuses or does not answer."""
+        try:
+            return self._session.prepare_request(request)
+        except Exception as error:
+            raise NotSent(f"{request.url}: the request was not prepared: {error}") from error
 
 
 def _failure(error: requests.RequestException, url: str) -> NotSent | AnswerLost:
