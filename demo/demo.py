@@ -191,10 +191,12 @@ def play(story: Story, catalog: Catalog) -> None:
     honest_conflict(story, catalog, files[:COMPACTED], folder)
     stock_append(catalog, WRITERS)
     story.tell(f"4  stock PyIceberg appended {ROWS:,} rows to the same table, as it always does")
-    schema_and_file(catalog, folder / "with-country.parquet", WRITERS + 1)
+    by_one_word(catalog, WRITERS + 1)
+    story.tell("   by one word of configuration PyIceberg declares its files too: no manifests")
+    schema_and_file(catalog, folder / "with-country.parquet", WRITERS + 2)
     story.tell(f"   one POST added the column {NEW_COLUMN[0]} and a file that has it")
     tell_history(story, catalog)
-    there = [number for number in range(WRITERS + 2) if number != COMPACTED - 1]
+    there = [number for number in range(WRITERS + 3) if number != COMPACTED - 1]
     cents = sum(cents_of(one) for number in there for one in ids_of(number))
     wanted = len(there) * ROWS, len(there) * ROWS, cents, ROWS
     for reader, read in (("6  DuckDB", read_with_duckdb), ("   PyIceberg", read_stock)):
@@ -316,7 +318,7 @@ def tell_history(story: Story, catalog: Catalog) -> None:
     metadata = catalog.ask("GET", TABLE)["metadata"]
     snapshots = sorted(metadata["snapshots"], key=lambda one: one["sequence-number"])
     operations = [one["summary"]["operation"] for one in snapshots]
-    if operations != ["append"] * WRITERS + ["delete", "replace", "append", "append"]:
+    if operations != ["append"] * WRITERS + ["delete", "replace", "append", "append", "append"]:
         raise DemoFailed(f"the history is {operations}")
     written = len(metadata["metadata-log"]) + 1
     story.tell(
@@ -460,6 +462,17 @@ def stock_append(catalog: Catalog, number: int) -> None:
     table.append(pa.table(rows_of(number, "pyiceberg"), names=names))
 
 
+def by_one_word(catalog: Catalog, number: int) -> None:
+    """The same append, committed as a declared file."""
+    import pyarrow as pa
+    from pyiceberg.catalog import load_catalog
+
+    word = {"py-catalog-impl": "frazil.pyiceberg.FrazilCatalog"}
+    table = load_catalog("demo", uri=catalog.url, **word).load_table((NAMESPACE, NAME))
+    names = [name for name, _ in COLUMNS]
+    table.append(pa.table(rows_of(number, "declared"), names=names))
+
+
 def read_stock(catalog: Catalog) -> tuple[int, int, int, int]:
     """Rows, distinct ids, the sum of cents, and rows with a country, as PyIceberg reads them."""
     import pyarrow.compute as pc
@@ -506,7 +519,8 @@ def next_steps() -> None:
     print(
         """
 Next: `make serve`, and docs/fine-grained-commits.md for every kind of commit. All that a writer
-needs is in demo/demo.py: write_parquet, declared and Catalog.commit.
+needs is in demo/demo.py: write_parquet, declared and Catalog.commit; a client that does it for
+you is in docs/client.md.
 """
     )
 
