@@ -88,7 +88,7 @@ class SessionTransport:
         try:
             return self._session.prepare_request(request)
         except Exception as error:
-            raise NotSent(f"{request.url}: the request was not prepared: {error}") from error
+            raise NotSent(f"the request was not prepared: {error}") from error
 
 
 def _failure(error: requests.RequestException, url: str) -> NotSent | AnswerLost:
