@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
-from pathlib import Path
 from random import Random
 from typing import Any
 from uuid import uuid4
@@ -43,6 +42,7 @@ from tests.client.faulty import (
     quick_client,
     through,
 )
+from tests.support.postgres import PostgresServer
 from tests.support.proxy import (
     Abandon,
     CutAnswer,
@@ -68,6 +68,16 @@ IMPATIENT_S = 0.5
 def sqlite_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     with running_server(tmp_path_factory.mktemp("faults")) as server:
         yield server
+
+
+@pytest.fixture(scope="module")
+def server_on_postgresql(
+    postgres_server: PostgresServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RunningServer]:
+    database = postgres_server.create_database()
+    with running_server(tmp_path_factory.mktemp("faults"), "--database", database) as server:
+        yield server
+    postgres_server.drop_database(database)
 
 
 @pytest.fixture
@@ -144,14 +154,11 @@ def test_a_fault_does_not_change_what_is_done(
     ],
 )
 def test_the_same_on_postgresql(
-    fault: str, kind: type[Operation], postgres_database: str, tmp_path: Path
+    fault: str, kind: type[Operation], server_on_postgresql: RunningServer
 ) -> None:
-    with (
-        running_server(tmp_path, "--database", postgres_database) as server,
-        running_proxy(server.url) as proxy,
-    ):
-        outcome = play(proxy, fault, kind(Truth(server.url)))
-        assert outcome.error is None
+    with running_proxy(server_on_postgresql.url) as proxy:
+        outcome = play(proxy, fault, kind(Truth(server_on_postgresql.url)))
+    assert outcome.error is None
 
 
 # --- where it ends ---------------------------------------------------------------------------
