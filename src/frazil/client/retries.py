@@ -10,6 +10,7 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from frazil.wire.errors import BadRequest
 
@@ -50,12 +51,22 @@ class RetryPolicy:
         return min(self.min_wait_ms << min(retry, 32), self.max_wait_ms)
 
 
+FULL_JITTER: Final = (0.0, 1.0)
+"""Waits from nothing to the policy's limit: nobody stands in line for anything."""
+AROUND_THE_LIMIT: Final = (0.5, 1.5)
+"""Waits as long as without jitter on average: for a swap that all must win one after the other,
+where coming back early only costs a retry."""
+
+
 class Patience:
     """What is left of a policy for one call."""
 
-    def __init__(self, policy: RetryPolicy, clock: Clock) -> None:
+    def __init__(
+        self, policy: RetryPolicy, clock: Clock, jitter: tuple[float, float] = FULL_JITTER
+    ) -> None:
         self._policy = policy
         self._clock = clock
+        self._jitter = jitter
         self._deadline_s = clock.now_s() + policy.total_timeout_ms / 1000
         self.retries = 0
 
@@ -63,7 +74,9 @@ class Patience:
         """Waits for the next retry, or says at once that there is none left."""
         if self.retries >= self._policy.num_retries:
             return False
-        jitter_s = self._clock.uniform(0, self._policy.longest_wait_ms(self.retries) / 1000)
+        limit_s = self._policy.longest_wait_ms(self.retries) / 1000
+        shortest, longest = self._jitter
+        jitter_s = self._clock.uniform(shortest * limit_s, longest * limit_s)
         # What the server asks for comes first; the jitter keeps those apart that it told the same.
         wait_s = at_least_s + jitter_s
         if self._clock.now_s() + wait_s > self._deadline_s:

@@ -50,7 +50,7 @@ from pyiceberg.table.update import (
 from pyiceberg.table.update.snapshot import UpdateSnapshot
 from pyiceberg.typedef import EMPTY_DICT
 
-from frazil.client.retries import Clock, Patience, RetryPolicy
+from frazil.client.retries import AROUND_THE_LIMIT, Clock, Patience, RetryPolicy
 from frazil.pyiceberg.checks import Claim, check, isolation_level
 from frazil.pyiceberg.checks_filters import RowFilter
 from frazil.pyiceberg.checks_history import EntryReader, Window
@@ -284,7 +284,8 @@ class RetryingTransaction(Transaction):
 
     def _swap_until_decided(self) -> None:
         with self._deleting_all_on_failure():
-            patience = Patience(RetryPolicy.of(self._base.properties), Clock())
+            policy = RetryPolicy.of(self._base.properties)
+            patience = Patience(policy, Clock(), AROUND_THE_LIMIT)
         while True:
             lost = self._swap()
             if lost is None:
