@@ -81,6 +81,16 @@ bench-client: test-environment ## Measure the client beside stock PyIceberg, und
 bench-client-full: test-environment ## The same with more samples, under 12 minutes
 	@$(PY) -m benchmarks client --full
 
+.PHONY: bench-planning
+bench-planning: test-environment ## Measure scan planning beside PyIceberg and Java, under 10 minutes
+	@$(PY) scripts/jars.py fetch bench
+	@$(PY) -m benchmarks planning --quick
+
+.PHONY: bench-planning-full
+bench-planning-full: test-environment ## The same with a million files, about an hour
+	@$(PY) scripts/jars.py fetch bench
+	@$(PY) -m benchmarks planning --full
+
 .PHONY: lock
 lock: ## Write requirements/*.lock anew (needs uv, and the network)
 	@$(COMPILE) $(UPGRADE) pyproject.toml $(RUN_EXTRAS) requirements/run.in -o requirements/run.lock

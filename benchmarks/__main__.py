@@ -1,8 +1,8 @@
 """Measures loadTable and a classic commit beside other catalogs: `python -m benchmarks`.
 
 Prints its tables and writes every figure as JSON to benchmarks/results/. Nothing is asserted: the
-aims stand beside what was measured. Commits of declared files and the client have commands of their
-own: `python -m benchmarks commit --help`, `python -m benchmarks client --help`.
+aims stand beside what was measured. Commits of declared files, the client and scan planning have
+commands of their own: `python -m benchmarks commit --help`, and so with `client` and `planning`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 from benchmarks import store_put_new
 from benchmarks.client import command as client
 from benchmarks.commit import command as commit
+from benchmarks.planning import command as planning
 from benchmarks.report import publish, report
 from benchmarks.results import RESULTS, read_results
 from benchmarks.run import DEFAULT, FULL, Work, run, with_lengths
@@ -26,14 +27,15 @@ from benchmarks.run import DEFAULT, FULL, Work, run, with_lengths
 PAGE = RESULTS.parent.parent / "docs" / "benchmarks.md"
 LATEST = RESULTS / "latest.json"
 PARTS = ("catalogs", "store")
+COMMANDS = {"commit": commit.main, "client": client.main, "planning": planning.main}
 STORE_FILES, STORE_FILES_FULL = 100, 300
 STORE_FILE_BYTES = 8192
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     given = sys.argv[1:] if arguments is None else arguments
-    if given[:1] in (["commit"], ["client"]):
-        (commit if given[0] == "commit" else client).main(given[1:])
+    if given and given[0] in COMMANDS:
+        COMMANDS[given[0]](given[1:])
         return
     options = parser().parse_args(given)
     if options.publish is not None:

@@ -104,10 +104,10 @@ def _write_list(path: str, written: tuple[WrittenManifest, ...]) -> None:
     output = PyArrowFileIO().new_output(f"file://{path}")
     # The snapshot is the first of its history for PyIceberg's writer: sequence number 1.
     with write_manifest_list(2, output, SNAPSHOT_ID, None, 1, "deflate") as writer:
-        writer.add_manifests([_listed(manifest) for manifest in written])
+        writer.add_manifests([listed(manifest) for manifest in written])
 
 
-def _listed(manifest: WrittenManifest) -> ManifestFile:
+def listed(manifest: WrittenManifest) -> ManifestFile:
     return ManifestFile.from_args(
         manifest_path=manifest.manifest_path,
         manifest_length=manifest.manifest_length,

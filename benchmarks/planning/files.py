@@ -1,0 +1,144 @@
+"""The data files that are planned: ten columns with bounds, paths of 120 bytes, no Parquet.
+
+A file is known by its number in its table. In a clustered table the numbers follow the partition,
+the long and the text that are filtered by, as after a sorted write; in a scattered one every
+manifest has files of all partitions, and every file spans a hundredth of the values.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from datetime import date, timedelta
+from typing import Any, Final
+
+from benchmarks.commit.files import file_path
+from frazil.format.content_files import DataFile
+
+CLUSTERED: Final = "clustered"
+SCATTERED: Final = "scattered"
+PARTITIONS: Final = 100
+ROWS: Final = 1_000
+"""Of each file; also the distance of one file's longs from the next one's."""
+SPANNED_SHARE: Final = 100
+"""A scattered file spans one part in so many of all values."""
+
+DAY: Final = 1
+ID: Final = 2
+NAME: Final = 9
+TYPES: Final[Mapping[int, str]] = {
+    DAY: "date",
+    ID: "long",
+    3: "long",
+    4: "long",
+    5: "double",
+    6: "double",
+    7: "timestamp",
+    8: "timestamp",
+    NAME: "string",
+    10: "string",
+}
+NAMES: Final[Mapping[int, str]] = {
+    **{n: f"c{n}" for n in TYPES},
+    DAY: "day",
+    ID: "id",
+    NAME: "name",
+}
+DOUBLES: Final = (5, 6)
+SCHEMA: Final = {
+    "type": "struct",
+    "schema-id": 0,
+    "fields": [
+        {"id": n, "name": NAMES[n], "required": False, "type": kind} for n, kind in TYPES.items()
+    ],
+}
+SPEC: Final = {
+    "spec-id": 0,
+    "fields": [{"source-id": DAY, "field-id": 1000, "name": "day", "transform": "identity"}],
+}
+
+_EPOCH: Final = date(1970, 1, 1)
+_FIRST_DAY: Final = (date(2026, 1, 1) - _EPOCH).days
+_DAY_MICROS: Final = 86_400_000_000
+_MASK: Final = (1 << 64) - 1
+_PACKED: Final = {
+    "date": struct.Struct("<i"),
+    "long": struct.Struct("<q"),
+    "double": struct.Struct("<d"),
+    "timestamp": struct.Struct("<q"),
+}
+
+
+def partition_day(partition: int) -> date:
+    return _EPOCH + timedelta(days=_FIRST_DAY + partition)
+
+
+def name_at(place: int, tail: str) -> str:
+    """Sixteen characters, as writers keep of a longer text; in the order of the places."""
+    return f"n{place:09}-{tail}"
+
+
+def _mixed(number: int, salt: int) -> int:
+    """Real values do not follow each other: what is too regular would compress to nothing."""
+    mixed = (number * 31 + salt) * 0x9E3779B97F4A7C15 & _MASK
+    mixed = (mixed ^ mixed >> 29) * 0xBF58476D1CE4E5B9 & _MASK
+    return (mixed ^ mixed >> 32) >> 1
+
+
+def partition_of(number: int, files: int, layout: str) -> int:
+    if layout == CLUSTERED:
+        return number * PARTITIONS // files
+    return _mixed(number, DAY) % PARTITIONS
+
+
+def bounds(number: int, files: int, layout: str) -> tuple[dict[int, Any], dict[int, Any]]:
+    """Lower and upper ones, as Iceberg has the values inside."""
+    partition = partition_of(number, files, layout)
+    day = _FIRST_DAY + partition
+    id_place, name_place, span = number, number, 0
+    if layout != CLUSTERED:
+        id_place, name_place = _mixed(number, ID) % files, _mixed(number, NAME) % files
+        span = files // SPANNED_SHARE
+    lower: dict[int, Any] = {DAY: day, ID: id_place * ROWS}
+    upper: dict[int, Any] = {DAY: day, ID: (id_place + span + 1) * ROWS - 1}
+    for n in (3, 4):
+        lower[n] = _mixed(number, n) >> 24
+        upper[n] = lower[n] + (_mixed(number, n + 20) >> 28)
+    for n in DOUBLES:
+        lower[n] = (_mixed(number, n) >> 30) / 1000
+        upper[n] = lower[n] + (_mixed(number, n + 20) >> 30) / 1000
+    for n in (7, 8):
+        lower[n] = day * _DAY_MICROS + _mixed(number, n) % (_DAY_MICROS // 2)
+        upper[n] = lower[n] + _mixed(number, n + 20) % (_DAY_MICROS // 2)
+    lower[NAME] = name_at(name_place, "00000")
+    upper[NAME] = name_at(name_place + span, "zzzzz")
+    lower[10] = f"a{_mixed(number, 10):015x}"[:16]
+    upper[10] = f"z{_mixed(number, 30):015x}"[:16]
+    return lower, upper
+
+
+def content_file(folder: str, number: int, files: int, layout: str) -> DataFile:
+    """As a manifest has it."""
+    lower, upper = bounds(number, files, layout)
+    return DataFile(
+        file_path=file_path(folder, number),
+        file_format="PARQUET",
+        partition=(lower[DAY],),
+        record_count=ROWS,
+        file_size_in_bytes=64_000 + number % 1_000,
+        column_sizes={n: 6_000 + _mixed(number, n) % 1_000 for n in TYPES},
+        value_counts=dict.fromkeys(TYPES, ROWS),
+        null_value_counts=dict.fromkeys(TYPES, 0),
+        nan_value_counts=dict.fromkeys(DOUBLES, 0),
+        lower_bounds=binary(lower),
+        upper_bounds=binary(upper),
+        split_offsets=[4],
+        sort_order_id=0,
+    )
+
+
+def binary(values: Mapping[int, Any]) -> dict[int, bytes]:
+    return {
+        n: value.encode() if isinstance(value, str) else _PACKED[TYPES[n]].pack(value)
+        for n, value in values.items()
+    }

@@ -1,0 +1,67 @@
+"""What the tables are filtered by, in the words of each planner."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from benchmarks.planning.files import DAY, ID, NAME, NAMES, PARTITIONS, ROWS, name_at, partition_day
+
+NO_FILTER: Final = "no filter"
+PARTITION: Final = "partition"
+LONG_RANGE: Final = "long range"
+TEXT_EQUALITY: Final = "string equality"
+MANY_VALUES: Final = "IN of 100 longs"
+FILTERS: Final = (NO_FILTER, PARTITION, LONG_RANGE, TEXT_EQUALITY, MANY_VALUES)
+
+_VALUES: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    name: str
+    json: Mapping[str, Any] | None
+    """As a request for a plan has it; Java reads the same."""
+    text: str | None
+    """As PyIceberg's parser reads it."""
+
+
+def filter_for(name: str, files: int) -> Filter:
+    """From the middle of the values of a table with so many files."""
+    middle = files // 2
+    if name == PARTITION:
+        return _equal(name, DAY, partition_day(PARTITIONS // 2).isoformat())
+    if name == TEXT_EQUALITY:
+        return _equal(name, NAME, name_at(middle, "50000"))
+    if name == LONG_RANGE:
+        return _range(name, middle * ROWS, (middle + max(1, files // 100)) * ROWS)
+    if name == MANY_VALUES:
+        # From a tenth of the table: even where files span a hundredth of it most are left out.
+        places = (middle + number * files // (10 * _VALUES) for number in range(_VALUES))
+        return _among(name, [place * ROWS + number for number, place in enumerate(places)])
+    return Filter(name, None, None)
+
+
+def _equal(name: str, column: int, value: str) -> Filter:
+    term = NAMES[column]
+    return Filter(name, {"type": "eq", "term": term, "value": value}, f"{term} = '{value}'")
+
+
+def _range(name: str, start: int, end: int) -> Filter:
+    term = NAMES[ID]
+    both = {
+        "type": "and",
+        "left": {"type": "gt-eq", "term": term, "value": start},
+        "right": {"type": "lt", "term": term, "value": end},
+    }
+    return Filter(name, both, f"{term} >= {start} and {term} < {end}")
+
+
+def _among(name: str, values: list[int]) -> Filter:
+    term = NAMES[ID]
+    return Filter(
+        name,
+        {"type": "in", "term": term, "values": values},
+        f"{term} in ({', '.join(map(str, values))})",
+    )

@@ -1,0 +1,40 @@
+"""Where the engine's time goes in warm plans: a line for each function."""
+
+from __future__ import annotations
+
+import cProfile
+import io
+import pstats
+from pathlib import Path
+from typing import Final
+
+from benchmarks.planning.engine import WARM, EnginePlanner
+from benchmarks.planning.files import CLUSTERED, SCATTERED
+from benchmarks.planning.filters import FILTERS, filter_for
+from benchmarks.planning.trees import Kind, make_trees
+
+PLANS: Final = 10
+LINES: Final = 25
+
+
+def profile(scratch: Path, files: int) -> str:
+    trees = make_trees(scratch, [Kind(files, layout) for layout in (CLUSTERED, SCATTERED)])
+    told = []
+    for tree in trees:
+        planner = EnginePlanner(scratch)
+        for name in FILTERS:
+            wanted = filter_for(name, files)
+            plan = planner.prepare(tree.metadata_location, wanted, WARM)
+            profiler = cProfile.Profile()
+            profiler.enable()
+            for _ in range(PLANS):
+                plan()
+            profiler.disable()
+            told.append(f"{tree.kind.layout}, {name}, {PLANS} plans\n{_told(profiler)}")
+    return "\n".join(told)
+
+
+def _told(profiler: cProfile.Profile) -> str:
+    text = io.StringIO()
+    pstats.Stats(profiler, stream=text).sort_stats("tottime").print_stats(LINES)
+    return text.getvalue()
