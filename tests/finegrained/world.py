@@ -16,8 +16,8 @@ from starlette.types import Message
 
 from frazil.commit.catalog import Catalog
 from frazil.db.base import Database
-from frazil.plan.service import Planner
-from frazil.rest.app import close, create_app
+from frazil.plan.service import Planner, PlanLimits
+from frazil.rest.app import AppSettings, close, create_app
 from frazil.server.assembly import PLAN_SECRET
 from frazil.store.base import Store
 from frazil.store.local import LocalStore
@@ -79,7 +79,11 @@ class World:
 
 @contextmanager
 def opened_world(
-    database: Database, warehouse: Path, store: Store | None = None
+    database: Database,
+    warehouse: Path,
+    store: Store | None = None,
+    limits: PlanLimits | None = None,
+    settings: AppSettings | None = None,
 ) -> Iterator[World]:
     """A catalog over the database and the folder; several of them are replicas."""
     root = f"file://{warehouse}"
@@ -89,8 +93,8 @@ def opened_world(
         warehouse=root,
         allowed_locations=AllowedLocations(root),
     )
-    planner = Planner(catalog, database.secret(PLAN_SECRET))
-    app = create_app(catalog, planner)
+    planner = Planner(catalog, database.secret(PLAN_SECRET), limits)
+    app = create_app(catalog, planner, settings)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="finegrained-loop", daemon=True)
     thread.start()

@@ -40,6 +40,7 @@ _CLIENT_GONE = 499
 """Only in the log: a client that closed its connection gets no answer."""
 
 _UNKNOWN_OPERATION = "unknown"
+_PLAN_ID_IN_LOG = 12
 
 
 class Edge:
@@ -203,6 +204,13 @@ class _Exchange:
         )
         return await route.handler(self._edge, call)
 
+    def _shown_path(self) -> bytes:
+        """A plan id is long and holds the scan's filter: its end is enough to know it by."""
+        plan_id = None if self._call is None else self._call.segments.get("plan-id")
+        if plan_id is None:
+            return self._raw_path
+        return self._raw_path.removesuffix(plan_id) + b"..." + plan_id[-_PLAN_ID_IN_LOG:]
+
     def log(self, method: str, reply: Reply, ms: float) -> None:
         _access.info(
             "request",
@@ -210,7 +218,7 @@ class _Exchange:
                 "id": self._id,
                 "principal": self._principal,
                 "method": method,
-                "path": self._raw_path.decode("ascii", "backslashreplace"),
+                "path": self._shown_path().decode("ascii", "backslashreplace"),
                 "operation": _UNKNOWN_OPERATION if self._route is None else self._route.operation,
                 "table": None if self._call is None else self._call.subject,
                 "status": reply.status,
