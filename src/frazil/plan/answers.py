@@ -6,6 +6,7 @@ were asked for. Bounds are hexadecimal, which is how Iceberg's Java library read
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -35,7 +36,7 @@ from frazil.plan.residual_json import residual_json
 from frazil.plan.scans import Scan
 from frazil.plan.walk import Piece, Rows, Walk
 from frazil.values.single_value import to_json
-from frazil.values.types import StructType
+from frazil.values.types import StructType, Type
 
 _CONTENTS: Final = {
     DATA_CONTENT: "data",
@@ -194,7 +195,14 @@ class TaskWriter:
             kind = partition_type(spec, self._scan.metadata.current_schema)
             self._partition_types[spec_id] = kind
         pairs = zip(kind.fields, file.partition, strict=False)
-        return [None if value is None else to_json(one.type, value) for one, value in pairs]
+        return [_partition_value(one.type, value) for one, value in pairs]
+
+
+def _partition_value(kind: Type, value: Any) -> Any:
+    """JSON has no number for NaN and the infinities; Java's library writes their names."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return None if value is None else to_json(kind, value)
 
 
 def _content_of(file: ContentFile) -> int:
