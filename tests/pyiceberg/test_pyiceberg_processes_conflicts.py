@@ -83,8 +83,7 @@ def in_transaction(*writes: Write) -> Write:
     return write
 
 
-# Ids 1 to 12 are in files of their own, and so are 13 to 20. 17 shares every partition of 5 but
-# that by id; 65 shares that of its bucket. 200 is alone.
+# Ids 1 to 12 are in files of their own, and so are 13 to 20. 5 and 10 share no partition.
 MEETINGS: Mapping[str, Meeting] = {
     "append, append": Meeting(append(30), append(30), True),
     "overwrite, append": Meeting(overwrite(30), append(31), True),
@@ -116,7 +115,7 @@ MEETINGS: Mapping[str, Meeting] = {
         replace_partitions(5), replace_partitions(5), False, None, PARTITIONED
     ),
     "replaced partition, others before": Meeting(
-        append(6), replace_partitions(5), True, None, PARTITIONED
+        append(10), replace_partitions(5), True, None, PARTITIONED
     ),
     "transaction of which a part is refused": Meeting(
         append(30), in_transaction(append(31), delete("id = 3"), delete("id > 18")), False, True
