@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from frazil.commit.filters import BoundFilter, bound_filter, every_row, partitions_of
 from frazil.format.content_files import DataFile
-from frazil.format.metrics_evaluators import FileMetrics
+from frazil.format.metric_columns import MetricColumns, metrics_of_files
 from frazil.format.table_builder import new_table
 from frazil.format.table_metadata import TableMetadata
 from frazil.values.single_value import to_binary
@@ -72,9 +72,9 @@ class Columns:
     files: list[DataFile] = field(default_factory=list)
     asked: list[int] = field(default_factory=list)
 
-    def metrics_of(self, rows: NDArray[np.int64]) -> Iterable[FileMetrics]:
+    def metrics_of(self, rows: NDArray[np.int64]) -> MetricColumns:
         self.asked += rows.tolist()
-        return [self.files[row] for row in rows]
+        return metrics_of_files([self.files[row] for row in rows])
 
     @property
     def rows(self) -> NDArray[np.int64]:

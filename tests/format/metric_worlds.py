@@ -30,6 +30,7 @@ from frazil.format.expressions import (
     Or,
 )
 from frazil.format.manifest_columns import RowMetrics
+from frazil.format.metrics_evaluators import FileMetrics
 from frazil.values import transforms
 from frazil.values.single_value import InvalidValue, check_value, to_binary
 from frazil.values.transforms import parse_transform
@@ -258,7 +259,7 @@ def _value(type_: Type, number: int) -> Any:
     return number * 10
 
 
-def plain(rows: Sequence[RowMetrics]) -> list[dict[str, Any]]:
+def plain(rows: Sequence[FileMetrics]) -> list[dict[str, Any]]:
     """What can be compared: no map is an empty map."""
     names = (
         "value_counts",

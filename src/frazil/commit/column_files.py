@@ -1,5 +1,7 @@
 """Columns of larger manifests kept in a local folder, so that a restart need not read them again.
 
+Entries and statistics are two files: statistics are made only where something asks for them.
+
 Only a cache: a file that is damaged, of another version or of another manifest is removed, and
 a folder that cannot be written costs speed and nothing else. Files are written by a thread of their
 own; a commit never waits for them.
@@ -12,31 +14,35 @@ import logging
 import os
 import re
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Full, Queue
-from typing import Final
+from typing import Final, TypeVar
 
 from frazil.format.columns_file import columns_from_bytes, columns_to_bytes
 from frazil.format.manifest_columns import ManifestColumns
+from frazil.format.metric_columns import MetricColumns
+from frazil.format.metric_file import metrics_from_bytes, metrics_to_bytes
 
 DEFAULT_FOLDER_BYTES: Final = 2 << 30
 MIN_ENTRIES: Final = 1_000
 """Smaller manifests are read again as fast."""
-_SUFFIX: Final = ".columns"
-_OURS: Final = re.compile(r"[0-9a-f]{32}\.columns(\.\d+)?")
+_COLUMNS: Final = ".columns"
+_METRICS: Final = ".metrics"
+_OURS: Final = re.compile(r"[0-9a-f]{32}\.(columns|metrics)(\.\d+)?")
 _QUEUED: Final = 64
 _LEFT_AFTER_EVICTION: Final = 0.9
 
 _log = logging.getLogger(__name__)
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
 class _Job:
     path: Path
-    location: str
-    columns: ManifestColumns
+    content: Callable[[], bytes]
 
 
 class ColumnFiles:
@@ -58,23 +64,43 @@ class ColumnFiles:
     def get(self, location: str, length: int) -> ManifestColumns | None:
         """What was kept for a manifest of this length."""
         path = self._path(location, length)
+        return self._read(path, location, lambda content: columns_from_bytes(location, content))
+
+    def get_metrics(
+        self, location: str, length: int, columns: ManifestColumns
+    ) -> MetricColumns | None:
+        """The statistics that were kept for it."""
+        path, counts = self._path(location, length, _METRICS), columns.record_count
+        return self._read(
+            path, location, lambda content: metrics_from_bytes(location, content, counts)
+        )
+
+    def _read(self, path: Path, location: str, parse: Callable[[bytes], _T | None]) -> _T | None:
         try:
             content = path.read_bytes()
         except OSError:
             return None
-        columns = columns_from_bytes(location, content)
+        found = parse(content)
         with suppress(OSError):
-            if columns is None:
+            if found is None:
                 _log.warning("removing %s: it does not hold the columns of %s", path, location)
                 path.unlink()
             else:
                 os.utime(path)
-        return columns
+        return found
 
     def put(self, location: str, length: int, columns: ManifestColumns) -> None:
         """Keeps the columns soon, or not at all where too many are waiting already."""
-        if len(columns) < self._min_entries:
-            return
+        if len(columns) >= self._min_entries:
+            path = self._path(location, length)
+            self._put(_Job(path, lambda: columns_to_bytes(location, columns)))
+
+    def put_metrics(self, location: str, length: int, metrics: MetricColumns) -> None:
+        if len(metrics) >= self._min_entries:
+            path = self._path(location, length, _METRICS)
+            self._put(_Job(path, lambda: metrics_to_bytes(location, metrics)))
+
+    def _put(self, job: _Job) -> None:
         with self._lock:
             if self._writer is None:
                 self._writer = threading.Thread(
@@ -82,7 +108,7 @@ class ColumnFiles:
                 )
                 self._writer.start()
         with suppress(Full):
-            self._jobs.put_nowait(_Job(self._path(location, length), location, columns))
+            self._jobs.put_nowait(job)
 
     def close(self) -> None:
         """Writes what is waiting and ends the thread."""
@@ -92,9 +118,9 @@ class ColumnFiles:
             self._jobs.put(None)
             writer.join()
 
-    def _path(self, location: str, length: int) -> Path:
+    def _path(self, location: str, length: int, suffix: str = _COLUMNS) -> Path:
         name = hashlib.blake2b(f"{length} {location}".encode(), digest_size=16).hexdigest()
-        return self._folder / f"{name}{_SUFFIX}"
+        return self._folder / f"{name}{suffix}"
 
     # --- the thread --------------------------------------------------------------------------
 
@@ -110,7 +136,7 @@ class ColumnFiles:
     def _write(self, job: _Job) -> None:
         if job.path.exists():
             return
-        content = columns_to_bytes(job.location, job.columns)
+        content = job.content()
         if len(content) > self._max_bytes // 2:
             return
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -9,7 +9,7 @@ the filter in the file's partition.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, Protocol, TypeAlias
@@ -20,6 +20,12 @@ from msgspec import Raw
 from numpy.typing import NDArray
 
 from frazil.format.avro_schema import RecordSchema
+from frazil.format.column_evaluators import (
+    ColumnEvaluator,
+    inclusive_column_evaluator,
+    inclusive_mask,
+    strict_mask,
+)
 from frazil.format.evaluators import (
     Evaluator,
     Summaries,
@@ -44,6 +50,7 @@ from frazil.format.expressions import (
     from_json,
 )
 from frazil.format.manifest_list import ManifestFile, partition_summaries
+from frazil.format.metric_columns import MetricColumns
 from frazil.format.metrics_evaluators import (
     FileMetrics,
     inclusive_metrics_evaluator,
@@ -58,8 +65,8 @@ from frazil.wire.errors import BadRequest
 
 Bools: TypeAlias = NDArray[np.bool_]
 Rows: TypeAlias = NDArray[np.int64]
-MetricsOf: TypeAlias = Callable[[Rows], Iterable[FileMetrics]]
-"""The metrics of some rows of a manifest, in their order."""
+MetricsOf: TypeAlias = Callable[[Rows], MetricColumns]
+"""The statistics of some rows of a manifest, in their order."""
 
 _SHOWN_CHARACTERS: Final = 300
 _SHOWN_PARTITIONS: Final = 10
@@ -237,7 +244,7 @@ class BoundFilter:
             return rows
         allowed = self.may_match_partitions(columns, spec_id)
         rows = rows[allowed[columns.partition[rows]]]
-        return _kept(rows, self._inclusive, metrics_of)
+        return rows[self._inclusive_columns(metrics_of(rows))] if len(rows) else rows
 
     def matched_rows(
         self, columns: PartitionColumns, spec_id: int, rows: Rows, metrics_of: MetricsOf | None
@@ -273,20 +280,13 @@ class BoundFilter:
         metrics_of: MetricsOf,
     ) -> NDArray[np.uint8]:
         """For each row whether its file cannot, may or must match the residual."""
-        tests: dict[int, tuple[Evaluator[FileMetrics], Evaluator[FileMetrics]]] = {}
+        metrics = metrics_of(rows)
         answers = np.zeros(len(rows), np.uint8)
-        for at, (partition, metrics) in enumerate(
-            zip(columns.partition[rows].tolist(), metrics_of(rows), strict=True)
-        ):
-            if partition not in tests:
-                residual = residuals[partition]
-                tests[partition] = (
-                    inclusive_metrics_evaluator(residual),
-                    strict_metrics_evaluator(residual),
-                )
-            may, must = tests[partition]
-            if may(metrics):
-                answers[at] = _MUST if must(metrics) else _MAY
+        for residual, own in _by_residual(residuals, columns.partition[rows]):
+            some = metrics if own is None else metrics.take(own)
+            may = inclusive_mask(residual, some, some.record_count)
+            must = strict_mask(residual, some, some.record_count)
+            answers[... if own is None else own] = np.where(may, np.where(must, _MUST, _MAY), 0)
         return answers
 
     def residuals(self, columns: PartitionColumns, spec_id: int) -> list[Expression]:
@@ -306,6 +306,10 @@ class BoundFilter:
     @cached_property
     def _inclusive(self) -> Evaluator[FileMetrics]:
         return inclusive_metrics_evaluator(self.expression)
+
+    @cached_property
+    def _inclusive_columns(self) -> ColumnEvaluator:
+        return inclusive_column_evaluator(self.expression)
 
     @cached_property
     def _strict(self) -> Evaluator[FileMetrics]:
@@ -331,11 +335,22 @@ def _each(test: Evaluator[Sequence[Any]], partitions: Sequence[tuple[Any, ...]])
     return np.fromiter(map(test, partitions), bool, len(partitions))
 
 
-def _kept(rows: Rows, test: Evaluator[FileMetrics], metrics_of: MetricsOf) -> Rows:
-    if not len(rows):
-        return rows
-    answers: Bools = np.fromiter(map(test, metrics_of(rows)), bool, len(rows))
-    return rows[answers]
+def _by_residual(
+    residuals: Sequence[Expression], partition: NDArray[np.int32]
+) -> Iterator[tuple[Expression, Rows | None]]:
+    """The positions of rows that have the same residual, None for all: partitions that do not
+    decide anything leave the filter as it is."""
+    distinct: dict[Expression, int] = {}
+    number = np.array([distinct.setdefault(one, len(distinct)) for one in residuals], np.int64)
+    of_row = number[partition]
+    order = np.argsort(of_row, kind="stable")
+    found, starts = np.unique(of_row[order], return_index=True)
+    expressions = list(distinct)
+    if len(found) == 1:
+        yield expressions[int(found[0])], None
+        return
+    for which, own in zip(found.tolist(), np.split(order, starts[1:]), strict=True):
+        yield expressions[which], own
 
 
 # --- from a request --------------------------------------------------------------------------

@@ -21,9 +21,13 @@ from frazil.commit.manifest_cache import ManifestReader
 from frazil.format.avro_schema import RecordSchema
 from frazil.format.manifest_columns import NONE, ManifestColumns, metrics, path_hashes
 from frazil.format.manifest_list import ManifestFile, ManifestList, may_have_live
+from frazil.format.metric_columns import MetricColumns, metrics_of_files
 from frazil.format.metrics_evaluators import FileMetrics
 from frazil.format.snapshots import Snapshot
 from frazil.format.table_metadata import TableMetadata
+
+_FEW_OF: Final = 20
+"""Fewer than one row in so many are read by themselves."""
 
 APPEND: Final = "append"
 OVERWRITE: Final = "overwrite"
@@ -272,5 +276,13 @@ class RowMetrics:
 def metrics_reader(
     reader: ManifestReader, listed: ManifestFile, columns: ManifestColumns
 ) -> MetricsOf:
-    """The metrics of a manifest's rows; its content is read when they are asked for."""
-    return lambda rows: metrics(reader.content(listed), columns, rows.tolist())
+    """The statistics of a manifest's rows, read when they are asked for. Of a few rows among many
+    only those are read, unless all are at hand."""
+
+    def read(rows: NDArray[np.int64]) -> MetricColumns:
+        if reader.metrics_at_hand(listed) is None and len(rows) * _FEW_OF < len(columns):
+            return metrics_of_files(list(metrics(reader.content(listed), columns, rows.tolist())))
+        whole = reader.metrics(listed)
+        return whole if len(rows) == len(columns) else whole.take(rows)
+
+    return read

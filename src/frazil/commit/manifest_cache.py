@@ -1,8 +1,8 @@
 """Manifests and manifest lists, read once: the cache of the server and its readers.
 
 Manifests never change and a location stands for one content, so what was read or built is kept
-as long as the byte budget allows. Look-ups, validations and rewrites all stand on the columnar form
-(`format/manifest_columns`).
+as long as the byte budget allows. Look-ups, validations, rewrites and scan planning all stand on
+the columnar form (`format/manifest_columns`, `format/metric_columns`).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -22,6 +23,8 @@ from frazil.format.avro_types import UnreadableAvro
 from frazil.format.inline_manifests import inline_manifest_list
 from frazil.format.manifest_columns import ManifestColumns, decode_columns
 from frazil.format.manifest_list import ManifestFile, ManifestList, read_manifest_list
+from frazil.format.metric_columns import MetricColumns, metrics_of_files
+from frazil.format.metric_decoder import decode_manifest, decode_metrics
 from frazil.format.snapshots import Snapshot
 from frazil.store.base import ObjectMissing, ObjectTooLarge, Store
 from frazil.wire.errors import ValidationError
@@ -31,7 +34,11 @@ _READERS: Final = 8
 _LIST_ENTRY_BYTES: Final = 800
 """About what a parsed record takes in memory beside its own bytes."""
 
+_METRICS: Final = "#metrics"
+"""Behind a location: its statistics, which are kept beside its columns."""
+
 T = TypeVar("T")
+Parsed = ManifestList | ManifestColumns | MetricColumns
 
 
 class ManifestCache:
@@ -49,9 +56,7 @@ class ManifestCache:
         self._files = None if folder is None else ColumnFiles(folder, folder_max_bytes)
         content_bytes = max_bytes // 8
         parsed_bytes = max_bytes - 3 * content_bytes
-        self._parsed: LruByBytes[ManifestList | ManifestColumns] = LruByBytes(
-            parsed_bytes, _size, parsed_bytes // 2
-        )
+        self._parsed: LruByBytes[Parsed] = LruByBytes(parsed_bytes, _size, parsed_bytes // 2)
         self._contents: LruByBytes[bytes] = LruByBytes(content_bytes, len, content_bytes // 2)
         self.paths = PathIndexes(content_bytes)
         self.new: LruByBytes[NewManifest] = LruByBytes(
@@ -67,12 +72,19 @@ class ManifestCache:
 
     def get(self, location: str, kind: type[T]) -> T | None:
         """What is kept for a location, if it is of this kind."""
-        found = self._contents.get(location) if kind is bytes else self._parsed.get(location)
+        found: Parsed | bytes | None
+        if kind is bytes:
+            found = self._contents.get(location)
+        else:
+            key = f"{location}{_METRICS}" if kind is MetricColumns else location
+            found = self._parsed.get(key)
         return found if isinstance(found, kind) else None
 
-    def put(self, location: str, value: ManifestList | ManifestColumns | bytes) -> None:
+    def put(self, location: str, value: Parsed | bytes) -> None:
         if isinstance(value, bytes):
             self._contents.put(location, value)
+        elif isinstance(value, MetricColumns):
+            self._parsed.put(f"{location}{_METRICS}", value)
         else:
             self._parsed.put(location, value)
 
@@ -90,6 +102,23 @@ class ManifestCache:
         if columns is not None:
             self._parsed.put(location, columns)
         return columns
+
+    def put_metrics(self, location: str, length: int, metrics: MetricColumns) -> None:
+        """Keeps the statistics of a manifest of this length, on disk too."""
+        self.put(location, metrics)
+        if self._files is not None:
+            self._files.put_metrics(location, length, metrics)
+
+    def metrics_on_disk(
+        self, location: str, length: int, columns: ManifestColumns
+    ) -> MetricColumns | None:
+        """The same for the statistics of a manifest that has these columns."""
+        if self._files is None:
+            return None
+        metrics = self._files.get_metrics(location, length, columns)
+        if metrics is not None:
+            self.put(location, metrics)
+        return metrics
 
     def close(self) -> None:
         """Ends the writing to the folder, when what is waiting has been written."""
@@ -183,6 +212,57 @@ class ManifestReader:
             return [self.columns(manifest) for manifest in listed]
         with ThreadPoolExecutor(min(_READERS, len(unknown)), "frazil-manifests") as pool:
             return list(pool.map(self.columns, listed))
+
+    def metrics(self, listed: ManifestFile) -> MetricColumns:
+        """The statistics of all files of a manifest, row by row those of its columns."""
+        path, length = listed.manifest_path, listed.manifest_length
+        at_hand = self.metrics_at_hand(listed)
+        if at_hand is not None:
+            return at_hand
+
+        def read() -> MetricColumns:
+            columns = self._at_hand(path) or self._cache.columns_on_disk(path, length)
+            self._check_readable(path)
+            if columns is None:
+                return self._both(listed)
+            kept = self._cache.metrics_on_disk(path, length, columns)
+            if kept is not None:
+                return kept
+            parse = partial(decode_metrics, columns=columns)
+            metrics = _parsed("manifest", path, parse, self._content(path))
+            self._cache.put_metrics(path, length, metrics)
+            return metrics
+
+        if listed.encrypted:
+            raise ValidationError(f"the manifest {path} is encrypted")
+        return self._cache.once(path, MetricColumns, read)
+
+    def _both(self, listed: ManifestFile) -> MetricColumns:
+        """Columns and statistics of a manifest of which nothing is kept, decompressed once."""
+        path, length = listed.manifest_path, listed.manifest_length
+        columns, metrics = _parsed("manifest", path, decode_manifest, self._content(path))
+        self._cache.put_columns(path, length, columns)
+        self._cache.put_metrics(path, length, metrics)
+        return metrics
+
+    def metrics_at_hand(self, listed: ManifestFile) -> MetricColumns | None:
+        """Statistics that need no reading."""
+        path = listed.manifest_path
+        found = self._cache.get(path, MetricColumns)
+        if found is None:
+            new = self._cache.new.get(path)
+            found = None if new is None else metrics_of_files(new.files)
+        return found
+
+    def metrics_of(self, listed: Sequence[ManifestFile]) -> list[MetricColumns]:
+        """Of all of them, in their order; read at the same time where several are not kept."""
+        kept = [self.metrics_at_hand(one) for one in listed]
+        unknown = sum(1 for metrics in kept if metrics is None)
+        if unknown < 2:
+            pairs = zip(listed, kept, strict=True)
+            return [self.metrics(one) if found is None else found for one, found in pairs]
+        with ThreadPoolExecutor(min(_READERS, unknown), "frazil-manifests") as pool:
+            return list(pool.map(self.metrics, listed))
 
     def that_may_hold(
         self, table: str, listed: Sequence[ManifestFile], hashes: Hashes
@@ -286,7 +366,7 @@ def _parsed(what: str, location: str, parse: Callable[[bytes], T], content: byte
         ) from None
 
 
-def _size(parsed: ManifestList | ManifestColumns) -> int:
-    if isinstance(parsed, ManifestColumns):
+def _size(parsed: Parsed) -> int:
+    if isinstance(parsed, ManifestColumns | MetricColumns):
         return parsed.size_bytes
     return sum(_LIST_ENTRY_BYTES + len(manifest.raw) for manifest in parsed.manifests)

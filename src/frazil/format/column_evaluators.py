@@ -50,6 +50,9 @@ ColumnEvaluator: TypeAlias = Callable[[MetricColumns], Bools]
 _Masks: TypeAlias = Callable[[MetricColumns], Mask]
 _Test: TypeAlias = Callable[["_Facts"], Mask]
 
+_MOST: Final = 4
+"""One in so many files of a manifest."""
+
 
 def inclusive_mask(
     expression: Expression, metrics: MetricColumns, record_count: NDArray[Any]
@@ -68,13 +71,27 @@ def strict_mask(
 def inclusive_column_evaluator(expression: Expression) -> ColumnEvaluator:
     """`inclusive_mask` for many manifests."""
     masks = _masks(expression, _inclusive)
-    return lambda metrics: _inclusive_answer(masks(metrics), metrics.record_count)
+    return _on_most(lambda metrics: _inclusive_answer(masks(metrics), metrics.record_count))
 
 
 def strict_column_evaluator(expression: Expression) -> ColumnEvaluator:
     """`strict_mask` for many manifests."""
     masks = _masks(expression, _strict)
-    return lambda metrics: _strict_answer(masks(metrics), metrics.record_count)
+    return _on_most(lambda metrics: _strict_answer(masks(metrics), metrics.record_count))
+
+
+def _on_most(evaluate: ColumnEvaluator) -> ColumnEvaluator:
+    """Judges all files of a manifest where most are asked about: taking their statistics out of
+    the columns would cost more."""
+
+    def evaluate_most(metrics: MetricColumns) -> Bools:
+        if metrics.taken_from is not None:
+            whole, rows = metrics.taken_from
+            if len(rows) * _MOST >= len(whole):
+                return evaluate_most(whole)[rows]
+        return evaluate(metrics)
+
+    return evaluate_most
 
 
 def _inclusive_answer(mask: Mask, record_count: NDArray[Any]) -> Bools:

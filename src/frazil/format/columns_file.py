@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frazil.format.manifest_columns import DeleteColumns, ManifestColumns
+from frazil.format.metric_arrays import constant, is_constant
 
 _MAGIC: Final = b"frazil columns\x00"
-_VERSION: Final = 1
+_VERSION: Final = 2
 """To be raised whenever the form changes, or what the columns hold."""
 _FRAME: Final = struct.Struct("<15sBIQ")
 """Magic, version, checksum of all that follows, length of the head."""
@@ -61,6 +62,8 @@ class _Head(msgspec.Struct, frozen=True):
     partitions: tuple[tuple[Any, ...], ...]
     blocks: int
     path_bytes: int
+    constants: dict[str, int]
+    """The values of columns that have one for all rows; such a column has no array."""
     deletes: _Deletes | None
 
 
@@ -87,8 +90,10 @@ def columns_to_bytes(location: str, columns: ManifestColumns) -> bytes:
         sources.append((deletes, _DELETE_ARRAYS))
     for source, kinds in sources:
         for name, kind in kinds.items():
-            data = getattr(source, name).astype(kind, copy=False).tobytes()
-            parts += (data, _padding(len(data)))
+            array = getattr(source, name)
+            if not is_constant(array):
+                data = array.astype(kind, copy=False).tobytes()
+                parts += (data, _padding(len(data)))
     parts.append(columns.path_bytes)
     body = b"".join(parts)
     return _FRAME.pack(_MAGIC, _VERSION, zlib.crc32(body), len(head)) + body
@@ -106,6 +111,11 @@ def _encoded_head(location: str, columns: ManifestColumns) -> bytes:
         ),
         blocks=len(columns.block_starts),
         path_bytes=len(columns.path_bytes),
+        constants={
+            name: int(getattr(columns, name)[0])
+            for name in _ARRAYS
+            if is_constant(getattr(columns, name))
+        },
         deletes=None
         if deletes is None
         else _Deletes(deletes.referenced_data_file, deletes.equality_ids),
@@ -129,13 +139,17 @@ def columns_from_bytes(location: str, content: bytes) -> ManifestColumns | None:
         if head.location != location:
             return None
         return _columns(head, body, _aligned(head_size))
-    except (msgspec.MsgspecError, ValueError, ArithmeticError):
+    except (msgspec.MsgspecError, ValueError, ArithmeticError, IndexError):
         return None
 
 
 def _columns(head: _Head, body: memoryview, at: int) -> ManifestColumns:
     arrays: dict[str, Any] = {}
     for name, kind in _ARRAYS.items():
+        if name in head.constants:
+            native = np.dtype(kind).newbyteorder("=")
+            arrays[name] = constant(head.constants[name], head.rows, native)
+            continue
         size = {"path_offsets": head.rows + 1, "block_starts": head.blocks}.get(name, head.rows)
         arrays[name], at = _array(body, at, kind, size)
     deletes = None

@@ -1,8 +1,8 @@
 """The entries of a manifest, column by column: what look-ups and validations stand on.
 
 A manifest never changes, so neither do its columns; what its entries inherit depends on the list
-that names it and is worked out by `ManifestColumns.inherited`. Metrics are not kept: they are read
-for the few rows that ask for them, at the place that the columns know.
+that names it and is worked out by `ManifestColumns.inherited`. Metrics are columns of their own
+(`metric_columns`); of a few rows they are read at the place that the columns know.
 
 Also here, beside what the columns hold: `path_hashes` for many paths at once, and `content_files`,
 which reads whole rows back into files.
@@ -38,6 +38,7 @@ from frazil.format.manifest_rows import (
     read_metrics,
 )
 from frazil.format.manifests import ADDED, DELETED
+from frazil.format.metric_arrays import compact, constant, is_constant, own_bytes
 from frazil.format.metrics_evaluators import FileMetrics
 
 __all__ = [
@@ -91,7 +92,8 @@ class Inherited:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ManifestColumns:
-    """The entries of one manifest, column by column; row i is entry i of the file."""
+    """The entries of one manifest, column by column; row i is entry i of the file. A column with
+    one value for all rows has it once (`metric_arrays.constant`)."""
 
     content_kind: int
     """DATA or DELETES, by what the entries are."""
@@ -195,12 +197,14 @@ class ManifestColumns:
     def _number(self, own: NDArray[np.int64], listed: ManifestFile) -> NDArray[np.int64]:
         if listed.sequence_number == 0:
             return _or(own, NONE, 0)
+        if is_constant(self.status):
+            return _or(own, NONE, listed.sequence_number) if self.status[0] == ADDED else own
         takes = (own == NONE) & (self.status == ADDED)
         return np.where(takes, listed.sequence_number, own)
 
     def _first_row_ids(self, listed: ManifestFile) -> NDArray[np.int64]:
         if listed.first_row_id is None:
-            return np.full(len(self), NONE, np.int64)
+            return constant(NONE, len(self), np.int64)
         if listed.content != DATA:
             return self.first_row_id
         takes = (self.first_row_id == NONE) & self.live()
@@ -224,7 +228,7 @@ class ManifestColumns:
             ),
         )
         values = sum(_OBJECT_BYTES * (1 + len(values)) for values in self.partitions)
-        size = sum(array.nbytes for array in arrays) + len(self.path_bytes) + values + 1_000
+        size = sum(own_bytes(array) for array in arrays) + len(self.path_bytes) + values + 500
         if self.deletes is not None:
             texts = sum(len(text) for text in self.deletes.referenced_data_file if text)
             size += texts + len(self) * (16 + _OBJECT_BYTES)
@@ -232,7 +236,11 @@ class ManifestColumns:
 
 
 def _or(own: NDArray[np.int64], missing: int, value: int | None) -> NDArray[np.int64]:
-    return own if value is None else np.where(own == missing, value, own)
+    if value is None:
+        return own
+    if is_constant(own):
+        return constant(value, len(own), np.int64) if own[0] == missing else own
+    return np.where(own == missing, value, own)
 
 
 # --- hashes ----------------------------------------------------------------------------------
@@ -263,7 +271,11 @@ def _hashes(paths: Sequence[bytes]) -> NDArray[np.uint64]:
 
 def decode_columns(content: bytes, limits: AvroLimits = MANIFEST_LIMITS) -> ManifestColumns:
     """The columns of a manifest. Raises UnreadableAvro."""
-    file = open_avro(content, limits)
+    return columns_of_file(open_avro(content, limits))
+
+
+def columns_of_file(file: AvroFile) -> ManifestColumns:
+    """The same for a manifest that has been opened."""
     rows = decode_rows(file)
     _check(rows)
     has_deletes = bool((rows.content != DATA_CONTENT).any())
@@ -295,17 +307,17 @@ def make_columns(
     np.cumsum(lengths, out=offsets[1:])
     return ManifestColumns(
         content_kind=content_kind,
-        status=rows.status.astype(np.uint8),
-        content=rows.content.astype(np.uint8),
-        snapshot_id=rows.snapshot_id,
-        sequence_number=rows.sequence_number,
-        file_sequence_number=rows.file_sequence_number,
-        record_count=rows.record_count,
-        file_size_in_bytes=rows.file_size_in_bytes,
-        first_row_id=rows.first_row_id,
+        status=compact(rows.status.astype(np.uint8)),
+        content=compact(rows.content.astype(np.uint8)),
+        snapshot_id=compact(rows.snapshot_id),
+        sequence_number=compact(rows.sequence_number),
+        file_sequence_number=compact(rows.file_sequence_number),
+        record_count=compact(rows.record_count),
+        file_size_in_bytes=compact(rows.file_size_in_bytes),
+        first_row_id=compact(rows.first_row_id),
         partition_field_ids=partition_field_ids,
         partitions=partitions,
-        partition=rows.partition.astype(np.int32),
+        partition=compact(rows.partition.astype(np.int32)),
         deletes=None if deletes is None else _delete_columns(deletes),
         data_file_at=rows.data_file_at.astype(np.uint32),
         data_file_end=rows.data_file_end.astype(np.uint32),
@@ -320,8 +332,8 @@ def make_columns(
 
 def _row_id_at(rows: DecodedRows, content_kind: int) -> NDArray[np.int32]:
     if content_kind == DATA:
-        return rows.first_row_id_at.astype(np.int32)
-    return np.full(len(rows.status), NONE, np.int32)
+        return compact(rows.first_row_id_at.astype(np.int32))
+    return constant(NONE, len(rows.status), np.int32)
 
 
 def _delete_columns(fields: DeleteFields) -> DeleteColumns:

@@ -12,58 +12,23 @@ TextBounds     any length: the first 16 bytes as two big-endian numbers, which c
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from frazil.format.metric_arrays import Rows, compact, constant, spread, taken
+
 Bools = NDArray[np.bool_]
-Rows = NDArray[np.int64]
 Words = NDArray[np.uint64]
 
 WORD_BYTES: Final = 8
 HEAD_BYTES: Final = 16
 """What is kept in arrays; the rest of a longer bound is in the heap."""
 NUMBER_WIDTHS: Final = {1: np.uint8, 4: np.uint32, 8: np.uint64}
-ARRAY_BYTES: Final = 112
-"""What numpy needs for an array beside its values."""
 _MASKS: Final = np.array([(1 << (8 * size)) - 1 for size in range(WORD_BYTES + 1)], np.uint64)
 """By length, what is left of a little-endian word."""
-
-
-def constant(value: Any, rows: int, dtype: Any) -> NDArray[Any]:
-    """An array with one value for all rows, which takes no memory for each."""
-    return np.broadcast_to(np.array(value, dtype), (rows,))
-
-
-def is_constant(array: NDArray[Any]) -> bool:
-    return array.strides == (0,)
-
-
-def compact(array: NDArray[Any]) -> NDArray[Any]:
-    """The array, as a constant where all values are the same."""
-    if len(array) and not is_constant(array) and bool((array == array[0]).all()):
-        return constant(array[0], len(array), array.dtype)
-    return array
-
-
-def own_bytes(array: NDArray[Any] | None) -> int:
-    """What an array takes in memory; a constant has its value once."""
-    if array is None:
-        return 0
-    return ARRAY_BYTES + (2 * array.itemsize if is_constant(array) else array.nbytes)
-
-
-def taken(array: NDArray[Any], rows: Rows) -> NDArray[Any]:
-    return np.broadcast_to(array[:1], (len(rows),)) if is_constant(array) else array[rows]
-
-
-def spread(array: NDArray[Any], rows: Rows, total: int) -> NDArray[Any]:
-    """Values of some rows among all, zero elsewhere."""
-    dense = np.zeros(total, array.dtype)
-    dense[rows] = array
-    return dense
 
 
 def masked(words: Words, lengths: NDArray[Any]) -> Words:
@@ -147,6 +112,8 @@ class TextBounds:
     """0 where there is no bound."""
     tails: Tails | None
     present: Bools | None
+    utf8: list[Bools | bool] = field(default_factory=list)
+    """Empty, or the one answer to whether they are; it is worked out when it is asked for."""
 
     def __len__(self) -> int:
         return len(self.first)

@@ -13,7 +13,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from frazil.format.metric_bounds import HEAD_BYTES, Bools, Bounds, Rows, Words, make_bounds
+from frazil.format.metric_arrays import Rows
+from frazil.format.metric_bounds import HEAD_BYTES, Bools, Bounds, Words, make_bounds
 from frazil.format.metric_columns import (
     BOUNDS,
     COUNTS,

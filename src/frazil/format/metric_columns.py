@@ -16,19 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frazil.format.content_files import FieldMap
+from frazil.format.metric_arrays import Rows, compact, is_constant, own_bytes, spread, taken
 from frazil.format.metric_bounds import (
     HEAD_BYTES,
     WORD_BYTES,
     Bools,
     Bounds,
-    Rows,
-    compact,
-    is_constant,
     make_bounds,
-    own_bytes,
-    spread,
     spread_mask,
-    taken,
 )
 from frazil.format.metrics_evaluators import FileMetrics
 
@@ -57,7 +52,7 @@ class Counts:
     @property
     def constant(self) -> int | None:
         """The count of all rows, where they have the same."""
-        if self.present is None and len(self.values) and is_constant(self.values):
+        if self.present is None and is_constant(self.values):
             return int(self.values[0])
         return None
 
@@ -135,11 +130,18 @@ class Fields(Protocol):
 class MetricColumns:
     """The statistics of files, which are rows here; row i is that of the `ManifestColumns`."""
 
-    __slots__ = ("_fields", "record_count")
+    __slots__ = ("_fields", "record_count", "taken_from")
 
-    def __init__(self, record_count: NDArray[np.int64], fields: Fields) -> None:
+    def __init__(
+        self,
+        record_count: NDArray[np.int64],
+        fields: Fields,
+        taken_from: tuple[MetricColumns, Rows] | None = None,
+    ) -> None:
         self.record_count = record_count
         self._fields = fields
+        self.taken_from = taken_from
+        """Whose statistics these are a part of, and which rows of it."""
 
     def __len__(self) -> int:
         return len(self.record_count)
@@ -168,7 +170,7 @@ class MetricColumns:
 
     def take(self, rows: Rows) -> MetricColumns:
         """Those of some files, in their order."""
-        return MetricColumns(self.record_count[rows], _Taken(self, rows))
+        return MetricColumns(self.record_count[rows], _Taken(self, rows), (self, rows))
 
     def items(self) -> Iterable[tuple[int, FieldMetrics | SparseField]]:
         """As they are kept."""

@@ -9,7 +9,7 @@ broken are read one after another.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from typing import Final
 
 import numpy as np
@@ -22,20 +22,24 @@ from frazil.format.avro_types import (
     Bytes,
     Field,
     Integer,
+    Record,
     Union,
     UnreadableAvro,
     read_bytes,
     read_long,
 )
 from frazil.format.encoded_maps import MapForm, map_form
-from frazil.format.manifest_columns import ManifestColumns
+from frazil.format.manifest_columns import ManifestColumns, columns_of_file
 from frazil.format.manifest_fields import MALFORMED, data_file_record
 from frazil.format.manifest_lockstep import NotInLockstep, RowsWalk, lockstep
-from frazil.format.metric_bounds import HEAD_BYTES, WORD_BYTES, Rows, masked
+from frazil.format.metric_arrays import Rows
+from frazil.format.metric_bounds import HEAD_BYTES, WORD_BYTES, masked
 from frazil.format.metric_builder import Batch, MetricBuilder, Piece, Values, longer
 from frazil.format.metric_columns import COUNTS, MetricColumns
 
 _CHUNK_BYTES: Final = 8 << 20
+_KEPT_BYTES: Final = 12 << 20
+"""Of a manifest, compressed; writers aim at 8 MB."""
 _LOCKSTEP_ROWS: Final = 100
 """Fewer rows are faster one after another."""
 _FEW_ROWS: Final = 32
@@ -57,7 +61,35 @@ def decode_metrics(
 ) -> MetricColumns:
     """The statistics of all entries of the manifest that has this content and these columns.
     Raises UnreadableAvro."""
-    file = open_avro(content, limits)
+    return _metrics(open_avro(content, limits), columns)
+
+
+def decode_manifest(
+    content: bytes, limits: AvroLimits = MANIFEST_LIMITS
+) -> tuple[ManifestColumns, MetricColumns]:
+    """Both, with blocks decompressed once where that is not too much memory."""
+    opened = open_avro(content, limits)
+    if len(content) > _KEPT_BYTES:
+        columns = columns_of_file(opened)
+        return columns, _metrics(opened, columns)
+    file = _KeptFile(**{field.name: getattr(opened, field.name) for field in fields(opened)})
+    columns = columns_of_file(file)
+    return columns, _metrics(file, columns)
+
+
+@dataclass(frozen=True)
+class _KeptFile(AvroFile):
+    """Remembers its blocks."""
+
+    kept: list[tuple[int, bytes]] = field(default_factory=list)
+
+    def blocks(self) -> Iterator[tuple[int, bytes]]:
+        if not self.kept:
+            self.kept.extend(AvroFile.blocks(self))
+        return iter(self.kept)
+
+
+def _metrics(file: AvroFile, columns: ManifestColumns) -> MetricColumns:
     decoder = _Decoder(file, columns)
     for chunk in _chunks(file, columns):
         decoder.take(chunk)
@@ -111,7 +143,7 @@ class _Decoder:
             found = optional_field(record, field_id, Array)
             if found is not None:
                 self._forms[field_id] = map_form(found, Integer if part in COUNTS else Bytes)
-        self._fields = _up_to_the_last(record.fields, self._forms)
+        self._fields = _up_to_the_last(record, self._forms)
         self._in_lockstep = lockstep(file.schema.text) is not None
         self.builder = MetricBuilder(columns.record_count)
 
@@ -131,12 +163,12 @@ class _Decoder:
         walk = RowsWalk(chunk.data, len(chunk.data_file_at))
         maps = _Maps(chunk, walk, batch)
         at = chunk.data_file_at
-        for field in self._fields:
-            part = _FIELDS.get(field.field_id or 0)
-            if part is not None or field.field_id == _COLUMN_SIZES:
-                at = maps.field(field, part, at)
+        for own in self._fields:
+            part = _FIELDS.get(own.field_id or 0)
+            if part is not None or own.field_id == _COLUMN_SIZES:
+                at = maps.field(own, part, at)
             else:
-                at, _ = walk.fields((field,), at, {})
+                at, _ = walk.fields((own,), at, {})
             if bool((at > chunk.data_file_end).any()):
                 raise NotInLockstep
         return batch
@@ -147,11 +179,11 @@ class _Decoder:
         for row, (start, end) in enumerate(places, chunk.rows.start):
             at = start
             try:
-                for field in self._fields:
-                    form = self._forms.get(field.field_id or 0)
+                for own in self._fields:
+                    form = self._forms.get(own.field_id or 0)
                     if form is not None:
-                        self._read_map(batch, row, field, form, data, at)
-                    at = field.node.skip(data, at)
+                        self._read_map(batch, row, own, form, data, at)
+                    at = own.node.skip(data, at)
             except MALFORMED as error:
                 raise UnreadableAvro(f"a record ends early or is malformed: {error}") from None
             if at > end:
@@ -159,18 +191,18 @@ class _Decoder:
         return batch
 
     def _read_map(
-        self, batch: Batch, row: int, field: Field, form: MapForm, data: bytes, at: int
+        self, batch: Batch, row: int, own: Field, form: MapForm, data: bytes, at: int
     ) -> None:
-        part = _FIELDS[field.field_id or 0]
+        part = _FIELDS[own.field_id or 0]
         found = form.counts_at(data, at) if part in COUNTS else form.bytes_at(data, at)
         if found is not None:
             for field_id, value in found.items():
                 batch.add_single(part, row, field_id, value)
 
 
-def _up_to_the_last(fields: tuple[Field, ...], wanted: dict[int, MapForm]) -> tuple[Field, ...]:
-    places = [at for at, field in enumerate(fields) if field.field_id in wanted]
-    return fields[: max(places) + 1] if places else ()
+def _up_to_the_last(record: Record, wanted: dict[int, MapForm]) -> tuple[Field, ...]:
+    places = [at for at, own in enumerate(record.fields) if own.field_id in wanted]
+    return record.fields[: max(places) + 1] if places else ()
 
 
 class _Maps:
@@ -184,11 +216,11 @@ class _Maps:
         self._words = np.ndarray((size,), "<u8", walk.bytes, 0, (1,))
         """The eight bytes from every position on, as a number."""
 
-    def field(self, field: Field, part: str | None, at: Rows) -> Rows:
+    def field(self, own: Field, part: str | None, at: Rows) -> Rows:
         """Behind a field that is a map, or null; `part` None is not kept."""
-        if not isinstance(field.node, Union):
+        if not isinstance(own.node, Union):
             return self._map(part, None, at)
-        some, _, at = self._walk.branch(field.node, at)
+        some, _, at = self._walk.branch(own.node, at)
         if some is None:
             return self._map(part, None, at)
         if len(some):

@@ -12,7 +12,7 @@ of single files. `read_values` says what `evaluators.bound_reader` says of each 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
@@ -23,16 +23,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frazil.format.expression_binding import BoundTerm, BoundTransform
+from frazil.format.metric_arrays import Rows, is_constant
 from frazil.format.metric_bounds import (
     HEAD_BYTES,
     WORD_BYTES,
     Bools,
     Bounds,
     NumberBounds,
-    Rows,
     TextBounds,
     Words,
-    is_constant,
 )
 from frazil.values import temporal
 from frazil.values.transforms import Day, Hour, Month, Transform, Truncate, Year
@@ -341,9 +340,7 @@ class Texts:
         tied = np.flatnonzero(ranks < behind)
         if not len(tied):
             return ranks
-        begins = ranks[tied]
-        for begin in np.unique(begins).tolist():
-            rows = tied[begins == begin]
+        for begin, rows in _groups(tied, ranks[tied]):
             end = int(behind[rows[0]])
             group = texts.second[begin:end]
             low = np.searchsorted(group, bounds.second[rows], "left")
@@ -353,6 +350,17 @@ class Texts:
                 row, bisect = int(rows[number]), bisect_left if side == "left" else bisect_right
                 ranks[row] = bisect(texts.values, bounds.get(row) or b"", begin, end)
         return ranks
+
+
+def _groups(rows: Rows, keys: Rows) -> Iterator[tuple[int, Rows]]:
+    """The rows by key; keys are small numbers."""
+    distinct = np.flatnonzero(np.bincount(keys)).tolist()
+    if len(distinct) == 1:
+        yield distinct[0], rows
+        return
+    order = np.argsort(keys, kind="stable")
+    starts = np.searchsorted(keys[order], distinct[1:])
+    yield from zip(distinct, np.split(rows[order], starts), strict=True)
 
 
 def _leading(size: int) -> np.uint64:
@@ -452,7 +460,7 @@ def _floats(bounds: Bounds, kind: TypeId) -> Numbers | None:
 
 def _not_nan(values: NDArray[np.float64]) -> Mask:
     """A NaN marks bounds as unreliable."""
-    if is_constant(values) and len(values):
+    if is_constant(values):
         return bool(values[0] == values[0])
     found: Bools = values == values
     return True if found.all() else found
@@ -514,9 +522,15 @@ def _has_high_bits(bounds: TextBounds) -> Bools:
 
 
 def _are_utf8(bounds: TextBounds) -> Mask:
-    rows = np.flatnonzero(_has_high_bits(bounds)).tolist()
-    if not rows:
+    if not bounds.utf8:
+        bounds.utf8.append(_judged_utf8(bounds))
+    return bounds.utf8[0]
+
+
+def _judged_utf8(bounds: TextBounds) -> Mask:
+    if bounds.tails is None and not (_bits(bounds.first) | _bits(bounds.second)) & _HIGH_BITS:
         return True
+    rows = np.flatnonzero(_has_high_bits(bounds)).tolist()
     values = [bounds.get(row) or b"" for row in rows]
     try:
         # A byte of ASCII between them lies in no character.
@@ -526,6 +540,11 @@ def _are_utf8(bounds: TextBounds) -> Mask:
         valid[rows] = [_is_utf8(value) for value in values]
         return valid
     return True
+
+
+def _bits(words: Words) -> np.uint64:
+    """Those that any of them has."""
+    return np.uint64(words[0] if is_constant(words) else np.bitwise_or.reduce(words))
 
 
 def _is_utf8(value: bytes) -> bool:
