@@ -175,7 +175,7 @@ class TaskWriter:
             "record-count": file.record_count,
         }
         if file.key_metadata is not None:
-            document["key-metadata"] = file.key_metadata.hex()
+            document["key-metadata"] = file.key_metadata.hex().upper()
         if file.split_offsets is not None:
             document["split-offsets"] = list(file.split_offsets)
         if file.sort_order_id is not None:

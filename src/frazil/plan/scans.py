@@ -29,8 +29,8 @@ class Scan:
     where: BoundFilter
     schema: Schema
     """What the filter is bound to: the table's current schema, or the snapshot's."""
-    appended: frozenset[int] | None = None
-    """The snapshots of an incremental scan; None for a scan of one snapshot."""
+    appended: tuple[Snapshot, ...] | None = None
+    """Of an incremental scan its append snapshots, newest first; None for a scan of one snapshot."""
     stats_fields: frozenset[int] = frozenset()
     """Columns whose statistics are wanted in the answer."""
     min_rows: int | None = None
@@ -39,7 +39,7 @@ class Scan:
 def resolve_scan(metadata: TableMetadata, request: PlanTableScanRequest) -> Scan:
     """BadRequest where the request does not fit the table."""
     check_plan_request(request)
-    appended: frozenset[int] | None = None
+    appended: tuple[Snapshot, ...] | None = None
     snapshot: Snapshot | None
     if request.is_incremental:
         snapshot = _known(metadata, request.end_snapshot_id, "end-snapshot-id")
@@ -52,7 +52,7 @@ def resolve_scan(metadata: TableMetadata, request: PlanTableScanRequest) -> Scan
     if request.use_snapshot_schema and snapshot is not None:
         schema = _schema_of(metadata, snapshot)
     case_sensitive = request.is_case_sensitive
-    _check_columns(request.select, schema, case_sensitive, "select")
+    _check_selected(request, metadata, schema)
     return Scan(
         metadata=metadata,
         snapshot=snapshot,
@@ -89,24 +89,38 @@ def _schema_of(metadata: TableMetadata, snapshot: Snapshot) -> Schema:
     return metadata.current_schema if found is None else found
 
 
-def _appended(metadata: TableMetadata, start_id: int | None, end: Snapshot) -> frozenset[int]:
+def _appended(metadata: TableMetadata, start_id: int | None, end: Snapshot) -> tuple[Snapshot, ...]:
     """The append snapshots after the start, which must be an ancestor of the end."""
-    found: set[int] = set()
+    found: list[Snapshot] = []
+    oldest = end
     for snapshot in metadata.ancestors(end.snapshot_id):
         if snapshot.snapshot_id == start_id:
-            return frozenset(found)
+            return tuple(found)
         if snapshot.operation == _APPEND:
-            found.add(snapshot.snapshot_id)
-    if start_id is None:
-        return frozenset(found)
+            found.append(snapshot)
+        oldest = snapshot
     # The start itself may have expired: then it is the parent of the oldest that is known.
-    oldest = list(metadata.ancestor_ids(end.snapshot_id))[-1]
-    bare = metadata.snapshots.bare(oldest)
-    if bare is not None and bare.parent_snapshot_id == start_id:
-        return frozenset(found)
+    if start_id is None or oldest.parent_snapshot_id == start_id:
+        return tuple(found)
     raise BadRequest(
         f"start-snapshot-id: {start_id} is not an ancestor of end-snapshot-id {end.snapshot_id}"
     )
+
+
+def _check_selected(request: PlanTableScanRequest, metadata: TableMetadata, schema: Schema) -> None:
+    """Refuses a column that the table has never had.
+
+    Which columns are read changes nothing about which files are; clients that travel in time name
+    them by the snapshot's schema whatever schema they ask for.
+    """
+    case_sensitive = request.is_case_sensitive
+    for index, name in enumerate(request.select or ()):
+        known = any(
+            one.find_by_name(name, case_sensitive) is not None
+            for one in (schema, *metadata.schemas)
+        )
+        if not known and not name.startswith("_"):
+            raise BadRequest(f"select[{index}]: the table has no column {name!r}")
 
 
 def _check_columns(

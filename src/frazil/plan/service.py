@@ -11,9 +11,10 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -21,6 +22,7 @@ import msgspec
 
 from frazil.commit.answers import LoadedTable
 from frazil.commit.context import Context
+from frazil.commit.delete_index import TwoDeletionVectors
 from frazil.commit.manifest_cache import ManifestReader
 from frazil.format.table_metadata import TableMetadata
 from frazil.plan.answers import TaskWriter
@@ -33,7 +35,10 @@ from frazil.wire.errors import (
     FrazilError,
     NoSuchPlanId,
     NoSuchPlanTask,
+    NotFound,
     ServiceUnavailable,
+    UnsupportedOperation,
+    ValidationError,
 )
 from frazil.wire.identifiers import Identifier
 from frazil.wire.planning import FetchScanTasksRequest, PlanTableScanRequest
@@ -145,8 +150,9 @@ class Planner:
         token = self._read(request.plan_task, "task", metadata, context)
         scan = self._scan(metadata, token, NoSuchPlanTask)
         reader = self._tables.manifest_reader()
-        walk = Walk(scan, reader)
-        tasks = TaskWriter(walk, reader).write(walk.data(token.part))
+        with readable():
+            walk = Walk(scan, reader)
+            tasks = TaskWriter(walk, reader).write(walk.data(token.part))
         self.metrics.tasks_fetched(len(tasks.tasks))
         return msgspec.json.encode(tasks.document())
 
@@ -200,6 +206,17 @@ class Planner:
                     del self._working[key]
 
     def _completed(
+        self,
+        scan: Scan,
+        token: Token,
+        plan_id: str | None,
+        explain: bool,
+        cancelled: Callable[[], bool],
+    ) -> bytes:
+        with readable():
+            return self._planned(scan, token, plan_id, explain, cancelled)
+
+    def _planned(
         self,
         scan: Scan,
         token: Token,
@@ -267,6 +284,17 @@ class Planner:
             if kind == "plan":
                 raise NoSuchPlanId("Plan id does not exist for this table") from None
             raise NoSuchPlanTask("Plan task does not exist for this table") from None
+
+
+@contextmanager
+def readable() -> Iterator[None]:
+    """What is wrong with the table's own files, as answers to somebody who only reads."""
+    try:
+        yield
+    except ValidationError as error:
+        raise NotFound(error.message) from error
+    except TwoDeletionVectors as error:
+        raise UnsupportedOperation(f"the table cannot be planned: {error}") from error
 
 
 def enough(pieces: list[Piece], walk: Walk) -> list[Piece]:

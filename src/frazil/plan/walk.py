@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from frazil.commit.filters import BoundFilter
 from frazil.commit.history import metrics_reader
 from frazil.commit.manifest_cache import ManifestReader
+from frazil.format.avro_schema import RecordSchema
 from frazil.format.manifest_columns import ManifestColumns
-from frazil.format.manifest_list import DATA, DELETES, ManifestFile, ManifestList, may_have_live
+from frazil.format.manifest_list import DATA, DELETES, ManifestFile, may_have_live
 from frazil.format.manifests import ADDED
 from frazil.plan.scans import Scan
 
@@ -112,26 +113,22 @@ class Walk:
         self.counts = Counts()
         self._reader = reader
         self._cancelled = cancelled
-        self._list = None if scan.snapshot is None else reader.manifest_list(scan.snapshot)
+        self._appended = frozenset(one.snapshot_id for one in scan.appended or ())
+        self._manifests = _listed(scan, reader)
 
     @property
     def has_deletes(self) -> bool:
         """Whether the snapshot has any delete file, whatever it applies to."""
-        found = self._list
-        return found is not None and any(
-            one.content == DELETES and may_have_live(one) for one in found.manifests
-        )
+        manifests = (one for one, _ in self._manifests)
+        return any(one.content == DELETES and may_have_live(one) for one in manifests)
 
     def data(self, span: Span = WHOLE) -> Iterator[Piece]:
         """The data files that may hold matching rows, manifest by manifest."""
-        found = self._list
-        if found is None:
-            return
-        manifests = [one for one in found.manifests if one.content == DATA]
+        manifests = [named for named in self._manifests if named[0].content == DATA]
         chosen = [
             (number, one)
-            for number, one in enumerate(manifests)
-            if span.holds(number) and self._may_match(one, found)
+            for number, (one, schema) in enumerate(manifests)
+            if span.holds(number) and self._may_match(one, schema)
         ]
         for begin in range(0, len(chosen), _BATCH):
             if self._cancelled():
@@ -147,14 +144,11 @@ class Walk:
 
     def deletes(self) -> Iterator[Piece]:
         """The delete files that may apply to matching rows; an incremental scan has none."""
-        found = self._list
-        if found is None or self.scan.appended is not None:
-            return
-        manifests = [one for one in found.manifests if one.content == DELETES]
+        manifests = [named for named in self._manifests if named[0].content == DELETES]
         chosen = [
             (number, one)
-            for number, one in enumerate(manifests)
-            if self._deletes_may_match(one, found)
+            for number, (one, schema) in enumerate(manifests)
+            if self._deletes_may_match(one, schema)
         ]
         where = self.scan.where
         columns_of = self._reader.columns_of([one for _, one in chosen])
@@ -166,39 +160,34 @@ class Walk:
             if len(kept):
                 yield Piece(number, one, columns, kept)
 
-    def _may_match(self, one: ManifestFile, found: ManifestList) -> bool:
+    def _may_match(self, one: ManifestFile, schema: RecordSchema) -> bool:
         counts, scan = self.counts, self.scan
         counts.data_manifests += 1
-        if scan.appended is not None:
-            # Only manifests that these snapshots wrote can hold what they added.
-            holds = one.added_snapshot_id in scan.appended and one.added_files_count != 0
-        else:
-            holds = may_have_live(one)
-        if not holds:
+        added = one.added_files_count != 0
+        if not (may_have_live(one) if scan.appended is None else added):
             counts.data_manifests_without_live_files += 1
             return False
-        if not scan.where.may_match_manifest(one, found.schema):
+        if not scan.where.may_match_manifest(one, schema):
             counts.data_manifests_skipped_by_partition += 1
             return False
         return True
 
-    def _deletes_may_match(self, one: ManifestFile, found: ManifestList) -> bool:
+    def _deletes_may_match(self, one: ManifestFile, schema: RecordSchema) -> bool:
         self.counts.delete_manifests += 1
         if not may_have_live(one):
             self.counts.delete_manifests_without_live_files += 1
             return False
-        if not self.scan.where.may_match_manifest(one, found.schema):
+        if not self.scan.where.may_match_manifest(one, schema):
             self.counts.delete_manifests_skipped_by_partition += 1
             return False
         return True
 
     def _seen(self, one: ManifestFile, columns: ManifestColumns) -> NDArray[np.bool_]:
         """The entries that the scan is about."""
-        appended = self.scan.appended
-        if appended is None:
+        if self.scan.appended is None:
             return columns.live()
         by = columns.inherited(one).snapshot_id
-        known = np.array(sorted(appended), np.int64)
+        known = np.array(sorted(self._appended), np.int64)
         added: NDArray[np.bool_] = np.equal(columns.status, ADDED) & np.isin(by, known)
         return added
 
@@ -212,6 +201,27 @@ class Walk:
         kept = _by_filter(where, one, columns, inside, self._reader)
         counts.data_files_skipped_by_statistics += len(inside) - len(kept)
         return kept
+
+
+def _listed(scan: Scan, reader: ManifestReader) -> list[tuple[ManifestFile, RecordSchema]]:
+    """The manifests of a scan, each with the schema of the list that names it.
+
+    Of an incremental scan those that its snapshots wrote: later snapshots may have merged them into
+    others, or removed what they hold.
+    """
+    if scan.appended is None:
+        if scan.snapshot is None:
+            return []
+        found = reader.manifest_list(scan.snapshot)
+        return [(one, found.schema) for one in found.manifests]
+    ids = {snapshot.snapshot_id for snapshot in scan.appended}
+    distinct: dict[str, tuple[ManifestFile, RecordSchema]] = {}
+    for snapshot in scan.appended:
+        found = reader.manifest_list(snapshot)
+        for one in found.manifests:
+            if one.content == DATA and one.added_snapshot_id in ids:
+                distinct.setdefault(one.manifest_path, (one, found.schema))
+    return list(distinct.values())
 
 
 def _by_filter(
