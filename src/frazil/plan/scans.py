@@ -30,7 +30,7 @@ class Scan:
     schema: Schema
     """What the filter is bound to: the table's current schema, or the snapshot's."""
     appended: tuple[Snapshot, ...] | None = None
-    """Of an incremental scan its append snapshots, newest first; None for a scan of one snapshot."""
+    """The append snapshots of an incremental scan, newest first; None where it scans one."""
     stats_fields: frozenset[int] = frozenset()
     """Columns whose statistics are wanted in the answer."""
     min_rows: int | None = None
