@@ -19,13 +19,13 @@ from tests.clients.stock import id_name
 class JavaCatalog:
     """`org.apache.iceberg.rest.RESTCatalog` of the runtime jar."""
 
-    def __init__(self, spark: SparkSession, url: str) -> None:
+    def __init__(self, spark: SparkSession, url: str, **properties: str) -> None:
         jvm = spark._jvm
         assert jvm is not None
         self._iceberg = jvm.org.apache.iceberg
         self._catalog = self._iceberg.rest.RESTCatalog()
         self._catalog.setConf(spark._jsc.hadoopConfiguration())
-        self._catalog.initialize("java", jvm.java.util.HashMap({"uri": url}))
+        self._catalog.initialize("java", jvm.java.util.HashMap({"uri": url, **properties}))
 
     def load(self, table: str) -> Any:
         return self._catalog.loadTable(self._iceberg.catalog.TableIdentifier.parse(table))
