@@ -33,7 +33,12 @@ from frazil.format.evaluators import (
     manifest_evaluator,
     partition_evaluator,
 )
-from frazil.format.expression_binding import bind
+from frazil.format.expression_binding import (
+    BoundLiteralPredicate,
+    BoundSetPredicate,
+    BoundUnaryPredicate,
+    bind,
+)
 from frazil.format.expressions import (
     ALWAYS_FALSE,
     ALWAYS_TRUE,
@@ -61,6 +66,7 @@ from frazil.format.projection import inclusive_projection, strict_projection
 from frazil.format.residuals import residual_evaluator
 from frazil.format.schema import Schema
 from frazil.format.table_metadata import TableMetadata
+from frazil.values.transforms import Identity
 from frazil.wire.errors import BadRequest
 
 Bools: TypeAlias = NDArray[np.bool_]
@@ -246,6 +252,23 @@ class BoundFilter:
         rows = rows[allowed[columns.partition[rows]]]
         return rows[self._inclusive_columns(metrics_of(rows))] if len(rows) else rows
 
+    def rows_by_metrics(self, metrics: MetricColumns, rows: Rows) -> Rows:
+        """Those of the rows whose statistics allow a match; `metrics` are of the whole manifest."""
+        own = metrics if len(rows) == len(metrics) else metrics.take(rows)
+        return rows[self._inclusive_columns(own)]
+
+    def is_decided_by(self, spec_id: int) -> bool:
+        """Whether the partitions of a spec alone tell which files match: whole or not at all."""
+        spec = self._specs.get(spec_id)
+        if self.matches_everything or self.matches_nothing:
+            return True
+        if spec is None:
+            return False
+        identities = {
+            part.source_id for part in spec.fields if isinstance(part.transform, Identity)
+        }
+        return column_ids(self.expression) <= identities
+
     def matched_rows(
         self, columns: PartitionColumns, spec_id: int, rows: Rows, metrics_of: MetricsOf | None
     ) -> MatchedRows:
@@ -351,6 +374,15 @@ def _by_residual(
         return
     for which, own in zip(found.tolist(), np.split(order, starts[1:]), strict=True):
         yield expressions[which], own
+
+
+def column_ids(expression: Expression) -> frozenset[int]:
+    """The columns that a bound expression asks about."""
+    if isinstance(expression, And | Or):
+        return column_ids(expression.left) | column_ids(expression.right)
+    if isinstance(expression, BoundUnaryPredicate | BoundLiteralPredicate | BoundSetPredicate):
+        return frozenset({expression.term.ref.field_id})
+    return frozenset()
 
 
 # --- from a request --------------------------------------------------------------------------

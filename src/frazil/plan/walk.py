@@ -134,6 +134,7 @@ class Walk:
             if self._cancelled():
                 raise Cancelled
             batch = chosen[begin : begin + _BATCH]
+            self._read_statistics([one for _, one in batch])
             columns_of = self._reader.columns_of([one for _, one in batch])
             for (number, one), columns in zip(batch, columns_of, strict=True):
                 rows = span.rows(number, np.flatnonzero(self._seen(one, columns)))
@@ -141,6 +142,14 @@ class Walk:
                 rows = self._rows(one, columns, rows)
                 if len(rows):
                     yield Piece(number, one, columns, rows)
+
+    def _read_statistics(self, batch: Sequence[ManifestFile]) -> None:
+        """Reads columns and statistics together, where partitions will not decide everything: each
+        by itself would decompress the manifest once more."""
+        where = self.scan.where
+        wanted = [one for one in batch if not where.is_decided_by(one.partition_spec_id)]
+        if wanted:
+            self._reader.metrics_of(wanted)
 
     def deletes(self) -> Iterator[Piece]:
         """The delete files that may apply to matching rows; an incremental scan has none."""
@@ -195,10 +204,18 @@ class Walk:
         where, counts = self.scan.where, self.counts
         if where.matches_everything or not len(rows):
             return rows
-        allowed = where.may_match_partitions(columns, one.partition_spec_id)
+        spec_id = one.partition_spec_id
+        allowed = where.may_match_partitions(columns, spec_id)
         inside = rows[allowed[columns.partition[rows]]]
         counts.data_files_skipped_by_partition += len(rows) - len(inside)
-        kept = _by_filter(where, one, columns, inside, self._reader)
+        # All rows of a file in such a partition match, so that its statistics are not asked.
+        proven = where.must_match_partitions(columns, spec_id)[columns.partition[inside]]
+        proven &= columns.record_count[inside] != 0
+        kept = inside[proven]
+        asked = inside[~proven]
+        if len(asked):
+            metrics = self._reader.metrics(one)
+            kept = np.sort(np.concatenate([kept, where.rows_by_metrics(metrics, asked)]))
         counts.data_files_skipped_by_statistics += len(inside) - len(kept)
         return kept
 
