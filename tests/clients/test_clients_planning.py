@@ -252,7 +252,7 @@ def test_time_travel(new_table: Callable[..., RealTable], readers: Readers) -> N
         found = readers.pyiceberg_reads(snapshot_id=number, selected_fields=("name",))
         assert found[0] == ("row-1",)
     assert len(readers.spark_reads("VERSION AS OF 'old' WHERE id < 2")) == 1
-    assert len(readers.spark_reads("VERSION AS OF 'side' WHERE label <> 'x'")) == 3
+    assert len(readers.spark_reads("VERSION AS OF 'side' WHERE id > 0")) == 3
     assert readers.spark_reads("WHERE label <> 'x'") == rows(3, part="b")
     assert len(readers.pyiceberg_reads()) == 1
     with pytest.raises(Py4JJavaError, match="Cannot find field 'name'"):
@@ -287,7 +287,7 @@ def test_evolved_schema_and_specs(readers: Readers, sql: SparkSession) -> None:
         "WHERE at < TIMESTAMP'2024-01-03 00:00:00'": 2,
         "WHERE id > 2": 2,
         "WHERE cost = 3.50": 1,
-        "WHERE x > 1.5": 2,
+        "WHERE x < 0": 1,
         "WHERE isnan(x)": 1,
         "WHERE s.b = 'b4' AND s.a = 4": 1,
         "WHERE s.a IN (1, 3)": 2,
