@@ -196,13 +196,17 @@ class StandInPlanner:
         self._note = catalog._note
         self.hold: Event | None = None
         """Plans wait for it."""
+        self.explained: list[bool] = []
+        """Whether the walk was asked for, call by call."""
 
-    def plan(self, *arguments: Any) -> bytes:
+    def plan(self, *arguments: Any, explain: bool) -> bytes:
+        self.explained.append(explain)
         answer = self._note("plan", *arguments) or b'{"status":"submitted","plan-id":"p"}'
         assert self.hold is None or self.hold.wait(10)
         return cast(bytes, answer)
 
-    def fetch(self, *arguments: Any) -> bytes:
+    def fetch(self, *arguments: Any, explain: bool) -> bytes:
+        self.explained.append(explain)
         return self._note("fetch", *arguments) or b'{"status":"submitted"}'
 
     def cancel(self, *arguments: Any) -> None:

@@ -118,14 +118,16 @@ class Planner:
         except Cancelled:
             raise _closing() from None
 
-    def fetch(self, context: Context, identifier: Identifier, plan_id: str) -> bytes:
-        """The JSON of a FetchPlanningResult."""
+    def fetch(
+        self, context: Context, identifier: Identifier, plan_id: str, *, explain: bool = False
+    ) -> bytes:
+        """The JSON of a FetchPlanningResult; `explain` as in `plan`, where it is planned anew."""
         metadata = self._tables.load_table(identifier).metadata
         token = self._read(plan_id, "plan", metadata, context)
         with self._lock:
             work = self._working.get(plan_id)
         if work is None:
-            work = self._start(plan_id, self._scan(metadata, token, NoSuchPlanId), token, False)
+            work = self._start(plan_id, self._scan(metadata, token, NoSuchPlanId), token, explain)
         try:
             return self._result(work, self._limits.quick_s)
         except NotYet:

@@ -10,6 +10,7 @@ from frazil.wire.errors import BadRequest
 
 _ENTITY_TAG = re.compile(r'(?:W/)?"([^"]*)"|([^\s,"]+)')
 _REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+=@-]{0,127}")
+EXPLAIN_HEADER = "x-frazil-explain"
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 
@@ -69,3 +70,12 @@ def prefers_minimal(prefer: str | None) -> bool:
             # The first of several counts, as the RFC has it.
             return value.strip().strip('"').lower() == "minimal"
     return False
+
+
+def explains(sent: str | None) -> bool:
+    """Whether a plan's answer is to say what the walk has seen and left out."""
+    if sent is None or sent.lower() == "false":
+        return False
+    if sent.lower() == "true":
+        return True
+    raise BadRequest(f"X-Frazil-Explain: {sent[:32]!r} is neither true nor false")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from frazil.rest.call import Call
 from frazil.rest.edge import Edge
+from frazil.rest.headers import EXPLAIN_HEADER, explains
 from frazil.rest.reply import NO_CONTENT, Reply
 from frazil.wire.planning import FetchScanTasksRequest, PlanTableScanRequest, check_plan_request
 
@@ -15,15 +16,20 @@ from frazil.wire.planning import FetchScanTasksRequest, PlanTableScanRequest, ch
 async def plan_table_scan(edge: Edge, call: Call) -> Reply:
     request = call.request_as(PlanTableScanRequest)
     check_plan_request(request)
-    identifier = call.table()
-    body = await edge.planning(edge.planner.plan, call.context(), identifier, request)
+    identifier, explain = call.table(), explains(call.headers.get(EXPLAIN_HEADER))
+    body = await edge.planning(
+        edge.planner.plan, call.context(), identifier, request, explain=explain
+    )
     return Reply(200, (body,))
 
 
 async def fetch_planning_result(edge: Edge, call: Call) -> Reply:
     identifier, plan_id = call.table(), call.plan_id()
+    explain = explains(call.headers.get(EXPLAIN_HEADER))
     # Only what is planned again takes long, and that is the planner's to bound.
-    body = await edge.planning(edge.planner.fetch, call.context(), identifier, plan_id)
+    body = await edge.planning(
+        edge.planner.fetch, call.context(), identifier, plan_id, explain=explain
+    )
     return Reply(200, (body,))
 
 
