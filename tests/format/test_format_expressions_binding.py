@@ -302,3 +302,18 @@ def test_the_deepest_tree_is_bound() -> None:
         other = {"type": "gt", "term": "long", "value": level}
         value = {"type": "or" if level % 2 else "and", "left": value, "right": other}
     assert isinstance(bound(value), And | Or)
+
+
+@pytest.mark.parametrize("zeros", [[-0.0, 0.0], [0.0, -0.0, 1.5]])
+def test_both_zeros_of_a_set_are_kept(zeros: list[float]) -> None:
+    """They are two values in Iceberg's order, and one to a Python set."""
+    schema = build()
+    inside = bind(from_json({"type": "in", "term": "double", "values": zeros}), schema)
+    outside = bind(from_json({"type": "not-in", "term": "double", "values": zeros}), schema)
+    assert isinstance(inside, Or)
+    assert isinstance(outside, And)
+    for joined, single in ((inside, Operation.EQ), (outside, Operation.NOT_EQ)):
+        assert isinstance(joined.right, BoundLiteralPredicate)
+        assert joined.right.operation is single
+        assert str(joined.right.value) == "-0.0"
+        assert "-0.0" not in str(joined.left)

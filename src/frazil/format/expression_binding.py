@@ -7,6 +7,7 @@ part of a tree cannot be negated.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -249,9 +250,16 @@ def _bind_literal(operation: Operation, term: BoundTerm, literal: Literal) -> Ex
 
 
 def _bind_set(operation: Operation, term: BoundTerm, literals: tuple[Literal, ...]) -> Expression:
-    converted = (_convert(literal, term) for literal in literals)
-    values = frozenset(value for value in converted if not isinstance(value, _OutOfRange))
-    return bound_set(operation, term, values)
+    converted = [_convert(literal, term) for literal in literals]
+    given = [value for value in converted if not isinstance(value, _OutOfRange)]
+    zeros = {math.copysign(1.0, value) for value in given if isinstance(value, float) and not value}
+    values = frozenset(given)
+    if len(zeros) < 2:
+        return bound_set(operation, term, values)
+    # In Iceberg's order the two zeros differ; to Python's sets they are one value.
+    others = bound_set(operation, term, (values - {0.0}) | {0.0})
+    negative = bound_set(operation, term, frozenset({-0.0}))
+    return or_(others, negative) if operation is Operation.IN else and_(others, negative)
 
 
 def bound_set(operation: Operation, term: BoundTerm, values: frozenset[Any]) -> Expression:
