@@ -49,7 +49,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one step of a cold plan costs for all manifests of a table, in one thread."""
+    """What one step of a cold plan costs for all manifests of a table."""
 
     files: int
     layout: str
@@ -91,6 +91,8 @@ class Results:
     trees: list[dict[str, Any]]
     cells: list[Cell]
     steps: list[Step]
+    decoding: list[Step]
+    """Ways to decode all manifests."""
     memory: list[Memory]
 
     def json(self) -> str:
@@ -119,6 +121,7 @@ def read_results(path: Path) -> Results:
         trees=found["trees"],
         cells=[Cell(**cell) for cell in found["cells"]],
         steps=[Step(**step) for step in found["steps"]],
+        decoding=[Step(**step) for step in found["decoding"]],
         memory=[Memory(**one) for one in found["memory"]],
     )
 

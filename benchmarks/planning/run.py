@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.measure import Block, Effort
+from benchmarks.planning.decoding import measure_decoding
 from benchmarks.planning.engine import COLD, FOLDER, WARM
 from benchmarks.planning.files import CLUSTERED, SCATTERED
 from benchmarks.planning.filters import (
@@ -113,10 +114,12 @@ def run(work: Work, scratch: Path) -> Results:
     java = _java() if work.with_java else None
     # What does not depend on the order of the files is measured on one table of each kind.
     scattered = [tree for tree in trees if tree.kind.layout != CLUSTERED]
-    memory, steps = _memory(scattered, scratch), _steps(scattered, work)
+    memory = _memory(scattered, scratch)
+    steps, decoding = _steps(scattered, work)
     cells = _plans(trees, work, scratch, java)
     cells += _firsts(scattered, work, scratch, java)
-    return Results(about, asdict(work), [_told(tree) for tree in trees], cells, steps, memory)
+    told = [_told(tree) for tree in trees]
+    return Results(about, asdict(work), told, cells, steps, decoding, memory)
 
 
 def _told(tree: Tree) -> dict[str, object]:
@@ -154,12 +157,16 @@ def _memory(trees: Sequence[Tree], scratch: Path) -> list[Memory]:
     return found
 
 
-def _steps(trees: Sequence[Tree], work: Work) -> list[Step]:
-    found: list[Step] = []
+def _steps(trees: Sequence[Tree], work: Work) -> tuple[list[Step], list[Step]]:
+    """Of a cold plan, and of ways to decode."""
+    steps: list[Step] = []
+    decoding: list[Step] = []
     for tree in trees:
         say(f"steps of a cold plan at {tree.kind.files:,} files, {tree.kind.layout}")
-        found += measure_steps(tree, work.step_rounds)
-    return found
+        steps += measure_steps(tree, work.step_rounds)
+        if tree.kind.layout == SCATTERED:
+            decoding += measure_decoding(tree, work.step_rounds)
+    return steps, decoding
 
 
 # --- in turns -----------------------------------------------------------------------------------

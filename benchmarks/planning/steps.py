@@ -15,14 +15,15 @@ from frazil.format.avro_files import MANIFEST_LIMITS, open_avro
 from frazil.format.column_evaluators import inclusive_mask
 from frazil.format.manifest_columns import decode_columns
 from frazil.format.metadata_files import decode_metadata_file
-from frazil.format.metric_decoder import decode_metrics
+from frazil.format.metric_decoder import decode_manifest, decode_metrics
 from frazil.plan.scans import resolve_scan
 from frazil.store.local import LocalStore
 
 READ: Final = "read the files"
-DECOMPRESS: Final = "decompress (both decoders do it)"
+DECOMPRESS: Final = "decompress"
 COLUMNS: Final = "decode the columns, with decompressing"
 STATISTICS: Final = "decode the statistics, with decompressing"
+BOTH: Final = "decode both, decompressed once"
 EVALUATE: Final = "evaluate a long range"
 _MAX_METADATA_BYTES: Final = 1 << 30
 
@@ -61,6 +62,7 @@ def _all_steps(tree: Tree, clock: _Clock) -> None:
     columns = clock.time(COLUMNS, lambda: [decode_columns(content) for content in contents])
     pairs = list(zip(contents, columns, strict=True))
     metrics = clock.time(STATISTICS, lambda: [decode_metrics(*pair) for pair in pairs])
+    clock.time(BOTH, lambda: [decode_manifest(content) for content in contents])
     clock.time(
         EVALUATE, lambda: [inclusive_mask(expression, one, one.record_count) for one in metrics]
     )

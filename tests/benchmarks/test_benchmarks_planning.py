@@ -1,0 +1,181 @@
+"""The benchmark of scan planning runs and says what it measured; how fast anything is, is not
+tested."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, fields, replace
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from benchmarks.__main__ import main
+from benchmarks.measure import Block, Effort
+from benchmarks.planning.aims import BESIDE_FILES, WARM_FILES, aims_of
+from benchmarks.planning.command import PAGE
+from benchmarks.planning.decoding import WAYS
+from benchmarks.planning.files import CLUSTERED, SCATTERED, TYPES, bounds, content_file
+from benchmarks.planning.filters import (
+    FILTERS,
+    LONG_RANGE,
+    MANY_VALUES,
+    NO_FILTER,
+    PARTITION,
+    TEXT_EQUALITY,
+    filter_for,
+)
+from benchmarks.planning.lanes import PlanLane, PlansDiffer, measured
+from benchmarks.planning.report import BEGIN, END, publish, report
+from benchmarks.planning.results import (
+    ENGINE_COLD,
+    ENGINE_FOLDER,
+    ENGINE_WARM,
+    FIRSTS,
+    PLANS,
+    PYICEBERG,
+    SERVER_COLD,
+    SERVER_FOLDER,
+    SERVER_WARM,
+    Cell,
+    Memory,
+    Results,
+    cell_of,
+    read_results,
+    step_of,
+)
+from benchmarks.planning.run import SMOKE, run
+from benchmarks.planning.trees import BY_PYICEBERG
+from benchmarks.results import machine
+
+SYSTEMS = (ENGINE_WARM, ENGINE_FOLDER, ENGINE_COLD, SERVER_WARM, PYICEBERG)
+ONCE = Effort(warm_up_s=0.0, seconds=0.0, least=1, most=1, block=1, block_s=0.0)
+
+
+def test_a_small_run_measures_every_part_and_publishes_it(tmp_path: Path) -> None:
+    results = run(SMOKE, tmp_path / "scratch")
+    written = tmp_path / "results.json"
+    written.write_text(results.json())
+
+    found = json.loads(written.read_text())
+    (files,) = SMOKE.sizes
+    assert {(cell["part"], cell["layout"], cell["filter"]) for cell in found["cells"]} == {
+        *((PLANS, layout, name) for layout in (CLUSTERED, SCATTERED) for name in FILTERS),
+        *((PLANS, BY_PYICEBERG, name) for name in FILTERS),
+        (FIRSTS, SCATTERED, LONG_RANGE),
+    }
+    for part, systems in ((PLANS, SYSTEMS), (FIRSTS, (SERVER_COLD, SERVER_FOLDER))):
+        assert {cell["system"] for cell in found["cells"] if cell["part"] == part} == set(systems)
+    for cell in found["cells"]:
+        assert set(cell) == {field.name for field in fields(Cell)}
+        assert cell["samples"] == len(cell["each_ms"]) > 0
+        assert 0 < cell["p50_ms"] <= cell["p99_ms"]
+        assert (cell["planned"] == cell["files"]) == (cell["filter"] == NO_FILTER)
+        assert cell["planned"] > 0
+    assert {one["layout"] for one in found["memory"]} == {SCATTERED, BY_PYICEBERG}
+    assert all(one.bytes_a_file > 0 for one in results.memory)
+    assert [step["step"] for step in found["decoding"]] == list(WAYS)
+
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{BEGIN}\nold figures\n{END}\nafter\n")
+    publish(read_results(written), page)
+    once = page.read_text()
+    publish(read_results(written), page)
+    assert page.read_text() == once
+    assert once == f"before\n{BEGIN}\n\n{report(results)}\n\n{END}\nafter\n"
+    assert f"**A plan of {files:,} files, p50 in ms**" in once
+
+
+@pytest.mark.parametrize("layout", [CLUSTERED, SCATTERED])
+def test_filters_find_some_files_and_leave_most_out(layout: str) -> None:
+    files = 1_000
+    both = [bounds(number, files, layout) for number in range(files)]
+    one_in_ten = [name for name in FILTERS if name != NO_FILTER]
+    for name in one_in_ten:
+        wanted = filter_for(name, files)
+        assert wanted.json is not None
+        column = {PARTITION: 1, LONG_RANGE: 2, MANY_VALUES: 2, TEXT_EQUALITY: 9}[name]
+        values = _values(dict(wanted.json))
+        found = [
+            number
+            for number, (lower, upper) in enumerate(both)
+            if any(lower[column] <= value <= upper[column] for value in values)
+        ]
+        assert 0 < len(found) <= files // 5, name
+
+
+def _values(predicate: dict[str, object]) -> list[object]:
+    """Some that match: of a range its ends inside."""
+    if predicate["type"] == "and":
+        start, end = predicate["left"], predicate["right"]
+        assert isinstance(start, dict)
+        assert isinstance(end, dict)
+        return [start["value"], end["value"] - 1]
+    if predicate["type"] == "in":
+        values = predicate["values"]
+        assert isinstance(values, list)
+        return values
+    value = predicate["value"]
+    if predicate["term"] == "day":
+        return [(date.fromisoformat(str(value)) - date(1970, 1, 1)).days]
+    return [value]
+
+
+def test_every_file_has_bounds_of_all_columns() -> None:
+    file = content_file("/somewhere", 7, 1_000, SCATTERED)
+    for bound in (file.lower_bounds, file.upper_bounds):
+        assert bound is not None
+        sizes = {n: len(value) for n, value in bound.items()}
+        widths = {"date": 4, "string": 16}
+        assert sizes == {n: widths.get(kind, 8) for n, kind in TYPES.items()}
+
+
+def test_planners_that_do_not_find_the_same_files_end_the_run() -> None:
+    def lane(system: str, *counts: int) -> PlanLane:
+        left = list(counts)
+        return PlanLane(system, lambda most, limit_s: (Block([0.1]), left.pop()))
+
+    blocks, files = measured([lane("one", 3), lane("another", 3)], ONCE)
+    assert (set(blocks), files) == ({"one", "another"}, 3)
+    with pytest.raises(PlansDiffer, match="not find the same number of files: one 3, another 4"):
+        measured([lane("one", 3), lane("another", 4)], ONCE)
+    with pytest.raises(PlansDiffer, match=r"one finds .* in turn"):
+        measured([lane("one", 3, 4)], replace(ONCE, least=2, most=2))
+
+
+def test_aims_take_the_worse_of_two_layouts() -> None:
+    def cell(system: str, files: int, layout: str, seconds: float) -> Cell:
+        return cell_of(
+            PLANS,
+            system,
+            Block([seconds]),
+            files=files,
+            layout=layout,
+            filter=LONG_RANGE,
+            planned=10,
+        )
+
+    cells = [
+        cell(ENGINE_WARM, WARM_FILES, CLUSTERED, 0.010),
+        cell(ENGINE_WARM, WARM_FILES, SCATTERED, 0.020),
+        *(cell(ENGINE_WARM, BESIDE_FILES, layout, 0.01) for layout in (CLUSTERED, SCATTERED)),
+        cell(ENGINE_COLD, BESIDE_FILES, SCATTERED, 1.0),
+        cell(PYICEBERG, BESIDE_FILES, CLUSTERED, 2.0),
+        cell(PYICEBERG, BESIDE_FILES, SCATTERED, 3.0),
+    ]
+    memory = [Memory(10, SCATTERED, 1_200, 5_200, 1_000, 100_000, 106_200)]
+    results = Results(machine(), asdict(SMOKE), [], cells, [], [step_of(1, "", "", [1])], memory)
+    met = {aim.what: aim.measured for aim in aims_of(results) if aim.measured is not None}
+    assert [round(value) for value in met.values()] == [20, 200, 3, 300, 400]
+
+
+def test_the_documentation_has_a_place_for_the_figures() -> None:
+    text = PAGE.read_text()
+    assert text.count(BEGIN) == text.count(END) == 1
+    assert text.index(BEGIN) < text.index(END)
+
+
+def test_the_command_has_its_own_options(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["planning", "--quick", "--full"])
+    assert "not allowed with" in capsys.readouterr().err
