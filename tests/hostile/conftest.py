@@ -39,7 +39,7 @@ def shared_server(
     hostile_folder: Path, allowed_folder: Path, reached: Reached
 ) -> Iterator[RunningServer]:
     """One real server for all hostile requests: what one of them breaks, the others notice."""
-    flags = ("--allow-location", str(allowed_folder))
+    flags = ("--allow-location", str(allowed_folder), "--plan-page-files", "1")
     with running_server(
         hostile_folder / "server", *flags, env=reached.environment(), command=COMMAND
     ) as server:

@@ -32,6 +32,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from tests.hostile.bodies import CREATE_UPDATES, encoded, filled
+from tests.hostile.scans import SCANNED, SCANS, scan_bodies, scanned, task_bodies
 from tests.hostile.strategies import table_commits, view_commits
 from tests.hostile.world import SCHEMA, TABLE, VIEW, VIEW_VERSION, World
 
@@ -44,10 +45,6 @@ NOT_SERVED = {
     "getToken",
     "listFunctions",
     "loadFunction",
-    "planTableScan",
-    "fetchPlanningResult",
-    "cancelPlanning",
-    "fetchScanTasks",
     "loadCredentials",
     "signRequest",
 }
@@ -149,6 +146,8 @@ def _bodies(operation_id: str) -> st.SearchStrategy[Any] | None:
         "registerView": registered,
         "createTable": st.just({"name": "new", "schema": SCHEMA, "stage-create": True}),
         "createView": st.just({"name": "new", "schema": SCHEMA, "view-version": VIEW_VERSION}),
+        "planTableScan": scan_bodies,
+        "fetchScanTasks": task_bodies,
     }
     return bodies.get(operation_id)
 
@@ -202,7 +201,11 @@ class _Runner:
         self._session = session
         self._described = described
         names = [parameter.name for parameter in operation.path_parameters]
-        self._path = {name: value for name, value in _pinned(world).items() if name in names}
+        pinned = _pinned(world)
+        if self.operation_id in SCANS:
+            world.known |= scanned(world)
+            pinned |= {"table": SCANNED, "plan-id": world.known["@plan-id"]}
+        self._path = {name: value for name, value in pinned.items() if name in names}
 
     def send_ours(self, body: Any, headers: dict[str, str]) -> None:
         case = self._operation.Case(path_parameters=dict(self._path), headers=dict(headers))
@@ -232,7 +235,6 @@ def _pinned(world: World) -> dict[str, str]:
         "namespace": world.namespace,
         "table": TABLE,
         "view": VIEW,
-        "plan-id": "plan",
         "function": "f",
     }
 
