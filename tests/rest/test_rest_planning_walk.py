@@ -32,7 +32,8 @@ def test_the_walk_is_told_where_it_is_asked_for(
 
 @pytest.mark.parametrize("method", ["POST", "GET"])
 def test_another_value_is_refused(client: Client, planner: StandInPlanner, method: str) -> None:
-    path, body = (PLAN, {}) if method == "POST" else (f"{PLAN}/p", None)
+    path = PLAN if method == "POST" else f"{PLAN}/p"
+    body = b"{}" if method == "POST" else b""
     answer = client(method, path, body, headers={"X-Frazil-Explain": "yes"})
     assert answer.status == 400
     assert "X-Frazil-Explain: 'yes'" in answer.json["error"]["message"]

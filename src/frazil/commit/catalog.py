@@ -28,6 +28,7 @@ from frazil.commit.answers import (
     ViewAnswer,
 )
 from frazil.commit.apply import asserts_ref
+from frazil.commit.cache_counts import CacheCounts
 from frazil.commit.committed import KeptCommit, kept_from_json
 from frazil.commit.context import Context
 from frazil.commit.creation import is_create
@@ -199,6 +200,10 @@ class Catalog:
     def manifest_reader(self) -> ManifestReader:
         """Reads the manifests of tables, through the cache that commits use."""
         return ManifestReader(self._manifests, self._store, self._check_readable)
+
+    def manifest_counts(self) -> CacheCounts:
+        """What that cache has done so far."""
+        return self._manifests.counts()
 
     def load_view(self, identifier: Identifier) -> LoadedView:
         return self._views.load(identifier)

@@ -21,6 +21,7 @@ from pathlib import Path
 from queue import Full, Queue
 from typing import Final, TypeVar
 
+from frazil.commit.cache_counts import FolderCounts
 from frazil.format.columns_file import columns_from_bytes, columns_to_bytes
 from frazil.format.manifest_columns import ManifestColumns
 from frazil.format.metric_columns import MetricColumns
@@ -60,6 +61,11 @@ class ColumnFiles:
         self._lock = threading.Lock()
         self._writer: threading.Thread | None = None
         self._failed = False
+        self._hits = self._misses = 0
+
+    def counts(self) -> FolderCounts:
+        with self._lock:
+            return FolderCounts(self._hits, self._misses)
 
     def get(self, location: str, length: int) -> ManifestColumns | None:
         """What was kept for a manifest of this length."""
@@ -76,6 +82,13 @@ class ColumnFiles:
         )
 
     def _read(self, path: Path, location: str, parse: Callable[[bytes], _T | None]) -> _T | None:
+        found = self._kept(path, location, parse)
+        with self._lock:
+            self._hits += found is not None
+            self._misses += found is None
+        return found
+
+    def _kept(self, path: Path, location: str, parse: Callable[[bytes], _T | None]) -> _T | None:
         try:
             content = path.read_bytes()
         except OSError:

@@ -5,9 +5,20 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 V = TypeVar("V")
+
+
+@dataclass(slots=True)
+class LruCounts:
+    """What a cache holds of one kind of things, and what has become of them so far."""
+
+    hits: int = 0
+    evictions: int = 0
+    entries: int = 0
+    size_bytes: int = 0
 
 
 class LruByBytes(Generic[V]):
@@ -19,7 +30,9 @@ class LruByBytes(Generic[V]):
         self._cost = cost
         self._largest = largest
         self._bytes = 0
-        self._entries: OrderedDict[str, tuple[V, int]] = OrderedDict()
+        # Each entry carries the counts of its kind, so that a hit costs one addition more.
+        self._entries: OrderedDict[str, tuple[V, int, LruCounts]] = OrderedDict()
+        self._counts: dict[type, LruCounts] = {}
         self._lock = threading.Lock()
 
     def get(self, location: str) -> V | None:
@@ -28,6 +41,7 @@ class LruByBytes(Generic[V]):
             if entry is None:
                 return None
             self._entries.move_to_end(location)
+            entry[2].hits += 1
             return entry[0]
 
     def put(self, location: str, value: V) -> None:
@@ -37,19 +51,36 @@ class LruByBytes(Generic[V]):
         with self._lock:
             if location in self._entries:
                 return
-            self._entries[location] = (value, cost)
+            counts = self._counts.get(type(value))
+            if counts is None:
+                counts = self._counts[type(value)] = LruCounts()
+            self._entries[location] = (value, cost, counts)
+            counts.entries += 1
+            counts.size_bytes += cost
             self._bytes += cost
             while self._bytes > self._max_bytes:
-                _, (_, freed) = self._entries.popitem(last=False)
-                self._bytes -= freed
+                _, entry = self._entries.popitem(last=False)
+                self._left(entry)
+                entry[2].evictions += 1
 
     def forget(self, location: str) -> None:
         with self._lock:
             entry = self._entries.pop(location, None)
             if entry is not None:
-                self._bytes -= entry[1]
+                self._left(entry)
 
     @property
     def size_bytes(self) -> int:
         with self._lock:
             return self._bytes
+
+    def counts(self) -> dict[type, LruCounts]:
+        """By the type of what is kept, as they are now."""
+        with self._lock:
+            return {kind: replace(counts) for kind, counts in self._counts.items()}
+
+    def _left(self, entry: tuple[V, int, LruCounts]) -> None:
+        _, cost, counts = entry
+        self._bytes -= cost
+        counts.entries -= 1
+        counts.size_bytes -= cost

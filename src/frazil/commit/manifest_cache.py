@@ -8,16 +8,18 @@ the columnar form (`format/manifest_columns`, `format/metric_columns`).
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from frazil.commit.cache_counts import CacheCounts, KindCounts, ReadCounts
 from frazil.commit.column_files import DEFAULT_FOLDER_BYTES, ColumnFiles
-from frazil.commit.lru import LruByBytes
+from frazil.commit.lru import LruByBytes, LruCounts
 from frazil.commit.new_manifests import NewManifest
-from frazil.commit.path_index import Hashed, Hashes, PathIndexes
+from frazil.commit.path_index import Hashed, Hashes, PathIndex, PathIndexes
 from frazil.format.avro_files import MANIFEST_LIMITS, MANIFEST_LIST_LIMITS
 from frazil.format.avro_types import UnreadableAvro
 from frazil.format.inline_manifests import inline_manifest_list
@@ -36,6 +38,16 @@ _LIST_ENTRY_BYTES: Final = 800
 
 _METRICS: Final = "#metrics"
 """Behind a location: its statistics, which are kept beside its columns."""
+
+_KINDS: Final[dict[type, str]] = {
+    ManifestList: "manifest-lists",
+    ManifestColumns: "columns",
+    MetricColumns: "statistics",
+    bytes: "contents",
+    NewManifest: "new-manifests",
+    PathIndex: "path-indexes",
+}
+"""How the counts name what is kept."""
 
 T = TypeVar("T")
 Parsed = ManifestList | ManifestColumns | MetricColumns
@@ -63,12 +75,36 @@ class ManifestCache:
             content_bytes, lambda one: one.size_bytes, content_bytes
         )
         self._under_way: dict[tuple[str, type], Future[Any]] = {}
+        self._max_bytes = max_bytes
+        self._misses: Counter[type] = Counter()
+        self._reads: Counter[str] = Counter()
+        self._read_bytes: Counter[str] = Counter()
         self._lock = threading.Lock()
 
     @property
     def size_bytes(self) -> int:
         sizes = (self._parsed, self._contents, self.paths, self.new)
         return sum(kept.size_bytes for kept in sizes)
+
+    def counts(self) -> CacheCounts:
+        """What is kept and what was done so far, for operators."""
+        with self._lock:
+            misses = dict(self._misses)
+            reads = {what: ReadCounts(n, self._read_bytes[what]) for what, n in self._reads.items()}
+        kept = (self._parsed, self._contents, self.new, self.paths)
+        counts = {kind: found for one in kept for kind, found in one.counts().items()}
+        kinds = {
+            name: KindCounts.of(counts.get(kind, LruCounts()), misses.get(kind, 0))
+            for kind, name in _KINDS.items()
+        }
+        folder = None if self._files is None else self._files.counts()
+        return CacheCounts(self._max_bytes, kinds, reads, folder)
+
+    def count_read(self, what: str, size_bytes: int) -> None:
+        """A file that came from the store."""
+        with self._lock:
+            self._reads[what] += 1
+            self._read_bytes[what] += size_bytes
 
     def get(self, location: str, kind: type[T]) -> T | None:
         """What is kept for a location, if it is of this kind."""
@@ -134,6 +170,7 @@ class ManifestCache:
             return found
         key = location, kind
         with self._lock:
+            self._misses[kind] += 1
             others = self._under_way.get(key)
             if others is None:
                 mine: Future[Any] = Future()
@@ -348,13 +385,15 @@ class ManifestReader:
         # What is kept was checked when it was read, or was made here: places do not change.
         self._check_readable(location)
         try:
-            return self._store.get(location, max_bytes)
+            content = self._store.get(location, max_bytes)
         except ObjectMissing:
             raise ValidationError(f"the {what} {location} of this table is missing") from None
         except ObjectTooLarge:
             raise ValidationError(
                 f"the {what} {location} of this table has more than {max_bytes} bytes"
             ) from None
+        self._cache.count_read(what, len(content))
+        return content
 
 
 def _parsed(what: str, location: str, parse: Callable[[bytes], T], content: bytes) -> T:

@@ -19,7 +19,7 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from frazil.commit.lru import LruByBytes
+from frazil.commit.lru import LruByBytes, LruCounts
 from frazil.format.manifest_list import ManifestFile
 
 Hashes = NDArray[np.uint64]
@@ -138,3 +138,6 @@ class PathIndexes:
     @property
     def size_bytes(self) -> int:
         return self._kept.size_bytes
+
+    def counts(self) -> dict[type, LruCounts]:
+        return self._kept.counts()
