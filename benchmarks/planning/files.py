@@ -2,7 +2,8 @@
 
 A file is known by its number in its table. In a clustered table the numbers follow the partition,
 the long and the text that are filtered by, as after a sorted write; in a scattered one every
-manifest has files of all partitions, and every file spans a hundredth of the values.
+manifest has files of all partitions, and every file spans a hundredth of the values. With fine
+partitions there are not a hundred of them but one for every ten files.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from frazil.format.content_files import DataFile
 
 CLUSTERED: Final = "clustered"
 SCATTERED: Final = "scattered"
+FINE: Final = "clustered, fine partitions"
 PARTITIONS: Final = 100
+FILES_OF_A_FINE_ONE: Final = 10
 ROWS: Final = 1_000
 """Of each file; also the distance of one file's longs from the next one's."""
 SPANNED_SHARE: Final = 100
@@ -88,6 +91,8 @@ def _mixed(number: int, salt: int) -> int:
 def partition_of(number: int, files: int, layout: str) -> int:
     if layout == CLUSTERED:
         return number * PARTITIONS // files
+    if layout == FINE:
+        return number // FILES_OF_A_FINE_ONE
     return _mixed(number, DAY) % PARTITIONS
 
 
@@ -96,7 +101,7 @@ def bounds(number: int, files: int, layout: str) -> tuple[dict[int, Any], dict[i
     partition = partition_of(number, files, layout)
     day = _FIRST_DAY + partition
     id_place, name_place, span = number, number, 0
-    if layout != CLUSTERED:
+    if layout == SCATTERED:
         id_place, name_place = _mixed(number, ID) % files, _mixed(number, NAME) % files
         span = files // SPANNED_SHARE
     lower: dict[int, Any] = {DAY: day, ID: id_place * ROWS}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,7 +13,8 @@ PARTITION: Final = "partition"
 LONG_RANGE: Final = "long range"
 TEXT_EQUALITY: Final = "string equality"
 MANY_VALUES: Final = "IN of 100 longs"
-FILTERS: Final = (NO_FILTER, PARTITION, LONG_RANGE, TEXT_EQUALITY, MANY_VALUES)
+MANY_TEXTS: Final = "IN of 100 strings"
+FILTERS: Final = (NO_FILTER, PARTITION, LONG_RANGE, TEXT_EQUALITY, MANY_VALUES, MANY_TEXTS)
 
 _VALUES: Final = 100
 
@@ -36,10 +37,14 @@ def filter_for(name: str, files: int) -> Filter:
         return _equal(name, NAME, name_at(middle, "50000"))
     if name == LONG_RANGE:
         return _range(name, middle * ROWS, (middle + max(1, files // 100)) * ROWS)
+    # From a tenth of the table: even where files span a hundredth of it most are left out.
+    places = [middle + number * files // (10 * _VALUES) for number in range(_VALUES)]
     if name == MANY_VALUES:
-        # From a tenth of the table: even where files span a hundredth of it most are left out.
-        places = (middle + number * files // (10 * _VALUES) for number in range(_VALUES))
-        return _among(name, [place * ROWS + number for number, place in enumerate(places)])
+        values = [place * ROWS + number for number, place in enumerate(places)]
+        return _among(name, ID, values, [str(value) for value in values])
+    if name == MANY_TEXTS:
+        texts = [name_at(place, f"{number:05}") for number, place in enumerate(places)]
+        return _among(name, NAME, texts, [f"'{text}'" for text in texts])
     return Filter(name, None, None)
 
 
@@ -58,10 +63,7 @@ def _range(name: str, start: int, end: int) -> Filter:
     return Filter(name, both, f"{term} >= {start} and {term} < {end}")
 
 
-def _among(name: str, values: list[int]) -> Filter:
-    term = NAMES[ID]
-    return Filter(
-        name,
-        {"type": "in", "term": term, "values": values},
-        f"{term} in ({', '.join(map(str, values))})",
-    )
+def _among(name: str, column: int, values: Sequence[int | str], words: Sequence[str]) -> Filter:
+    term = NAMES[column]
+    json = {"type": "in", "term": term, "values": list(values)}
+    return Filter(name, json, f"{term} in ({', '.join(words)})")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import cProfile
 import io
 import pstats
+import time
 from pathlib import Path
 from typing import Final
 
 from benchmarks.planning.engine import WARM, EnginePlanner
-from benchmarks.planning.files import CLUSTERED, SCATTERED
+from benchmarks.planning.files import CLUSTERED, FINE, SCATTERED
 from benchmarks.planning.filters import FILTERS, filter_for
 from benchmarks.planning.trees import Kind, make_trees
 
@@ -18,14 +19,15 @@ LINES: Final = 25
 
 
 def profile(scratch: Path, files: int) -> str:
-    trees = make_trees(scratch, [Kind(files, layout) for layout in (CLUSTERED, SCATTERED)])
+    trees = make_trees(scratch, [Kind(files, layout) for layout in (CLUSTERED, SCATTERED, FINE)])
     told = []
     for tree in trees:
         planner = EnginePlanner(scratch)
         for name in FILTERS:
             wanted = filter_for(name, files)
             plan = planner.prepare(tree.metadata_location, wanted, WARM)
-            profiler = cProfile.Profile()
+            # Of this thread alone: a busy machine does not show.
+            profiler = cProfile.Profile(time.thread_time)
             profiler.enable()
             for _ in range(PLANS):
                 plan()

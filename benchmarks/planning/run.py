@@ -11,7 +11,7 @@ from typing import Final
 from benchmarks.measure import Block, Effort
 from benchmarks.planning.decoding import measure_decoding
 from benchmarks.planning.engine import COLD, FOLDER, WARM
-from benchmarks.planning.files import CLUSTERED, SCATTERED
+from benchmarks.planning.files import CLUSTERED, FINE, SCATTERED
 from benchmarks.planning.filters import (
     FILTERS,
     LONG_RANGE,
@@ -63,6 +63,7 @@ class Work:
     by_pyiceberg: int
     """Files of the table whose manifests PyIceberg writes."""
     effort: Effort
+    layouts: tuple[str, ...] = (CLUSTERED, SCATTERED, FINE)
     filters: tuple[str, ...] = FILTERS
     slow_files: int = 1_000_000
     """From so many on, PyIceberg and the server are asked by few filters: they take minutes."""
@@ -89,6 +90,7 @@ SMOKE = Work(
     sizes=(300,),
     by_pyiceberg=200,
     effort=Effort(warm_up_s=0.0, seconds=0.0, least=1, most=1, block=1, block_s=0.1),
+    layouts=(CLUSTERED, SCATTERED),
     step_rounds=1,
     with_java=False,
 )
@@ -107,13 +109,13 @@ class Planners:
 def run(work: Work, scratch: Path) -> Results:
     about = machine()
     folder = scratch / "trees"
-    kinds = [Kind(files, layout) for files in work.sizes for layout in (CLUSTERED, SCATTERED)]
+    kinds = [Kind(files, layout) for files in work.sizes for layout in work.layouts]
     kinds.append(Kind(work.by_pyiceberg, BY_PYICEBERG))
-    say(f"tables of {', '.join(f'{files:,}' for files in work.sizes)} files, twice each")
+    say(f"tables of {', '.join(f'{kind.files:,}' for kind in kinds)} files")
     trees = make_trees(folder, kinds)
     java = _java() if work.with_java else None
     # What does not depend on the order of the files is measured on one table of each kind.
-    scattered = [tree for tree in trees if tree.kind.layout != CLUSTERED]
+    scattered = [tree for tree in trees if tree.kind.layout in (SCATTERED, BY_PYICEBERG)]
     memory = _memory(scattered, scratch)
     steps, decoding = _steps(scattered, work)
     cells = _plans(trees, work, scratch, java)

@@ -28,7 +28,7 @@ from pyiceberg.typedef import Record
 from benchmarks.commit.files import encode
 from benchmarks.commit.trees import MANIFEST_CODEC, SNAPSHOT_ID, listed
 from benchmarks.histories import Seed, file_url, make_history, prepare
-from benchmarks.planning.files import ROWS, SCATTERED, SCHEMA, SPEC, TYPES, content_file
+from benchmarks.planning.files import FINE, ROWS, SCATTERED, SCHEMA, SPEC, TYPES, content_file
 from frazil.format.content_files import DataFile
 from frazil.format.manifest_encoder import manifest_encoder
 from frazil.format.manifest_list import DATA
@@ -38,6 +38,7 @@ from frazil.format.schema import parse_schema
 
 BY_PYICEBERG: Final = "scattered, written by PyIceberg"
 """Its manifests have one entry in each block."""
+_SHORT: Final = {BY_PYICEBERG: "stock", FINE: "fine"}
 _FILES_OF_A_MANIFEST: Final = 5_000
 """Of those that PyIceberg writes: it would put all files of an append into one."""
 _PROCESSES: Final = 2
@@ -69,7 +70,7 @@ def make_trees(folder: Path, kinds: Iterable[Kind]) -> list[Tree]:
 
 
 def make_tree(folder: Path, kind: Kind) -> Tree:
-    name = f"t{kind.files}_{'stock' if _is_stock(kind) else kind.layout}"
+    name = f"t{kind.files}_{_SHORT.get(kind.layout, kind.layout)}"
     table = folder / name
     manifests = table / "manifests"
     manifests.mkdir(parents=True)
