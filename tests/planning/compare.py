@@ -1,0 +1,110 @@
+"""What two plans of one scan have in common, and what not."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tests.planning.files import Doc
+
+PLANNED: Final = "planned"
+LEFT_OUT: Final = "left out"
+
+
+@dataclass(frozen=True)
+class Difference:
+    kind: str
+    """`verdict`, `files`, `twice`, `deletes` or `residual`."""
+    oracle: str
+    scan: Doc
+    what: str
+    """The path of the file, where it is about one."""
+    other: Any
+    own: Any
+
+    def __str__(self) -> str:
+        return (
+            f"  {self.kind} of {json.dumps(self.scan)}\n    {self.what}\n"
+            f"      {self.oracle}: {self.other}\n      own: {self.own}"
+        )
+
+
+def settled(expression: Any, *, case_sensitive: bool = True) -> Any:
+    """A bound expression without what does not matter: the order and nesting of its parts, and
+    the case of names in a scan that does not look at it."""
+    if not isinstance(expression, dict):
+        return expression
+    if not case_sensitive:
+        expression = _lower(expression)
+    kind = expression["type"]
+    if kind in ("and", "or"):
+        parts = {json.dumps(part): part for part in _parts(kind, expression)}
+        found = [parts[text] for text in sorted(parts)]
+        return found[0] if len(found) == 1 else {"type": kind, "parts": found}
+    if kind in ("in", "not-in"):
+        return {**expression, "values": sorted(expression["values"], key=json.dumps)}
+    return expression
+
+
+def _lower(expression: Any) -> Any:
+    if not isinstance(expression, dict):
+        return expression
+    found = {key: _lower(expression[key]) for key in ("left", "right") if key in expression}
+    term = expression.get("term")
+    if isinstance(term, dict):
+        found["term"] = {**term, "term": term["term"].lower()}
+    elif term is not None:
+        found["term"] = term.lower()
+    return {**expression, **found}
+
+
+def _parts(kind: str, expression: Any) -> Iterator[Any]:
+    for side in (expression["left"], expression["right"]):
+        if isinstance(side, dict) and side["type"] == kind:
+            yield from _parts(kind, side)
+        else:
+            yield settled(side)
+
+
+def compare(
+    oracle: str, scan: Doc, other: Doc, own: Doc, *, residuals: bool = True, deletes: bool = True
+) -> Iterator[Difference]:
+    """How our answer differs from an oracle's; both have their residuals bound."""
+    if "error" in other or "error" in own:
+        if ("error" in other) != ("error" in own) or own["error"] == "crash":
+            yield Difference("verdict", oracle, scan, "", _verdict(other), _verdict(own))
+        return
+    ours = {task["path"]: task for task in own["tasks"]}
+    theirs = {task["path"]: task for task in other["tasks"]}
+    twice = Counter(task["path"] for task in own["tasks"]) - Counter(ours.keys())
+    if twice:
+        yield Difference("twice", oracle, scan, "", "", sorted(twice))
+    for path in sorted(theirs.keys() - ours.keys()):
+        yield Difference("files", oracle, scan, path, PLANNED, LEFT_OUT)
+    for path in sorted(ours.keys() - theirs.keys()):
+        yield Difference("files", oracle, scan, path, LEFT_OUT, PLANNED)
+    for path in sorted(ours.keys() & theirs.keys()):
+        yield from _compare_task(oracle, scan, theirs[path], ours[path], residuals, deletes)
+
+
+def _compare_task(
+    oracle: str, scan: Doc, other: Doc, own: Doc, residuals: bool, deletes: bool
+) -> Iterator[Difference]:
+    path = own["path"]
+    if deletes:
+        both = [sorted(map(tuple, side["deletes"]), key=str) for side in (other, own)]
+        if both[0] != both[1]:
+            yield Difference("deletes", oracle, scan, path, *both)
+    is_sensitive = scan["case-sensitive"]
+    ours, theirs = (settled(side["residual"], case_sensitive=is_sensitive) for side in (own, other))
+    if residuals and ours != theirs:
+        yield Difference("residual", oracle, scan, path, other["residual"], own["residual"])
+
+
+def _verdict(answer: Doc) -> str:
+    if "error" in answer:
+        return f"{answer['error']}: {answer['message']}"
+    return f"{len(answer['tasks'])} files"

@@ -1,0 +1,224 @@
+"""What we do otherwise than an oracle on purpose: each says when it applies, and has a fixed case.
+
+Whatever is listed is still judged by the rows of the files: that a plan of ours misses none of them
+is never taken from an oracle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from frazil.values.types import TypeId
+from tests.planning.compare import LEFT_OUT, PLANNED, Difference
+from tests.planning.files import Doc
+from tests.planning.predicates import ColumnTest, Predicate
+from tests.planning.tables import PlannedTable
+
+_ORDERS: Final = ("lt", "lt-eq", "gt", "gt-eq")
+_BELOW: Final = ("lt", "lt-eq")
+_PREFIXES: Final = ("starts-with", "not-starts-with")
+
+
+@dataclass(frozen=True)
+class Context:
+    table: PlannedTable
+    predicate: Predicate
+    scan: Doc
+    other: Doc
+    own: Doc
+    java_differs: frozenset[tuple[str, str]] = frozenset()
+    """What Java sees otherwise than we in this very scan, by kind and path."""
+
+    @property
+    def tests(self) -> list[tuple[str, ColumnTest]]:
+        return self.predicate.tests()
+
+
+@dataclass(frozen=True)
+class Listed:
+    name: str
+    oracle: str
+    applies: Callable[[Context, Difference], bool]
+
+
+def _partition_values(context: Context, path: str, test: ColumnTest) -> Iterator[Any]:
+    """What the file's partition has of the column that is tested."""
+    file = context.table.data_file(path)
+    spec = context.table.shape.specs[file.spec_id]
+    for part, value in zip(spec, file.partition, strict=True):
+        if part.source_id == test.leaf.field_id and part.transform != "void":
+            yield value
+
+
+def _message(difference: Difference) -> str:
+    return str(difference.other)
+
+
+# --- Java ---------------------------------------------------------------------------------------
+
+
+def _order_of_uuids(context: Context, difference: Difference) -> bool:
+    if difference.kind == "deletes":
+        deletes = context.table.delete_files()
+        uuids = {
+            item["id"]
+            for version in context.table.versions.values()
+            for item in _all_fields(version.schema["fields"])
+            if item["type"] == "uuid"
+        }
+        unlike = set(difference.other) ^ set(difference.own)
+        return all(uuids.intersection(deletes[key].equality_ids) for key in unlike)
+    return difference.kind in ("files", "residual") and any(
+        test.leaf.type.type_id is TypeId.UUID
+        and test.transform is None
+        and operation not in ("is-null", "not-null")
+        for operation, test in context.tests
+    )
+
+
+def _all_fields(fields: list[Doc]) -> Iterator[Doc]:
+    for item in fields:
+        yield item
+        if isinstance(item["type"], dict) and item["type"]["type"] == "struct":
+            yield from _all_fields(item["type"]["fields"])
+
+
+def _order_of_null(context: Context, difference: Difference) -> bool:
+    if difference.kind not in ("files", "residual") or difference.own == PLANNED:
+        return False
+    return any(
+        operation in _ORDERS and None in _partition_values(context, difference.what, test)
+        for operation, test in context.tests
+    )
+
+
+def _prefix_of_null(context: Context, difference: Difference) -> bool:
+    return difference.kind == "verdict" and "String.startsWith(String)" in _message(difference)
+
+
+def _transform_on_identity(context: Context, difference: Difference) -> bool:
+    identities = {
+        part.source_id
+        for spec in context.table.shape.specs.values()
+        for part in spec
+        if part.transform == "identity"
+    }
+    refused = "Invalid value for conversion to type" in _message(difference)
+    return (refused or difference.kind in ("files", "residual")) and any(
+        test.transform is not None and test.leaf.field_id in identities for _, test in context.tests
+    )
+
+
+def _in_with_one_bound(context: Context, difference: Difference) -> bool:
+    if difference.kind != "files" or difference.own != LEFT_OUT:
+        return False
+    doc = context.table.data_file(difference.what).doc
+    lower = doc.get("lower-bounds", {"keys": ()})["keys"]
+    return any(
+        operation == "in" and test.leaf.field_id not in lower for operation, test in context.tests
+    )
+
+
+def _schema_of_head(context: Context, difference: Difference) -> bool:
+    head = context.table.current
+    return (
+        context.scan["use-snapshot-schema"]
+        and head is not None
+        and context.scan["snapshot-id"] == head.snapshot_id
+        and head.schema != context.table.shape.schema
+    )
+
+
+def _large_number(context: Context, difference: Difference) -> bool:
+    return difference.kind == "verdict" and "Cannot convert JSON to literal: 10000" in _message(
+        difference
+    )
+
+
+def _time_beyond_a_day(context: Context, difference: Difference) -> bool:
+    return difference.kind == "verdict" and "Invalid value for NanoOfDay" in _message(difference)
+
+
+# --- PyIceberg: in all of it Java agrees with us ------------------------------------------------
+
+
+def _not_equal(context: Context, difference: Difference) -> bool:
+    return (
+        difference.kind == "files"
+        and difference.own == LEFT_OUT
+        and any(
+            operation in ("not-eq", "not-in", "not-starts-with") for operation, _ in context.tests
+        )
+    )
+
+
+def _required_in_struct(context: Context, difference: Difference) -> bool:
+    return difference.kind in ("files", "residual") and any(
+        operation in ("is-null", "not-null") and "." in test.leaf.name
+        for operation, test in context.tests
+    )
+
+
+def _strict_time(context: Context, difference: Difference) -> bool:
+    if difference.kind != "residual":
+        return False
+    file = context.table.data_file(difference.what)
+    by_time = {
+        part.source_id
+        for part in context.table.shape.specs[file.spec_id]
+        if part.transform in ("year", "month", "day", "hour")
+    }
+    return any(test.leaf.field_id in by_time for _, test in context.tests)
+
+
+def _scope_of_position_deletes(context: Context, difference: Difference) -> bool:
+    if difference.kind != "deletes":
+        return False
+    theirs, ours = {path for path, _ in difference.other}, {path for path, _ in difference.own}
+    return ours <= theirs
+
+
+def _order_of_null_refused(context: Context, difference: Difference) -> bool:
+    return difference.kind == "verdict" and "not supported between instances of" in _message(
+        difference
+    )
+
+
+def _nanosecond_partition(context: Context, difference: Difference) -> bool:
+    return difference.kind == "verdict" and "'logicalType': 'timestamp-nanos'" in _message(
+        difference
+    )
+
+
+LISTED: Final[tuple[Listed, ...]] = (
+    Listed("order-of-uuids", "java", _order_of_uuids),
+    Listed("order-of-null", "java", _order_of_null),
+    Listed("prefix-of-null", "java", _prefix_of_null),
+    Listed("transform-on-identity", "java", _transform_on_identity),
+    Listed("in-with-one-bound", "java", _in_with_one_bound),
+    Listed("schema-of-head", "java", _schema_of_head),
+    Listed("large-number", "java", _large_number),
+    Listed("time-beyond-a-day", "java", _time_beyond_a_day),
+    Listed("not-equal", "pyiceberg", _not_equal),
+    Listed("required-in-struct", "pyiceberg", _required_in_struct),
+    Listed("strict-time", "pyiceberg", _strict_time),
+    Listed("scope-of-position-deletes", "pyiceberg", _scope_of_position_deletes),
+    Listed("order-of-null-refused", "pyiceberg", _order_of_null_refused),
+    Listed("nanosecond-partition", "pyiceberg", _nanosecond_partition),
+)
+
+
+def listed_name(context: Context, difference: Difference) -> str | None:
+    """None where nothing is known of it: then it fails."""
+    if (difference.kind, difference.what) in context.java_differs:
+        return "java-and-pyiceberg"
+    return next(
+        (
+            one.name
+            for one in LISTED
+            if one.oracle == difference.oracle and one.applies(context, difference)
+        ),
+        None,
+    )
