@@ -245,7 +245,7 @@ METRICS = ("value_counts", "null_value_counts", "nan_value_counts", "lower_bound
 
 @pytest.mark.parametrize("version", [1, 3])
 def test_metrics_of_many_rows_are_those_of_each(version: int) -> None:
-    """They are not taken apart before they are asked for."""
+    """In whatever order they are asked for."""
     files = uneven_files(random.Random(5), 1_300)
     content = manifest_of(encoder_of("long", "string", version=version), files)
     columns = decode_columns(content)

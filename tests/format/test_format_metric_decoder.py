@@ -128,6 +128,37 @@ def test_a_map_that_names_a_column_twice_means_the_last() -> None:
         assert rows(decoded(content))[-1]["value_counts"] == {1: 6}
 
 
+def test_maps_in_several_blocks() -> None:
+    """As Avro allows them: with their sizes in bytes, or without, and any number of them."""
+    encoder = encoder_of()
+    record = encoder.data_file(data_file(1, value_counts={1: 5, 2: 6}))
+    whole = b"\x04\x02\x0a\x04\x0c\x00"
+    assert record.count(whole) == 1
+    forms = [
+        whole,
+        b"\x02\x02\x0a\x02\x04\x0c\x00",
+        b"\x01\x04\x02\x0a\x01\x04\x04\x0c\x00",
+        b"\x02\x02\x0a" * 9 + b"\x02\x04\x0c\x00",
+        *(b"\x02\x02\x0a" * n + b"\x02\x04\x0c\x00" for n in range(200, 204)),
+    ]
+    entries = [encoder.entry(ADDED, 1, None, None, record.replace(whole, form)) for form in forms]
+    for chosen in ([0, 1], [1], [2], [0, 2], [0, 3], range(len(forms))):
+        for number in (1, 60):
+            content = write_avro(encoder.schema, {}, "null", [entries[n] for n in chosen] * number)
+            assert [row["value_counts"] for row in rows(decoded(content))] == [{1: 5, 2: 6}] * len(
+                chosen
+            ) * number
+
+
+def test_a_few_long_maps_among_many_without() -> None:
+    files = [data_file(n, value_counts=None) for n in range(500)]
+    wide = dict.fromkeys(range(3_000), 7)
+    files[5], files[6] = data_file(5, value_counts=wide), data_file(6, value_counts={1: 3})
+    metrics = decoded(manifest_of(encoder_of(), files))
+    assert plain([metrics.row(5)])[0]["value_counts"] == wide
+    assert plain([metrics.row(6), metrics.row(7)]) == plain(files[6:8])
+
+
 # --- memory ----------------------------------------------------------------------------------
 
 

@@ -26,8 +26,9 @@ from frazil.format.metrics_evaluators import FileMetrics
 from frazil.format.snapshots import Snapshot
 from frazil.format.table_metadata import TableMetadata
 
+_FEW_ROWS: Final = 100
 _FEW_OF: Final = 20
-"""Fewer than one row in so many are read by themselves."""
+"""Rows are read by themselves if they are no more than these, and one in so many or fewer."""
 
 APPEND: Final = "append"
 OVERWRITE: Final = "overwrite"
@@ -268,8 +269,12 @@ class RowMetrics:
         path = listed.manifest_path
         if path not in self._read:
             manifest, columns, rows = self._rows[path]
-            found = metrics(self._reader.content(manifest), columns, rows)
-            self._read[path] = dict(zip(rows, found, strict=True))
+            if _is_alone(self._reader, manifest, columns, len(rows)):
+                found = metrics(self._reader.content(manifest), columns, rows)
+                self._read[path] = dict(zip(rows, found, strict=True))
+            else:
+                whole = self._reader.metrics(manifest)
+                self._read[path] = {row: whole.row(row) for row in rows}
         return self._read[path][row]
 
 
@@ -280,9 +285,17 @@ def metrics_reader(
     only those are read, unless all are at hand."""
 
     def read(rows: NDArray[np.int64]) -> MetricColumns:
-        if reader.metrics_at_hand(listed) is None and len(rows) * _FEW_OF < len(columns):
+        if _is_alone(reader, listed, columns, len(rows)):
             return metrics_of_files(list(metrics(reader.content(listed), columns, rows.tolist())))
         whole = reader.metrics(listed)
         return whole if len(rows) == len(columns) else whole.take(rows)
 
     return read
+
+
+def _is_alone(
+    reader: ManifestReader, listed: ManifestFile, columns: ManifestColumns, rows: int
+) -> bool:
+    """Whether so many rows are read by themselves, without the rest of their manifest."""
+    few = rows <= _FEW_ROWS and rows * _FEW_OF < len(columns)
+    return few and reader.metrics_at_hand(listed) is None

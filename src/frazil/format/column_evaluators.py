@@ -26,6 +26,7 @@ from frazil.format.expression_binding import (
 from frazil.format.expressions import AlwaysFalse, AlwaysTrue, And, Expression, Operation, Or
 from frazil.format.metric_bounds import Bools
 from frazil.format.metric_columns import NO_METRICS, Counts, FieldMetrics, MetricColumns
+from frazil.format.metric_reading import read_values
 from frazil.format.metric_values import (
     Literals,
     Mask,
@@ -36,7 +37,6 @@ from frazil.format.metric_values import (
     either,
     encoded,
     negated,
-    read_values,
 )
 from frazil.format.metrics_evaluators import (
     FileMetrics,

@@ -14,7 +14,6 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -26,12 +25,10 @@ from frazil.format.content_files import DATA_CONTENT, EQUALITY_DELETES, ContentF
 from frazil.format.manifest_decoder import DecodedRows, decode_rows
 from frazil.format.manifest_fields import NO_SNAPSHOT, NONE
 from frazil.format.manifest_list import DATA, DELETES, ManifestFile
-from frazil.format.manifest_lockstep import NotInLockstep
 from frazil.format.manifest_rows import (
     DeleteFields,
     RowMetrics,
     delete_fields,
-    encoded_metrics,
     partition_field_ids,
     partition_values,
     read_content_files,
@@ -61,9 +58,6 @@ Rows = Sequence[int] | NDArray[np.int64]
 
 _HASH_BYTES: Final = 8
 _FEW: Final = 64
-_MANY_ROWS: Final = 100
-"""From here on metrics are walked over all at once."""
-_GROUP_BYTES: Final = 8 << 20
 _OBJECT_BYTES: Final = 120
 """About what a value outside of the arrays takes in memory."""
 
@@ -383,33 +377,10 @@ def data_files_of(file: AvroFile, columns: ManifestColumns, rows: Rows) -> list[
 def metrics(
     content: bytes, columns: ManifestColumns, rows: Rows, limits: AvroLimits = MANIFEST_LIMITS
 ) -> Iterator[FileMetrics]:
-    """The metrics of some rows of the manifest that has this content, in their order."""
+    """The metrics of some rows of the manifest that has this content, in their order. Where they
+    are many, `metric_decoder` is far faster."""
     file = open_avro(content, limits)
-    chosen = np.asarray(rows, np.int64)
-    if len(chosen) < _MANY_ROWS or bool((chosen[1:] <= chosen[:-1]).any()):
-        return read_metrics(file.schema, row_places(file, columns, rows))
-    return _many_metrics(file, columns, chosen)
-
-
-def _many_metrics(
-    file: AvroFile, columns: ManifestColumns, rows: NDArray[np.int64]
-) -> Iterator[FileMetrics]:
-    """Some blocks at a time, so that not all of the manifest is in memory."""
-    starts = columns.block_starts.astype(np.int64)
-    numbers = np.searchsorted(starts, columns.data_file_at[rows], "right") - 1
-    group = starts[numbers] // _GROUP_BYTES
-    edges = [0, *(np.flatnonzero(group[1:] != group[:-1]) + 1).tolist(), len(rows)]
-    for first, behind in pairwise(edges):
-        blocks = _some_blocks(file, columns, set(numbers[first:behind].tolist()))
-        known = np.array(list(blocks), np.int64)
-        sizes = np.array([len(block) for block in blocks.values()], np.int64)
-        moved = (np.cumsum(sizes) - sizes) - starts[known]
-        data, part = b"".join(blocks.values()), rows[first:behind]
-        at = columns.data_file_at[part] + moved[np.searchsorted(known, numbers[first:behind])]
-        try:
-            yield from encoded_metrics(file.schema, data, at, columns.record_count[part])
-        except NotInLockstep:
-            yield from read_metrics(file.schema, ((data, place) for place in at.tolist()))
+    return read_metrics(file.schema, row_places(file, columns, rows))
 
 
 def content_files(

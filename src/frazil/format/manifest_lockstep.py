@@ -11,7 +11,7 @@ what passes is what a walk from entry to entry gives; all else raises NotInLocks
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -145,25 +145,6 @@ class Lockstep:
         self._path = path
         self._file_tail = data_file.fields[within + 1 :]
         self._entry_tail = record.fields[at + 1 :]
-        self._data_file = data_file
-
-    def field_places(
-        self, data: bytes, data_file_at: _Positions, wanted: Collection[int]
-    ) -> dict[int, _Positions]:
-        """Where these fields begin in the data files that begin there. Raises NotInLockstep."""
-        walk = RowsWalk(data, len(data_file_at))
-        found: dict[int, _Positions] = {}
-        at = data_file_at
-        try:
-            for field in self._data_file.fields:
-                if field.field_id in wanted and field.field_id is not None:
-                    found[field.field_id] = at
-                    if len(found) == len(wanted):
-                        break
-                at, _ = walk.fields((field,), at, {})
-        except IndexError:
-            raise NotInLockstep from None
-        return found
 
     def rows(self, chunk: Chunk, max_bytes: int) -> ChunkRows:
         """Raises NotInLockstep."""

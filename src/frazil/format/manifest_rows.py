@@ -11,9 +11,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
-import numpy as np
-from numpy.typing import NDArray
-
 from frazil.format.avro_files import AvroFile, Projection
 from frazil.format.avro_schema import RecordSchema, named_types, optional_field
 from frazil.format.avro_types import (
@@ -53,7 +50,6 @@ from frazil.format.manifest_fields import (
     data_file_record,
     partition_record,
 )
-from frazil.format.manifest_lockstep import NotInLockstep, lockstep
 from frazil.values.single_value import decimal_from_unscaled
 
 _FILE_FORMAT: Final = 101
@@ -276,6 +272,10 @@ class EncodedMetrics:
     def upper_bounds(self) -> FieldMap[bytes] | None:
         return self._bounds(4)
 
+    @property
+    def size_bytes(self) -> int:
+        return len(self._data)
+
     def _counts(self, number: int) -> EncodedCounts | None:
         form = self._forms[number]
         return None if form is None else form.counts_at(self._data, self._places[number])
@@ -285,28 +285,37 @@ class EncodedMetrics:
         return None if form is None else form.bytes_at(self._data, self._places[number])
 
 
-def encoded_metrics(
-    schema: RecordSchema,
-    data: bytes,
-    data_file_at: NDArray[np.int64],
-    record_counts: NDArray[np.int64],
-) -> Iterator[EncodedMetrics]:
-    """The metrics of the files whose `data_file` begins at these positions. Raises
-    NotInLockstep before the first of them."""
-    together = lockstep(schema.text)
-    if together is None:
-        raise NotInLockstep
-    record = data_file_record(schema.record)
-    fields = [optional_field(record, field_id, Array) for field_id in METRICS]
-    forms = tuple(None if field is None else map_form(field, _kind(field)) for field in fields)
-    wanted = [field.field_id for field in fields if field is not None and field.field_id]
-    found = together.field_places(data, data_file_at, wanted)
-    nowhere = np.zeros(len(data_file_at), np.int64)
-    places = zip(*(found.get(field_id, nowhere).tolist() for field_id in METRICS), strict=True)
-    return (
-        EncodedMetrics(count, data, place, forms)
-        for count, place in zip(record_counts.tolist(), places, strict=True)
-    )
+class MetricsFinder:
+    """Finds the metrics of files of one schema without taking them apart."""
+
+    def __init__(self, schema: RecordSchema) -> None:
+        """Raises UnreadableAvro where the schema has something else in their place."""
+        record = data_file_record(schema.record)
+        fields = [optional_field(record, field_id, Array) for field_id in METRICS]
+        self._forms = tuple(
+            None if field is None else map_form(field, _kind(field)) for field in fields
+        )
+        self._number = {
+            field.field_id: number for number, field in enumerate(fields) if field is not None
+        }
+        places = [at for at, own in enumerate(record.fields) if own.field_id in self._number]
+        self._fields = record.fields[: max(places, default=-1) + 1]
+
+    def find(self, data: bytes, at: int, end: int, record_count: int) -> EncodedMetrics:
+        """Of the file whose `data_file` lies there; the rest of the data is not kept."""
+        places = [0] * len(METRICS)
+        start = at
+        try:
+            for own in self._fields:
+                number = self._number.get(own.field_id)
+                if number is not None:
+                    places[number] = at - start
+                at = own.node.skip(data, at)
+        except MALFORMED as error:
+            raise UnreadableAvro(f"a record ends early or is malformed: {error}") from None
+        if at > end:
+            raise UnreadableAvro("a record ends early or is malformed")
+        return EncodedMetrics(record_count, data[start:at], tuple(places), self._forms)
 
 
 # --- whole files -----------------------------------------------------------------------------

@@ -31,6 +31,9 @@ COUNTS: Final = ("value_counts", "null_value_counts", "nan_value_counts")
 BOUNDS: Final = ("lower_bounds", "upper_bounds")
 _OBJECT_BYTES: Final = 64
 """What a small object takes beside the arrays that it holds."""
+_FILE_BYTES: Final = 2_000
+_ASKED_BYTES: Final = 3_000
+"""About what the statistics of a file take as objects, and the columns that filters ask for."""
 
 _V = TypeVar("_V")
 
@@ -182,6 +185,8 @@ class MetricColumns:
     @property
     def size_bytes(self) -> int:
         """What it costs in memory. The record counts are those of the `ManifestColumns`."""
+        if isinstance(self._fields, FieldsOfFiles):
+            return self._fields.size_bytes
         arrays: dict[int, NDArray[Any]] = {}
         size = 200
         for _, found in self.items():
@@ -315,13 +320,24 @@ def make_counts(
 def metrics_of_files(files: Sequence[FileMetrics]) -> MetricColumns:
     """The statistics of files at hand, put in columns when a column is asked for."""
     counts = np.array([file.record_count for file in files], np.int64)
-    return MetricColumns(counts, _FieldsOfFiles(files, counts))
+    return MetricColumns(counts, FieldsOfFiles(files, counts))
 
 
-class _FieldsOfFiles:
-    def __init__(self, files: Sequence[FileMetrics], record_count: NDArray[np.int64]) -> None:
+class FieldsOfFiles:
+    """The columns of a few files, made when they are asked for: arrays for all of them would cost
+    more than the files."""
+
+    def __init__(
+        self,
+        files: Sequence[FileMetrics],
+        record_count: NDArray[np.int64],
+        files_bytes: int | None = None,
+    ) -> None:
+        """`files_bytes` is what the files take in memory."""
         self._files, self._record_count = files, record_count
         self._made: dict[int, FieldMetrics] = {}
+        size = len(files) * _FILE_BYTES if files_bytes is None else files_bytes
+        self.size_bytes = size + _ASKED_BYTES
 
     def get(self, field_id: int, /) -> FieldMetrics | None:
         if field_id not in self._made:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,18 +32,24 @@ from frazil.format.encoded_maps import MapForm, map_form
 from frazil.format.manifest_columns import ManifestColumns, columns_of_file
 from frazil.format.manifest_fields import MALFORMED, data_file_record
 from frazil.format.manifest_lockstep import NotInLockstep, RowsWalk, lockstep
+from frazil.format.manifest_rows import EncodedMetrics, MetricsFinder, RowMetrics
 from frazil.format.metric_arrays import Rows
 from frazil.format.metric_bounds import HEAD_BYTES, WORD_BYTES, masked
 from frazil.format.metric_builder import Batch, MetricBuilder, Piece, Values, longer
-from frazil.format.metric_columns import COUNTS, MetricColumns
+from frazil.format.metric_columns import COUNTS, FieldsOfFiles, MetricColumns
+from frazil.format.metrics_evaluators import FileMetrics
 
 _CHUNK_BYTES: Final = 8 << 20
 _KEPT_BYTES: Final = 12 << 20
 """Of a manifest, compressed; writers aim at 8 MB."""
-_LOCKSTEP_ROWS: Final = 100
-"""Fewer rows are faster one after another."""
-_FEW_ROWS: Final = 32
+_LOCKSTEP_ROWS: Final = 32
+"""Fewer rows are faster one after another, and a manifest of fewer is left encoded."""
+_ROW_BYTES: Final = 250
+"""What such a row takes in memory beside its bytes."""
+_FEW_ROWS: Final = 16
 """Of a chunk: where no more than these have another pair in a map, they are read alone."""
+_MAX_BLOCKS: Final = 5
+"""Of a map, with the empty one at its end; writers use one for all pairs."""
 _ROWS_OF_A_PIECE: Final = 256
 _FIELDS: Final = {
     109: "value_counts",
@@ -72,7 +78,7 @@ def decode_manifest(
     if len(content) > _KEPT_BYTES:
         columns = columns_of_file(opened)
         return columns, _metrics(opened, columns)
-    file = _KeptFile(**{field.name: getattr(opened, field.name) for field in fields(opened)})
+    file = _KeptFile(**{own.name: getattr(opened, own.name) for own in fields(opened)})
     columns = columns_of_file(file)
     return columns, _metrics(file, columns)
 
@@ -90,10 +96,46 @@ class _KeptFile(AvroFile):
 
 
 def _metrics(file: AvroFile, columns: ManifestColumns) -> MetricColumns:
+    if len(columns) < _LOCKSTEP_ROWS:
+        return _few_metrics(file, columns)
     decoder = _Decoder(file, columns)
     for chunk in _chunks(file, columns):
         decoder.take(chunk)
     return decoder.builder.columns()
+
+
+def _few_metrics(file: AvroFile, columns: ManifestColumns) -> MetricColumns:
+    """Of a small manifest, of which a table may have thousands."""
+    finder = MetricsFinder(file.schema)
+    found: list[FileMetrics] = []
+    size = 0
+    for chunk in _chunks(file, columns):
+        counts = columns.record_count[chunk.rows].tolist()
+        places = zip(chunk.data_file_at.tolist(), chunk.data_file_end.tolist(), counts, strict=True)
+        for at, end, count in places:
+            row = finder.find(chunk.data, at, end, count)
+            size += _ROW_BYTES + row.size_bytes
+            found.append(_checked(row))
+    fields_of = FieldsOfFiles(found, columns.record_count, size)
+    return MetricColumns(columns.record_count, fields_of)
+
+
+def _checked(row: EncodedMetrics) -> FileMetrics:
+    """A row whose maps can be read, and name each column once: a look-up in encoded ones would
+    find the first, where the last is meant."""
+    read: list[Any] = []
+    is_plain = True
+    try:
+        for name in _FIELDS.values():
+            found = getattr(row, name)
+            pairs = None if found is None else list(found.items())
+            read.append(None if pairs is None else dict(pairs))
+            is_plain = is_plain and (pairs is None or len(pairs) == len(read[-1]))
+    except MALFORMED as error:
+        raise UnreadableAvro(f"a record ends early or is malformed: {error}") from None
+    if is_plain:
+        return row
+    return RowMetrics(row.record_count, *read)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -205,6 +247,14 @@ def _up_to_the_last(record: Record, wanted: dict[int, MapForm]) -> tuple[Field, 
     return record.fields[: max(places) + 1] if places else ()
 
 
+def _replaced(at: Rows, which: Rows | None, by: Rows) -> Rows:
+    if which is None:
+        return by
+    at = at.copy()
+    at[which] = by
+    return at
+
+
 class _Maps:
     """Walks over the maps of the rows of a chunk."""
 
@@ -229,21 +279,24 @@ class _Maps:
 
     def _map(self, part: str | None, rows: Rows | None, at: Rows) -> Rows:
         """Behind maps that begin there. `rows` are those of the chunk, None all."""
-        while True:
+        behind, left = at, None
+        for _ in range(_MAX_BLOCKS):
             counts, at = self._walk.lengths(at)
+            behind = _replaced(behind, left, at)
             if not counts.any():
-                return at
-            if counts.all():
-                at = self._pairs(part, rows, at, counts)
-                continue
-            # Some have a block of pairs more, as a rule because the others have none at all.
-            some = np.flatnonzero(counts)
-            own = some if rows is None else rows[some]
-            behind = self._pairs(part, own, at[some], counts[some])
-            at[some] = self._map(part, own, behind)
-            return at
+                return behind
+            if not counts.all():
+                # The others are at their end, as a rule because they have no pairs at all.
+                some = np.flatnonzero(counts)
+                at, counts = at[some], counts[some]
+                rows = some if rows is None else rows[some]
+                left = some if left is None else left[some]
+            at = self._pairs(part, rows, at, counts)
+        raise NotInLockstep
 
     def _pairs(self, part: str | None, rows: Rows | None, at: Rows, counts: Rows) -> Rows:
+        if len(at) <= _FEW_ROWS:
+            return self._alone(part, np.arange(len(at)) if rows is None else rows, at, counts)
         least, most = int(counts.min()), int(counts.max())
         for _ in range(least):
             at = self._pair(part, rows, at)
