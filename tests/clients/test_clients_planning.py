@@ -251,6 +251,8 @@ def test_time_travel(new_table: Callable[..., RealTable], readers: Readers) -> N
         assert len(readers.pyiceberg_reads(snapshot_id=number)) == wanted
         found = readers.pyiceberg_reads(snapshot_id=number, selected_fields=("name",))
         assert found[0] == ("row-1",)
+        found = readers.pyiceberg_reads(snapshot_id=number, row_filter="label == 'row-1'")
+        assert len(found) == 1
     assert len(readers.spark_reads("VERSION AS OF 'old' WHERE id < 2")) == 1
     assert len(readers.spark_reads("VERSION AS OF 'side' WHERE id > 0")) == 3
     assert readers.spark_reads("WHERE label <> 'x'") == rows(3, part="b")

@@ -43,6 +43,7 @@ from pyspark.sql import SparkSession
 
 from tests.clients.declared import BY_PART, SCHEMA, Http, RealTable
 from tests.clients.java_api import JavaCatalog
+from tests.clients.stock import pyiceberg_catalog
 from tests.support.server import RunningServer, running_server
 
 TYPES: dict[str, IcebergType] = {
@@ -280,9 +281,18 @@ def test_java_polls_and_fetches_pages(
         table = RealTable(http, namespace="ns", name="t", schema=SCHEMA, spec=BY_PART)
         table.create()
         table.append(*(table.write(f"f{number}", number) for number in range(4)))
-        table.overwrite(add_deletes=[table.write_equality_deletes("e", 2)])
         with closing(Scans(spark, server.url, "ns.t")) as scans:
             assert len(scans.plan()) == 4
-        assert server.log.count("operation=fetchScanTasks") == 3
+            assert server.log.count("operation=fetchScanTasks") == 3
+            # A plan may now and then be done before anybody can be told to wait.
+            for _ in range(20):
+                if "operation=fetchPlanningResult" in server.log:
+                    break
+                assert len(scans.plan()) == 4
         assert "operation=fetchPlanningResult" in server.log
         assert "operation=cancelPlanning" in server.log
+        catalog = pyiceberg_catalog(server.url, **{"scan-planning-mode": "server"})
+        scan = catalog.load_table("ns.t").scan()
+        with closing(catalog), pytest.raises(NotImplementedError, match="Async scan planning"):
+            for _ in range(20):  # It cannot poll.
+                scan.plan_files()

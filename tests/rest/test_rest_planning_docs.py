@@ -1,0 +1,165 @@
+"""The document on scan planning: every example is read, sent to a server and answered so."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import pytest
+
+from frazil.plan.service import MAX_PLAN_ID_LENGTH, PlanLimits
+from frazil.wire.json import decode
+from frazil.wire.planning import (
+    SCAN_PLANNING_PROPERTY,
+    FetchScanTasksRequest,
+    PlanTableScanRequest,
+    ScanPlanningMode,
+    check_plan_request,
+)
+from scripts.java import ROOT
+from tests.rest.planning import validated
+from tests.support.server import ServerFactory
+
+TEXT = (ROOT / "docs" / "planning.md").read_text()
+FENCE = re.compile(r"^```(\S*) ?([\w-]*) ?(\d*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+WAREHOUSE = "file:///warehouse"
+TABLE = "/v1/namespaces/shop/tables/orders"
+SCHEMA = {
+    "type": "struct",
+    "fields": [
+        {"id": 1, "name": "id", "required": False, "type": "long"},
+        {"id": 2, "name": "day", "required": False, "type": "date"},
+        {"id": 3, "name": "item", "required": False, "type": "string"},
+    ],
+}
+SPEC = {"fields": [{"name": "day", "transform": "identity", "source-id": 2, "field-id": 1000}]}
+ROUTES = {"commit": "", "plan": "/plan", "plan-explained": "/plan", "tasks": "/tasks"}
+RESULTS = {
+    "plan": "PlanTableScanResult",
+    "plan-explained": "PlanTableScanResult",
+    "tasks": "FetchScanTasksResult",
+    "commit": "MinimalCommitResponse",
+}
+
+
+@dataclass(frozen=True)
+class Block:
+    kind: str
+    status: int
+    line: int
+    document: Any
+
+
+def blocks() -> list[Block]:
+    found = []
+    for match in FENCE.finditer(TEXT):
+        language, kind, status, text = match.groups()
+        assert language == "json", language
+        line = TEXT.count("\n", 0, match.start()) + 1
+        found.append(Block(kind, int(status or 0), line, json.loads(text)))
+    return found
+
+
+BLOCKS = blocks()
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: f"line {block.line}")
+def test_a_block_has_the_shape_that_the_openapi_file_gives_it(block: Block) -> None:
+    content = json.dumps(block.document).encode()
+    if block.kind.startswith("plan"):
+        validated(block.document, "PlanTableScanRequest")
+        check_plan_request(decode(PlanTableScanRequest, content))
+    elif block.kind == "tasks":
+        validated(block.document, "FetchScanTasksRequest")
+        decode(FetchScanTasksRequest, content)
+    elif block.kind == "commit":
+        validated(block.document, "CommitTableRequest")
+    elif block.kind == "submitted":
+        validated(block.document, "PlanTableScanResult")
+    else:
+        assert block.kind == "answer"
+
+
+def test_every_field_limit_and_mode_is_told() -> None:
+    for field in PlanTableScanRequest.__struct_encode_fields__:
+        assert f"`{field}`" in TEXT
+    limits = PlanLimits()
+    assert f"`--plan-page-files` says ({limits.page_files})" in TEXT
+    assert f"`--plan-wait-s` ({limits.quick_s:g} s)" in TEXT
+    assert f"({MAX_PLAN_ID_LENGTH} characters)" in TEXT
+    for mode in ScanPlanningMode:
+        assert f"`{mode}`" in TEXT or f"{SCAN_PLANNING_PROPERTY}={mode}" in TEXT
+
+
+class Story:
+    """Sends what the document shows, with the ids and places that this server has."""
+
+    def __init__(self, client: httpx.Client, warehouse: str) -> None:
+        self._client = client
+        self._warehouse = warehouse
+        self._real: dict[Any, Any] = {}
+        """What stands in the document for this server's own."""
+
+    def begin(self) -> None:
+        self._client.post("/v1/namespaces", json={"namespace": ["shop"]}).raise_for_status()
+        table = {
+            "name": "orders",
+            "schema": SCHEMA,
+            "partition-spec": SPEC,
+            "location": f"{self._warehouse}/shop/orders",
+            "properties": {"format-version": "2"},
+        }
+        self._client.post("/v1/namespaces/shop/tables", json=table).raise_for_status()
+
+    def send(self, block: Block) -> httpx.Response:
+        headers = {"Prefer": "return=minimal"} if block.kind == "commit" else {}
+        if block.kind == "plan-explained":
+            headers["X-Frazil-Explain"] = "true"
+        return self._client.post(
+            TABLE + ROUTES[block.kind], json=self.here(block.document), headers=headers
+        )
+
+    def compare(self, asked: Block, answer: httpx.Response, block: Block) -> None:
+        assert answer.status_code == block.status, (block.line, answer.text)
+        told, written = answer.json(), block.document
+        validated(told, RESULTS[asked.kind] if block.status == 200 else "ErrorResponse")
+        for real, shown in zip(self._own(told), self._own(written), strict=True):
+            self._real[shown] = real
+        assert told == self.here(written), block.line
+
+    def _own(self, document: Any) -> list[Any]:
+        """What no other server would answer, in the order of the document."""
+        found = [entry["snapshot-id"] for entry in document.get("committed", ())]
+        found += [document[name] for name in ("metadata-location", "plan-id") if name in document]
+        return found + list(document.get("plan-tasks", ()))
+
+    def here(self, document: Any) -> Any:
+        match document:
+            case dict():
+                return {name: self.here(value) for name, value in document.items()}
+            case list():
+                return [self.here(item) for item in document]
+            case str() if document not in self._real:
+                return document.replace(WAREHOUSE, self._warehouse)
+            case int() if isinstance(document, bool):
+                return document
+        return self._real.get(document, document)
+
+
+def test_a_server_answers_as_the_document_says(server: ServerFactory) -> None:
+    running = server("--plan-page-files", "2")
+    with httpx.Client(base_url=running.url, timeout=30) as client:
+        story = Story(client, f"file://{running.warehouse}")
+        story.begin()
+        asked: Block | None = None
+        answer: httpx.Response | None = None
+        for block in BLOCKS:
+            if block.kind == "answer":
+                assert asked is not None
+                assert answer is not None
+                story.compare(asked, answer, block)
+            elif block.kind != "submitted":
+                asked, answer = block, story.send(block)
