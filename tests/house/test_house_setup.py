@@ -16,7 +16,8 @@ from scripts.java import ROOT
 TARGETS = {
     *("setup", "demo", "serve", "test", "test-full", "lint", "conformance"),
     *("bench", "bench-full", "bench-commit", "bench-commit-full"),
-    *("bench-client", "bench-client-full", "lock", "clean", "help"),
+    *("bench-client", "bench-client-full", "bench-planning", "bench-planning-full"),
+    *("lock", "clean", "help"),
 }
 EXTRAS = ["all", "parquet", "postgres", "pyiceberg", "s3", "server", "spark", "spark-local"]
 
