@@ -8,7 +8,16 @@ from typing import Any
 import pytest
 
 from frazil.plan.service import PlanLimits
-from tests.finegrained.requests import both, compare, either, eq, expire, negation, set_ref
+from tests.finegrained.requests import (
+    both,
+    compare,
+    either,
+    eq,
+    expire,
+    negation,
+    set_properties,
+    set_ref,
+)
 from tests.finegrained.tables import BUCKETS, DATES, SCHEMA, Answer, Table
 from tests.finegrained.world import World
 from tests.rest.planning import NAMESPACE, asked, new_place, plan, with_pages
@@ -268,3 +277,25 @@ def test_pages_are_of_the_snapshot_that_was_planned(table: Table) -> None:
     table.delete(*files[:5])
     table.append(table.data("later", "1"))
     assert len(with_pages(table, answer.body).names) == 9
+
+
+# --- who plans ------------------------------------------------------------------------------------
+
+
+def test_the_table_says_who_plans(new_table: NewTable) -> None:
+    table = new_table()
+    name = "frazil.scan-planning-mode"
+
+    def config() -> Any:
+        return table.call("GET", table.path).body["config"]
+
+    assert config() == {}
+    for mode, wanted in (("server", {"scan-planning-mode": "server"}), ("client", {})):
+        table.commit(set_properties(**{name: mode}))
+        assert config() == wanted
+    for bad in ("SERVER", "both", ""):
+        message = table.bad(set_properties(**{name: bad}))
+        assert message == f"properties.{name}: {bad!r} is not one of client, server"
+    body = {"name": "refused", "schema": SCHEMA, "properties": {name: "x"}}
+    answer = table.call("POST", f"/v1/namespaces/{NAMESPACE}/tables", body)
+    assert name in refusal(answer)
