@@ -27,9 +27,14 @@ class Difference:
 
     def __str__(self) -> str:
         return (
-            f"  {self.kind} of {json.dumps(self.scan)}\n    {self.what}\n"
-            f"      {self.oracle}: {self.other}\n      own: {self.own}"
+            f"  {self.kind} of {_cut(json.dumps(self.scan))}\n    {self.what}\n"
+            f"      {self.oracle}: {_cut(str(self.other))}\n      own: {_cut(str(self.own))}"
         )
+
+
+def _cut(text: str) -> str:
+    """A list of hundreds of literals is not shown whole."""
+    return text if len(text) < 900 else f"{text[:500]} ... {text[-300:]}"
 
 
 def settled(expression: Any, *, case_sensitive: bool = True) -> Any:

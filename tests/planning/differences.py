@@ -186,6 +186,15 @@ def _order_of_null_refused(context: Context, difference: Difference) -> bool:
     )
 
 
+def _uuid_partition(context: Context, difference: Difference) -> bool:
+    return difference.kind in ("files", "residual") and any(
+        test.leaf.type.type_id is TypeId.UUID
+        and operation in ("eq", "not-eq", "in", "not-in", *_ORDERS)
+        and any(_partition_values(context, difference.what, test))
+        for operation, test in context.tests
+    )
+
+
 def _nanosecond_partition(context: Context, difference: Difference) -> bool:
     return difference.kind == "verdict" and "'logicalType': 'timestamp-nanos'" in _message(
         difference
@@ -207,6 +216,7 @@ LISTED: Final[tuple[Listed, ...]] = (
     Listed("scope-of-position-deletes", "pyiceberg", _scope_of_position_deletes),
     Listed("order-of-null-refused", "pyiceberg", _order_of_null_refused),
     Listed("nanosecond-partition", "pyiceberg", _nanosecond_partition),
+    Listed("uuid-partition", "pyiceberg", _uuid_partition),
 )
 
 

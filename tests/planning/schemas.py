@@ -40,6 +40,9 @@ class Shape:
     last_partition_id: int = 999
 
     def __post_init__(self) -> None:
+        if self.schema:
+            self.specs.setdefault(0, ())
+            return
         columns = [self._column() for _ in range(self.random.randint(4, 8))]
         if self.random.random() < 0.6:
             columns.append(self._struct())

@@ -92,17 +92,23 @@ class TableMaker:
     """Draws one table."""
 
     def __init__(
-        self, random: Random, driver: Driver, name: str, foreign: ForeignWriter | None = None
+        self,
+        random: Random,
+        driver: Driver,
+        name: str,
+        foreign: ForeignWriter | None = None,
+        shape: Shape | None = None,
     ) -> None:
+        """Without a shape one is drawn."""
         self._random = random
         self._driver = driver
         self._foreign = foreign
-        version = random.choice((1, 2, 2, 3, 3))
+        drawn = random.choice((1, 2, 2, 3, 3))
         self._nulls = random.choice((0.0, 0.1, 0.1, 0.4))
         self._names = 0
         # Java writes and reads fixed partition values with a length that they do not have.
-        shape = Shape(random, version, fixed_partitions=foreign is None)
-        properties = {"format-version": str(version)}
+        shape = shape or Shape(random, drawn, fixed_partitions=foreign is None)
+        properties = {"format-version": str(shape.format_version)}
         if random.random() < 0.4:
             # Merged early, never merged or merged by the usual rules.
             least = random.choice(("2", "3", "1000"))
@@ -119,8 +125,7 @@ class TableMaker:
         self.table = PlannedTable(name, shape, loaded.metadata_location, {}, {})
         truncate = random.choice((None, None, 1, 2, 16))
         metrics = Metrics(truncate, random.choice((0.0, 0.2, 0.5)))
-        self._files = Files(random, loaded.metadata.location, metrics)
-        self._properties = properties
+        self.files = Files(random, loaded.metadata.location, metrics)
 
     def make(self) -> PlannedTable:
         self._append()
@@ -148,7 +153,7 @@ class TableMaker:
         spec_id = self._spec_id()
         count = self._random.choice((1, 1, 2, 3, 4))
         data = [self._data_file(spec_id) for _ in range(count)]
-        self._commit("append", data, [], [])
+        self.commit("append", data, [], [])
 
     def _delete_rows(self) -> None:
         branch = self._branch()
@@ -163,7 +168,7 @@ class TableMaker:
             deletes += self._position_deletes(live, version)
         data = [self._data_file(self._spec_id())] if self._random.random() < 0.4 else []
         if data or deletes:
-            self._commit("overwrite", data, deletes, [], branch)
+            self.commit("overwrite", data, deletes, [], branch)
 
     def _remove_files(self) -> None:
         version = self._head(MAIN)
@@ -172,12 +177,12 @@ class TableMaker:
         removed = self._random.sample(sorted(version.data), self._random.randint(1, 2))
         data = [self._data_file(self._spec_id())] if self._random.random() < 0.5 else []
         if all(is_json(file.doc) for file in data):
-            self._commit("overwrite", data, [], removed, MAIN)
+            self.commit("overwrite", data, [], removed, MAIN)
 
     def _evolve_schema(self) -> None:
         schema = self.table.shape.evolve_schema()
         if schema is not None:
-            self._change(
+            self.change(
                 {"action": "add-schema", "schema": schema},
                 {"action": "set-current-schema", "schema-id": -1},
             )
@@ -191,12 +196,12 @@ class TableMaker:
         updates: list[Doc] = [{"action": "set-default-spec", "spec-id": spec_id}]
         if spec_id > known:
             updates.insert(0, {"action": "add-spec", "spec": shape.spec_json(spec_id)})
-        self._change(*updates)
+        self.change(*updates)
 
     def _upgrade(self) -> None:
         shape = self.table.shape
         shape.format_version += 1
-        self._change({"action": "upgrade-format-version", "format-version": shape.format_version})
+        self.change({"action": "upgrade-format-version", "format-version": shape.format_version})
 
     # --- files ---
 
@@ -214,7 +219,7 @@ class TableMaker:
 
     def _data_file(self, spec_id: int) -> DataFile:
         shape = self.table.shape
-        return self._files.data_file(
+        return self.files.data_file(
             spec_id, shape.specs[spec_id], shape.leaves, self._draw_rows(shape.specs[spec_id])
         )
 
@@ -269,7 +274,7 @@ class TableMaker:
             # A target's own value, where it was written with the column: then something goes.
             own = self._random.choice(target.rows)
             rows.append(own if all(leaf.field_id in own for leaf in chosen) else drawn)
-        return self._files.equality_deletes(spec_id, spec, partition, chosen, rows)
+        return self.files.equality_deletes(spec_id, spec, partition, chosen, rows)
 
     def _position_deletes(self, live: list[DataFile], version: Version) -> list[DeleteFile]:
         target = self._random.choice(live)
@@ -282,14 +287,14 @@ class TableMaker:
             }
             free = [file for file in live if file.path not in covered]
             count = min(len(free), self._random.randint(1, 3))
-            return self._files.deletion_vectors(self._random.sample(free, count)) if free else []
+            return self.files.deletion_vectors(self._random.sample(free, count)) if free else []
         beside = [
             file
             for file in live
             if file.spec_id == target.spec_id and same_partition(file.partition, target.partition)
         ]
         targets = beside if self._random.random() < 0.4 else [target]
-        return [self._files.position_deletes(targets)]
+        return [self.files.position_deletes(targets)]
 
     # --- commits ---
 
@@ -304,7 +309,7 @@ class TableMaker:
         head = heads.get(branch, heads.get(MAIN))
         return None if head is None else self.table.versions[head]
 
-    def _commit(
+    def commit(
         self,
         operation: str,
         data: list[DataFile],
@@ -399,7 +404,7 @@ class TableMaker:
         """A branch begins where main is."""
         heads = self.table.heads
         if branch != MAIN and branch not in heads:
-            self._change(
+            self.change(
                 {
                     "action": "set-snapshot-ref",
                     "ref-name": branch,
@@ -408,7 +413,7 @@ class TableMaker:
                 }
             )
 
-    def _change(self, *updates: Doc) -> None:
+    def change(self, *updates: Doc) -> None:
         self._driver.commit(self.table.name, list(updates))
         location = self._driver.load(self.table.name).metadata_location
         assert location is not None

@@ -22,7 +22,6 @@ from tests.planning.rows import problems
 from tests.planning.tables import PlannedTable, TableMaker
 
 SCANS: Final = 24
-SHOWN: Final = 1_500
 SHOWN_DIFFERENCES: Final = 4
 
 
@@ -72,7 +71,7 @@ class Run:
         lines = [f"seed {self.seed}: format version {self.table.shape.format_version}"]
         lines += [f"  {step}" for step in self.table.steps]
         lines += [f"  {spec_id}: {spec}" for spec_id, spec in self.table.shape.specs.items()]
-        unlisted = [str(difference)[:SHOWN] for difference in self.unlisted()]
+        unlisted = [str(difference) for difference in self.unlisted()]
         more = len(unlisted) - SHOWN_DIFFERENCES
         unlisted = unlisted[:SHOWN_DIFFERENCES]
         for key, doc in self._docs().items():
@@ -125,14 +124,14 @@ class World:
     """Our catalog and the oracles, for many seeds."""
 
     def __init__(self, driver: Driver, own: OwnPlans, java: JavaPlans) -> None:
-        self._driver = driver
+        self.driver = driver
         self._own = own
         self._java = java
         self.listed: Counter[str] = Counter()
 
     def run_seed(self, seed: int, scans: int = SCANS) -> Run:
         random = Random(seed)
-        table = TableMaker(random, self._driver, f"t{seed}", self._java).make()
+        table = TableMaker(random, self.driver, f"t{seed}", self._java).make()
         run = Run(seed, table)
         self.compare(run, list(draw_scans(random, table, scans)))
         return run
