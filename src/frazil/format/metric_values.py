@@ -70,24 +70,30 @@ class Literals:
     def __init__(self, values: Iterable[Any]) -> None:
         # A NaN is in no order and equals nothing.
         self._values = [value for value in values if value == value]
+        self._digits: dict[int, list[int]] = {}
+        self._integers: dict[int | None, tuple[int, NDArray[np.int64]]] = {}
 
     def __len__(self) -> int:
         return len(self._values)
 
-    @cached_property
-    def integers(self) -> tuple[int, NDArray[np.int64]]:
+    def digits(self, scale: int | None) -> list[int]:
+        """Integers, or the digits of decimals with this scale."""
+        if scale is None:
+            if not all(isinstance(value, int) for value in self._values):
+                raise NotVectorised
+            return self._values
+        if scale not in self._digits:
+            self._digits[scale] = [unscaled_at(value, scale) for value in self._values]
+        return self._digits[scale]
+
+    def integers(self, scale: int | None) -> tuple[int, NDArray[np.int64]]:
         """How many are below what 64 bits hold, and those that are within."""
-        if not all(isinstance(value, int) for value in self._values):
-            raise NotVectorised
-        return self._split(self._values)
-
-    def decimals(self, scale: int) -> tuple[int, NDArray[np.int64]]:
-        return self._split([unscaled_at(value, scale) for value in self._values])
-
-    @staticmethod
-    def _split(values: list[int]) -> tuple[int, NDArray[np.int64]]:
-        below = sum(1 for value in values if value < MIN_LONG)
-        return below, np.array(sorted(v for v in values if MIN_LONG <= v <= MAX_LONG), np.int64)
+        if scale not in self._integers:
+            digits = self.digits(scale)
+            below = sum(1 for value in digits if value < MIN_LONG)
+            within = sorted(value for value in digits if MIN_LONG <= value <= MAX_LONG)
+            self._integers[scale] = below, np.array(within, np.int64)
+        return self._integers[scale]
 
     @cached_property
     def floats(self) -> NDArray[np.float64]:
@@ -95,8 +101,12 @@ class Literals:
             raise NotVectorised
         return np.array(sorted(self._values), np.float64)
 
-    def pairs(self, scale: int) -> list[tuple[int, int]]:
-        return sorted(pair_of(unscaled_at(value, scale)) for value in self._values)
+    def pairs(self, scale: int) -> tuple[NDArray[np.int64], Words]:
+        pairs = sorted(pair_of(digits) for digits in self.digits(scale))
+        return (
+            np.array([high for high, _ in pairs], np.int64),
+            np.array([low for _, low in pairs], np.uint64),
+        )
 
     @cached_property
     def texts(self) -> SortedTexts:
@@ -201,7 +211,7 @@ class Numbers:
     def ranks(self, literals: Literals, side: Side) -> Rows:
         if self.values.dtype.kind == "f":
             return np.searchsorted(literals.floats, self.values, side)
-        below, within = literals.integers if self.scale is None else literals.decimals(self.scale)
+        below, within = literals.integers(self.scale)
         ranks = np.searchsorted(within, self.values.astype(np.int64, copy=False), side)
         return ranks + below if below else ranks
 
@@ -238,12 +248,14 @@ class Pairs:
         return found
 
     def ranks(self, literals: Literals, side: Side) -> Rows:
-        """How many literals are less, or not greater."""
-        compare = np.less if side == "left" else np.less_equal
-        ranks = np.zeros(len(self.high), np.int64)
-        for pair in literals.pairs(self.scale):
-            # A literal is less than the value where the value is not less or equal, and so on.
-            ranks += ~self._less(pair, np.less_equal if compare is np.less else np.less)
+        """By the high word, then by the low one where that is a literal's."""
+        highs, lows = literals.pairs(self.scale)
+        ranks = np.searchsorted(highs, self.high, "left").astype(np.int64)
+        behind = np.searchsorted(highs, self.high, "right")
+        tied = np.flatnonzero(ranks < behind)
+        for begin, rows in _groups(tied, ranks[tied]):
+            group = lows[begin : int(behind[rows[0]])]
+            ranks[rows] = begin + np.searchsorted(group, self.low[rows], side)
         return ranks
 
 
@@ -322,22 +334,34 @@ class Texts:
         ranks = np.searchsorted(texts.first, bounds.first, "left").astype(np.int64)
         behind = np.searchsorted(texts.first, bounds.first, "right")
         tied = np.flatnonzero(ranks < behind)
-        if not len(tied):
-            return ranks
         for begin, rows in _groups(tied, ranks[tied]):
-            end = int(behind[rows[0]])
-            group = texts.second[begin:end]
+            group = texts.second[begin : int(behind[rows[0]])]
             low = np.searchsorted(group, bounds.second[rows], "left")
             high = np.searchsorted(group, bounds.second[rows], "right")
             ranks[rows] = begin + low
-            for number in np.flatnonzero(low < high).tolist():
-                row, bisect = int(rows[number]), bisect_left if side == "left" else bisect_right
-                ranks[row] = bisect(texts.values, bounds.get(row) or b"", begin, end)
+            alike = np.flatnonzero(low < high)
+            for start, own in _groups(alike, low[alike]):
+                span = begin + start, begin + int(high[own[0]])
+                self._rank_alike(ranks, rows[own], texts.values, span, side)
         return ranks
+
+    def _rank_alike(
+        self, ranks: Rows, rows: Rows, values: list[bytes], span: tuple[int, int], side: Side
+    ) -> None:
+        """Among literals that have the first 16 bytes of these rows: as in `_tied`."""
+        begin, end = span
+        sizes = np.array([min(len(value), HEAD_BYTES + 1) for value in values[begin:end]])
+        lengths = self.bounds.length[rows].astype(np.int64)
+        ranks[rows] = begin + np.searchsorted(sizes, lengths, side)
+        bisect = bisect_left if side == "left" else bisect_right
+        for row in rows[lengths > HEAD_BYTES].tolist():
+            ranks[row] = bisect(values, self.bounds.get(row) or b"", begin, end)
 
 
 def _groups(rows: Rows, keys: Rows) -> Iterator[tuple[int, Rows]]:
     """The rows by key; keys are small numbers."""
+    if not len(rows):
+        return
     distinct = np.flatnonzero(np.bincount(keys)).tolist()
     if len(distinct) == 1:
         yield distinct[0], rows
