@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import duckdb
 import pytest
 from py4j.protocol import Py4JJavaError
 from pydantic import ValidationError
@@ -19,7 +20,7 @@ from pyiceberg.expressions import parser
 from pyspark.sql import SparkSession
 
 from tests.clients.declared import BY_PART, SCHEMA, Http, RealTable, rows
-from tests.clients.stock import pyiceberg_catalog, spark_rows
+from tests.clients.stock import duck_rows, pyiceberg_catalog, pyiceberg_ids, spark_rows
 from tests.support.server import RunningServer
 
 SERVER_SIDE = {"scan-planning-mode": "server"}
@@ -320,9 +321,9 @@ def test_null_partition_values(readers: Readers, sql: SparkSession) -> None:
 
 
 def test_a_table_that_says_so_is_planned_by_the_server(
-    new_table: Callable[..., RealTable], readers: Readers
+    new_table: Callable[..., RealTable], readers: Readers, duck: duckdb.DuckDBPyConnection
 ) -> None:
-    """Java's client obeys the table's config; PyIceberg 0.12 looks only at the catalog's."""
+    """Java's client obeys the table's config; PyIceberg and DuckDB read on as they did."""
     table = new_table(properties=TABLE_SAYS_SO)
     table.append(table.write("a", 1, 2, 3), table.write("b", 4, 5, part="b"))
     name = f"{readers.spark_local}.{readers.namespace}.t"
@@ -330,6 +331,10 @@ def test_a_table_that_says_so_is_planned_by_the_server(
     found = spark_rows(readers.spark, f"SELECT id FROM {name} WHERE part = 'b' ORDER BY id")
     assert found == [(4,), (5,)]
     assert readers.plans() > before
+    before = readers.plans()
+    assert duck_rows(duck, f"SELECT count(*) FROM ice.{readers.namespace}.t") == [(5,)]
+    assert pyiceberg_ids(readers.local.load_table((readers.namespace, "t"))) == [1, 2, 3, 4, 5]
+    assert readers.plans() == before
     readers.spark.sql(f"ALTER TABLE {name} UNSET TBLPROPERTIES ('frazil.scan-planning-mode')")
     before = readers.plans()
     assert len(spark_rows(readers.spark, f"SELECT id FROM {name}")) == 5
