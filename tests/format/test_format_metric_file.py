@@ -9,6 +9,7 @@ import zlib
 import numpy as np
 import pytest
 
+from frazil.format import metric_decoder
 from frazil.format.manifest_columns import ManifestColumns, decode_columns
 from frazil.format.metric_columns import MetricColumns, SparseField
 from frazil.format.metric_decoder import decode_manifest, decode_metrics
@@ -66,7 +67,9 @@ def test_they_come_back_as_they_were() -> None:
     assert counts.value_counts.values is COLUMNS.record_count
 
 
-def test_both_at_once_are_each_by_itself() -> None:
+@pytest.mark.parametrize("kept_bytes", [0, 1 << 30])
+def test_both_at_once_are_each_by_itself(kept_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metric_decoder, "_KEPT_BYTES", kept_bytes)
     columns, metrics = decode_manifest(MANIFEST)
     assert np.array_equal(columns.data_file_at, COLUMNS.data_file_at)
     assert metrics_to_bytes(LOCATION, metrics) == CONTENT

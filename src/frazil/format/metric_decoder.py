@@ -40,8 +40,8 @@ from frazil.format.metric_columns import COUNTS, FieldsOfFiles, MetricColumns
 from frazil.format.metrics_evaluators import FileMetrics
 
 _CHUNK_BYTES: Final = 8 << 20
-_KEPT_BYTES: Final = 12 << 20
-"""Of a manifest, compressed; writers aim at 8 MB."""
+_KEPT_BYTES: Final = 64 << 20
+"""Of a manifest's blocks, decompressed. Writers aim at 8 MB, and compress to a fifth or so."""
 _LOCKSTEP_ROWS: Final = 32
 """Fewer rows are faster one after another, and a manifest of fewer is left encoded."""
 _ROW_BYTES: Final = 250
@@ -73,11 +73,8 @@ def decode_metrics(
 def decode_manifest(
     content: bytes, limits: AvroLimits = MANIFEST_LIMITS
 ) -> tuple[ManifestColumns, MetricColumns]:
-    """Both, with blocks decompressed once where that is not too much memory."""
+    """Both, with blocks decompressed once where they are not too large to be kept meanwhile."""
     opened = open_avro(content, limits)
-    if len(content) > _KEPT_BYTES:
-        columns = columns_of_file(opened)
-        return columns, _metrics(opened, columns)
     file = _KeptFile(**{own.name: getattr(opened, own.name) for own in fields(opened)})
     columns = columns_of_file(file)
     return columns, _metrics(file, columns)
@@ -85,14 +82,24 @@ def decode_manifest(
 
 @dataclass(frozen=True)
 class _KeptFile(AvroFile):
-    """Remembers its blocks."""
+    """Remembers its blocks once all of them have been read."""
 
     kept: list[tuple[int, bytes]] = field(default_factory=list)
 
     def blocks(self) -> Iterator[tuple[int, bytes]]:
-        if not self.kept:
-            self.kept.extend(AvroFile.blocks(self))
-        return iter(self.kept)
+        return iter(self.kept) if self.kept else self._read()
+
+    def _read(self) -> Iterator[tuple[int, bytes]]:
+        blocks: list[tuple[int, bytes]] = []
+        size = 0
+        for count, block in AvroFile.blocks(self):
+            size += len(block)
+            if size <= _KEPT_BYTES:
+                blocks.append((count, block))
+            else:
+                blocks.clear()
+            yield count, block
+        self.kept.extend(blocks)
 
 
 def _metrics(file: AvroFile, columns: ManifestColumns) -> MetricColumns:
