@@ -33,6 +33,7 @@ class World:
     database: Database
     warehouse: Path
     app: Starlette
+    planner: Planner
     loop: asyncio.AbstractEventLoop
 
     def __call__(
@@ -99,11 +100,11 @@ def opened_world(
     thread = threading.Thread(target=loop.run_forever, name="finegrained-loop", daemon=True)
     thread.start()
     try:
-        yield World(catalog, database, warehouse, app, loop)
+        yield World(catalog, database, warehouse, app, planner, loop)
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join(TIMEOUT_S)
         loop.close()
-        close(app)
         planner.close()
+        close(app)
         catalog.close()

@@ -60,9 +60,10 @@ def assembled(settings: Settings, tokens: Mapping[str, str]) -> Iterator[Starlet
         )
         opened.callback(catalog.close)
         planner = Planner(catalog, plan_secret, plan_limits(settings))
-        opened.callback(planner.close)
         app = create_app(catalog, planner, app_settings)
         opened.callback(close, app)
+        # Before the edge: its threads wait for plans that nobody will fetch any more.
+        opened.callback(planner.close)
         yield app
 
 
