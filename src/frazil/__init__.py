@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from frazil.client.expressions import col
     from frazil.client.isolation import Isolation
     from frazil.client.outcomes import Commit
+    from frazil.client.plans import FileScanTask, Plan
     from frazil.client.retries import RetryPolicy
     from frazil.client.tables import Snapshot, Table
     from frazil.client.transactions import Transaction
@@ -39,10 +40,12 @@ _HOMES = {
     "CommitStateUnknown": "frazil.wire.errors",
     "DataFile": "frazil.client.data_files",
     "EqualityDeleteFile": "frazil.wire.content_files",
+    "FileScanTask": "frazil.client.plans",
     "FrazilError": "frazil.wire.errors",
     "Identifier": "frazil.wire.identifiers",
     "Isolation": "frazil.client.isolation",
     "Once": "frazil.wire.actions",
+    "Plan": "frazil.client.plans",
     "PositionDeleteFile": "frazil.wire.content_files",
     "RetryPolicy": "frazil.client.retries",
     "Snapshot": "frazil.client.tables",
@@ -61,10 +64,12 @@ __all__ = [
     "CommitStateUnknown",
     "DataFile",
     "EqualityDeleteFile",
+    "FileScanTask",
     "FrazilError",
     "Identifier",
     "Isolation",
     "Once",
+    "Plan",
     "PositionDeleteFile",
     "RetryPolicy",
     "Snapshot",

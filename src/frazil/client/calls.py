@@ -80,8 +80,25 @@ class Calls:
                 self._config = decode(answer, CatalogConfig)
             return self._config
 
-    def get(self, path: str, query: Mapping[str, str] | None = None) -> Answer:
-        return self._read(Request("GET", self.path(path), query=query or {}))
+    @property
+    def clock(self) -> Clock:
+        return self._clock
+
+    def get(
+        self,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        return self._read(Request("GET", self.path(path), headers=headers or {}, query=query or {}))
+
+    def ask(self, path: str, body: bytes, headers: Mapping[str, str] | None = None) -> Answer:
+        """A POST that changes nothing."""
+        return self._read(Request("POST", self.path(path), body, headers or {}))
+
+    def cancel(self, path: str) -> None:
+        """Takes back something that was only asked for: doing it twice does no harm."""
+        self._read(Request("DELETE", self.path(path)), missing=True)
 
     def exists(self, path: str) -> bool:
         answer = self._read(Request("HEAD", self.path(path)), missing=True)
@@ -129,7 +146,13 @@ class Calls:
         while True:
             pause_s = 0.0
             try:
-                answer = self._transport.send(request.method, request.path, query=request.query)
+                answer = self._transport.send(
+                    request.method,
+                    request.path,
+                    body=request.body,
+                    headers=request.headers,
+                    query=request.query,
+                )
             except (NotSent, AnswerLost) as error:
                 failure: FrazilError = CatalogUnreachable(str(error))
                 failure.__cause__ = error

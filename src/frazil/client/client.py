@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec import Raw, Struct
@@ -39,6 +39,10 @@ from frazil.wire.requests import (
     UpdateNamespacePropertiesRequest,
 )
 from frazil.wire.updates import AssertTableUUID
+
+if TYPE_CHECKING:
+    from frazil.client.plans import Plan
+    from frazil.wire.planning import PlanTableScanRequest
 
 DEFAULT_URI = "http://127.0.0.1:8181"
 _MINIMAL = {"Prefer": "return=minimal"}
@@ -312,7 +316,21 @@ class Client(OfTables[Commit]):
         # As Iceberg's clients put them together: what the catalog insists on wins over what the
         # user says, which wins over the catalog's defaults; what it says of this table comes last.
         config = {**catalog.defaults, **self._properties, **catalog.overrides, **loaded.config}
-        return Table(identifier, loaded.metadata, loaded.metadata_location, config, self._commit)
+        return Table(
+            identifier,
+            loaded.metadata,
+            loaded.metadata_location,
+            config,
+            committer=self._commit,
+            planner=self._plan,
+        )
+
+    def _plan(
+        self, table: Table, request: PlanTableScanRequest, explain: bool, max_files: int | None
+    ) -> Plan:
+        from frazil.client.plans import Planning
+
+        return Planning(self._calls, table.identifier, explain=explain).plan(request, max_files)
 
     def _identifiers(self, path: str) -> list[Identifier]:
         return [

@@ -6,11 +6,11 @@ the time of loading is what the caller has read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct, convert
 
@@ -21,6 +21,11 @@ from frazil.values.types import StructType
 from frazil.wire.actions import MAIN
 from frazil.wire.errors import BadRequest, NotFound
 from frazil.wire.identifiers import Identifier
+
+if TYPE_CHECKING:
+    from frazil.client.expressions import Filter
+    from frazil.client.plans import Plan
+    from frazil.wire.planning import PlanTableScanRequest
 
 _EMPTY: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -66,6 +71,10 @@ class Table(Changes[Commit]):
         default=None, repr=False, compare=False
     )
     """The client that loaded the table, which carries out its changes."""
+    planner: Callable[[Table, PlanTableScanRequest, bool, int | None], Plan] | None = field(
+        default=None, repr=False, compare=False
+    )
+    """The same client, which has its scans planned."""
 
     def __str__(self) -> str:
         return str(self.identifier)
@@ -164,6 +173,45 @@ class Table(Changes[Commit]):
             yield snapshot
             parent = snapshot.parent_snapshot_id
             snapshot = None if parent is None else self._snapshots_by_id.get(parent)
+
+    # --- scans ---------------------------------------------------------------------------------
+
+    def plan(
+        self,
+        filter: Filter | None = None,
+        *,
+        select: Sequence[str] | None = None,
+        snapshot: str | int | None = None,
+        from_snapshot: str | int | None = None,
+        to_snapshot: str | int | None = None,
+        case_sensitive: bool = True,
+        stats_fields: Sequence[str] = (),
+        explain: bool = False,
+        max_files: int | None = None,
+    ) -> Plan:
+        """The files that a scan must read, with their deletes and residual filters, found by the
+        catalog.
+
+        Of `snapshot`, a ref or an id, without one of main's head when the table was loaded; or of
+        what was appended after `from_snapshot` up to `to_snapshot`, without one up to that head.
+        `stats_fields` are columns whose statistics are wanted; `explain` adds what the planner has
+        seen and skipped; `max_files` are enough.
+        """
+        from frazil.client.plans import plan_request
+
+        if self.planner is None:
+            raise BadRequest(f"{self} was not loaded by a client, so nothing can be planned")
+        request = plan_request(
+            self,
+            filter,
+            select=select,
+            snapshot=snapshot,
+            from_snapshot=from_snapshot,
+            to_snapshot=to_snapshot,
+            case_sensitive=case_sensitive,
+            stats_fields=stats_fields,
+        )
+        return self.planner(self, request, explain, max_files)
 
     # --- as the base of changes ----------------------------------------------------------------
 
