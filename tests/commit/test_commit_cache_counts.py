@@ -45,7 +45,8 @@ def test_what_was_read_and_what_was_in_memory() -> None:
     reader = reader_of(cache)
     nothing = cache.counts()
     assert set(nothing.kinds.values()) == {KindCounts(0, 0, 0, 0, 0)}
-    assert (nothing.reads, nothing.folder, nothing.max_bytes) == ({}, None, 8 << 20)
+    assert set(nothing.reads.values()) == {ReadCounts(0, 0)}
+    assert (nothing.folder, nothing.max_bytes) == (None, 8 << 20)
     metrics = reader.metrics(LISTED)
     columns = reader.columns(LISTED)
     reader.columns(LISTED)
@@ -53,7 +54,8 @@ def test_what_was_read_and_what_was_in_memory() -> None:
     assert found.kinds["columns"] == KindCounts(2, 0, 0, 1, columns.size_bytes)
     assert found.kinds["statistics"] == KindCounts(0, 1, 0, 1, metrics.size_bytes)
     assert found.kinds["contents"] == KindCounts(0, 1, 0, 1, len(MANIFEST))
-    assert found.reads == {"manifest": ReadCounts(1, len(MANIFEST))}
+    assert found.reads["manifests"] == ReadCounts(1, len(MANIFEST))
+    assert found.reads["manifest-lists"] == ReadCounts(0, 0)
     assert sum(kind.size_bytes for kind in found.kinds.values()) == cache.size_bytes
 
 
@@ -65,5 +67,5 @@ def test_what_an_earlier_process_has_kept_is_counted(tmp_path: Path) -> None:
     second = ManifestCache(folder=tmp_path)
     reader_of(second).metrics(LISTED)
     assert second.counts().folder == FolderCounts(2, 0)
-    assert second.counts().reads == {}
+    assert second.counts().reads["manifests"] == ReadCounts(0, 0)
     second.close()

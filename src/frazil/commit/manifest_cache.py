@@ -48,6 +48,8 @@ _KINDS: Final[dict[type, str]] = {
     PathIndex: "path-indexes",
 }
 """How the counts name what is kept."""
+_READS: Final = {"manifest": "manifests", "manifest list": "manifest-lists"}
+"""How they name what is read."""
 
 T = TypeVar("T")
 Parsed = ManifestList | ManifestColumns | MetricColumns
@@ -90,7 +92,10 @@ class ManifestCache:
         """What is kept and what was done so far, for operators."""
         with self._lock:
             misses = dict(self._misses)
-            reads = {what: ReadCounts(n, self._read_bytes[what]) for what, n in self._reads.items()}
+            reads = {
+                name: ReadCounts(self._reads[what], self._read_bytes[what])
+                for what, name in _READS.items()
+            }
         kept = (self._parsed, self._contents, self.new, self.paths)
         counts = {kind: found for one in kept for kind, found in one.counts().items()}
         kinds = {

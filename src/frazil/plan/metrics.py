@@ -3,9 +3,62 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import fields
+import time
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from typing import Final
 
-from frazil.plan.walk import Counts
+from frazil.plan.walk import Cancelled, Counts
+
+PLAN_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+COMPLETED: Final = "completed"
+CANCELLED: Final = "cancelled"
+FAILED: Final = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Durations:
+    """How many calls took how long."""
+
+    bounds_s: Sequence[float]
+    counts: Sequence[int]
+    """For each bound the calls that took at most so long and longer than the bound before; the
+    last are those that took longer than any."""
+    total_s: float
+
+
+class Stopwatch:
+    """Counts durations by bounds. Safe for many threads."""
+
+    def __init__(self, bounds_s: Sequence[float]) -> None:
+        self._bounds_s = tuple(bounds_s)
+        self._counts = [0] * (len(self._bounds_s) + 1)
+        self._total_s = 0.0
+        self._lock = threading.Lock()
+
+    def add(self, duration_s: float) -> None:
+        place = bisect_left(self._bounds_s, duration_s)
+        with self._lock:
+            self._counts[place] += 1
+            self._total_s += duration_s
+
+    def read(self) -> Durations:
+        with self._lock:
+            return Durations(self._bounds_s, tuple(self._counts), self._total_s)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanCounts:
+    walked: Counts
+    """What the walks of all completed plans have seen."""
+    outcomes: dict[str, int]
+    submitted: int
+    """Answers that told a client to come back for its plan."""
+    task_pages: int
+    task_files: int
+    seconds: Durations
 
 
 class PlanMetrics:
@@ -14,24 +67,52 @@ class PlanMetrics:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._counts = Counts()
-        self._plans = 0
-        self._tasks_fetched = 0
+        self._outcomes = dict.fromkeys((COMPLETED, CANCELLED, FAILED), 0)
+        self._submitted = 0
+        self._task_pages = 0
+        self._task_files = 0
+        self._seconds = Stopwatch(PLAN_SECONDS)
+
+    @contextmanager
+    def planning(self) -> Iterator[None]:
+        """Around the making of one plan."""
+        started_s = time.perf_counter()
+        outcome = FAILED
+        try:
+            yield
+            outcome = COMPLETED
+        except Cancelled:
+            outcome = CANCELLED
+            raise
+        finally:
+            with self._lock:
+                self._outcomes[outcome] += 1
+            self._seconds.add(time.perf_counter() - started_s)
 
     def planned(self, counts: Counts) -> None:
         with self._lock:
-            self._plans += 1
             for one in fields(counts):
                 total = getattr(self._counts, one.name) + getattr(counts, one.name)
                 setattr(self._counts, one.name, total)
 
+    def submitted(self) -> None:
+        with self._lock:
+            self._submitted += 1
+
     def tasks_fetched(self, files: int) -> None:
         with self._lock:
-            self._tasks_fetched += files
+            self._task_pages += 1
+            self._task_files += files
 
-    def document(self) -> dict[str, int]:
+    def read(self) -> PlanCounts:
+        seconds = self._seconds.read()
         with self._lock:
-            return {
-                "plans": self._plans,
-                "files-of-fetched-tasks": self._tasks_fetched,
-                **self._counts.document(),
-            }
+            walked = Counts(*(getattr(self._counts, one.name) for one in fields(Counts)))
+            return PlanCounts(
+                walked,
+                dict(self._outcomes),
+                self._submitted,
+                self._task_pages,
+                self._task_files,
+                seconds,
+            )

@@ -114,6 +114,7 @@ class Planner:
         try:
             return self._result(work, self._limits.quick_s)
         except NotYet:
+            self.metrics.submitted()
             return msgspec.json.encode({"status": "submitted", "plan-id": plan_id})
         except Cancelled:
             raise _closing() from None
@@ -215,7 +216,7 @@ class Planner:
         explain: bool,
         cancelled: Callable[[], bool],
     ) -> bytes:
-        with readable():
+        with self.metrics.planning(), readable():
             return self._planned(scan, token, plan_id, explain, cancelled)
 
     def _planned(

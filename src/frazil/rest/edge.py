@@ -18,6 +18,7 @@ from frazil.rest.body import BodyBudget, BodyLimits, ClientGone, Lease, read_bod
 from frazil.rest.call import Call, key_of
 from frazil.rest.failures import failure
 from frazil.rest.headers import Headers, request_id
+from frazil.rest.http_counts import HttpCounts
 from frazil.rest.reply import Renderer, Reply
 from frazil.rest.routing import Match, Route, Router, no_such_route
 from frazil.rest.settings import AppSettings
@@ -58,6 +59,7 @@ class Edge:
         self.settings = settings
         self.routes = routes
         self.render = Renderer(settings.table_config)
+        self.http = HttpCounts()
         self.draining = False
         self._router = Router(routes)
         self._budget = BodyBudget(settings.max_bytes_in_flight)
@@ -70,6 +72,10 @@ class Edge:
         """Waits for the calls that run; none may follow."""
         self._threads.shutdown(wait=True)
         self._planning_threads.shutdown(wait=True)
+
+    @property
+    def in_flight(self) -> int:
+        return self._in_flight
 
     # --- what handlers use ------------------------------------------------------------------------
 
@@ -115,7 +121,9 @@ class Edge:
         finally:
             self._in_flight -= 1
             exchange.lease.end()
-            exchange.log(method, reply, (time.perf_counter() - started) * 1000)
+            took_s = time.perf_counter() - started
+            self.http.add(exchange.operation, reply.status, took_s)
+            exchange.log(method, reply, took_s * 1000)
 
     def check_room(self, route: Route) -> None:
         """Refuses, before anything has begun, what the server should not take on now."""
@@ -204,6 +212,10 @@ class _Exchange:
         )
         return await route.handler(self._edge, call)
 
+    @property
+    def operation(self) -> str:
+        return _UNKNOWN_OPERATION if self._route is None else self._route.operation
+
     def _shown_path(self) -> bytes:
         """A plan id is long and holds the scan's filter: its end is enough to know it by."""
         plan_id = None if self._call is None else self._call.segments.get("plan-id")
@@ -219,7 +231,7 @@ class _Exchange:
                 "principal": self._principal,
                 "method": method,
                 "path": self._shown_path().decode("ascii", "backslashreplace"),
-                "operation": _UNKNOWN_OPERATION if self._route is None else self._route.operation,
+                "operation": self.operation,
                 "table": None if self._call is None else self._call.subject,
                 "status": reply.status,
                 "outcome": reply.error_type or "ok",

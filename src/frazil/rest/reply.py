@@ -27,7 +27,7 @@ from frazil.wire.responses import (
     table_identifier,
 )
 
-_JSON = (b"content-type", b"application/json")
+_JSON = b"application/json"
 _PIECE_BYTES = 256 * 1024
 _LARGE_BYTES = 64 * 1024
 _MINIMAL = (b"preference-applied", b"return=minimal")
@@ -42,12 +42,13 @@ class Reply:
     headers: tuple[Header, ...] = ()
     error_type: str | None = None
     """For the log."""
+    content_type: bytes = _JSON
 
     async def send(self, send: Send, method: str, more_headers: Sequence[Header]) -> None:
         chunks = () if method == "HEAD" else self.chunks
         headers = [*self.headers, *more_headers]
         if self.chunks:
-            headers.append(_JSON)
+            headers.append((b"content-type", self.content_type))
         if self.status not in (204, 304):
             headers.append((b"content-length", b"%d" % sum(map(len, chunks))))
         await send({"type": "http.response.start", "status": self.status, "headers": headers})

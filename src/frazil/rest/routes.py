@@ -35,6 +35,7 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/readyz", "getReadiness", service.get_readiness, open=True),
     Route("HEAD", "/readyz", "headReadiness", service.get_readiness, open=True),
     Route("GET", "/openapi.json", "getOpenApi", service.get_openapi),
+    Route("GET", "/metrics", "getMetrics", service.get_metrics),
     Route("GET", "/v1/config", "getConfig", service.get_config),
     # namespaces
     Route("GET", _NAMESPACES, "listNamespaces", namespaces.list_namespaces),

@@ -1,4 +1,4 @@
-"""Routes that are about the server itself: its configuration, its health, its description."""
+"""Routes that are about the server itself: its configuration, health, metrics and description."""
 
 from __future__ import annotations
 
@@ -37,6 +37,18 @@ async def get_config(edge: Edge, call: Call) -> Reply:
 
 async def get_openapi(edge: Edge, call: Call) -> Reply:
     return Reply(200, (openapi(),))
+
+
+async def get_metrics(edge: Edge, call: Call) -> Reply:
+    text, content_type = await edge.blocking(_metrics, edge, call.headers.get("accept") or "")
+    return Reply(200, (text,), content_type=content_type.encode())
+
+
+def _metrics(edge: Edge, accept: str) -> tuple[bytes, str]:
+    # A server that nobody scrapes need not load the library.
+    from frazil.rest.metrics import exposed
+
+    return exposed(edge, accept)
 
 
 @cache
