@@ -215,6 +215,8 @@ def predicate_of(rng: Random, column: Column) -> Expression:
     operations = _ORDERS + _EQUALITIES
     if kind == "prefix":
         operations = [Operation.STARTS_WITH, Operation.NOT_STARTS_WITH]
+        literals = [text for text in literals if len(text) > rng.choice([0, 0, 16])]
+        literals = [text[: rng.choice([2, 9, 17, 18, 99])] for text in literals or TEXTS]
     return BoundLiteralPredicate(rng.choice(operations), term, rng.choice(literals))
 
 

@@ -213,6 +213,9 @@ def test_strings_that_differ_behind_the_first_words(size: int) -> None:
         [False, False],
     )
     assert answers(compare("string", "not-eq", low), same)[0] == [False, True]
+    other = [file(high.encode(), high.encode()), file(low.encode(), high.encode())]
+    assert answers(compare("string", "not-starts-with", low), other)[0] == [True, True]
+    assert answers(compare("string", "starts-with", low), other)[1] == [False, False]
 
 
 def test_what_is_not_utf8_says_nothing() -> None:

@@ -31,6 +31,7 @@ from frazil.format.metric_values import (
     Literals,
     Mask,
     NotVectorised,
+    Side,
     Texts,
     Values,
     both,
@@ -279,22 +280,20 @@ def _overlap(literals: Literals) -> _Test:
     above the upper one than are below the lower one."""
 
     def test(facts: _Facts) -> Mask:
-        lower, upper = facts.lower, facts.upper
-        count = len(literals)
-        before: Any = 0 if lower is None else lower.ranks(literals, "left")
-        if lower is not None and not isinstance(lower.known, bool):
-            before = np.where(lower.known, before, 0)
-        elif lower is not None and not lower.known:
-            before = 0
-        until: Any = count if upper is None else upper.ranks(literals, "right")
-        if upper is not None and not isinstance(upper.known, bool):
-            until = np.where(upper.known, until, count)
-        elif upper is not None and not upper.known:
-            until = count
+        before = _ranked(facts.lower, literals, "left", 0)
+        until = _ranked(facts.upper, literals, "right", len(literals))
         found = before < until
-        return bool(found) if isinstance(found, bool | np.bool_) else found
+        return found if isinstance(found, bool) else np.asarray(found)
 
     return test
+
+
+def _ranked(values: Values | None, literals: Literals, side: Side, unknown: int) -> Any:
+    """How many literals are below the bounds, or not above them."""
+    if values is None or values.known is False:
+        return unknown
+    ranks = values.ranks(literals, side)
+    return ranks if values.known is True else np.where(values.known, ranks, unknown)
 
 
 def _texts(values: Values) -> Texts:
