@@ -107,7 +107,7 @@ def listed_as(
         codec="deflate",
     )
     (found,) = read_manifest_list(done.content).manifests
-    assert partition_summaries(done.parsed.schema, found) == list(written.partitions)
+    assert partition_summaries(done.parsed.schema, found) == tuple(written.partitions)
     return found
 
 

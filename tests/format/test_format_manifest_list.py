@@ -155,11 +155,11 @@ def test_partition_summaries_are_read_and_replaced() -> None:
     found = read_manifest_list(list_bytes([listed("m1", 1, partitions=[SUMMARY])], 2))
     (manifest,) = found.manifests
     summary = PartitionSummary(True, None, b"\1\0\0\0", b"\2\0\0\0")
-    assert partition_summaries(found.schema, manifest) == [summary]
+    assert partition_summaries(found.schema, manifest) == (summary,)
     other = PartitionSummary(False, False, b"\3\0\0\0", None)
     written = write(*all_of(found, partitions=[other]), like=found, format_version=2)
     again = read_manifest_list(written.content)
-    assert partition_summaries(again.schema, again.manifests[0]) == [other]
+    assert partition_summaries(again.schema, again.manifests[0]) == (other,)
     bare = read_manifest_list(list_bytes([listed("m1", 1)], 2))
     assert partition_summaries(bare.schema, bare.manifests[0]) is None
 

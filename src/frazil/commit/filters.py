@@ -161,14 +161,40 @@ def _partition_text(spec: PartitionSpec | None, partition: tuple[Any, ...]) -> s
     return "/".join(f"{part.name}={value}" for part, value in parts)
 
 
+class PartitionTest:
+    """A projected filter, asked of the partitions of many manifests: each distinct one once."""
+
+    def __init__(self, projected: Expression, spec: PartitionSpec) -> None:
+        self._constant = {ALWAYS_TRUE: True, ALWAYS_FALSE: False}.get(projected)
+        self._test = partition_evaluator(projected, spec)
+        self._known: dict[tuple[Any, ...], bool] = {}
+
+    def __call__(self, partition: Sequence[Any]) -> bool:
+        if self._constant is not None:
+            return self._constant
+        key = tuple(partition)
+        # Floats that are equal need not be the same: a zero has two signs, and a NaN no equal.
+        if any(isinstance(value, float) for value in key):
+            return self._test(key)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = self._test(key)
+        return known
+
+    def of(self, columns: PartitionColumns, spec: PartitionSpec) -> Bools:
+        if self._constant is not None:
+            return np.full(len(columns.partitions), self._constant)
+        return _each(self, partitions_of(columns, spec))
+
+
 @dataclass(frozen=True, slots=True)
 class _SpecFilter:
     """A filter's answers about the partitions of one spec."""
 
     spec: PartitionSpec
     may_match_summaries: Evaluator[Summaries]
-    may_match_partition: Evaluator[Sequence[Any]]
-    must_match_partition: Evaluator[Sequence[Any]]
+    may_match: PartitionTest
+    must_match: PartitionTest
     residual: Callable[[Sequence[Any]], Expression]
 
 
@@ -211,25 +237,25 @@ class BoundFilter:
 
     def may_match_partition(self, spec_id: int, partition: Sequence[Any]) -> bool:
         found = self._for_spec(spec_id)
-        return not self.matches_nothing if found is None else found.may_match_partition(partition)
+        return not self.matches_nothing if found is None else found.may_match(partition)
 
     def must_match_partition(self, spec_id: int, partition: Sequence[Any]) -> bool:
         found = self._for_spec(spec_id)
-        return self.matches_everything if found is None else found.must_match_partition(partition)
+        return self.matches_everything if found is None else found.must_match(partition)
 
     def may_match_partitions(self, columns: PartitionColumns, spec_id: int) -> Bools:
         """For each distinct partition of a manifest, whether it may hold a matching row."""
         found = self._for_spec(spec_id)
         if found is None or self.matches_everything:
             return np.full(len(columns.partitions), not self.matches_nothing)
-        return _each(found.may_match_partition, partitions_of(columns, found.spec))
+        return found.may_match.of(columns, found.spec)
 
     def must_match_partitions(self, columns: PartitionColumns, spec_id: int) -> Bools:
         """For each distinct partition of a manifest, whether all of its rows must match."""
         found = self._for_spec(spec_id)
         if found is None or self.matches_everything:
             return np.full(len(columns.partitions), self.matches_everything)
-        return _each(found.must_match_partition, partitions_of(columns, found.spec))
+        return found.must_match.of(columns, found.spec)
 
     # --- files ---
 
@@ -348,8 +374,8 @@ def _spec_filter(expression: Expression, spec: PartitionSpec) -> _SpecFilter:
     return _SpecFilter(
         spec=spec,
         may_match_summaries=manifest_evaluator(inclusive, spec),
-        may_match_partition=partition_evaluator(inclusive, spec),
-        must_match_partition=partition_evaluator(strict_projection(expression, spec), spec),
+        may_match=PartitionTest(inclusive, spec),
+        must_match=PartitionTest(strict_projection(expression, spec), spec),
         residual=residual_evaluator(expression, spec),
     )
 

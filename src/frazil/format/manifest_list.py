@@ -181,15 +181,22 @@ def read_manifest_list(content: bytes, limits: AvroLimits = MANIFEST_LIST_LIMITS
 
 def partition_summaries(
     schema: RecordSchema, manifest: ManifestFile
-) -> list[PartitionSummary] | None:
+) -> Sequence[PartitionSummary] | None:
     """The partition summaries of a manifest in a list with this schema."""
+    return _summaries(schema.text, manifest.raw)
+
+
+@lru_cache(maxsize=1 << 13)
+def _summaries(schema_text: str, raw: bytes) -> tuple[PartitionSummary, ...] | None:
+    """Remembered, because every scan of a table asks for those of all its manifests."""
+    schema = record_schema(schema_text)
     found = optional_field(schema.record, PARTITIONS, Array)
     if found is None:
         return None
     position = schema.record.fields.index(found)
-    start, _ = schema.record.spans(manifest.raw, 0)[position]
-    value, _ = found.node.read(manifest.raw, start)
-    return None if value is None else [_summary(found, item) for item in value]
+    start, _ = schema.record.spans(raw, 0)[position]
+    value, _ = found.node.read(raw, start)
+    return None if value is None else tuple(_summary(found, item) for item in value)
 
 
 def write_manifest_list(

@@ -205,19 +205,29 @@ class Walk:
         if where.matches_everything or not len(rows):
             return rows
         spec_id = one.partition_spec_id
+        of_row = columns.partition
         allowed = where.may_match_partitions(columns, spec_id)
-        inside = rows[allowed[columns.partition[rows]]]
+        inside = rows if allowed.all() else rows[allowed[of_row[rows]]]
         counts.data_files_skipped_by_partition += len(rows) - len(inside)
-        # All rows of a file in such a partition match, so that its statistics are not asked.
-        proven = where.must_match_partitions(columns, spec_id)[columns.partition[inside]]
-        proven &= columns.record_count[inside] != 0
-        kept = inside[proven]
-        asked = inside[~proven]
-        if len(asked):
-            metrics = self._reader.metrics(one)
-            kept = np.sort(np.concatenate([kept, where.rows_by_metrics(metrics, asked)]))
+        kept = self._by_statistics(one, columns, inside)
         counts.data_files_skipped_by_statistics += len(inside) - len(kept)
         return kept
+
+    def _by_statistics(self, one: ManifestFile, columns: ManifestColumns, rows: Rows) -> Rows:
+        """The rows whose statistics allow a match, which are asked only where partitions do not
+        prove that all rows of the file match."""
+        where = self.scan.where
+        must = where.must_match_partitions(columns, one.partition_spec_id)
+        if not len(rows):
+            return rows
+        if not must.any():
+            return where.rows_by_metrics(self._reader.metrics(one), rows)
+        proven = must[columns.partition[rows]] & (columns.record_count[rows] != 0)
+        asked = rows[~proven]
+        if not len(asked):
+            return rows
+        found = where.rows_by_metrics(self._reader.metrics(one), asked)
+        return np.sort(np.concatenate([rows[proven], found]))
 
 
 def _listed(scan: Scan, reader: ManifestReader) -> list[tuple[ManifestFile, RecordSchema]]:
