@@ -113,9 +113,10 @@ def _memory(results: Results) -> str:
             one.layout,
             bytes_text(one.cache_bytes - one.content_bytes),
             f"{one.bytes_a_file:.0f}",
-            bytes_text(one.resident_bytes - one.resident_before_bytes),
-            f"{one.grown_bytes_a_file:.0f}",
             bytes_text(one.content_bytes),
+            bytes_text(one.resident_bytes - one.resident_before_bytes),
+            bytes_text(one.trimmed_bytes - one.resident_before_bytes),
+            f"{one.grown_bytes_a_file:.0f}",
         ]
         for one in results.memory
     ]
@@ -124,8 +125,9 @@ def _memory(results: Results) -> str:
         "table",
         "columns and statistics",
         "bytes a file beyond its path",
+        "manifests' own bytes",
         "the process has grown by",
-        "bytes a file beyond its path and the manifests' bytes",
-        "manifests' bytes that are kept",
+        "with freed memory given back",
+        "bytes a file beyond its path and the manifests",
     ]
     return f"**Memory of the engine after one plan**\n\n{table(head, rows)}" if rows else ""

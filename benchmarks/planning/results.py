@@ -71,6 +71,8 @@ class Memory:
     """The part of the cache that is manifests as they are on disk."""
     resident_before_bytes: int
     resident_bytes: int
+    trimmed_bytes: int
+    """Resident after the allocator has given back what was freed."""
 
     @property
     def bytes_a_file(self) -> float:
@@ -79,8 +81,8 @@ class Memory:
 
     @property
     def grown_bytes_a_file(self) -> float:
-        """What the process has grown by, beyond the path and what else the cache keeps."""
-        grown = self.resident_bytes - self.resident_before_bytes
+        """What the process has grown by, beyond the path and the manifests' own bytes."""
+        grown = self.trimmed_bytes - self.resident_before_bytes
         return (grown - self.content_bytes - self.path_bytes) / self.files
 
 

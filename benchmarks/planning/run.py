@@ -113,14 +113,12 @@ def run(work: Work, scratch: Path) -> Results:
     kinds.append(Kind(work.by_pyiceberg, BY_PYICEBERG))
     say(f"tables of {', '.join(f'{kind.files:,}' for kind in kinds)} files")
     trees = make_trees(folder, kinds)
-    java = _java() if work.with_java else None
-    # What does not depend on the order of the files is measured on one table of each kind.
-    scattered = [tree for tree in trees if tree.kind.layout in (SCATTERED, BY_PYICEBERG)]
-    memory = _memory(scattered, scratch)
-    steps, decoding = _steps(scattered, work)
-    cells = _plans(trees, work, scratch, java)
-    cells += _firsts(scattered, work, scratch, java)
     told = [_told(tree) for tree in trees]
+    # What does not depend on the order of the files is measured on one table of each size.
+    scattered = [tree for tree in trees if tree.kind.layout in (SCATTERED, BY_PYICEBERG)]
+    memory = measure_memory(scattered, scratch)
+    steps, decoding = measure_alone(scattered, work)
+    cells = measure_plans(trees, work, scratch)
     return Results(about, asdict(work), told, cells, steps, decoding, memory)
 
 
@@ -147,7 +145,7 @@ def _java() -> Java | None:
 # --- alone --------------------------------------------------------------------------------------
 
 
-def _memory(trees: Sequence[Tree], scratch: Path) -> list[Memory]:
+def measure_memory(trees: Sequence[Tree], scratch: Path) -> list[Memory]:
     """Each in a fresh process."""
     found = []
     for tree in trees:
@@ -159,7 +157,7 @@ def _memory(trees: Sequence[Tree], scratch: Path) -> list[Memory]:
     return found
 
 
-def _steps(trees: Sequence[Tree], work: Work) -> tuple[list[Step], list[Step]]:
+def measure_alone(trees: Sequence[Tree], work: Work) -> tuple[list[Step], list[Step]]:
     """Of a cold plan, and of ways to decode."""
     steps: list[Step] = []
     decoding: list[Step] = []
@@ -172,6 +170,13 @@ def _steps(trees: Sequence[Tree], work: Work) -> tuple[list[Step], list[Step]]:
 
 
 # --- in turns -----------------------------------------------------------------------------------
+
+
+def measure_plans(trees: Sequence[Tree], work: Work, scratch: Path) -> list[Cell]:
+    java = _java() if work.with_java else None
+    cells = _plans(trees, work, scratch, java)
+    scattered = [tree for tree in trees if tree.kind.layout == SCATTERED]
+    return cells + _firsts(scattered, work, scratch, java)
 
 
 def _plans(trees: Sequence[Tree], work: Work, scratch: Path, java: Java | None) -> list[Cell]:
@@ -251,8 +256,6 @@ def _firsts(trees: Sequence[Tree], work: Work, scratch: Path, java: Java | None)
     """By a long range, of which partitions decide nothing: all statistics are read."""
     cells: list[Cell] = []
     for tree in trees:
-        if tree.kind.layout == BY_PYICEBERG:
-            continue
         wanted = filter_for(LONG_RANGE, tree.kind.files)
         say(f"first plans at {tree.kind.files:,} files, {tree.kind.layout}")
         lanes = [

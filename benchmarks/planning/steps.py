@@ -25,6 +25,7 @@ COLUMNS: Final = "decode the columns, with decompressing"
 STATISTICS: Final = "decode the statistics, with decompressing"
 BOTH: Final = "decode both, decompressed once"
 EVALUATE: Final = "evaluate a long range"
+STEPS: Final = (READ, DECOMPRESS, COLUMNS, STATISTICS, BOTH, EVALUATE)
 _MAX_METADATA_BYTES: Final = 1 << 30
 
 T = TypeVar("T")
