@@ -100,4 +100,5 @@ def test_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     printed = "".join(said)
     assert "(overwrite), on main" in printed
     assert "what to do" in printed
+    assert "skipped by column statistics" in printed
     assert (tmp_path / "conflict.json").exists()

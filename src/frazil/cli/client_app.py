@@ -74,6 +74,7 @@ def register(app: typer.Typer) -> None:
         ("show", show),
         ("log", log),
         ("diff", diff),
+        ("plan", plan),
         ("branch", branch),
         ("tag", tag),
         ("rollback", rollback),
@@ -135,6 +136,42 @@ def diff(
     from frazil.cli.diff import run
 
     run(choice, table, old, new)
+
+
+def plan(
+    choice: CatalogChoice,
+    table: TableAtArgument,
+    where: Annotated[
+        str | None,
+        typer.Option(
+            "--filter",
+            metavar="FILTER",
+            help="The rows that are wanted, such as \"day = '2026-05-01' and id > 7\".",
+        ),
+    ] = None,
+    select: Annotated[
+        list[str] | None,
+        typer.Option("--select", metavar="COLUMN", help="A column that will be read."),
+    ] = None,
+    start: Annotated[
+        str | None,
+        typer.Option("--from", metavar="SNAPSHOT", help="Only what was appended after it."),
+    ] = None,
+    end: Annotated[
+        str | None,
+        typer.Option(
+            "--to", metavar="SNAPSHOT", help="Only what was appended up to it. [default: main]"
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", "-n", metavar="N", min=0, help="Show only the first N files."),
+    ] = None,
+) -> None:
+    """Show which files a scan must read, and what was skipped at each level and why."""
+    from frazil.cli.plan import PlanOrder, run
+
+    run(choice, PlanOrder(table, where, tuple(select or ()), start, end, limit))
 
 
 def commit(
