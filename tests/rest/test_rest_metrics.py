@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import urllib.error
 import urllib.request
 import uuid
@@ -17,6 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families as families
 from frazil import Client, Table
 from frazil.wire.content_files import ValueMap
 from frazil.wire.errors import NotFound
+from scripts.java import ROOT
 from tests.client.conftest import BY_DAY, SCHEMA, declared
 from tests.support.server import RunningServer, running_server
 
@@ -162,6 +164,15 @@ def test_both_formats_can_be_parsed(server: RunningServer) -> None:
     assert kind.startswith("application/openmetrics-text; version=1.0.0")
     parsed = open_metrics(text)  # type: ignore[no-untyped-call]
     assert "frazil_plans" in {one.name for one in parsed}
+
+
+def test_every_metric_is_documented(server: RunningServer) -> None:
+    text, _ = scraped(server)
+    known = {one.name for one in families(text) if one.name.startswith("frazil_")}
+    section = (ROOT / "docs" / "planning.md").read_text().partition("## Metrics")[2]
+    named = re.findall(r"`(frazil_[a-z_]+)`", section)
+    assert {name.removesuffix("_total") for name in named} == known
+    assert len(named) == len(set(named))
 
 
 def test_a_token_is_needed_where_tokens_are(tmp_path: Path) -> None:

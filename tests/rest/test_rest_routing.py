@@ -108,6 +108,7 @@ def test_every_route_of_the_table_is_shown_above() -> None:
         ("GET", "/healthz"),
         ("HEAD", "/healthz"),
         ("GET", "/openapi.json"),
+        ("GET", "/metrics"),
         ("GET", "/v1/config"),
     }
     assert own == shown | serviced
