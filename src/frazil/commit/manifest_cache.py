@@ -27,6 +27,7 @@ from frazil.format.manifest_columns import ManifestColumns, decode_columns
 from frazil.format.manifest_list import ManifestFile, ManifestList, read_manifest_list
 from frazil.format.metric_columns import MetricColumns, metrics_of_files
 from frazil.format.metric_decoder import decode_manifest, decode_metrics
+from frazil.format.reading_columns import ReadingColumns, decode_reading
 from frazil.format.snapshots import Snapshot
 from frazil.store.base import ObjectMissing, ObjectTooLarge, Store
 from frazil.wire.errors import ValidationError
@@ -39,10 +40,14 @@ _LIST_ENTRY_BYTES: Final = 800
 _METRICS: Final = "#metrics"
 """Behind a location: its statistics, which are kept beside its columns."""
 
+_READING: Final = "#reading"
+"""Behind a location: what readers are told of its files."""
+
 _KINDS: Final[dict[type, str]] = {
     ManifestList: "manifest-lists",
     ManifestColumns: "columns",
     MetricColumns: "statistics",
+    ReadingColumns: "reading",
     bytes: "contents",
     NewManifest: "new-manifests",
     PathIndex: "path-indexes",
@@ -52,7 +57,8 @@ _READS: Final = {"manifest": "manifests", "manifest list": "manifest-lists"}
 """How they name what is read."""
 
 T = TypeVar("T")
-Parsed = ManifestList | ManifestColumns | MetricColumns
+Parsed = ManifestList | ManifestColumns | MetricColumns | ReadingColumns
+_SUFFIXES: Final[dict[type, str]] = {MetricColumns: _METRICS, ReadingColumns: _READING}
 
 
 class ManifestCache:
@@ -117,17 +123,14 @@ class ManifestCache:
         if kind is bytes:
             found = self._contents.get(location)
         else:
-            key = f"{location}{_METRICS}" if kind is MetricColumns else location
-            found = self._parsed.get(key)
+            found = self._parsed.get(f"{location}{_SUFFIXES.get(kind, '')}")
         return found if isinstance(found, kind) else None
 
     def put(self, location: str, value: Parsed | bytes) -> None:
         if isinstance(value, bytes):
             self._contents.put(location, value)
-        elif isinstance(value, MetricColumns):
-            self._parsed.put(f"{location}{_METRICS}", value)
         else:
-            self._parsed.put(location, value)
+            self._parsed.put(f"{location}{_SUFFIXES.get(type(value), '')}", value)
 
     def put_columns(self, location: str, length: int, columns: ManifestColumns) -> None:
         """Keeps the columns of a manifest of this length, on disk too."""
@@ -254,6 +257,19 @@ class ManifestReader:
             return [self.columns(manifest) for manifest in listed]
         with ThreadPoolExecutor(min(_READERS, len(unknown)), "frazil-manifests") as pool:
             return list(pool.map(self.columns, listed))
+
+    def reading(self, listed: ManifestFile) -> ReadingColumns:
+        """What readers are told of a manifest's files, row by row those of its columns."""
+        path = listed.manifest_path
+        columns = self.columns(listed)
+
+        def read() -> ReadingColumns:
+            content = self._content(path)
+            made = _parsed("manifest", path, lambda data: decode_reading(data, columns), content)
+            self._cache.put(path, made)
+            return made
+
+        return self._cache.once(path, ReadingColumns, read)
 
     def metrics(self, listed: ManifestFile) -> MetricColumns:
         """The statistics of all files of a manifest, row by row those of its columns."""
@@ -411,6 +427,6 @@ def _parsed(what: str, location: str, parse: Callable[[bytes], T], content: byte
 
 
 def _size(parsed: Parsed) -> int:
-    if isinstance(parsed, ManifestColumns | MetricColumns):
+    if isinstance(parsed, ManifestColumns | MetricColumns | ReadingColumns):
         return parsed.size_bytes
     return sum(_LIST_ENTRY_BYTES + len(manifest.raw) for manifest in parsed.manifests)

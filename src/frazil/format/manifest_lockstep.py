@@ -272,6 +272,10 @@ class RowsWalk:
 
     # Each of the following gives the positions behind the values.
 
+    def over(self, node: Node, at: _Positions) -> _Positions:
+        """Behind a value of any kind."""
+        return self._over(node, at)
+
     def _over(self, node: Node, at: _Positions) -> _Positions:
         if isinstance(node, Integer):
             return self.over_varints(at)

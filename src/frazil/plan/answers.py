@@ -88,26 +88,73 @@ class TaskWriter:
     ) -> None:
         spec_id = piece.listed.partition_spec_id
         residuals = self._residuals(piece)
-        first_row_ids = piece.columns.inherited(piece.listed).first_row_id
+        first_row_ids = piece.columns.inherited(piece.listed).first_row_id[piece.rows].tolist()
         deletes = self._deletes_of(piece)
-        files = self._files(piece.listed, piece.columns, piece.rows, bool(self._scan.stats_fields))
-        partition = piece.columns.partition
-        for row, file, own in zip(piece.rows.tolist(), files, deletes, strict=True):
-            document = self._file_document(file, spec_id)
-            if first_row_ids[row] != NONE:
-                document["first-row-id"] = int(first_row_ids[row])
+        documents = self._documents(piece, spec_id)
+        partition = piece.columns.partition[piece.rows].tolist()
+        for document, own, first_row_id, of_row in zip(
+            documents, deletes, first_row_ids, partition, strict=True
+        ):
+            if first_row_id != NONE:
+                document["first-row-id"] = first_row_id
             task: dict[str, Any] = {"data-file": document}
             if own:
                 task["delete-file-references"] = [
                     self._reference(entry, tasks, references) for entry in own
                 ]
-            task["residual-filter"] = residuals[int(partition[row])]
+            task["residual-filter"] = residuals[of_row]
             tasks.tasks.append(task)
 
     def _residuals(self, piece: Piece) -> list[Any]:
         """For each distinct partition of the manifest."""
         found = self._scan.where.residuals(piece.columns, piece.listed.partition_spec_id)
-        return [residual_json(one, self._schema) for one in found]
+        written: dict[int, Any] = {}
+        # Most partitions leave the very same expression.
+        return [
+            written.get(id(one)) or written.setdefault(id(one), residual_json(one, self._schema))
+            for one in found
+        ]
+
+    def _documents(self, piece: Piece, spec_id: int) -> Iterator[dict[str, Any]]:
+        """The data files of a piece. Only statistics are read from the manifest itself."""
+        if self._scan.stats_fields:
+            files = self._files(piece.listed, piece.columns, piece.rows, stats=True)
+            return (self._file_document(file, spec_id) for file in files)
+        return self._from_columns(piece, spec_id)
+
+    def _from_columns(self, piece: Piece, spec_id: int) -> Iterator[dict[str, Any]]:
+        columns, rows = piece.columns, piece.rows
+        reading = self._reader.reading(piece.listed)
+        spec = self._scan.metadata.spec(spec_id)
+        tuples = columns.partitions if spec is None else partitions_of(columns, spec)
+        partitions: dict[int, list[Any]] = {}
+        for row, path, size, count, of_row in zip(
+            rows.tolist(),
+            columns.encoded_paths(rows),
+            columns.file_size_in_bytes[rows].tolist(),
+            columns.record_count[rows].tolist(),
+            columns.partition[rows].tolist(),
+            strict=True,
+        ):
+            partition = partitions.get(of_row)
+            if partition is None:
+                partition = partitions[of_row] = self._partition(tuples[of_row], spec_id)
+            document: dict[str, Any] = {
+                "spec-id": spec_id,
+                "content": "data",
+                "file-path": path.decode(),
+                "file-format": reading.file_format[row],
+                "partition": partition,
+                "file-size-in-bytes": size,
+                "record-count": count,
+            }
+            _add_given(
+                document,
+                reading.key_metadata[row],
+                reading.split_offsets[row],
+                reading.sort_order_id[row],
+            )
+            yield document
 
     # --- deletes -----------------------------------------------------------------------------
 
@@ -160,7 +207,9 @@ class TaskWriter:
         self, listed: ManifestFile, columns: ManifestColumns, rows: Rows, stats: bool
     ) -> Iterator[ContentFile]:
         opened = open_avro(self._reader.content(listed), MANIFEST_LIMITS)
-        tuples = [columns.partitions[index] for index in columns.partition[rows].tolist()]
+        spec = self._scan.metadata.spec(listed.partition_spec_id)
+        ordered = columns.partitions if spec is None else partitions_of(columns, spec)
+        tuples = [ordered[index] for index in columns.partition[rows].tolist()]
         places = row_places(opened, columns, rows)
         return read_content_files(opened.schema, places, tuples, metrics=stats)
 
@@ -170,23 +219,18 @@ class TaskWriter:
             "content": _CONTENTS[_content_of(file)],
             "file-path": file.file_path,
             "file-format": file.file_format.lower(),
-            "partition": self._partition(file, spec_id),
+            "partition": self._partition(file.partition, spec_id),
             "file-size-in-bytes": file.file_size_in_bytes,
             "record-count": file.record_count,
         }
-        if file.key_metadata is not None:
-            document["key-metadata"] = file.key_metadata.hex().upper()
-        if file.split_offsets is not None:
-            document["split-offsets"] = list(file.split_offsets)
-        if file.sort_order_id is not None:
-            document["sort-order-id"] = file.sort_order_id
+        _add_given(document, file.key_metadata, file.split_offsets, file.sort_order_id)
         if isinstance(file, DeleteFile):
             document.update(_delete_fields(file))
         elif self._scan.stats_fields:
             document.update(_statistics(file, self._scan.stats_fields))
         return document
 
-    def _partition(self, file: ContentFile, spec_id: int) -> list[Any]:
+    def _partition(self, values: Sequence[Any], spec_id: int) -> list[Any]:
         kind = self._partition_types.get(spec_id)
         if kind is None:
             spec = self._scan.metadata.spec(spec_id)
@@ -194,8 +238,22 @@ class TaskWriter:
                 return []
             kind = partition_type(spec, self._scan.metadata.current_schema)
             self._partition_types[spec_id] = kind
-        pairs = zip(kind.fields, file.partition, strict=False)
+        pairs = zip(kind.fields, values, strict=False)
         return [_partition_value(one.type, value) for one, value in pairs]
+
+
+def _add_given(
+    document: dict[str, Any],
+    key_metadata: bytes | None,
+    split_offsets: Sequence[int] | None,
+    sort_order_id: int | None,
+) -> None:
+    if key_metadata is not None:
+        document["key-metadata"] = key_metadata.hex().upper()
+    if split_offsets is not None:
+        document["split-offsets"] = split_offsets
+    if sort_order_id is not None:
+        document["sort-order-id"] = sort_order_id
 
 
 def _partition_value(kind: Type, value: Any) -> Any:
