@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from frazil import Client, Plan, Table, col
+from frazil import Client, Plan, RetryPolicy, Table, col
 from frazil.client.http import Answer, HttpTransport
 from frazil.client.plans import Walk
 from frazil.wire.content_files import (
@@ -237,30 +237,31 @@ class Scripted(HttpTransport):
         return Answer(200, {}, self.answers.pop(0))
 
 
-def planned(catalog: RunningServer, table: Table, *answers: bytes) -> tuple[Scripted, Client]:
-    transport = Scripted(catalog.url, list(answers))
-    return transport, Client(transport=transport)
-
-
 SUBMITTED = b'{"status":"submitted","plan-id":"a/b"}'
 
 
 def test_a_plan_that_failed_is_raised(catalog: RunningServer, new_table: NewTable) -> None:
     error = b'{"message":"gone","type":"NoSuchPlanIdException","code":404}'
     failed = b'{"status":"failed","error":' + error + b"}"
-    table = new_table()
-    transport, client = planned(catalog, table, SUBMITTED, SUBMITTED, failed)
+    transport = Scripted(catalog.url, [SUBMITTED, SUBMITTED, failed])
     with pytest.raises(NotFound, match="gone"):
-        client.load_table(table.identifier).plan()
+        Client(transport=transport).load_table(new_table().identifier).plan()
     # Nobody waits for it any more, so it is cancelled.
     assert transport.seen == ["POST ", "GET /a%2Fb", "GET /a%2Fb", "DELETE /a%2Fb"]
 
 
 def test_a_plan_that_was_cancelled_is_said_so(catalog: RunningServer, new_table: NewTable) -> None:
-    table = new_table()
-    _, client = planned(catalog, table, SUBMITTED, b'{"status":"cancelled"}')
+    transport = Scripted(catalog.url, [SUBMITTED, b'{"status":"cancelled"}'])
     with pytest.raises(ServiceUnavailable, match="plan the scan again"):
-        client.load_table(table.identifier).plan()
+        Client(transport=transport).load_table(new_table().identifier).plan()
+
+
+def test_nobody_waits_for_ever(catalog: RunningServer, new_table: NewTable) -> None:
+    transport = Scripted(catalog.url, [SUBMITTED, SUBMITTED])
+    client = Client(transport=transport, retry=RetryPolicy(total_timeout_ms=1))
+    with pytest.raises(ServiceUnavailable, match=r"not ready after 0\.001 s"):
+        client.load_table(new_table().identifier).plan()
+    assert transport.seen[-1] == "DELETE /a%2Fb"
 
 
 def test_a_catalog_that_does_not_plan(catalog: RunningServer, new_table: NewTable) -> None:

@@ -84,6 +84,11 @@ class Calls:
     def clock(self) -> Clock:
         return self._clock
 
+    @property
+    def total_timeout_s(self) -> float:
+        """How long to wait for something that the catalog is still at."""
+        return (self._retry or RetryPolicy()).total_timeout_ms / 1000
+
     def get(
         self,
         path: str,

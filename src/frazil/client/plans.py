@@ -231,12 +231,16 @@ class Planning:
             return self._polled(path)
 
     def _polled(self, path: str) -> _Page:
-        pause_s = _FIRST_PAUSE_S
+        pause_s, clock = _FIRST_PAUSE_S, self._calls.clock
+        timeout_s = self._calls.total_timeout_s
+        deadline_s = clock.now_s() + timeout_s
         while True:
             page = decode(self._calls.get(path, headers=self._headers), _Page)
             if page.status != "submitted":
                 return self._checked(page)
-            self._calls.clock.sleep_s(pause_s)
+            if clock.now_s() + pause_s > deadline_s:
+                raise ServiceUnavailable(f"the plan was not ready after {timeout_s:g} s")
+            clock.sleep_s(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
     @contextmanager
