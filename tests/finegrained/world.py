@@ -16,7 +16,7 @@ from starlette.types import Message
 
 from frazil.commit.catalog import Catalog
 from frazil.db.base import Database
-from frazil.plan.service import Planner, PlanLimits
+from frazil.plan.service import PlanLimits, Planner
 from frazil.rest.app import AppSettings, close, create_app
 from frazil.server.assembly import PLAN_SECRET
 from frazil.store.base import Store

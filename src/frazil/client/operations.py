@@ -32,6 +32,7 @@ from frazil.wire.actions import (
     NotAllowedNewDeletesForDataFiles,
     Once,
     Overwrite,
+    RemoveOperation,
     Replace,
     RequiredDataFiles,
     RequiredDeleteFiles,
@@ -154,7 +155,7 @@ def row_delta(
     clauses: list[CommitValidation] = []
     referenced = _referenced(deletes, referenced_data_files)
     if referenced:
-        allowed = ("DELETE",) if command == "delete" else ()
+        allowed: tuple[RemoveOperation, ...] = ("DELETE",) if command == "delete" else ()
         clauses.append(RequiredDataFiles(file_paths=referenced, allowed_remove_operations=allowed))
     if removed:
         clauses.append(RequiredDataFiles(file_paths=removed))
