@@ -177,7 +177,7 @@ def draw_value(random: Random, type_: Type) -> Any:
 
 def _decimal(random: Random, type_: DecimalType) -> Decimal:
     if type_.precision > 30 and random.random() < 0.4:
-        unscaled = random.choice((-(10**38) + 1, 10**38 - 1, 2**63, -(2**64), 10**30))
+        unscaled = random.choice((-(10**38) + 50, 10**38 - 1, 2**63, -(2**64), 10**30))
     else:
         unscaled = random.choice((-12_800, -129, -128, -1, 0, 1, 50, 99, 100, 127, 128, 32_768))
     # Made of its digits: Python's context would round 38 of them to 28.

@@ -55,12 +55,12 @@ def partition_of(spec: Spec, row: Row) -> tuple[Any, ...]:
 def same_partition(left: Sequence[Any], right: Sequence[Any]) -> bool:
     """All NaNs are one value."""
     return all(
-        one == other or (_is_nan(one) and _is_nan(other))
+        one == other or (is_nan(one) and is_nan(other))
         for one, other in zip(left, right, strict=True)
     )
 
 
-def _is_nan(value: Any) -> bool:
+def is_nan(value: Any) -> bool:
     return isinstance(value, float) and math.isnan(value)
 
 
@@ -147,9 +147,9 @@ class Metrics:
             values = [row[leaf.field_id] for row in rows]
             counts["value-counts"][leaf.field_id] = len(values)
             counts["null-value-counts"][leaf.field_id] = values.count(None)
-            known = [value for value in values if value is not None and not _is_nan(value)]
+            known = [value for value in values if value is not None and not is_nan(value)]
             if leaf.type.type_id in (TypeId.FLOAT, TypeId.DOUBLE):
-                counts["nan-value-counts"][leaf.field_id] = sum(map(_is_nan, values))
+                counts["nan-value-counts"][leaf.field_id] = sum(map(is_nan, values))
             if known:
                 self._add_bounds(leaf, known, counts)
         self._impoverish(random, counts)
@@ -289,7 +289,7 @@ class Files:
             "equality",
             spec_id,
             partition,
-            not spec,
+            all(part.transform == "void" for part in spec),
             frozenset(),
             ids,
             values,

@@ -56,6 +56,7 @@ class Shape:
         document = json.loads(b"".join(encode_table_metadata(metadata)))
         (self.schema,) = document["schemas"]
         self.last_column_id = document["last-column-id"]
+        self.last_partition_id = document["last-partition-id"]
         types = {leaf.field_id: leaf.type for leaf in self.leaves}
         (spec,) = document["partition-specs"]
         self.specs[0] = tuple(

@@ -161,7 +161,10 @@ class TableMaker:
         if version is None or not version.data:
             return
         deletes: list[DeleteFile] = []
-        live = [file for file, _ in version.data.values()]
+        usable = self._usable_specs()
+        live = [file for file, _ in version.data.values() if file.spec_id in usable]
+        if not live:
+            return
         if self._random.random() < 0.5:
             deletes.append(self._equality_deletes(live))
         if not deletes or self._random.random() < 0.4:
@@ -205,14 +208,17 @@ class TableMaker:
 
     # --- files ---
 
-    def _spec_id(self) -> int:
-        shape = self.table.shape
-        live = {leaf.field_id for leaf in shape.leaves}
-        usable = [
+    def _usable_specs(self) -> list[int]:
+        """Those whose columns the table still has."""
+        live = {leaf.field_id for leaf in self.table.shape.leaves}
+        return [
             spec_id
-            for spec_id, spec in shape.specs.items()
+            for spec_id, spec in self.table.shape.specs.items()
             if all(part.source_id in live for part in spec)
         ]
+
+    def _spec_id(self) -> int:
+        shape, usable = self.table.shape, self._usable_specs()
         if len(usable) > 1 and self._random.random() < 0.2:
             return self._random.choice(usable)
         return shape.default_spec_id
@@ -228,7 +234,7 @@ class TableMaker:
         nulls = self._random.choice((0.0, self._nulls, self._nulls, 1.0))
         nans = self._random.choice((0.0, 0.0, 0.2, 1.0))
         first = self._draw_row(nulls, nans)
-        if self._foreign is None:
+        if not self._is_foreign_able:
             first |= {
                 part.source_id: 0.5
                 for part in spec
@@ -298,6 +304,12 @@ class TableMaker:
 
     # --- commits ---
 
+    @property
+    def _is_foreign_able(self) -> bool:
+        """Java has no writer for partitions of a column that the table no longer has."""
+        is_complete = len(self._usable_specs()) == len(self.table.shape.specs)
+        return self._foreign is not None and is_complete
+
     def _branch(self) -> str:
         heads = self.table.heads
         if MAIN in heads and self._random.random() < 0.15:
@@ -322,7 +334,9 @@ class TableMaker:
         before = set(self.table.versions)
         docs = [file.doc for file in data] + [delete.doc for delete in deletes]
         only_foreign = not all(map(is_json, docs))
-        if only_foreign or (self._foreign and not removed and self._random.random() < 0.3):
+        if only_foreign and not self._is_foreign_able:
+            return
+        if only_foreign or (self._is_foreign_able and not removed and self._random.random() < 0.3):
             by = "java"
             self._write_foreign(branch, parent, data, deletes)
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -21,14 +22,13 @@ from tests.planning.schemas import Shape
 from tests.planning.tables import TableMaker
 from tests.planning.worlds import Run, Scan, World
 
-X: Final = 1
 HIGH: Final = UUID(int=(1 << 128) - 1)
 PLANNED, LEFT_OUT = "planned", "left out"
 
 
 @dataclass(frozen=True)
 class Case:
-    """A column x with id 1, files with its values, and a test of it."""
+    """A column x, files with its values, and a test of it."""
 
     type: Any
     files: Sequence[Sequence[Any]]
@@ -46,6 +46,10 @@ class Case:
     """The column gets another name after the files are committed; the snapshot's is asked for."""
     deletes_of: int | None = None
     """A position delete refers to this file."""
+    equality_delete: Any = None
+    """The value of an equality delete for all files."""
+    by_java: bool = False
+    """Java writes the files: no client can declare them."""
     version: int = 2
     kind: str = "files"
     other: Any = PLANNED
@@ -65,6 +69,38 @@ CASES: Final[Mapping[str, Case]] = {
     ),
     "order-of-null": Case(
         "int", [[None], [3]], "lt", [5], partition="identity", without=("null-value-counts",)
+    ),
+    "order-of-nan": Case(
+        "float",
+        [[math.nan], [9.0]],
+        "gt",
+        [5.0],
+        partition="identity",
+        by_java=True,
+        without=("value-counts", "nan-value-counts"),
+    ),
+    "ranges-with-nan": Case(
+        "double",
+        [[1.0]],
+        "not-null",
+        equality_delete=5.0,
+        kind="deletes",
+        other="0",
+        own="1",
+    ),
+    "nulls-in-struct": Case(
+        {
+            "type": "struct",
+            "fields": [{"id": 2, "name": "y", "required": True, "type": "int"}],
+        },
+        [[None]],
+        "not-eq",
+        [7],
+        name="x.y",
+        equality_delete=5,
+        kind="deletes",
+        other="1",
+        own="0",
     ),
     "prefix-of-null": Case(
         "string",
@@ -160,6 +196,15 @@ CASES: Final[Mapping[str, Case]] = {
         other="ValueError: Unknown logical/physical type",
         own="1 files",
     ),
+    "two-uuid-partitions": Case(
+        "uuid",
+        [[UUID(int=2)]],
+        "not-null",
+        partition="identity,void",
+        kind="verdict",
+        other="TypeError: Type not recognized",
+        own="1 files",
+    ),
     "uuid-partition": Case(
         "uuid",
         [[UUID(int=2)]],
@@ -218,13 +263,18 @@ def made(world: World, name: str, case: Case) -> TableMaker:
     schema: Doc = {
         "type": "struct",
         "schema-id": 0,
-        "fields": [{"id": X, "name": "x", "required": False, "type": case.type}],
+        "fields": [{"id": 1, "name": "x", "required": False, "type": case.type}],
     }
     shape = Shape(Random(0), case.version, schema=schema)
     (leaf,) = leaves(schema)
     if case.partition is not None:
-        shape.specs[0] = (SpecField(leaf.field_id, 1000, "part", case.partition, leaf.type),)
-    maker = TableMaker(Random(0), world.driver, f"listed_{name}".replace("-", "_"), None, shape)
+        shape.specs[0] = tuple(
+            SpecField(leaf.field_id, 1000 + at, f"part_{at}", transform, leaf.type)
+            for at, transform in enumerate(case.partition.split(","))
+        )
+    own_name = f"listed_{name}".replace("-", "_")
+    writer = world.java if case.by_java else None
+    maker = TableMaker(Random(0), world.driver, own_name, writer, shape)
     maker.files.metrics = Metrics(None, 0.0)
     data = []
     for values in case.files:
@@ -240,6 +290,10 @@ def made(world: World, name: str, case: Case) -> TableMaker:
             delete.doc.pop(metric, None)
         delete.doc["referenced-data-file"] = data[case.deletes_of].path
         maker.commit("overwrite", [], [delete], [], "main")
+    if case.equality_delete is not None:
+        row = {leaf.field_id: case.equality_delete}
+        deleted = maker.files.equality_deletes(0, shape.specs[0], (), [leaf], [row])
+        maker.commit("overwrite", [], [deleted], [], "main")
     return maker
 
 

@@ -126,19 +126,19 @@ class World:
     def __init__(self, driver: Driver, own: OwnPlans, java: JavaPlans) -> None:
         self.driver = driver
         self._own = own
-        self._java = java
+        self.java = java
         self.listed: Counter[str] = Counter()
 
     def run_seed(self, seed: int, scans: int = SCANS) -> Run:
         random = Random(seed)
-        table = TableMaker(random, self.driver, f"t{seed}", self._java).make()
+        table = TableMaker(random, self.driver, f"t{seed}", self.java).make()
         run = Run(seed, table)
         self.compare(run, list(draw_scans(random, table, scans)))
         return run
 
     def compare(self, run: Run, scans: Sequence[Scan]) -> None:
         table = run.table
-        java = self._java.open(table.metadata_location)
+        java = self.java.open(table.metadata_location)
         asked = [scan.json() for scan in scans]
         theirs = java.plan(asked)
         ours = [self._own.plan(table.name, scan) for scan in asked]
