@@ -13,7 +13,9 @@ SCANS = {"planTableScan", "fetchPlanningResult", "cancelPlanning", "fetchScanTas
 DAYS = ("2024-05-01", "2024-05-02", None)
 
 _columns = st.sampled_from(["id", "note", "day", "ID", "nowhere", "", "id.x"])
-_values: st.SearchStrategy[Any] = st.sampled_from([0, 7, -1, 2**63, 1.5, "2024-05-01", "x", "", True, None, [], {}])
+_values: st.SearchStrategy[Any] = st.sampled_from(
+    [0, 7, -1, 2**63, 1.5, "2024-05-01", "x", "", True, None, [], {}]
+)
 _predicates = st.one_of(
     st.fixed_dictionaries(
         {
