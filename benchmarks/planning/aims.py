@@ -9,6 +9,7 @@ from benchmarks.commit.aims import Aim
 from benchmarks.planning.files import CLUSTERED, FINE, SCATTERED
 from benchmarks.planning.filters import FILTERS, NO_FILTER
 from benchmarks.planning.results import ENGINE_COLD, ENGINE_WARM, PLANS, PYICEBERG, Results
+from benchmarks.planning.trees import SMALL
 
 WARM_FILES: Final = 1_000_000
 WARM_MS: Final = 50
@@ -16,7 +17,7 @@ BESIDE_FILES: Final = 100_000
 WARM_TIMES: Final = 100
 COLD_TIMES: Final = 5
 BYTES_A_FILE: Final = 300
-_LAYOUTS: Final = (CLUSTERED, SCATTERED, FINE)
+_LAYOUTS: Final = (CLUSTERED, SCATTERED, FINE, SMALL)
 
 
 def aims_of(results: Results) -> list[Aim]:

@@ -43,7 +43,7 @@ from benchmarks.planning.results import (
 )
 from benchmarks.planning.server import ServerPlanner, running_server_planner
 from benchmarks.planning.steps import measure_steps
-from benchmarks.planning.trees import BY_PYICEBERG, Kind, Tree, make_trees
+from benchmarks.planning.trees import BY_PYICEBERG, SMALL, Kind, Tree, make_trees
 from benchmarks.processes import JAVA_SERVER_JAR
 from benchmarks.results import machine
 from benchmarks.run import say
@@ -62,6 +62,8 @@ class Work:
     sizes: tuple[int, ...]
     by_pyiceberg: int
     """Files of the table whose manifests PyIceberg writes."""
+    small: int
+    """Files of the table with small manifests."""
     effort: Effort
     layouts: tuple[str, ...] = (CLUSTERED, SCATTERED, FINE)
     filters: tuple[str, ...] = FILTERS
@@ -77,11 +79,13 @@ class Work:
 QUICK = Work(
     sizes=(10_000, 100_000),
     by_pyiceberg=10_000,
+    small=100_000,
     effort=Effort(warm_up_s=0.0, seconds=1.0, least=1, most=50, block=10, block_s=0.5),
 )
 FULL = Work(
     sizes=(10_000, 100_000, 1_000_000),
     by_pyiceberg=10_000,
+    small=100_000,
     effort=Effort(warm_up_s=0.0, seconds=5.0, least=2, most=100, block=10, block_s=1.0),
     firsts=3,
     step_rounds=3,
@@ -89,6 +93,7 @@ FULL = Work(
 SMOKE = Work(
     sizes=(300,),
     by_pyiceberg=200,
+    small=300,
     effort=Effort(warm_up_s=0.0, seconds=0.0, least=1, most=1, block=1, block_s=0.1),
     layouts=(CLUSTERED, SCATTERED),
     step_rounds=1,
@@ -110,12 +115,12 @@ def run(work: Work, scratch: Path) -> Results:
     about = machine()
     folder = scratch / "trees"
     kinds = [Kind(files, layout) for files in work.sizes for layout in work.layouts]
-    kinds.append(Kind(work.by_pyiceberg, BY_PYICEBERG))
+    kinds += [Kind(work.small, SMALL), Kind(work.by_pyiceberg, BY_PYICEBERG)]
     say(f"tables of {', '.join(f'{kind.files:,}' for kind in kinds)} files")
     trees = make_trees(folder, kinds)
     told = [_told(tree) for tree in trees]
     # What does not depend on the order of the files is measured on one table of each size.
-    scattered = [tree for tree in trees if tree.kind.layout in (SCATTERED, BY_PYICEBERG)]
+    scattered = [tree for tree in trees if tree.kind.layout in (SCATTERED, SMALL, BY_PYICEBERG)]
     memory = measure_memory(scattered, scratch)
     steps, decoding = measure_alone(scattered, work)
     cells = measure_plans(trees, work, scratch)

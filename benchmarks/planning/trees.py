@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import uuid
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
@@ -28,7 +29,16 @@ from pyiceberg.typedef import Record
 from benchmarks.commit.files import encode
 from benchmarks.commit.trees import MANIFEST_CODEC, SNAPSHOT_ID, listed
 from benchmarks.histories import Seed, file_url, make_history, prepare
-from benchmarks.planning.files import FINE, ROWS, SCATTERED, SCHEMA, SPEC, TYPES, content_file
+from benchmarks.planning.files import (
+    CLUSTERED,
+    FINE,
+    ROWS,
+    SCATTERED,
+    SCHEMA,
+    SPEC,
+    TYPES,
+    content_file,
+)
 from frazil.format.content_files import DataFile
 from frazil.format.manifest_encoder import manifest_encoder
 from frazil.format.manifest_list import DATA
@@ -38,7 +48,10 @@ from frazil.format.schema import parse_schema
 
 BY_PYICEBERG: Final = "scattered, written by PyIceberg"
 """Its manifests have one entry in each block."""
-_SHORT: Final = {BY_PYICEBERG: "stock", FINE: "fine"}
+SMALL: Final = "clustered, small manifests"
+"""As after many small appends that nobody has merged."""
+_FILES_OF_A_SMALL_ONE: Final = 50
+_SHORT: Final = {BY_PYICEBERG: "stock", FINE: "fine", SMALL: "small"}
 _FILES_OF_A_MANIFEST: Final = 5_000
 """Of those that PyIceberg writes: it would put all files of an append into one."""
 _PROCESSES: Final = 2
@@ -95,20 +108,24 @@ def _is_stock(kind: Kind) -> bool:
 
 
 def _written(folder: Path, data: str, kind: Kind) -> list[ManifestFile]:
-    """As Frazil writes them, up to 8 MiB each."""
-    numbers = iter(range(10_000))
-    writer = RollingManifestWriter(
-        _encoder(),
-        new_path=lambda: str(folder / f"{uuid.uuid4()}-m{next(numbers)}.avro"),
-        snapshot_id=None,
-        codec=MANIFEST_CODEC,
-    )
-    for number in range(kind.files):
-        writer.add(content_file(data, number, kind.files, kind.layout))
-    written = writer.finish()
-    for manifest in written:
-        Path(manifest.manifest_path).write_bytes(manifest.file)
-    return [listed(manifest) for manifest in written]
+    """As Frazil writes them, up to 8 MiB each unless they are to be small."""
+    numbers = itertools.count()
+    order = CLUSTERED if kind.layout == SMALL else kind.layout
+    most = _FILES_OF_A_SMALL_ONE if kind.layout == SMALL else kind.files
+    found: list[ManifestFile] = []
+    for start in range(0, kind.files, most):
+        writer = RollingManifestWriter(
+            _encoder(),
+            new_path=lambda: str(folder / f"{uuid.uuid4()}-m{next(numbers)}.avro"),
+            snapshot_id=None,
+            codec=MANIFEST_CODEC,
+        )
+        for number in range(start, min(start + most, kind.files)):
+            writer.add(content_file(data, number, kind.files, order))
+        for manifest in writer.finish():
+            Path(manifest.manifest_path).write_bytes(manifest.file)
+            found.append(listed(manifest))
+    return found
 
 
 @cache

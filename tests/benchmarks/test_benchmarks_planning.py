@@ -56,11 +56,16 @@ from benchmarks.planning.results import (
 )
 from benchmarks.planning.run import SMOKE, measure_alone, measure_memory, measure_plans
 from benchmarks.planning.steps import STEPS
-from benchmarks.planning.trees import BY_PYICEBERG, Kind, make_tree
+from benchmarks.planning.trees import BY_PYICEBERG, SMALL, Kind, make_tree
 from benchmarks.results import machine
 
 SYSTEMS = (ENGINE_WARM, ENGINE_FOLDER, ENGINE_COLD, SERVER_WARM, PYICEBERG)
-KINDS = (Kind(300, CLUSTERED), Kind(300, SCATTERED), Kind(200, BY_PYICEBERG))
+KINDS = (
+    Kind(300, CLUSTERED),
+    Kind(300, SCATTERED),
+    Kind(300, SMALL),
+    Kind(200, BY_PYICEBERG),
+)
 COLUMNS = {PARTITION: DAY, LONG_RANGE: ID, MANY_VALUES: ID, TEXT_EQUALITY: NAME, MANY_TEXTS: NAME}
 ONCE = Effort(warm_up_s=0.0, seconds=0.0, least=1, most=1, block=1, block_s=0.0)
 
