@@ -6,6 +6,7 @@ import hashlib
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -305,6 +306,27 @@ def test_many_plans_at_once(new_table: NewTable, slow: tuple[World, GatedStore])
     for thread in threads:
         thread.join(60)
     assert found == ["completed"] * 40
+
+
+@pytest.mark.timeout(60)
+def test_whoever_waits_is_let_go_when_the_server_ends(new_table: NewTable, place: Place) -> None:
+    """Also who waits behind the plans that run: nobody will fetch any of them."""
+    store, own = GatedStore(), new_table()
+    patient = PlanLimits(quick_s=600)
+    with (
+        ThreadPoolExecutor(7) as clients,
+        place.replica(patient, AppSettings(tokens=TOKENS), store) as world,
+    ):
+        table = at(own, world)
+        store.gate.clear()
+        waiting = [clients.submit(asked, table) for _ in range(7)]
+        assert store.reached.wait(30)
+        ending = threading.Thread(target=world.planner.close)
+        ending.start()
+        assert not any(one.done() for one in waiting)
+        store.gate.set()
+        ending.join(30)
+        assert {one.result(30).status for one in waiting} <= {200, 503}
 
 
 # --- replicas -------------------------------------------------------------------------------------

@@ -333,7 +333,9 @@ class Texts:
         texts, bounds = literals.texts, self.bounds
         ranks = np.searchsorted(texts.first, bounds.first, "left").astype(np.int64)
         behind = np.searchsorted(texts.first, bounds.first, "right")
-        tied = np.flatnonzero(ranks < behind)
+        several = behind - ranks
+        self._rank_single(ranks, np.flatnonzero(several == 1), texts, side)
+        tied = np.flatnonzero(several > 1)
         for begin, rows in _groups(tied, ranks[tied]):
             group = texts.second[begin : int(behind[rows[0]])]
             low = np.searchsorted(group, bounds.second[rows], "left")
@@ -344,6 +346,26 @@ class Texts:
                 span = begin + start, begin + int(high[own[0]])
                 self._rank_alike(ranks, rows[own], texts.values, span, side)
         return ranks
+
+    def _rank_single(self, ranks: Rows, rows: Rows, texts: SortedTexts, side: Side) -> None:
+        """Where one literal alone has the first word of a row, as is the rule: all at once."""
+        if not len(rows):
+            return
+        at, bounds = ranks[rows], self.bounds
+        literal, own = texts.second[at], bounds.second[rows]
+        below = literal < own
+        alike = np.flatnonzero(literal == own)
+        if len(alike):
+            sizes = np.array([min(len(value), HEAD_BYTES + 1) for value in texts.values])
+            lengths = bounds.length[rows[alike]].astype(np.int64)
+            compare = np.less if side == "left" else np.less_equal
+            below[alike] = compare(sizes[at[alike]], lengths)
+            bisect = bisect_left if side == "left" else bisect_right
+            for place in alike[lengths > HEAD_BYTES].tolist():
+                begin = int(at[place])
+                found = bounds.get(int(rows[place])) or b""
+                below[place] = bisect(texts.values, found, begin, begin + 1) > begin
+        ranks[rows] = at + below
 
     def _rank_alike(
         self, ranks: Rows, rows: Rows, values: list[bytes], span: tuple[int, int], side: Side

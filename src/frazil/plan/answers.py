@@ -36,7 +36,7 @@ from frazil.plan.residual_json import residual_json
 from frazil.plan.scans import Scan
 from frazil.plan.walk import Piece, Rows, Walk
 from frazil.values.single_value import to_json
-from frazil.values.types import StructType, Type
+from frazil.values.types import StructType, Type, TypeId
 
 _CONTENTS: Final = {
     DATA_CONTENT: "data",
@@ -260,7 +260,8 @@ def _partition_value(kind: Type, value: Any) -> Any:
     """JSON has no number for NaN and the infinities; Java's library writes their names."""
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    return None if value is None else to_json(kind, value)
+    # The type of a dropped column is lost, so that nobody could read the value.
+    return None if value is None or kind.type_id is TypeId.UNKNOWN else to_json(kind, value)
 
 
 def _content_of(file: ContentFile) -> int:

@@ -12,8 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from concurrent.futures import TimeoutError as NotYet
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
@@ -48,6 +47,10 @@ MAX_PLAN_ID_LENGTH: Final = 4_000
 _KEPT_S: Final = 300.0
 _THREADS: Final = 4
 _NONCE_BYTES: Final = 8
+
+
+class NotYet(Exception):
+    """The plan is still being worked on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,46 +163,50 @@ class Planner:
         return msgspec.json.encode(tasks.document())
 
     def close(self) -> None:
-        self._closed.set()
         with self._lock:
-            for work in self._working.values():
-                work.cancelled.set()
+            self._closed.set()
+            working = list(self._working.values())
+        for work in working:
+            work.cancelled.set()
         self._workers.shutdown(wait=True, cancel_futures=True)
+        for work in working:
+            # Taken from the queue before they began: whoever waits for them must be told.
+            if not work.future.done():
+                work.future.set_exception(Cancelled())
 
     # --- how -----------------------------------------------------------------------------------
 
     def _start(self, plan_id: str, scan: Scan, token: Token, explain: bool) -> _Work:
         """Begins a plan, or joins the one that is under way."""
-        if self._closed.is_set():
-            raise _closing()
         now_s = time.monotonic()
         with self._lock:
+            if self._closed.is_set():
+                raise _closing()
             for known in [k for k, w in self._working.items() if _is_old(w, now_s)]:
                 del self._working[known]
             work = self._working.get(plan_id)
             if work is not None:
                 return work
             work = self._working[plan_id] = _Work(now_s)
-        cancelled = work.cancelled.is_set
-        running = work
-
-        def run() -> None:
-            try:
-                answer = self._completed(scan, token, plan_id, explain, cancelled)
-            except BaseException as error:
-                running.future.set_exception(error)
-            else:
-                running.future.set_result(answer)
-
-        self._workers.submit(run)
+            # Under the lock: once the planner is closed, nothing may be submitted.
+            self._workers.submit(self._run, work, scan, token, plan_id, explain)
         return work
 
-    def _result(self, work: _Work, timeout_s: float) -> bytes:
+    def _run(self, work: _Work, scan: Scan, token: Token, plan_id: str, explain: bool) -> None:
         try:
-            return work.future.result(timeout_s)
-        finally:
-            if work.future.done():
-                self._forget_if_quick(work)
+            answer = self._completed(scan, token, plan_id, explain, work.cancelled.is_set)
+        except BaseException as error:
+            work.future.set_exception(error)
+        else:
+            work.future.set_result(answer)
+
+    def _result(self, work: _Work, timeout_s: float) -> bytes:
+        """Raises NotYet where it takes longer, and nothing else that could be taken for it."""
+        wait([work.future], timeout_s)
+        if not work.future.done():
+            raise NotYet
+        self._forget_if_quick(work)
+        return work.future.result()
 
     def _forget_if_quick(self, work: _Work) -> None:
         """A plan that was answered at once is not kept: asking again would plan again."""
