@@ -9,14 +9,15 @@ from collections import Counter
 from pathlib import Path
 
 from scripts.java import find_java
-from tests.differential.conftest import open_driver
 from tests.differential.histories import World
 from tests.differential.java_side import Java
+from tests.support.drivers import open_driver
+from tests.support.seeds import seeds_of
 from tests.support.spark import start_spark
 
 
 def main(arguments: list[str]) -> int:
-    seeds = [seed for argument in arguments if argument[0].isdigit() for seed in _seeds(argument)]
+    seeds = seeds_of(arguments)
     if not seeds:
         print(__doc__)
         return 2
@@ -41,11 +42,6 @@ def main(arguments: list[str]) -> int:
     print(f"failed: {failed}")
     print(f"listed differences: {dict(listed)}")
     return 1 if failed else 0
-
-
-def _seeds(argument: str) -> range:
-    first, _, last = argument.partition("-")
-    return range(int(first), int(last or first) + 1)
 
 
 if __name__ == "__main__":

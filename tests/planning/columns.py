@@ -124,15 +124,20 @@ def _nanos(random: Random) -> int:
     return _micros(random) * 1000 + random.choice((0, 0, 1, -1, 999))
 
 
+# Whole multiples of every width that truncates them: what is less has no truncated value.
+_LEAST_INT: Final = -(2**31 // 210 * 210)
+_LEAST_LONG: Final = -(2**63 // 210 * 210)
+
+
 def _long(random: Random) -> int:
     if random.random() < 0.06:
-        return random.choice((-(2**63), 2**63 - 1, 2**31, -(2**31) - 1))
+        return random.choice((_LEAST_LONG, 2**63 - 1, 2**31, -(2**31) - 1))
     return random.randint(-25, 40)
 
 
 def _int(random: Random) -> int:
     if random.random() < 0.06:
-        return random.choice((-(2**31), 2**31 - 1))
+        return random.choice((_LEAST_INT, 2**31 - 1))
     return random.randint(-25, 40)
 
 

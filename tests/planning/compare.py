@@ -46,12 +46,34 @@ def settled(expression: Any, *, case_sensitive: bool = True) -> Any:
         expression = _lower(expression)
     kind = expression["type"]
     if kind in ("and", "or"):
-        parts = {json.dumps(part): part for part in _parts(kind, expression)}
+        merged = _merged(kind, list(_parts(kind, expression)))
+        parts = {json.dumps(part): part for part in merged}
         found = [parts[text] for text in sorted(parts)]
         return found[0] if len(found) == 1 else {"type": kind, "parts": found}
     if kind in ("in", "not-in"):
         return {**expression, "values": sorted(expression["values"], key=json.dumps)}
     return expression
+
+
+def _merged(kind: str, parts: list[Any]) -> Iterator[Any]:
+    """One set in the place of several on the same term: `x in (1, 2) or x = 3`."""
+    one, many = ("eq", "in") if kind == "or" else ("not-eq", "not-in")
+    values: dict[str, list[Any]] = {}
+    terms: dict[str, Any] = {}
+    for part in parts:
+        if not isinstance(part, dict) or part["type"] not in (one, many):
+            yield part
+            continue
+        key = json.dumps(part["term"])
+        terms[key] = part["term"]
+        values.setdefault(key, []).extend(part.get("values", [part.get("value")]))
+    for key, found in values.items():
+        distinct = {json.dumps(value): value for value in found}
+        literals = [distinct[text] for text in sorted(distinct)]
+        if len(literals) == 1:
+            yield {"type": one, "term": terms[key], "value": literals[0]}
+        else:
+            yield {"type": many, "term": terms[key], "values": literals}
 
 
 def _lower(expression: Any) -> Any:

@@ -6,6 +6,7 @@ is never taken from an oracle.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -194,8 +195,8 @@ def _required_in_struct(context: Context, difference: Difference) -> bool:
     )
 
 
-def _strict_time(context: Context, difference: Difference) -> bool:
-    if difference.kind != "residual":
+def _time_before_epoch(context: Context, difference: Difference) -> bool:
+    if difference.kind not in ("files", "residual") or difference.own == LEFT_OUT:
         return False
     file = context.table.data_file(difference.what)
     by_time = {
@@ -206,11 +207,24 @@ def _strict_time(context: Context, difference: Difference) -> bool:
     return any(test.leaf.field_id in by_time for _, test in context.tests)
 
 
+def _both_zeros(context: Context, difference: Difference) -> bool:
+    signs = (
+        {
+            math.copysign(1, value)
+            for value in test.values
+            if value == 0 and isinstance(value, float)
+        }
+        for _, test in context.tests
+    )
+    return difference.kind == "residual" and any(len(found) > 1 for found in signs)
+
+
 def _scope_of_position_deletes(context: Context, difference: Difference) -> bool:
     if difference.kind != "deletes":
         return False
-    theirs, ours = {path for path, _ in difference.other}, {path for path, _ in difference.own}
-    return ours <= theirs
+    deletes = context.table.delete_files()
+    unlike = set(difference.other) ^ set(difference.own)
+    return all(deletes[key].kind == "position" for key in unlike)
 
 
 def _order_of_null_refused(context: Context, difference: Difference) -> bool:
@@ -228,8 +242,8 @@ def _uuid_partition(context: Context, difference: Difference) -> bool:
     )
 
 
-def _two_uuid_partitions(context: Context, difference: Difference) -> bool:
-    return difference.kind == "verdict" and "not recognized: uuid_fixed" in _message(difference)
+def _two_alike_partitions(context: Context, difference: Difference) -> bool:
+    return difference.kind == "verdict" and "Type not recognized: " in _message(difference)
 
 
 def _nanosecond_partition(context: Context, difference: Difference) -> bool:
@@ -252,12 +266,13 @@ LISTED: Final[tuple[Listed, ...]] = (
     Listed("time-beyond-a-day", "java", _time_beyond_a_day),
     Listed("not-equal", "pyiceberg", _not_equal),
     Listed("required-in-struct", "pyiceberg", _required_in_struct),
-    Listed("strict-time", "pyiceberg", _strict_time),
+    Listed("time-before-epoch", "pyiceberg", _time_before_epoch),
+    Listed("both-zeros", "pyiceberg", _both_zeros),
     Listed("scope-of-position-deletes", "pyiceberg", _scope_of_position_deletes),
     Listed("order-of-null-refused", "pyiceberg", _order_of_null_refused),
     Listed("nanosecond-partition", "pyiceberg", _nanosecond_partition),
     Listed("uuid-partition", "pyiceberg", _uuid_partition),
-    Listed("two-uuid-partitions", "pyiceberg", _two_uuid_partitions),
+    Listed("two-alike-partitions", "pyiceberg", _two_alike_partitions),
 )
 
 

@@ -9,12 +9,12 @@ from typing import Final
 import pytest
 
 from tests.commit.requests import Driver
-from tests.differential.conftest import open_driver
 from tests.planning.columns import leaves
 from tests.planning.own_side import OwnPlans, opened_plans
 from tests.planning.rows import problems
 from tests.planning.tables import TableMaker
 from tests.planning.worlds import draw_scans
+from tests.support.drivers import open_driver
 
 TABLES: Final = 16
 SCANS: Final = 40

@@ -14,7 +14,7 @@ from tests.planning.differences import LISTED
 from tests.planning.worlds import World
 
 BLOCK: Final = 4
-SAMPLE: Final = 4
+SAMPLE: Final = 7
 ALL: Final = 75
 
 

@@ -1,0 +1,36 @@
+"""A catalog in this process with its driver, for suites that hold it against an oracle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from frazil.commit.catalog import Catalog
+from frazil.db.connect import connect
+from frazil.store.local import LocalStore
+from frazil.store.locations import AllowedLocations
+from tests.commit.requests import Driver
+
+
+@contextmanager
+def open_driver(folder: Path) -> Iterator[Driver]:
+    """Our catalog on SQLite and local files, with the namespace `ns`."""
+    warehouse = folder / "warehouse"
+    warehouse.mkdir()
+    database = connect(f"sqlite:///{folder}/catalog.db")
+    database.migrate()
+    root = f"file://{warehouse}"
+    catalog = Catalog(
+        db=database,
+        store=LocalStore(),
+        warehouse=root,
+        allowed_locations=AllowedLocations(root),
+    )
+    driver = Driver(catalog, database, warehouse)
+    driver.create_namespace("ns")
+    try:
+        yield driver
+    finally:
+        catalog.close()
+        database.close()
