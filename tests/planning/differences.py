@@ -6,6 +6,7 @@ is never taken from an oracle.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -128,6 +129,25 @@ def _nulls_in_struct(context: Context, difference: Difference) -> bool:
     return not we_have_more and bool(ids & nested)
 
 
+def _greatest_number(context: Context, difference: Difference) -> bool:
+    if difference.kind != "residual":
+        return False
+    file = context.table.data_file(difference.what)
+    truncated = {
+        part.source_id
+        for part in context.table.shape.specs[file.spec_id]
+        if part.transform.startswith("truncate")
+    }
+    return any(
+        test.leaf.field_id in truncated and {2**31 - 1, 2**63 - 1}.intersection(_integers(test))
+        for _, test in context.tests
+    )
+
+
+def _integers(test: ColumnTest) -> set[int]:
+    return {value for value in test.values if isinstance(value, int)}
+
+
 def _prefix_of_null(context: Context, difference: Difference) -> bool:
     return difference.kind == "verdict" and "String.startsWith(String)" in _message(difference)
 
@@ -207,6 +227,18 @@ def _time_before_epoch(context: Context, difference: Difference) -> bool:
     return any(test.leaf.field_id in by_time for _, test in context.tests)
 
 
+def _negated_partition(context: Context, difference: Difference) -> bool:
+    return (
+        difference.kind == "residual"
+        and '"type": "not"' in json.dumps(context.scan["filter"])
+        and any(
+            value is None or is_nan(value)
+            for _, test in context.tests
+            for value in _partition_values(context, difference.what, test)
+        )
+    )
+
+
 def _both_zeros(context: Context, difference: Difference) -> bool:
     signs = (
         {
@@ -263,11 +295,13 @@ LISTED: Final[tuple[Listed, ...]] = (
     Listed("in-with-one-bound", "java", _in_with_one_bound),
     Listed("schema-of-head", "java", _schema_of_head),
     Listed("large-number", "java", _large_number),
+    Listed("greatest-number", "java", _greatest_number),
     Listed("time-beyond-a-day", "java", _time_beyond_a_day),
     Listed("not-equal", "pyiceberg", _not_equal),
     Listed("required-in-struct", "pyiceberg", _required_in_struct),
     Listed("time-before-epoch", "pyiceberg", _time_before_epoch),
     Listed("both-zeros", "pyiceberg", _both_zeros),
+    Listed("negated-partition", "pyiceberg", _negated_partition),
     Listed("scope-of-position-deletes", "pyiceberg", _scope_of_position_deletes),
     Listed("order-of-null-refused", "pyiceberg", _order_of_null_refused),
     Listed("nanosecond-partition", "pyiceberg", _nanosecond_partition),

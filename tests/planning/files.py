@@ -53,9 +53,9 @@ def partition_of(spec: Spec, row: Row) -> tuple[Any, ...]:
 
 
 def same_partition(left: Sequence[Any], right: Sequence[Any]) -> bool:
-    """All NaNs are one value."""
+    """All NaNs are one value, and the zeros are two."""
     return all(
-        one == other or (is_nan(one) and is_nan(other))
+        order(one) == order(other) or (is_nan(one) and is_nan(other))
         for one, other in zip(left, right, strict=True)
     )
 

@@ -18,7 +18,7 @@ from tests.planning.columns import leaves
 from tests.planning.compare import settled
 from tests.planning.differences import LISTED
 from tests.planning.files import Doc, Metrics, Row, SpecField
-from tests.planning.predicates import ColumnTest, Junction, Predicate
+from tests.planning.predicates import ColumnTest, Junction, Negation, Predicate
 from tests.planning.schemas import Shape
 from tests.planning.tables import TableMaker
 from tests.planning.worlds import Run, Scan, World
@@ -47,6 +47,9 @@ class Case:
     """The column gets another name after the files are committed; the snapshot's is asked for."""
     deletes_of: int | None = None
     """A position delete refers to this file."""
+    or_other: bool = False
+    """There is another column without metrics, and rows in which it is not null are wanted too."""
+    negated: bool = False
     equality_delete: Any = None
     """The value of an equality delete for all files."""
     by_java: bool = False
@@ -144,6 +147,16 @@ CASES: Final[Mapping[str, Case]] = {
         other="IllegalArgumentException: Cannot convert JSON to literal",
         own="1 files",
     ),
+    "greatest-number": Case(
+        "int",
+        [[5]],
+        "lt-eq",
+        [2**31 - 1],
+        partition="truncate[10]",
+        kind="residual",
+        other=True,
+        own={"type": "lt-eq", "term": "x", "value": 2**31 - 1},
+    ),
     "time-beyond-a-day": Case(
         "time",
         [[5]],
@@ -171,6 +184,19 @@ CASES: Final[Mapping[str, Case]] = {
         kind="residual",
         other={"type": "in", "term": "x", "values": [0.0, 2.0]},
         own={"type": "in", "term": "x", "values": [-0.0, 0.0, 2.0]},
+    ),
+    "negated-partition": Case(
+        "float",
+        [[math.nan]],
+        "gt-eq",
+        [0.25],
+        negated=True,
+        or_other=True,
+        partition="identity",
+        by_java=True,
+        kind="residual",
+        other=True,
+        own={"type": "not-null", "term": "other"},
     ),
     "time-before-epoch": Case(
         "timestamp",
@@ -231,7 +257,7 @@ def run_case(world: World, name: str, case: Case) -> Run:
     maker = made(world, name, case)
     table = maker.table
     schema = table.shape.schema
-    (leaf,) = leaves(schema)
+    leaf, *others = leaves(schema)
     if case.renamed:
         fields = [{**item, "name": "z"} for item in schema["fields"]]
         table.shape.schema = {**schema, "schema-id": 1, "fields": fields}
@@ -256,6 +282,13 @@ def run_case(world: World, name: str, case: Case) -> Run:
     )
     assert table.current is not None
     predicate: Predicate = test
+    if case.negated:
+        predicate = Negation(test)
+    if case.or_other:
+        (other,) = others
+        predicate = Junction(
+            "or", predicate, ColumnTest("not-null", other, None, (), (), other.name)
+        )
     if case.or_null:
         predicate = Junction("or", test, ColumnTest("is-null", leaf, None, (), (), case.name))
     scan = Scan(
@@ -276,7 +309,9 @@ def made(world: World, name: str, case: Case) -> TableMaker:
         "fields": [{"id": 1, "name": "x", "required": False, "type": case.type}],
     }
     shape = Shape(Random(0), case.version, schema=schema)
-    (leaf,) = leaves(schema)
+    if case.or_other:
+        schema["fields"].append({"id": 2, "name": "other", "required": False, "type": "int"})
+    leaf = leaves(schema)[0]
     if case.partition is not None:
         shape.specs[0] = tuple(
             SpecField(leaf.field_id, 1000 + at, f"part_{at}", transform, leaf.type)
