@@ -82,7 +82,7 @@ bench-client-full: test-environment ## The same with more samples, under 12 minu
 	@$(PY) -m benchmarks client --full
 
 .PHONY: bench-planning
-bench-planning: test-environment ## Measure scan planning beside PyIceberg and Java, under 10 minutes
+bench-planning: test-environment ## Measure scan planning beside PyIceberg and Java, about 10 minutes
 	@$(PY) scripts/jars.py fetch bench
 	@$(PY) -m benchmarks planning --quick
 

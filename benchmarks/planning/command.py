@@ -39,7 +39,7 @@ def parser() -> argparse.ArgumentParser:
         prog="python -m benchmarks planning", description=(__doc__ or "").splitlines()[0]
     )
     effort = parser.add_mutually_exclusive_group()
-    effort.add_argument("--quick", action="store_true", help="under 10 minutes (what it does)")
+    effort.add_argument("--quick", action="store_true", help="about 10 minutes (what it does)")
     effort.add_argument("--full", action="store_true", help="a million files too; an hour")
     parser.add_argument("--without-java", action="store_true", help="leave Java's planner out")
     parser.add_argument("--folder", type=Path, help="a folder on the disk to measure")

@@ -80,7 +80,7 @@ QUICK = Work(
     sizes=(10_000, 100_000),
     by_pyiceberg=10_000,
     small=100_000,
-    effort=Effort(warm_up_s=0.0, seconds=1.0, least=1, most=50, block=10, block_s=0.5),
+    effort=Effort(warm_up_s=0.0, seconds=0.5, least=1, most=50, block=10, block_s=0.25),
 )
 FULL = Work(
     sizes=(10_000, 100_000, 1_000_000),
