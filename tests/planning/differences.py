@@ -144,6 +144,46 @@ def _greatest_number(context: Context, difference: Difference) -> bool:
     )
 
 
+def _nanosecond_set(context: Context, difference: Difference) -> bool:
+    return difference.kind == "verdict" and "ArithmeticException: long overflow" in _message(
+        difference
+    )
+
+
+def _negated_time(context: Context, difference: Difference) -> bool:
+    return (
+        difference.kind == "residual"
+        and _has_negation(context)
+        and bool(_by_time(context, difference.what))
+    )
+
+
+def _has_negation(context: Context) -> bool:
+    return '"type": "not"' in json.dumps(context.scan["filter"])
+
+
+def _by_time(context: Context, path: str) -> set[int]:
+    """The tested columns that the file is partitioned by the time of."""
+    file = context.table.data_file(path)
+    return {
+        part.source_id
+        for part in context.table.shape.specs[file.spec_id]
+        if part.transform in ("year", "month", "day", "hour")
+    }.intersection(test.leaf.field_id for _, test in context.tests)
+
+
+def _order_of_zeros(context: Context, difference: Difference) -> bool:
+    return (
+        difference.kind == "files"
+        and difference.own == PLANNED
+        and any(isinstance(value, float) and not value for value in _all_values(context))
+    )
+
+
+def _all_values(context: Context) -> list[Any]:
+    return [value for _, test in context.tests for value in test.values]
+
+
 def _integers(test: ColumnTest) -> set[int]:
     return {value for value in test.values if isinstance(value, int)}
 
@@ -218,19 +258,13 @@ def _required_in_struct(context: Context, difference: Difference) -> bool:
 def _time_before_epoch(context: Context, difference: Difference) -> bool:
     if difference.kind not in ("files", "residual") or difference.own == LEFT_OUT:
         return False
-    file = context.table.data_file(difference.what)
-    by_time = {
-        part.source_id
-        for part in context.table.shape.specs[file.spec_id]
-        if part.transform in ("year", "month", "day", "hour")
-    }
-    return any(test.leaf.field_id in by_time for _, test in context.tests)
+    return bool(_by_time(context, difference.what))
 
 
 def _negated_partition(context: Context, difference: Difference) -> bool:
     return (
         difference.kind == "residual"
-        and '"type": "not"' in json.dumps(context.scan["filter"])
+        and _has_negation(context)
         and any(
             value is None or is_nan(value)
             for _, test in context.tests
@@ -296,6 +330,9 @@ LISTED: Final[tuple[Listed, ...]] = (
     Listed("schema-of-head", "java", _schema_of_head),
     Listed("large-number", "java", _large_number),
     Listed("greatest-number", "java", _greatest_number),
+    Listed("nanosecond-set", "java", _nanosecond_set),
+    Listed("negated-time", "java", _negated_time),
+    Listed("order-of-zeros", "java", _order_of_zeros),
     Listed("time-beyond-a-day", "java", _time_beyond_a_day),
     Listed("not-equal", "pyiceberg", _not_equal),
     Listed("required-in-struct", "pyiceberg", _required_in_struct),
