@@ -24,6 +24,7 @@ from frazil.format.expression_binding import (
     BoundUnaryPredicate,
 )
 from frazil.format.expressions import AlwaysFalse, AlwaysTrue, And, Expression, Operation, Or
+from frazil.format.metric_arrays import Rows
 from frazil.format.metric_bounds import Bools
 from frazil.format.metric_columns import NO_METRICS, Counts, FieldMetrics, MetricColumns
 from frazil.format.metric_reading import read_values
@@ -149,9 +150,14 @@ class _Facts:
     `metrics_evaluators`."""
 
     def __init__(self, predicate: BoundPredicate, field: FieldMetrics) -> None:
+        self._predicate = predicate
         self._term, self._field = predicate.term, field
         self._is_floating = predicate.term.ref.type.type_id in (TypeId.FLOAT, TypeId.DOUBLE)
         self._odd: list[Bools] = []
+
+    def take(self, rows: Rows) -> _Facts:
+        """The same about some of the files."""
+        return _Facts(self._predicate, self._field.take(rows))
 
     @property
     def odd(self) -> Bools | None:
@@ -280,12 +286,35 @@ def _overlap(literals: Literals) -> _Test:
     above the upper one than are below the lower one."""
 
     def test(facts: _Facts) -> Mask:
+        near = _near(facts, literals)
+        if isinstance(near, bool):
+            return near and ranked(facts)
+        rows = np.flatnonzero(near)
+        if 2 * len(rows) > len(near):
+            return ranked(facts)
+        # Ranking costs more than two comparisons, and most files are far from all literals.
+        found = np.zeros(len(near), bool)
+        found[rows] = ranked(facts.take(rows))
+        return found
+
+    def ranked(facts: _Facts) -> Mask:
         before = _ranked(facts.lower, literals, "left", 0)
         until = _ranked(facts.upper, literals, "right", len(literals))
         found = before < until
         return found if isinstance(found, bool) else np.asarray(found)
 
     return test
+
+
+def _near(facts: _Facts, literals: Literals) -> Mask:
+    """Whether the bounds reach between the least and the greatest literal."""
+    if not len(literals):
+        return True
+    least, greatest = literals.ends
+    return both(
+        _or_unknown(facts.lower, lambda lower: lower.less_equal(greatest)),
+        _or_unknown(facts.upper, lambda upper: negated(upper.less(least))),
+    )
 
 
 def _ranked(values: Values | None, literals: Literals, side: Side, unknown: int) -> Any:

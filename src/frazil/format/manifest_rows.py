@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 from uuid import UUID
 
 from frazil.format.avro_files import AvroFile, Projection
-from frazil.format.avro_schema import RecordSchema, named_types, optional_field
+from frazil.format.avro_schema import RecordSchema, named_types, optional_field, record_schema
 from frazil.format.avro_types import (
     Array,
     Boolean,
@@ -136,13 +137,18 @@ def _read_partition(
     return tuple(values)
 
 
-def _partition_types(schema: RecordSchema) -> list[Mapping[str, Any]]:
+def _partition_types(schema: RecordSchema) -> Sequence[Mapping[str, Any]]:
     """The Avro types of the partition fields with their logical types, references resolved."""
-    tree = schema.tree
+    return _remembered_types(schema.text)
+
+
+@lru_cache(maxsize=256)
+def _remembered_types(schema_text: str) -> tuple[Mapping[str, Any], ...]:
+    tree = record_schema(schema_text).tree
     named = named_types(tree)
     data_file = _resolved(_field_tree(tree, DATA_FILE)["type"], named)
     partition = _resolved(_field_tree(data_file, PARTITION)["type"], named)
-    return [_resolved(field["type"], named) for field in partition["fields"]]
+    return tuple(_resolved(field["type"], named) for field in partition["fields"])
 
 
 def _field_tree(record: Mapping[str, Any], field_id: int) -> Mapping[str, Any]:

@@ -76,6 +76,11 @@ class Literals:
     def __len__(self) -> int:
         return len(self._values)
 
+    @cached_property
+    def ends(self) -> tuple[Any, Any]:
+        """The least and the greatest; there must be some."""
+        return min(self._values), max(self._values)
+
     def digits(self, scale: int | None) -> list[int]:
         """Integers, or the digits of decimals with this scale."""
         if scale is None:
