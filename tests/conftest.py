@@ -31,7 +31,14 @@ REQUIRE_ALL = os.environ.get("FRAZIL_REQUIRE_ALL") == "1"
 
 # With two processes one half of the tests drives clients and the other the rooms, so that Spark and
 # PostgreSQL are still started once a run.
-CLIENT_FOLDERS = {"clients", "pyiceberg", "conformance", "benchmarks", "differential"}
+CLIENT_FOLDERS = {
+    "clients",
+    "pyiceberg",
+    "conformance",
+    "benchmarks",
+    "differential",
+    "planning",
+}
 
 # A run of `make test` says the same today and tomorrow; `make test-full` looks for new examples.
 # Deadlines measure the machine, not the code: every test has pytest's time limit.
