@@ -53,7 +53,6 @@ def planned(own: OwnPlans, maker: TableMaker, operation: str, value: Any) -> int
     return len(answer["tasks"])
 
 
-@pytest.mark.xfail(strict=True, reason="summaries of uuids are written and read in two orders")
 @pytest.mark.parametrize("value", [UUID(int=0), HIGH])
 def test_planning_found_uuid_partitions(planning: tuple[Driver, OwnPlans], value: UUID) -> None:
     driver, own = planning
@@ -61,7 +60,6 @@ def test_planning_found_uuid_partitions(planning: tuple[Driver, OwnPlans], value
     assert planned(own, maker, "eq", str(value)) == 1
 
 
-@pytest.mark.xfail(strict=True, reason="the zeros of a partition are held for equal")
 def test_planning_found_zero_partitions(planning: tuple[Driver, OwnPlans]) -> None:
     driver, own = planning
     maker = made(driver, "zeros", "double", "identity", [0.0])

@@ -8,13 +8,14 @@ of many manifests.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from frazil.format.evaluators import IN_PREDICATE_LIMIT, Evaluator
+from frazil.format.evaluators import IN_PREDICATE_LIMIT, Evaluator, in_other_order
 from frazil.format.expression_binding import (
     BoundLiteralPredicate,
     BoundPredicate,
@@ -25,7 +26,7 @@ from frazil.format.expression_binding import (
 )
 from frazil.format.expressions import AlwaysFalse, AlwaysTrue, And, Expression, Operation, Or
 from frazil.format.metric_arrays import Rows
-from frazil.format.metric_bounds import Bools
+from frazil.format.metric_bounds import Bools, TextBounds
 from frazil.format.metric_columns import NO_METRICS, Counts, FieldMetrics, MetricColumns
 from frazil.format.metric_reading import read_values
 from frazil.format.metric_values import (
@@ -159,6 +160,12 @@ class _Facts:
         """The same about some of the files."""
         return _Facts(self._predicate, self._field.take(rows))
 
+    def in_other_order(self) -> _Facts:
+        """The same with `evaluators.other_order` of bounds that are uuids."""
+        field = self._field
+        swapped = replace(field, lower=_swapped(field.lower), upper=_swapped(field.upper))
+        return _Facts(self._predicate, swapped)
+
     @property
     def odd(self) -> Bools | None:
         """The rows that the bounds asked for do not let arrays judge."""
@@ -240,6 +247,15 @@ def _evaluated(
     return evaluate
 
 
+_TOP_BIT: Final = np.uint64(1 << 63)
+
+
+def _swapped(bounds: Any) -> Any:
+    if not isinstance(bounds, TextBounds):
+        return bounds
+    return replace(bounds, first=bounds.first ^ _TOP_BIT, second=bounds.second ^ _TOP_BIT)
+
+
 # Comparisons with bounds; a bound that is None or not known leaves everything open.
 
 
@@ -263,9 +279,21 @@ _DOWN: Final = frozenset({Operation.LT, Operation.LT_EQ})
 
 def _in_range(predicate: BoundLiteralPredicate | BoundSetPredicate) -> _Test:
     """`evaluators.range_test`."""
+    if isinstance(predicate, BoundSetPredicate) and len(predicate.values) > IN_PREDICATE_LIMIT:
+        return lambda facts: True
+    return _in_either_order(predicate)
+
+
+def _in_either_order(predicate: BoundLiteralPredicate | BoundSetPredicate) -> _Test:
+    test = _in_one_order(predicate)
+    if predicate.term.type.type_id is not TypeId.UUID:
+        return test
+    swapped = _in_one_order(in_other_order(predicate))
+    return lambda facts: either(test(facts), swapped(facts.in_other_order()))
+
+
+def _in_one_order(predicate: BoundLiteralPredicate | BoundSetPredicate) -> _Test:
     if isinstance(predicate, BoundSetPredicate):
-        if len(predicate.values) > IN_PREDICATE_LIMIT:
-            return lambda facts: True
         return _overlap(Literals(predicate.values))
     literal, operation = predicate.value, predicate.operation
     if operation is Operation.EQ:
@@ -406,8 +434,13 @@ def _inclusive_unary(predicate: BoundUnaryPredicate) -> _Test:
 
 def _inclusive_negative(predicate: BoundLiteralPredicate | BoundSetPredicate) -> _Test:
     is_excluded = _is_one_of(predicate)
+    values = predicate.values if isinstance(predicate, BoundSetPredicate) else (predicate.value,)
+    # Arrays do not tell the two zeros apart, which differ here.
+    signed = any(isinstance(value, float) and not value for value in values)
 
     def test(facts: _Facts) -> Mask:
+        if signed:
+            raise NotVectorised
         open_ = either(facts.may_contain_null(), facts.may_contain_nan())
         if open_ is True:
             return True
@@ -484,6 +517,8 @@ def _strict_positive(predicate: BoundLiteralPredicate | BoundSetPredicate) -> _T
             _if_known(facts.lower, lambda lower: _texts(lower).starts_with(encoded(literal))),
             _if_known(facts.upper, lambda upper: _texts(upper).starts_with(encoded(literal))),
         )
+    if predicate.term.type.type_id is TypeId.UUID:
+        return lambda facts: False
     compare = _ORDER[operation]
     if operation in _DOWN:
         return lambda facts: _if_known(facts.upper, lambda upper: compare(upper, literal))
@@ -492,7 +527,7 @@ def _strict_positive(predicate: BoundLiteralPredicate | BoundSetPredicate) -> _T
 
 def _strict_negative(predicate: BoundLiteralPredicate | BoundSetPredicate) -> _Test:
     if isinstance(predicate, BoundSetPredicate):
-        overlaps = _overlap(Literals(predicate.values))
+        overlaps = _in_either_order(predicate)
     elif predicate.operation is Operation.NOT_EQ:
         overlaps = _in_range(BoundLiteralPredicate(Operation.EQ, predicate.term, predicate.value))
     else:

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, TypeVar
+from uuid import UUID
 
 from frazil.format.expression_binding import (
     BoundLiteralPredicate,
@@ -58,6 +60,25 @@ def is_nan(value: object) -> bool:
     return isinstance(value, float) and math.isnan(value)
 
 
+def same_value(one: Any, other: Any) -> bool:
+    """Whether two values are one in Iceberg's order, where a zero has a sign."""
+    if not isinstance(one, float) or one:
+        return bool(one == other)
+    return one == other and math.copysign(1.0, one) == math.copysign(1.0, other)
+
+
+_UUID_SIGNS: Final = (1 << 127) | (1 << 63)
+
+
+def other_order(value: UUID | None) -> UUID | None:
+    """Stands for a uuid where uuids are ordered as Java does it, as two signed numbers.
+
+    Bounds are written in the one order or in the other, so that a range excludes a uuid only where
+    it does so in both.
+    """
+    return None if value is None else UUID(int=value.int ^ _UUID_SIGNS)
+
+
 # --- values ----------------------------------------------------------------------------------
 
 
@@ -103,6 +124,8 @@ def value_test(predicate: BoundPredicate) -> Test:
         values = predicate.values
         if predicate.operation is Operation.IN:
             return lambda value: value in values
+        if 0.0 in values:
+            return lambda value: not any(same_value(value, one) for one in values)
         return lambda value: value not in values
     return _LITERAL_TESTS[predicate.operation](predicate.value)
 
@@ -119,7 +142,7 @@ _LITERAL_TESTS: Final[dict[Operation, Callable[[Any], Test]]] = {
     Operation.GT: lambda literal: lambda value: value is not None and value > literal,
     Operation.GT_EQ: lambda literal: lambda value: value is not None and value >= literal,
     Operation.EQ: lambda literal: lambda value: value == literal,
-    Operation.NOT_EQ: lambda literal: lambda value: value != literal,
+    Operation.NOT_EQ: lambda literal: lambda value: not same_value(value, literal),
     Operation.STARTS_WITH: lambda prefix: (
         lambda value: value is not None and value.startswith(prefix)
     ),
@@ -160,6 +183,25 @@ def range_test(predicate: BoundLiteralPredicate | BoundSetPredicate) -> Callable
     The rules that Java's inclusive evaluators share. Negative predicates are not among them: all
     of their values would have to be known.
     """
+    test = _range_test(predicate)
+    if predicate.term.type.type_id is not TypeId.UUID:
+        return test
+    swapped = _range_test(in_other_order(predicate))
+    return lambda lower, upper: (
+        test(lower, upper) or swapped(other_order(lower), other_order(upper))
+    )
+
+
+def in_other_order(
+    predicate: BoundLiteralPredicate | BoundSetPredicate,
+) -> BoundLiteralPredicate | BoundSetPredicate:
+    """A predicate about uuids for values of `other_order`."""
+    if isinstance(predicate, BoundSetPredicate):
+        return replace(predicate, values=frozenset(map(other_order, predicate.values)))
+    return replace(predicate, value=other_order(predicate.value))
+
+
+def _range_test(predicate: BoundLiteralPredicate | BoundSetPredicate) -> Callable[[Any, Any], bool]:
     if isinstance(predicate, BoundSetPredicate):
         return _set_range_test(predicate.values)
     literal: Any = predicate.value
@@ -274,7 +316,7 @@ def _negative_summary_test(
         if summary.contains_null or (floating and summary.contains_nan is not False):
             return True
         lower, upper = read(summary.lower_bound), read(summary.upper_bound)
-        return lower is None or upper is None or lower != upper or test(lower)
+        return lower is None or upper is None or not same_value(lower, upper) or test(lower)
 
     return evaluate
 

@@ -16,6 +16,7 @@ from frazil.format.evaluators import (
     bound_reader,
     build,
     range_test,
+    same_value,
     value_test,
 )
 from frazil.format.expression_binding import (
@@ -144,7 +145,7 @@ def _inclusive_negative(column: _Column, test: Callable[[Any], bool]) -> _Test:
         if column.may_contain_null(file) or column.may_contain_nan(file):
             return True
         lower, upper = column.bounds(file)
-        return lower is None or upper is None or lower != upper or test(lower)
+        return lower is None or upper is None or not same_value(lower, upper) or test(lower)
 
     return evaluate
 
@@ -243,10 +244,12 @@ def _overlap_test(
             Operation.EQ if predicate.operation is Operation.NOT_EQ else Operation.STARTS_WITH
         )
         return range_test(BoundLiteralPredicate(positive, predicate.term, predicate.value))
-    values = predicate.values
-    return lambda lower, upper: any(
-        (lower is None or lower <= value) and (upper is None or upper >= value) for value in values
-    )
+    # One by one, and not as a set, of which the inclusive test looks through no more than a few.
+    tests = [
+        range_test(BoundLiteralPredicate(Operation.EQ, predicate.term, value))
+        for value in predicate.values
+    ]
+    return lambda lower, upper: any(test(lower, upper) for test in tests)
 
 
 def _strict_single(predicate: BoundPredicate) -> Callable[[Any, Any], bool]:
@@ -259,6 +262,9 @@ def _strict_single(predicate: BoundPredicate) -> Callable[[Any, Any], bool]:
 
 def _strict_order(predicate: BoundPredicate) -> Callable[[Any, Any], bool]:
     """The bound that is farthest from matching matches."""
+    if predicate.term.type.type_id is TypeId.UUID:
+        # Which of the bounds that is depends on the order in which they were written.
+        return lambda lower, upper: False
     test = value_test(predicate)
     if predicate.operation in (Operation.LT, Operation.LT_EQ):
         return lambda _, upper: test(upper)
