@@ -66,7 +66,6 @@ def test_planning_found_zero_partitions(planning: tuple[Driver, OwnPlans]) -> No
     assert planned(own, maker, "not-eq", -0.0) == 1
 
 
-@pytest.mark.xfail(strict=True, reason="an old manifest's decimals are not made wider")
 def test_planning_found_wider_decimal_partitions(planning: tuple[Driver, OwnPlans]) -> None:
     """A manifest from before a decimal was made wider is rewritten after it."""
     driver, own = planning

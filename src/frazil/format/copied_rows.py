@@ -22,6 +22,7 @@ from frazil.format.avro_numbers import encode_long
 from frazil.format.avro_schema import record_schema
 from frazil.format.avro_types import (
     Field,
+    Fixed,
     Null,
     Record,
     Union,
@@ -204,10 +205,23 @@ def _translated(own: Field, target: Field, raw: bytes) -> bytes:
         if not isinstance(own.node, Record) or not isinstance(target.node, Record):
             raise UnreadableAvro("the schema's field partition can be null")
         by_id = {field.field_id: value[field.name] for field in own.node.fields}
-        value = {field.name: by_id.get(field.field_id) for field in target.node.fields}
+        value = {
+            field.name: _resized(by_id.get(field.field_id), field) for field in target.node.fields
+        }
     if value is None:
         value = _DEFAULTS.get(-1 if target.field_id is None else target.field_id)
     return _encoded(target, value)
+
+
+def _resized(value: Any, target: Field) -> Any:
+    """Only decimals change their number of bytes: with the precision, which can be widened."""
+    node = target.value_node
+    if not isinstance(value, bytes) or not isinstance(node, Fixed) or len(value) == node.size:
+        return value
+    try:
+        return int.from_bytes(value, "big", signed=True).to_bytes(node.size, "big", signed=True)
+    except OverflowError:
+        return value
 
 
 def _with_null(own: Field, target: Field, raw: bytes) -> bytes | None:
