@@ -36,6 +36,7 @@ from frazil.format.evaluators import (
 from frazil.format.expression_binding import (
     BoundLiteralPredicate,
     BoundSetPredicate,
+    BoundTerm,
     BoundUnaryPredicate,
     bind,
 )
@@ -67,6 +68,7 @@ from frazil.format.residuals import residual_evaluator
 from frazil.format.schema import Schema
 from frazil.format.table_metadata import TableMetadata
 from frazil.values.transforms import Identity
+from frazil.values.types import TypeId
 from frazil.wire.errors import BadRequest
 
 Bools: TypeAlias = NDArray[np.bool_]
@@ -167,15 +169,18 @@ class PartitionTest:
     def __init__(self, projected: Expression, spec: PartitionSpec) -> None:
         self._constant = {ALWAYS_TRUE: True, ALWAYS_FALSE: False}.get(projected)
         self._test = partition_evaluator(projected, spec)
+        # Floats that are equal need not be the same: a zero has two signs.
+        self._remembers = not any(
+            term.type.type_id in (TypeId.FLOAT, TypeId.DOUBLE) for term in bound_terms(projected)
+        )
         self._known: dict[tuple[Any, ...], bool] = {}
 
     def __call__(self, partition: Sequence[Any]) -> bool:
         if self._constant is not None:
             return self._constant
+        if not self._remembers:
+            return self._test(partition)
         key = tuple(partition)
-        # Floats that are equal need not be the same: a zero has two signs, and a NaN no equal.
-        if any(isinstance(value, float) for value in key):
-            return self._test(key)
         known = self._known.get(key)
         if known is None:
             known = self._known[key] = self._test(key)
@@ -293,7 +298,7 @@ class BoundFilter:
         identities = {
             part.source_id for part in spec.fields if isinstance(part.transform, Identity)
         }
-        return column_ids(self.expression) <= identities
+        return {term.ref.field_id for term in bound_terms(self.expression)} <= identities
 
     def matched_rows(
         self, columns: PartitionColumns, spec_id: int, rows: Rows, metrics_of: MetricsOf | None
@@ -402,13 +407,13 @@ def _by_residual(
         yield expressions[which], own
 
 
-def column_ids(expression: Expression) -> frozenset[int]:
-    """The columns that a bound expression asks about."""
+def bound_terms(expression: Expression) -> Iterator[BoundTerm]:
+    """What a bound expression asks about."""
     if isinstance(expression, And | Or):
-        return column_ids(expression.left) | column_ids(expression.right)
-    if isinstance(expression, BoundUnaryPredicate | BoundLiteralPredicate | BoundSetPredicate):
-        return frozenset({expression.term.ref.field_id})
-    return frozenset()
+        yield from bound_terms(expression.left)
+        yield from bound_terms(expression.right)
+    elif isinstance(expression, BoundUnaryPredicate | BoundLiteralPredicate | BoundSetPredicate):
+        yield expression.term
 
 
 # --- from a request --------------------------------------------------------------------------
