@@ -7,6 +7,7 @@ learns it.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +26,7 @@ from tests.support.server import RunningServer
 
 SERVER_SIDE = {"scan-planning-mode": "server"}
 TABLE_SAYS_SO = {"frazil.scan-planning-mode": "server"}
+LOGGED_S = 10
 WITH_DELETES = pytest.mark.parametrize("version", [2, 3])
 
 
@@ -47,9 +49,15 @@ class Readers:
         lines = self.server.log.splitlines()
         return sum("operation=planTableScan" in line and name in line for line in lines)
 
-    def _counted(self, read: Callable[[], list[Any]]) -> tuple[list[Any], int]:
+    def _counted(self, read: Callable[[], list[Any]], wanted: int = 0) -> tuple[list[Any], int]:
+        """The rows, and how many plans were asked for; so many are waited for, because a request is
+        logged just after its answer has gone."""
         before = self.plans()
-        return sorted(read(), key=repr), self.plans() - before
+        found = sorted(read(), key=repr)
+        until_s = time.monotonic() + LOGGED_S
+        while self.plans() - before < wanted and time.monotonic() < until_s:
+            time.sleep(0.01)
+        return found, self.plans() - before
 
     def spark_reads(self, end: str = "", columns: str = "*") -> list[Any]:
         """The rows both ways, which must be the same."""
@@ -59,7 +67,7 @@ class Readers:
             return spark_rows(self.spark, f"SELECT {columns} FROM {name} {end}")
 
         own, none = self._counted(lambda: read(self.spark_local))
-        planned, some = self._counted(lambda: read(self.spark_planned))
+        planned, some = self._counted(lambda: read(self.spark_planned), 1)
         assert (none, some > 0) == (0, True), end
         assert repr(planned) == repr(own), end  # By their texts: a NaN is not equal to itself.
         return planned
@@ -74,7 +82,7 @@ class Readers:
             return content
 
         own, none = self._counted(lambda: read(self.local))
-        planned, some = self._counted(lambda: read(self.planned))
+        planned, some = self._counted(lambda: read(self.planned), 2)
         assert (none, some) == (0, 2), scan
         assert repr(planned) == repr(own), scan
         return planned

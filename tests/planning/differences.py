@@ -344,6 +344,8 @@ LISTED: Final[tuple[Listed, ...]] = (
     Listed("nanosecond-partition", "pyiceberg", _nanosecond_partition),
     Listed("uuid-partition", "pyiceberg", _uuid_partition),
     Listed("two-alike-partitions", "pyiceberg", _two_alike_partitions),
+    # We leave out what both orders leave out, and each oracle what its own does.
+    Listed("order-of-uuids", "pyiceberg", _order_of_uuids),
 )
 
 
