@@ -11,20 +11,19 @@ import argparse
 import os
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from benchmarks import store_put_new
 from benchmarks.client import command as client
+from benchmarks.commands import PAGE, add_places, keep
 from benchmarks.commit import command as commit
 from benchmarks.planning import command as planning
 from benchmarks.report import publish, report
 from benchmarks.results import RESULTS, read_results
 from benchmarks.run import DEFAULT, FULL, Work, run, with_lengths
 
-PAGE = RESULTS.parent.parent / "docs" / "benchmarks.md"
 LATEST = RESULTS / "latest.json"
 PARTS = ("catalogs", "store")
 COMMANDS = {"commit": commit.main, "client": client.main, "planning": planning.main}
@@ -65,18 +64,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--snapshots", type=int, nargs="+", metavar="N", help="lengths of the histories"
     )
-    parser.add_argument("--folder", type=Path, help="a folder on the disk to measure")
-    parser.add_argument(
-        "--output", type=Path, default=LATEST, help="where the JSON goes (%(default)s)"
-    )
-    parser.add_argument(
-        "--publish",
-        type=Path,
-        nargs="?",
-        const=LATEST,
-        metavar="JSON",
-        help="measure nothing: write the figures of a run into docs/benchmarks.md",
-    )
+    add_places(parser, LATEST)
     return parser
 
 
@@ -95,12 +83,7 @@ def _work(options: argparse.Namespace) -> Work:
 
 
 def _catalogs(work: Work, scratch: Path, output: Path) -> None:
-    started = time.monotonic()
-    results = run(work, scratch)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(results.json())
-    print(report(results))
-    print(f"\n{time.monotonic() - started:.0f} s. Every sample: {output}", flush=True)
+    keep(lambda: run(work, scratch), report, output)
 
 
 def _store(scratch: Path, files: int) -> None:

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.client.profile import profile
 from benchmarks.client.report import publish, report
 from benchmarks.client.results import LATEST, read_results
-from benchmarks.client.run import FULL, QUICK, Work, run
-from benchmarks.results import RESULTS
-
-PAGE = RESULTS.parent.parent / "docs" / "benchmarks.md"
+from benchmarks.client.run import FULL, QUICK, run
+from benchmarks.commands import PAGE, add_places, keep
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -30,7 +27,8 @@ def main(arguments: Sequence[str]) -> None:
         if options.profile is not None:
             print(profile(Path(scratch), options.profile))
         else:
-            _measure(FULL if options.full else QUICK, Path(scratch), options.output)
+            work = FULL if options.full else QUICK
+            keep(lambda: run(work, Path(scratch)), report, options.output)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -40,18 +38,7 @@ def parser() -> argparse.ArgumentParser:
     effort = parser.add_mutually_exclusive_group()
     effort.add_argument("--quick", action="store_true", help="under 4 minutes (what it does)")
     effort.add_argument("--full", action="store_true", help="more of everything; 12 minutes")
-    parser.add_argument("--folder", type=Path, help="a folder on the disk to measure")
-    parser.add_argument(
-        "--output", type=Path, default=LATEST, help="where the JSON goes (%(default)s)"
-    )
-    parser.add_argument(
-        "--publish",
-        type=Path,
-        nargs="?",
-        const=LATEST,
-        metavar="JSON",
-        help="measure nothing: write the figures of a run into docs/benchmarks.md",
-    )
+    add_places(parser, LATEST)
     parser.add_argument(
         "--profile",
         type=int,
@@ -59,12 +46,3 @@ def parser() -> argparse.ArgumentParser:
         help="measure nothing else: where FrazilCatalog's time goes in an append",
     )
     return parser
-
-
-def _measure(work: Work, scratch: Path, output: Path) -> None:
-    started = time.monotonic()
-    results = run(work, scratch)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(results.json())
-    print(report(results))
-    print(f"\n{time.monotonic() - started:.0f} s. Every sample: {output}", flush=True)

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.commands import find_cell
 from benchmarks.commit.bursts import Burst
 from benchmarks.measure import p50_ms, p99_ms
 from benchmarks.results import RESULTS
@@ -88,15 +89,7 @@ class Results:
         return [timing for timing in self.timings if timing.part == part]
 
     def find(self, part: str, system: str, **wanted: Any) -> Cell | None:
-        return next(
-            (
-                cell
-                for cell in self.of(part)
-                if cell.system == system
-                and all(getattr(cell, name) == value for name, value in wanted.items())
-            ),
-            None,
-        )
+        return find_cell(self.of(part), system, wanted)
 
     def timing(self, part: str, what: str) -> Timing | None:
         return next((timing for timing in self.timed(part) if timing.what == what), None)

@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from benchmarks.commands import PAGE, add_places, keep
 from benchmarks.commit.profile import profile
 from benchmarks.commit.report import publish, report
 from benchmarks.commit.results import LATEST, read_results
 from benchmarks.commit.run import FULL, QUICK, Work, run
-from benchmarks.results import RESULTS
-
-PAGE = RESULTS.parent.parent / "docs" / "benchmarks.md"
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -31,7 +28,8 @@ def main(arguments: Sequence[str]) -> None:
         if options.profile is not None:
             print(profile(Path(scratch), options.profile))
         else:
-            _measure(_work(options), Path(scratch), options.output)
+            work = _work(options)
+            keep(lambda: run(work, Path(scratch)), report, options.output)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -45,18 +43,7 @@ def parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--without-java", action="store_true", help="leave the Java client out")
     parser.add_argument("--without-postgres", action="store_true", help="leave DuckLake out")
-    parser.add_argument("--folder", type=Path, help="a folder on the disk to measure")
-    parser.add_argument(
-        "--output", type=Path, default=LATEST, help="where the JSON goes (%(default)s)"
-    )
-    parser.add_argument(
-        "--publish",
-        type=Path,
-        nargs="?",
-        const=LATEST,
-        metavar="JSON",
-        help="measure nothing: write the figures of a run into docs/benchmarks.md",
-    )
+    add_places(parser, LATEST)
     parser.add_argument(
         "--profile",
         type=int,
@@ -73,12 +60,3 @@ def _work(options: argparse.Namespace) -> Work:
         with_java=work.with_java and not options.without_java,
         with_postgres=work.with_postgres and not options.without_postgres,
     )
-
-
-def _measure(work: Work, scratch: Path, output: Path) -> None:
-    started = time.monotonic()
-    results = run(work, scratch)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(results.json())
-    print(report(results))
-    print(f"\n{time.monotonic() - started:.0f} s. Every sample: {output}", flush=True)

@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from benchmarks.commands import PAGE, add_places, keep
 from benchmarks.planning.profile import profile
 from benchmarks.planning.report import publish, report
 from benchmarks.planning.results import LATEST, read_results
 from benchmarks.planning.run import FULL, QUICK, Work, run
-from benchmarks.results import RESULTS
-
-PAGE = RESULTS.parent.parent / "docs" / "benchmarks.md"
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -31,7 +28,8 @@ def main(arguments: Sequence[str]) -> None:
         if options.profile is not None:
             print(profile(Path(scratch), options.profile))
         else:
-            _measure(_work(options), Path(scratch), options.output)
+            work = _work(options)
+            keep(lambda: run(work, Path(scratch)), report, options.output)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -42,18 +40,7 @@ def parser() -> argparse.ArgumentParser:
     effort.add_argument("--quick", action="store_true", help="about 10 minutes (what it does)")
     effort.add_argument("--full", action="store_true", help="a million files too; an hour")
     parser.add_argument("--without-java", action="store_true", help="leave Java's planner out")
-    parser.add_argument("--folder", type=Path, help="a folder on the disk to measure")
-    parser.add_argument(
-        "--output", type=Path, default=LATEST, help="where the JSON goes (%(default)s)"
-    )
-    parser.add_argument(
-        "--publish",
-        type=Path,
-        nargs="?",
-        const=LATEST,
-        metavar="JSON",
-        help="measure nothing: write the figures of a run into docs/benchmarks.md",
-    )
+    add_places(parser, LATEST)
     parser.add_argument(
         "--profile",
         type=int,
@@ -66,12 +53,3 @@ def parser() -> argparse.ArgumentParser:
 def _work(options: argparse.Namespace) -> Work:
     work = FULL if options.full else QUICK
     return replace(work, with_java=work.with_java and not options.without_java)
-
-
-def _measure(work: Work, scratch: Path, output: Path) -> None:
-    started = time.monotonic()
-    results = run(work, scratch)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(results.json())
-    print(report(results))
-    print(f"\n{time.monotonic() - started:.0f} s. Every sample: {output}", flush=True)

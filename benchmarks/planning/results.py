@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.commands import find_cell
 from benchmarks.measure import Block, p50_ms, p99_ms
 from benchmarks.results import RESULTS
 
@@ -104,15 +105,7 @@ class Results:
         return [cell for cell in self.cells if cell.part == part]
 
     def find(self, part: str, system: str, **wanted: Any) -> Cell | None:
-        return next(
-            (
-                cell
-                for cell in self.of(part)
-                if cell.system == system
-                and all(getattr(cell, name) == value for name, value in wanted.items())
-            ),
-            None,
-        )
+        return find_cell(self.of(part), system, wanted)
 
 
 def read_results(path: Path) -> Results:

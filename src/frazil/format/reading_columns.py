@@ -123,11 +123,9 @@ def _distinct(
 
 
 def _one_by_one(file: AvroFile, columns: ManifestColumns) -> ReadingColumns:
-    rows = range(len(columns))
     places = row_places(file, columns, np.arange(len(columns)))
     nothing = [()] * len(columns)
     files = list(read_content_files(file.schema, places, nothing, metrics=False))
-    assert len(files) == len(rows)
     return ReadingColumns(
         file_format=_of(files, lambda one: _format(one.file_format)),
         key_metadata=_of(files, lambda one: one.key_metadata),

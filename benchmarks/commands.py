@@ -1,0 +1,65 @@
+"""What the commands of the benchmarks share: options, and a run that is told and kept."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Final, Protocol, TypeVar
+
+from benchmarks.results import RESULTS
+
+PAGE: Final = RESULTS.parent.parent / "docs" / "benchmarks.md"
+
+
+class Figures(Protocol):
+    def json(self) -> str: ...
+
+
+class _Named(Protocol):
+    @property
+    def system(self) -> str: ...
+
+
+F = TypeVar("F", bound=Figures)
+C = TypeVar("C", bound=_Named)
+
+
+def add_places(parser: argparse.ArgumentParser, latest: Path) -> None:
+    """Where a run works, where its figures go, and how they are published."""
+    parser.add_argument("--folder", type=Path, help="a folder on the disk to measure")
+    parser.add_argument(
+        "--output", type=Path, default=latest, help="where the JSON goes (%(default)s)"
+    )
+    parser.add_argument(
+        "--publish",
+        type=Path,
+        nargs="?",
+        const=latest,
+        metavar="JSON",
+        help="measure nothing: write the figures of a run into docs/benchmarks.md",
+    )
+
+
+def keep(run: Callable[[], F], report: Callable[[F], str], output: Path) -> None:
+    """Runs it, writes every figure and prints the tables."""
+    started = time.monotonic()
+    results = run()
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(results.json())
+    print(report(results))
+    print(f"\n{time.monotonic() - started:.0f} s. Every sample: {output}", flush=True)
+
+
+def find_cell(cells: Iterable[C], system: str, wanted: dict[str, Any]) -> C | None:
+    """The first cell of a system that has these values."""
+    return next(
+        (
+            cell
+            for cell in cells
+            if cell.system == system
+            and all(getattr(cell, name) == value for name, value in wanted.items())
+        ),
+        None,
+    )
