@@ -10,7 +10,6 @@ import pytest
 
 from benchmarks.__main__ import main
 from benchmarks.client.aims import aims_of
-from benchmarks.client.command import PAGE
 from benchmarks.client.footers import ADD_FILES, FOOTER, IN_PARALLEL, ONE_BY_ONE, STATISTICS
 from benchmarks.client.imports import CLIENT_ANSWERED, IMPORT_FRAZIL, IMPORT_REST
 from benchmarks.client.operations import APPEND, DECLARED, DELETE, UPSERT
@@ -36,6 +35,7 @@ from benchmarks.client.systems import (
     SQL_CATALOG,
     THIN_CLIENT,
 )
+from benchmarks.commands import PAGE
 from benchmarks.commit.bursts import Burst
 from benchmarks.results import machine
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.__main__ import main
+from benchmarks.commands import PAGE
 from benchmarks.commit.aims import Aim, aims_of
 from benchmarks.commit.bursts import APPEND, DELETE_FILTER, DELETE_PATH, Burst, dealt
-from benchmarks.commit.command import PAGE
 from benchmarks.commit.files import (
     PATH_BYTES,
     binary,

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.__main__ import main
+from benchmarks.commands import PAGE
 from benchmarks.measure import Block, Effort
 from benchmarks.planning.aims import BESIDE_FILES, WARM_FILES, aims_of
-from benchmarks.planning.command import PAGE
 from benchmarks.planning.decoding import WAYS
 from benchmarks.planning.files import (
     CLUSTERED,
