@@ -108,6 +108,18 @@ def test_the_walk_is_told_on_request(client: Client, new_table: NewTable) -> Non
     )
 
 
+def test_sequence_numbers_are_told_on_request(client: Client, new_table: NewTable) -> None:
+    table = new_table(spec=BY_DAY)
+    for day in (1, 2, 3):
+        table.append_files(days(table, day))
+    table = loaded(client, table)
+    # The last comes with a page of its own, which knows by its token what was asked for.
+    plan = table.plan(sequence_numbers=True)
+    numbers = {file.partition[0]: file.data_sequence_number for file in plan.files}
+    assert numbers == {"2026-05-01": 1, "2026-05-02": 2, "2026-05-03": 3}
+    assert {file.data_sequence_number for file in table.plan().files} == {None}
+
+
 def test_statistics_of_columns_that_are_wanted(client: Client, new_table: NewTable) -> None:
     table = new_table(spec=BY_DAY)
     bounds = ValueMap((1, 3), (1, "a"))

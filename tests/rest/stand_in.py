@@ -198,9 +198,12 @@ class StandInPlanner:
         """Plans wait for it."""
         self.explained: list[bool] = []
         """Whether the walk was asked for, call by call."""
+        self.numbered: list[bool] = []
+        """Whether sequence numbers were, plan by plan."""
 
-    def plan(self, *arguments: Any, explain: bool) -> bytes:
+    def plan(self, *arguments: Any, explain: bool, sequence_numbers: bool) -> bytes:
         self.explained.append(explain)
+        self.numbered.append(sequence_numbers)
         answer = self._note("plan", *arguments) or b'{"status":"submitted","plan-id":"p"}'
         assert self.hold is None or self.hold.wait(10)
         return cast(bytes, answer)

@@ -36,10 +36,22 @@ SCHEMA = {
     ],
 }
 SPEC = {"fields": [{"name": "day", "transform": "identity", "source-id": 2, "field-id": 1000}]}
-ROUTES = {"commit": "", "plan": "/plan", "plan-explained": "/plan", "tasks": "/tasks"}
+ROUTES = {
+    "commit": "",
+    "plan": "/plan",
+    "plan-explained": "/plan",
+    "plan-numbered": "/plan",
+    "tasks": "/tasks",
+}
+HEADERS = {
+    "commit": {"Prefer": "return=minimal"},
+    "plan-explained": {"X-Frazil-Explain": "true"},
+    "plan-numbered": {"X-Frazil-Sequence-Numbers": "true"},
+}
 RESULTS = {
     "plan": "PlanTableScanResult",
     "plan-explained": "PlanTableScanResult",
+    "plan-numbered": "PlanTableScanResult",
     "tasks": "FetchScanTasksResult",
     "commit": "MinimalCommitResponse",
 }
@@ -115,11 +127,10 @@ class Story:
         self._client.post("/v1/namespaces/shop/tables", json=table).raise_for_status()
 
     def send(self, block: Block) -> httpx.Response:
-        headers = {"Prefer": "return=minimal"} if block.kind == "commit" else {}
-        if block.kind == "plan-explained":
-            headers["X-Frazil-Explain"] = "true"
         return self._client.post(
-            TABLE + ROUTES[block.kind], json=self.here(block.document), headers=headers
+            TABLE + ROUTES[block.kind],
+            json=self.here(block.document),
+            headers=HEADERS.get(block.kind, {}),
         )
 
     def compare(self, asked: Block, answer: httpx.Response, block: Block) -> None:

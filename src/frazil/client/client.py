@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,6 +22,7 @@ from frazil.client.names import (
     tables_path,
 )
 from frazil.client.outcomes import Commit, CommittedSnapshot
+from frazil.client.own_updates import creation
 from frazil.client.retries import RetryPolicy
 from frazil.client.submit import Request
 from frazil.client.tables import Snapshot, Table
@@ -38,10 +40,10 @@ from frazil.wire.requests import (
     TableIdentifier,
     UpdateNamespacePropertiesRequest,
 )
-from frazil.wire.updates import AssertTableUUID
+from frazil.wire.updates import AssertTableUUID, TableRequirement
 
 if TYPE_CHECKING:
-    from frazil.client.plans import Plan
+    from frazil.client.plans import Plan, PlanExtras
     from frazil.wire.planning import PlanTableScanRequest
 
 DEFAULT_URI = "http://127.0.0.1:8181"
@@ -50,7 +52,8 @@ _MINIMAL = {"Prefer": "return=minimal"}
 
 class _Loaded(Struct, frozen=True, rename="kebab"):
     metadata: dict[str, Any]
-    metadata_location: str
+    metadata_location: str | None = None
+    """A staged table has none yet."""
     config: dict[str, str] = {}
 
 
@@ -187,6 +190,36 @@ class Client(OfTables[Commit]):
         properties: Mapping[str, str] | None = None,
     ) -> Table:
         """`schema`, `partition_spec` and `write_order` in the JSON of Iceberg's specification."""
+        return self._create(
+            name, schema, partition_spec, write_order, location, properties, stage=False
+        )
+
+    def stage_table(
+        self,
+        name: str | tuple[str, ...] | Identifier,
+        schema: Mapping[str, Any],
+        *,
+        partition_spec: Mapping[str, Any] | None = None,
+        write_order: Mapping[str, Any] | None = None,
+        location: str | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> Table:
+        """A table that its first change creates: it appears with its data, or not at all."""
+        return self._create(
+            name, schema, partition_spec, write_order, location, properties, stage=True
+        )
+
+    def _create(
+        self,
+        name: str | tuple[str, ...] | Identifier,
+        schema: Mapping[str, Any],
+        partition_spec: Mapping[str, Any] | None,
+        write_order: Mapping[str, Any] | None,
+        location: str | None,
+        properties: Mapping[str, str] | None,
+        *,
+        stage: bool,
+    ) -> Table:
         identifier = identifier_of(name)
         request = CreateTableRequest(
             name=identifier.name,
@@ -194,10 +227,12 @@ class Client(OfTables[Commit]):
             location=location,
             partition_spec_json=_raw(partition_spec),
             write_order_json=_raw(write_order),
+            stage_create=stage,
             properties=dict(properties or {}),
         )
         answer = self._post(tables_path(identifier.namespace), request)
-        return self._table(identifier, decode(answer, _Loaded, CommitStateUnknown))
+        table = self._table(identifier, decode(answer, _Loaded, CommitStateUnknown))
+        return replace(table, is_staged=stage)
 
     def register_table(
         self,
@@ -255,6 +290,8 @@ class Client(OfTables[Commit]):
     cherry_pick = of_table(Changes[Commit].cherry_pick)
     set_properties = of_table(Changes[Commit].set_properties)
     remove_properties = of_table(Changes[Commit].remove_properties)
+    change_metadata = of_table(Changes[Commit].change_metadata)
+    declare_metadata = of_table(Changes[Commit].declare_metadata)
 
     def transaction(self) -> Transaction:
         """Several operations over several tables as one commit."""
@@ -304,7 +341,7 @@ class Client(OfTables[Commit]):
         What depends on the table's state needs all its snapshots as they are now: a handle may be
         old, or know only the heads of refs. Declared files keep the base that they were made on.
         """
-        if not any(change.rebuilds for change in changes):
+        if read.is_staged or not any(change.rebuilds for change in changes):
             return read
         loaded = self.load_table(read.identifier)
         if loaded.uuid != read.uuid:
@@ -319,18 +356,22 @@ class Client(OfTables[Commit]):
         return Table(
             identifier,
             loaded.metadata,
-            loaded.metadata_location,
+            loaded.metadata_location or "",
             config,
             committer=self._commit,
             planner=self._plan,
         )
 
     def _plan(
-        self, table: Table, request: PlanTableScanRequest, explain: bool, max_files: int | None
+        self,
+        table: Table,
+        request: PlanTableScanRequest,
+        extras: PlanExtras,
+        max_files: int | None,
     ) -> Plan:
         from frazil.client.plans import Planning
 
-        return Planning(self._calls, table.identifier, explain=explain).plan(request, max_files)
+        return Planning(self._calls, table.identifier, extras).plan(request, max_files)
 
     def _identifiers(self, path: str) -> list[Identifier]:
         return [
@@ -351,9 +392,14 @@ def _request(
     table: Table, changes: Sequence[Change], identifier: TableIdentifier | None = None
 ) -> CommitTableRequest:
     built = [change.build(table) for change in changes]
+    guard: tuple[TableRequirement, ...] = ()
+    if table.is_staged:
+        built.insert(0, creation(table))
+    else:
+        guard = (AssertTableUUID(table.uuid),)
     requirements = {requirement: None for _, asserted in built for requirement in asserted}
     return CommitTableRequest(
-        requirements=(AssertTableUUID(table.uuid), *requirements),
+        requirements=(*guard, *requirements),
         updates=tuple(update for updates, _ in built for update in updates),
         identifier=identifier,
         once=_once(changes),

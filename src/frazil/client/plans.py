@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from frazil.client.tables import Table
 
 EXPLAIN_HEADER: Final = "X-Frazil-Explain"
+SEQUENCE_NUMBERS_HEADER: Final = "X-Frazil-Sequence-Numbers"
 _ENDPOINT: Final = "POST /v1/{prefix}/namespaces/{namespace}/tables/{table}/plan"
 _PAGES_AT_ONCE: Final = 4
 _FIRST_PAUSE_S: Final = 0.05
@@ -54,6 +55,8 @@ class PlannedDataFile(Struct, frozen=True, kw_only=True, rename="kebab"):
     split_offsets: tuple[int, ...] | None = None
     sort_order_id: int | None = None
     first_row_id: int | None = None
+    data_sequence_number: int | None = None
+    """Where it was asked for: what rows without a number of their own inherit."""
     column_sizes: CountMap | None = None
     value_counts: CountMap | None = None
     null_value_counts: CountMap | None = None
@@ -108,6 +111,21 @@ class Walk(Struct, frozen=True, kw_only=True, rename="kebab"):
 
 
 @dataclass(frozen=True, slots=True)
+class PlanExtras:
+    """What a plan has beyond the REST specification, where it is asked for."""
+
+    explain: bool = False
+    sequence_numbers: bool = False
+
+    def headers(self) -> dict[str, str]:
+        asked = {
+            EXPLAIN_HEADER: self.explain,
+            SEQUENCE_NUMBERS_HEADER: self.sequence_numbers,
+        }
+        return {name: "true" for name, is_asked in asked.items() if is_asked}
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     tasks: tuple[FileScanTask, ...]
     walk: Walk | None = None
@@ -133,6 +151,7 @@ def plan_request(
     to_snapshot: str | int | None,
     case_sensitive: bool,
     stats_fields: Sequence[str],
+    use_snapshot_schema: bool | None = None,
 ) -> PlanTableScanRequest:
     """The request for a scan of the table as it was loaded."""
     incremental = from_snapshot is not None or to_snapshot is not None
@@ -144,6 +163,8 @@ def plan_request(
         end = table.head() if to_snapshot is None else _snapshot_id(table, to_snapshot)
     else:
         at = table.head() if snapshot is None else _snapshot_id(table, snapshot)
+    if use_snapshot_schema is None:
+        use_snapshot_schema = _reads_own_schema(table, snapshot)
     return PlanTableScanRequest(
         snapshot_id=at,
         start_snapshot_id=start,
@@ -151,7 +172,7 @@ def plan_request(
         select=None if select is None else tuple(select),
         filter_json=NULL if filter is None else Raw(msgspec.json.encode(filter_json(filter))),
         case_sensitive=case_sensitive,
-        use_snapshot_schema=_reads_own_schema(table, snapshot),
+        use_snapshot_schema=use_snapshot_schema,
         stats_fields=tuple(stats_fields) or None,
     )
 
@@ -199,10 +220,10 @@ class _Page(Struct, frozen=True, rename="kebab"):
 class Planning:
     """One scan of one table."""
 
-    def __init__(self, calls: Calls, identifier: Identifier, *, explain: bool) -> None:
+    def __init__(self, calls: Calls, identifier: Identifier, extras: PlanExtras) -> None:
         self._calls = calls
         self._path = table_path(identifier)
-        self._headers = {EXPLAIN_HEADER: "true"} if explain else {}
+        self._headers = extras.headers()
 
     def plan(self, request: PlanTableScanRequest, max_files: int | None) -> Plan:
         if _ENDPOINT not in (self._calls.config.endpoints or ()):

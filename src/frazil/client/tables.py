@@ -24,7 +24,7 @@ from frazil.wire.identifiers import Identifier
 
 if TYPE_CHECKING:
     from frazil.client.expressions import Filter
-    from frazil.client.plans import Plan
+    from frazil.client.plans import Plan, PlanExtras
     from frazil.wire.planning import PlanTableScanRequest
 
 _EMPTY: Final[Mapping[str, str]] = MappingProxyType({})
@@ -71,10 +71,12 @@ class Table(Changes[Commit]):
         default=None, repr=False, compare=False
     )
     """The client that loaded the table, which carries out its changes."""
-    planner: Callable[[Table, PlanTableScanRequest, bool, int | None], Plan] | None = field(
+    planner: Callable[[Table, PlanTableScanRequest, PlanExtras, int | None], Plan] | None = field(
         default=None, repr=False, compare=False
     )
     """The same client, which has its scans planned."""
+    is_staged: bool = False
+    """It does not exist yet: the first change creates it, if nobody else has done so."""
 
     def __str__(self) -> str:
         return str(self.identifier)
@@ -186,6 +188,8 @@ class Table(Changes[Commit]):
         to_snapshot: str | int | None = None,
         case_sensitive: bool = True,
         stats_fields: Sequence[str] = (),
+        use_snapshot_schema: bool | None = None,
+        sequence_numbers: bool = False,
         explain: bool = False,
         max_files: int | None = None,
     ) -> Plan:
@@ -195,9 +199,11 @@ class Table(Changes[Commit]):
         Of `snapshot`, a ref or an id, without one of main's head when the table was loaded; or of
         what was appended after `from_snapshot` up to `to_snapshot`, without one up to that head.
         `stats_fields` are columns whose statistics are wanted; `explain` adds what the planner has
-        seen and skipped; `max_files` are enough.
+        seen and skipped; `sequence_numbers` adds each data file's, where the catalog is Frazil;
+        `max_files` are enough. The filter names columns as the table's schema does for a branch and
+        as the snapshot's own does for a tag or an id, unless `use_snapshot_schema` says which.
         """
-        from frazil.client.plans import plan_request
+        from frazil.client.plans import PlanExtras, plan_request
 
         if self.planner is None:
             raise BadRequest(f"{self} was not loaded by a client, so nothing can be planned")
@@ -210,8 +216,10 @@ class Table(Changes[Commit]):
             to_snapshot=to_snapshot,
             case_sensitive=case_sensitive,
             stats_fields=stats_fields,
+            use_snapshot_schema=use_snapshot_schema,
         )
-        return self.planner(self, request, explain, max_files)
+        extras = PlanExtras(explain=explain, sequence_numbers=sequence_numbers)
+        return self.planner(self, request, extras, max_files)
 
     # --- as the base of changes ----------------------------------------------------------------
 

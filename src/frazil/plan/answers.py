@@ -88,15 +88,19 @@ class TaskWriter:
     ) -> None:
         spec_id = piece.listed.partition_spec_id
         residuals = self._residuals(piece)
-        first_row_ids = piece.columns.inherited(piece.listed).first_row_id[piece.rows].tolist()
+        inherited = piece.columns.inherited(piece.listed)
+        first_row_ids = inherited.first_row_id[piece.rows].tolist()
+        numbers = inherited.sequence_number[piece.rows].tolist()
         deletes = self._deletes_of(piece)
         documents = self._documents(piece, spec_id)
         partition = piece.columns.partition[piece.rows].tolist()
-        for document, own, first_row_id, of_row in zip(
-            documents, deletes, first_row_ids, partition, strict=True
+        for document, own, first_row_id, number, of_row in zip(
+            documents, deletes, first_row_ids, numbers, partition, strict=True
         ):
             if first_row_id != NONE:
                 document["first-row-id"] = first_row_id
+            if self._scan.sequence_numbers:
+                document["data-sequence-number"] = number
             task: dict[str, Any] = {"data-file": document}
             if own:
                 task["delete-file-references"] = [

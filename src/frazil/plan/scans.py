@@ -34,9 +34,13 @@ class Scan:
     stats_fields: frozenset[int] = frozenset()
     """Columns whose statistics are wanted in the answer."""
     min_rows: int | None = None
+    sequence_numbers: bool = False
+    """Whether each data file of the answer is to carry its data sequence number."""
 
 
-def resolve_scan(metadata: TableMetadata, request: PlanTableScanRequest) -> Scan:
+def resolve_scan(
+    metadata: TableMetadata, request: PlanTableScanRequest, *, sequence_numbers: bool = False
+) -> Scan:
     """BadRequest where the request does not fit the table."""
     check_plan_request(request)
     appended: tuple[Snapshot, ...] | None = None
@@ -61,6 +65,7 @@ def resolve_scan(metadata: TableMetadata, request: PlanTableScanRequest) -> Scan
         appended=appended,
         stats_fields=_check_columns(request.stats_fields, schema, case_sensitive, "stats-fields"),
         min_rows=request.min_rows_requested,
+        sequence_numbers=sequence_numbers,
     )
 
 

@@ -104,10 +104,12 @@ class Planner:
         request: PlanTableScanRequest,
         *,
         explain: bool = False,
+        sequence_numbers: bool = False,
     ) -> bytes:
-        """The JSON of a PlanTableScanResult; `explain` adds what the walk has counted."""
+        """The JSON of a PlanTableScanResult; `explain` adds what the walk has counted, and
+        `sequence_numbers` each data file's own, in this answer and in all that its tokens give."""
         metadata = self._tables.load_table(identifier).metadata
-        scan = resolve_scan(metadata, request)
+        scan = resolve_scan(metadata, request, sequence_numbers=sequence_numbers)
         token = self._token(context, metadata, request, scan)
         plan_id = self._tokens.sign(token)
         if plan_id is None or len(plan_id) > MAX_PLAN_ID_LENGTH:
@@ -277,12 +279,13 @@ class Planner:
             context.principal,
             msgspec.json.encode(pinned),
             os.urandom(_NONCE_BYTES),
+            sequence_numbers=scan.sequence_numbers,
         )
 
     def _scan(self, metadata: TableMetadata, token: Token, missing: type[FrazilError]) -> Scan:
         request = msgspec.json.decode(token.request, type=PlanTableScanRequest)
         try:
-            return resolve_scan(metadata, request)
+            return resolve_scan(metadata, request, sequence_numbers=token.sequence_numbers)
         except BadRequest as error:
             # It fitted when the token was made: the table has changed since.
             raise missing(f"the plan can no longer be carried out: {error.message}") from error

@@ -36,6 +36,7 @@ class Token(Struct, frozen=True, array_like=True, omit_defaults=True):
     nonce: bytes = b""
     """Makes a plan's id its request's own: who cancels one does not end another's."""
     span: tuple[int, int, int | None, int] | None = None
+    sequence_numbers: bool = False
 
     @property
     def part(self) -> Span:

@@ -11,6 +11,7 @@ from frazil.wire.errors import BadRequest
 _ENTITY_TAG = re.compile(r'(?:W/)?"([^"]*)"|([^\s,"]+)')
 _REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+=@-]{0,127}")
 EXPLAIN_HEADER = "x-frazil-explain"
+SEQUENCE_NUMBERS_HEADER = "x-frazil-sequence-numbers"
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 
@@ -74,8 +75,17 @@ def prefers_minimal(prefer: str | None) -> bool:
 
 def explains(sent: str | None) -> bool:
     """Whether a plan's answer is to say what the walk has seen and left out."""
+    return _is_true(sent, "X-Frazil-Explain")
+
+
+def wants_sequence_numbers(sent: str | None) -> bool:
+    """Whether a plan's data files are to carry their data sequence numbers."""
+    return _is_true(sent, "X-Frazil-Sequence-Numbers")
+
+
+def _is_true(sent: str | None, name: str) -> bool:
     if sent is None or sent.lower() == "false":
         return False
     if sent.lower() == "true":
         return True
-    raise BadRequest(f"X-Frazil-Explain: {sent[:32]!r} is neither true nor false")
+    raise BadRequest(f"{name}: {sent[:32]!r} is neither true nor false")

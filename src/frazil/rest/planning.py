@@ -8,7 +8,12 @@ from __future__ import annotations
 
 from frazil.rest.call import Call
 from frazil.rest.edge import Edge
-from frazil.rest.headers import EXPLAIN_HEADER, explains
+from frazil.rest.headers import (
+    EXPLAIN_HEADER,
+    SEQUENCE_NUMBERS_HEADER,
+    explains,
+    wants_sequence_numbers,
+)
 from frazil.rest.reply import NO_CONTENT, Reply
 from frazil.wire.planning import FetchScanTasksRequest, PlanTableScanRequest, check_plan_request
 
@@ -17,8 +22,14 @@ async def plan_table_scan(edge: Edge, call: Call) -> Reply:
     request = call.request_as(PlanTableScanRequest)
     check_plan_request(request)
     identifier, explain = call.table(), explains(call.headers.get(EXPLAIN_HEADER))
+    sequence_numbers = wants_sequence_numbers(call.headers.get(SEQUENCE_NUMBERS_HEADER))
     body = await edge.planning(
-        edge.planner.plan, call.context(), identifier, request, explain=explain
+        edge.planner.plan,
+        call.context(),
+        identifier,
+        request,
+        explain=explain,
+        sequence_numbers=sequence_numbers,
     )
     return Reply(200, (body,))
 
