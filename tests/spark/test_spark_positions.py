@@ -1,0 +1,102 @@
+"""Sets of row positions: built in bulk, united, sent about; and which row was met twice."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from frazil.spark.positions import (
+    NO_POSITIONS,
+    FilePositions,
+    PositionCollector,
+    Positions,
+    unite,
+)
+from frazil.values.deletion_vectors import DeletionVector
+
+HIGH = 2**32 + 5
+
+
+def collected(*batches: tuple[list[str], list[int]]) -> dict[str, FilePositions]:
+    collector = PositionCollector()
+    for files, positions in batches:
+        collector.add(pa.array(files), pa.array(positions, pa.int64()))
+    return {one.file_path: one for one in collector.collected()}
+
+
+def test_a_set_is_the_same_from_any_order_and_through_bytes() -> None:
+    rng = np.random.default_rng(7)
+    numbers = np.unique(rng.integers(0, 1_000_000, 5_000)).astype(np.int64)
+    numbers = np.append(numbers, HIGH)
+    shuffled = rng.permutation(np.concatenate([numbers, numbers[:10]]))
+    found = Positions.from_array(shuffled)
+    assert found.to_array().tolist() == numbers.tolist()
+    assert len(found) == len(numbers)
+    assert Positions.deserialize(found.serialize()) == found
+    assert HIGH in found
+    assert 2**31 not in found
+
+
+def test_union_and_what_is_common() -> None:
+    left, right = Positions.of([1, 5, 9]), Positions.of([2, 5, HIGH])
+    assert list(left | right) == [1, 2, 5, 9, HIGH]
+    assert left.common(right) == 5
+    assert left.common(Positions.of([0])) is None
+    assert left | NO_POSITIONS == left
+    assert left != right
+
+
+def test_positions_of_a_part_of_a_file_count_from_its_start() -> None:
+    found = Positions.of([3, 10, 11, 19, 20])
+    assert found.between(10, 20).tolist() == [0, 1, 9]
+    assert found.between(21, 30).tolist() == []
+
+
+def test_the_vector_has_the_same_positions() -> None:
+    vector = Positions.of([4, HIGH]).vector()
+    assert list(vector) == [4, HIGH]
+    assert list(DeletionVector.deserialize(vector.serialize())) == [4, HIGH]
+
+
+def test_positions_are_collected_by_file_over_batches() -> None:
+    found = collected((["a", "b", "a"], [7, 1, 3]), (["b"], [0]), (["a"], [5]))
+    assert list(found["a"].positions) == [3, 5, 7]
+    assert list(found["b"].positions) == [0, 1]
+    assert found["a"].twice is None
+    assert found["b"].twice is None
+
+
+def test_paths_may_come_as_a_dictionary_with_unused_entries() -> None:
+    collector = PositionCollector()
+    files = pa.DictionaryArray.from_arrays(pa.array([1, 1], pa.int32()), ["unused", "a"])
+    collector.add(files, pa.array([2, 1], pa.int64()))
+    assert [(one.file_path, list(one.positions)) for one in collector.collected()] == [
+        ("a", [1, 2])
+    ]
+
+
+@pytest.mark.parametrize(
+    "batches",
+    [((["a", "b", "a"], [7, 7, 7]),), ((["a"], [7]), (["a", "a"], [6, 7]))],
+    ids=["in-one-batch", "in-two-batches"],
+)
+def test_a_row_that_is_met_twice_is_named(batches: tuple[tuple[list[str], list[int]], ...]) -> None:
+    assert collected(*batches)["a"].twice == 7
+
+
+def test_sets_of_tasks_are_united_and_show_rows_met_by_two_of_them() -> None:
+    first = collected((["a", "b"], [1, 2]))
+    second = collected((["a", "c"], [3, 2]))
+    united = unite([*first.values(), *second.values()])
+    assert {path: list(one.positions) for path, one in united.items()} == {
+        "a": [1, 3],
+        "b": [2],
+        "c": [2],
+    }
+    assert all(one.twice is None for one in united.values())
+    third = collected((["b"], [2]))
+    assert unite([*first.values(), *third.values()])["b"].twice == 2
+    within = collected((["a", "a"], [9, 9]))
+    assert unite([*within.values(), *first.values()])["a"].twice == 9
+    assert unite([*first.values(), *within.values()])["a"].twice == 9
