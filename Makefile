@@ -11,7 +11,7 @@ PYTEST_ARGS ?=
 HALVES := -n 2 --dist loadgroup
 COMPILE := uv pip compile --quiet --universal --generate-hashes --python-version 3.11 \
 	--no-emit-index-url --no-annotate --no-header
-RUN_EXTRAS := --extra server --extra postgres --extra s3 --extra parquet --extra pyiceberg --extra spark
+RUN_EXTRAS := --extra server --extra postgres --extra s3 --extra parquet --extra pyiceberg --extra spark-local
 
 .PHONY: help
 help: ## List the commands

@@ -38,6 +38,7 @@ CLIENT_FOLDERS = {
     "benchmarks",
     "differential",
     "planning",
+    "spark",
 }
 
 # A run of `make test` says the same today and tomorrow; `make test-full` looks for new examples.

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeAlia
 from frazil.client import operations, refs
 from frazil.client.expressions import Filter
 from frazil.client.operations import CheckOptions, CommitOptions, RemovedData, RemovedDeletes
+from frazil.client.own_updates import OwnParts, OwnUpdates, own_updates
 from frazil.client.refs import Built
 from frazil.wire.actions import MAIN, FileUpdate, Once
 from frazil.wire.content_files import AddedDataFile, AddedDeleteFile, DataFile
@@ -212,6 +213,16 @@ class Changes(ABC, Generic[R]):
 
     def remove_properties(self, *names: str) -> R:
         return self._change(Change(lambda _: refs.change_properties({}, names)))
+
+    def change_metadata(self, build: Callable[[Table], OwnUpdates]) -> R:
+        """Iceberg's own updates and the requirements that guard them, both in the JSON of its REST
+        specification; built again on fresh metadata where a requirement does not hold."""
+        return self._change(Change(lambda table: own_updates(*build(table)), rebuilds=True))
+
+    def declare_metadata(self, updates: OwnParts, requirements: OwnParts = ()) -> R:
+        """The same, made for the table as it was loaded: a failed requirement ends it."""
+        built = own_updates(updates, requirements)
+        return self._change(Change(lambda _: built))
 
     def _rebuild(self, build: Callable[..., Built], *args: Any, **kwargs: Any) -> R:
         def built(table: Table) -> Built:

@@ -54,6 +54,8 @@ class Transaction(OfTables[None]):
     cherry_pick = of_table(Changes[None].cherry_pick)
     set_properties = of_table(Changes[None].set_properties)
     remove_properties = of_table(Changes[None].remove_properties)
+    change_metadata = of_table(Changes[None].change_metadata)
+    declare_metadata = of_table(Changes[None].declare_metadata)
 
     def commit(self) -> tuple[Commit, ...]:
         """Commits all changes; nothing is sent where there are none."""

@@ -1,4 +1,5 @@
-"""Types and fields read from their JSON form (spec, Appendix C), naming where it is wrong.
+"""Types and fields read from their JSON form (spec, Appendix C), naming where it is wrong, and
+written in it.
 
 The input is what a JSON decoder gives: str, dict, list, bool, int, float or Decimal. Every error is
 an `InvalidType` whose message begins with the path of the offending value.
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
-from frazil.values.single_value import InvalidValue, from_json
+from frazil.values.single_value import InvalidValue, from_json, to_json
 from frazil.values.types import (
     InvalidType,
     ListType,
@@ -175,3 +176,48 @@ def _kind(value: object) -> str:
     if isinstance(value, dict):
         return "an object"
     return "a list" if isinstance(value, list) else "a number"
+
+
+# --- writing ------------------------------------------------------------------------------------
+
+
+def struct_to_json(struct: StructType) -> dict[str, Any]:
+    """The object that `parse_struct` reads."""
+    return {"type": "struct", "fields": [_field_to_json(field) for field in struct.fields]}
+
+
+def type_to_json(type_: Type) -> str | dict[str, Any]:
+    if isinstance(type_, StructType):
+        return struct_to_json(type_)
+    if isinstance(type_, ListType):
+        return {"type": "list", **_part_to_json("element", type_.element)}
+    if isinstance(type_, MapType):
+        key = {"key-id": type_.key.field_id, "key": type_to_json(type_.key.type)}
+        return {"type": "map", **key, **_part_to_json("value", type_.value)}
+    return str(type_)
+
+
+def _part_to_json(name: str, part: NestedField) -> dict[str, Any]:
+    return {
+        f"{name}-id": part.field_id,
+        name: type_to_json(part.type),
+        f"{name}-required": part.required,
+    }
+
+
+def _field_to_json(field: NestedField) -> dict[str, Any]:
+    document = {
+        "id": field.field_id,
+        "name": field.name,
+        "required": field.required,
+        "type": type_to_json(field.type),
+    }
+    if field.doc is not None:
+        document["doc"] = field.doc
+    for key, value in (
+        ("initial-default", field.initial_default),
+        ("write-default", field.write_default),
+    ):
+        if value is not None:
+            document[key] = {} if isinstance(field.type, StructType) else to_json(field.type, value)
+    return document

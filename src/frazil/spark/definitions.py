@@ -1,0 +1,127 @@
+"""How a new table is partitioned and sorted, in the words that Spark's SQL has for it.
+
+partitioned_by=["day(ts)", "bucket(16, id)"]    sorted_by=["ts desc nulls last", "id"]
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from frazil.client.parquet_schema import fields_by_id
+from frazil.values.transforms import InvalidTransform, parse_transform
+from frazil.values.types import NestedField, StructType
+from frazil.wire.errors import BadRequest
+
+FIRST_PARTITION_ID: Final = 1000
+_CALL: Final = re.compile(r"\s*([A-Za-z_]+)\s*\(\s*(.*?)\s*\)\s*\Z", re.DOTALL)
+_DIRECTION: Final = re.compile(
+    r"(?P<term>.*?)(?:\s+(?P<direction>asc|desc))?(?:\s+nulls\s+(?P<nulls>first|last))?\s*\Z",
+    re.IGNORECASE | re.DOTALL,
+)
+_PLURALS: Final = {
+    "years": "year",
+    "months": "month",
+    "days": "day",
+    "date": "day",
+    "hours": "hour",
+    "date_hour": "hour",
+}
+_WITH_PARAMETER: Final = frozenset({"bucket", "truncate"})
+
+
+def partition_spec(
+    schema: StructType,
+    terms: Iterable[str],
+    *,
+    spec_id: int = 0,
+    first_id: int = FIRST_PARTITION_ID,
+) -> dict[str, Any]:
+    """The JSON of a spec."""
+    fields = []
+    for position, term in enumerate(terms):
+        transform, source, name = _term(schema, term, "partitioned_by")
+        fields.append(
+            {
+                "source-id": source.field_id,
+                "field-id": first_id + position,
+                "transform": transform,
+                "name": partition_name(transform, name),
+            }
+        )
+    return {"spec-id": spec_id, "fields": fields}
+
+
+def sort_order(schema: StructType, terms: Iterable[str], *, order_id: int = 1) -> dict[str, Any]:
+    """The JSON of a sort order; without fields it is the unsorted one, whose id is 0."""
+    fields = []
+    for text in terms:
+        matched = _DIRECTION.match(text)
+        assert matched is not None
+        transform, source, _ = _term(schema, matched["term"], "sorted_by")
+        direction = (matched["direction"] or "asc").lower()
+        nulls = (matched["nulls"] or ("first" if direction == "asc" else "last")).lower()
+        fields.append(
+            {
+                "transform": transform,
+                "source-id": source.field_id,
+                "direction": direction,
+                "null-order": f"nulls-{nulls}",
+            }
+        )
+    return {"order-id": order_id if fields else 0, "fields": fields}
+
+
+def partition_name(transform: str, column: str) -> str:
+    """As Iceberg's PartitionSpec.Builder names a field."""
+    kind = transform.partition("[")[0]
+    if kind == "identity":
+        return column
+    return f"{column}_{ {'truncate': 'trunc'}.get(kind, kind) }"
+
+
+def _term(schema: StructType, text: str, name: str) -> tuple[str, NestedField, str]:
+    """The transform in Iceberg's words, the column, and the column's full name."""
+    matched = _CALL.match(text)
+    if matched is None:
+        source, column = _column(schema, text, name)
+        return _checked("identity", source, text, name), source, column
+    kind = matched[1].lower()
+    kind = _PLURALS.get(kind, kind)
+    arguments = [part.strip() for part in matched[2].split(",")]
+    if kind not in _WITH_PARAMETER:
+        if len(arguments) != 1:
+            raise BadRequest(f"{name}: {text!r}: {kind} takes one column")
+        source, column = _column(schema, arguments[0], name)
+        return _checked(kind, source, text, name), source, column
+    width = next((part for part in arguments if part.isdigit()), None)
+    columns = [part for part in arguments if part != width]
+    if width is None or len(columns) != 1:
+        raise BadRequest(f"{name}: {text!r}: {kind} takes a number and a column: {kind}(16, id)")
+    source, column = _column(schema, columns[0], name)
+    return _checked(f"{kind}[{int(width)}]", source, text, name), source, column
+
+
+def _checked(transform: str, source: NestedField, text: str, name: str) -> str:
+    try:
+        parsed = parse_transform(transform)
+    except InvalidTransform as error:
+        raise BadRequest(f"{name}: {text!r}: {error}") from None
+    if not parsed.accepts(source.type):
+        raise BadRequest(f"{name}: {text!r}: {transform} does not take a {source.type}")
+    return transform
+
+
+def _column(schema: StructType, text: str, name: str) -> tuple[NestedField, str]:
+    wanted = ".".join(part.strip("`") for part in text.strip().split("."))
+    known: Mapping[str, NestedField] = {
+        found.name: found.field for found in fields_by_id(schema).values()
+    }
+    if wanted in known:
+        return known[wanted], wanted
+    alike = [full for full in known if full.lower() == wanted.lower()]
+    if len(alike) == 1:
+        return known[alike[0]], alike[0]
+    names = ", ".join(field.name for field in schema.fields)
+    raise BadRequest(f"{name}: there is no column {wanted!r}; there are {names}")

@@ -1,0 +1,178 @@
+"""A table as a Spark user has it: frames come out of it and go into it.
+
+Nothing is loaded until a verb is called, and each verb loads the table anew, so that a handle never
+grows old.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from pyspark.sql import Column, DataFrame
+
+from frazil.client.expressions import Expression
+from frazil.client.names import identifier_of
+from frazil.client.tables import Table
+from frazil.spark import row_changes, scans, writes
+from frazil.spark.context import Context
+from frazil.spark.merges import MergeBuilder
+from frazil.spark.results import Result
+from frazil.spark.targets import Target
+from frazil.spark.writing import WriteOptions
+from frazil.wire.actions import MAIN
+from frazil.wire.identifiers import Identifier
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming import StreamingQuery
+
+Condition: TypeAlias = "str | Column | Expression"
+"""SQL, a Column, or one of the client's filters."""
+
+
+@dataclass(frozen=True)
+class SparkTable:
+    context: Context
+    identifier: Identifier
+    branch: str = MAIN
+    """Which branch is read and written."""
+
+    def __str__(self) -> str:
+        return str(self.identifier)
+
+    def load(self) -> Table:
+        """The table as it is now, by the client."""
+        return self.context.client.load_table(self.identifier)
+
+    def on_branch(self, name: str) -> SparkTable:
+        return replace(self, branch=name)
+
+    # --- reading ----------------------------------------------------------------------------------
+
+    def scan(
+        self,
+        filter: Condition | None = None,
+        columns: Sequence[str] | None = None,
+        *,
+        snapshot: int | None = None,
+        timestamp: datetime | int | str | None = None,
+        ref: str | None = None,
+        from_snapshot: int | None = None,
+        to_snapshot: int | None = None,
+        metadata_columns: Sequence[str] = (),
+    ) -> DataFrame:
+        """The rows as a frame, of one snapshot that is chosen now: the newest of the branch, a
+        `snapshot` by its id, the one that was current at a `timestamp`, or that of a `ref`; or the
+        rows that were appended after `from_snapshot`, up to `to_snapshot`."""
+        return scans.scan_of(
+            self.context,
+            self.load(),
+            filter=filter,
+            columns=columns,
+            snapshot=snapshot,
+            timestamp=timestamp,
+            ref=ref if ref is not None or self.branch == MAIN else self.branch,
+            from_snapshot=from_snapshot,
+            to_snapshot=to_snapshot,
+            metadata_columns=metadata_columns,
+        )
+
+    # --- writing frames ---------------------------------------------------------------------------
+
+    def append(
+        self,
+        frame: DataFrame,
+        *,
+        merge_schema: bool = False,
+        options: WriteOptions | None = None,
+        **commit_options: Any,
+    ) -> Result:
+        """Adds the frame's rows; its columns are found by name.
+
+        `merge_schema` adds columns that the table lacks and widens types, in the same commit.
+        """
+        return writes.append(
+            self.context, self._target(), frame, merge_schema, options, commit_options
+        )
+
+    def overwrite(
+        self,
+        frame: DataFrame,
+        where: Condition | None = None,
+        *,
+        merge_schema: bool = False,
+        options: WriteOptions | None = None,
+        **commit_options: Any,
+    ) -> Result:
+        """Replaces all rows, or those that match `where`, which must cover whole files."""
+        return writes.overwrite(
+            self.context, self._target(), frame, where, merge_schema, options, commit_options
+        )
+
+    def overwrite_partitions(
+        self,
+        frame: DataFrame,
+        *,
+        merge_schema: bool = False,
+        options: WriteOptions | None = None,
+        **commit_options: Any,
+    ) -> Result:
+        """Replaces the partitions that the frame has rows for."""
+        return writes.overwrite_partitions(
+            self.context, self._target(), frame, merge_schema, options, commit_options
+        )
+
+    # --- changing rows ----------------------------------------------------------------------------
+
+    def delete(self, where: Condition | None = None, **options: Any) -> Result:
+        """Deletes the rows that match; without a condition all of them."""
+        return row_changes.delete(self.context, self._target(), where, **options)
+
+    def update(
+        self, set: Mapping[str, str | Column], where: Condition | None = None, **options: Any
+    ) -> Result:
+        """Sets columns to expressions, as SQL or Columns, in the rows that match."""
+        return row_changes.update(self.context, self._target(), set, where, **options)
+
+    def merge(
+        self,
+        source: DataFrame | str,
+        on: str | Column,
+        *,
+        target_alias: str = "target",
+        source_alias: str = "source",
+    ) -> MergeBuilder:
+        """Begins a MERGE: add its clauses, then `execute`."""
+        return MergeBuilder(
+            self.context,
+            self._target(),
+            source,
+            on,
+            target_alias=target_alias,
+            source_alias=source_alias,
+        )
+
+    # --- streams ----------------------------------------------------------------------------------
+
+    def write_stream(self, frame: DataFrame, **options: Any) -> StreamingQuery:
+        """Writes a streaming frame, each epoch exactly once."""
+        from frazil.spark import streams
+
+        return streams.write_stream(self.context, self._target(), frame, **options)
+
+    def read_stream(self, **options: Any) -> DataFrame:
+        """The rows that are appended from now on, or from where `options` say, as a stream."""
+        from frazil.spark import streams
+
+        return streams.read_stream(self.context, self._target(), **options)
+
+    # --- parts ------------------------------------------------------------------------------------
+
+    def _target(self) -> Target:
+        return Target(self.identifier, self.branch)
+
+
+def spark_table(context: Context, name: str | tuple[str, ...] | Identifier) -> SparkTable:
+    return SparkTable(context, identifier_of(name))

@@ -1,0 +1,170 @@
+"""Frames into tables: append, overwrite, replacement of partitions, create as select.
+
+Each is a statement: the table is loaded, the frame is held against its schema, the files are
+written into a folder of their own, and one request commits them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+from pyspark.sql import Column, DataFrame
+
+from frazil.client.changes import Changes
+from frazil.client.data_files import DataFile
+from frazil.client.expressions import AlwaysTrue, Expression
+from frazil.client.outcomes import Commit
+from frazil.client.tables import Table
+from frazil.spark import statements
+from frazil.spark.committing import writing
+from frazil.spark.conditions import exact_filter
+from frazil.spark.context import Context
+from frazil.spark.results import Result
+from frazil.spark.schemas import Fitted, fit
+from frazil.spark.targets import Target
+from frazil.spark.writing import WriteOptions, write_rows
+
+Options: TypeAlias = Mapping[str, Any]
+Declare: TypeAlias = Callable[[Changes[Any], Sequence[DataFile]], Any]
+"""Declares the written files by one of the client's operations."""
+
+
+def append(
+    context: Context,
+    target: Target,
+    frame: DataFrame,
+    merge_schema: bool,
+    options: WriteOptions | None,
+    commit_options: Options,
+) -> Result:
+    def attempt(_: int) -> Result:
+        table = target.load(context)
+        placed = placed_options(context, target, commit_options)
+
+        def declare(changes: Changes[Any], files: Sequence[DataFile]) -> Any:
+            return changes.append_files(files, **placed)
+
+        return write(context, table, frame, "append", declare, merge_schema, options)
+
+    return statements.run(context, attempt)
+
+
+def overwrite(
+    context: Context,
+    target: Target,
+    frame: DataFrame,
+    where: str | Column | Expression | None,
+    merge_schema: bool,
+    options: WriteOptions | None,
+    commit_options: Options,
+) -> Result:
+    def attempt(_: int) -> Result:
+        table = target.load(context)
+        placed = placed_options(context, target, commit_options)
+        row_filter = AlwaysTrue() if where is None else exact_filter(context, table, where)
+
+        def declare(changes: Changes[Any], files: Sequence[DataFile]) -> Any:
+            return changes.overwrite_files(files, row_filter=row_filter, **placed)
+
+        return write(
+            context, table, frame, "overwrite", declare, merge_schema, options, even_empty=True
+        )
+
+    return statements.run(context, attempt)
+
+
+def overwrite_partitions(
+    context: Context,
+    target: Target,
+    frame: DataFrame,
+    merge_schema: bool,
+    options: WriteOptions | None,
+    commit_options: Options,
+) -> Result:
+    def attempt(_: int) -> Result:
+        table = target.load(context)
+        placed = placed_options(context, target, commit_options)
+
+        def declare(changes: Changes[Any], files: Sequence[DataFile]) -> Any:
+            return changes.replace_partitions(files, **placed)
+
+        return write(context, table, frame, "overwrite", declare, merge_schema, options)
+
+    return statements.run(context, attempt)
+
+
+def write(
+    context: Context,
+    table: Table,
+    frame: DataFrame,
+    operation: str,
+    declare: Declare,
+    merge_schema: bool = False,
+    options: WriteOptions | None = None,
+    *,
+    even_empty: bool = False,
+) -> Result:
+    """One attempt: the files are written and committed, or nothing is left of them.
+
+    `even_empty` commits where no file was written, because something is removed all the same.
+    """
+    fitted = fit(frame, table, merge_schema=merge_schema)
+    with writing(context, table) as one:
+        files = write_rows(
+            context,
+            table,
+            fitted.frame,
+            one.folder,
+            options or WriteOptions(),
+            schema=fitted.schema,
+        )
+        if not files and not even_empty and not fitted.updates and not table.is_staged:
+            return Result(commit=None, operation=operation)
+        commit = one.commit(
+            {file.file_path for file in files},
+            lambda: submitted(context, table, fitted, files, declare, even_empty),
+        )
+    return Result(
+        commit=commit,
+        operation=operation,
+        rows_written=sum(file.record_count for file in files),
+        rows_deleted=None if even_empty else 0,
+        files_added=len(files),
+    )
+
+
+def submitted(
+    context: Context,
+    table: Table,
+    fitted: Fitted,
+    files: Sequence[DataFile],
+    declare: Declare,
+    even_empty: bool,
+) -> Commit:
+    """The change of the schema and the files in one request."""
+    if not fitted.updates and not table.is_staged:
+        done: Commit = declare(table, files)
+        return done
+    with context.client.transaction() as transaction:
+        changes = transaction.table(table)
+        if fitted.updates or not files:
+            changes.declare_metadata(fitted.updates, fitted.requirements)
+        if files or even_empty:
+            declare(changes, files)
+    (commit,) = transaction.commits
+    return commit
+
+
+def placed_options(context: Context, target: Target, given: Options) -> dict[str, Any]:
+    """The branch, and in the summary which application this was, as stock Spark notes it."""
+    summary = dict(given.get("summary") or {})
+    application = context.spark.conf.get("spark.app.id", None)
+    if application is not None:
+        summary.setdefault("spark.app.id", application)
+    return {**given, "branch": given.get("branch", target.branch), "summary": summary}
+
+
+def described(result: Result, operation: str) -> Result:
+    return replace(result, operation=operation)
