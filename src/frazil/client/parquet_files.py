@@ -73,7 +73,8 @@ def _split(path: str) -> tuple[str, str]:
 # --- filesystems --------------------------------------------------------------------------------
 
 
-def _filesystem(path: str, config: Mapping[str, str]) -> tuple[Any, str]:
+def filesystem_of(path: str, config: Mapping[str, str]) -> tuple[Any, str]:
+    """The filesystem of pyarrow that a path lies in, and the path as that takes it."""
     scheme, inner = _split(path)
     if scheme == "file":
         return pafs.LocalFileSystem(), inner
@@ -131,7 +132,7 @@ def open_parquet(
 ) -> Iterator[OpenedFile]:
     """Opens a file and reads its footer."""
     if filesystem is None:
-        filesystem, inner = _filesystem(path, config)
+        filesystem, inner = filesystem_of(path, config)
     else:
         inner = _split(path)[1]
     try:

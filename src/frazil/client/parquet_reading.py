@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from frazil.client.parquet_columns import FileColumn, all_columns, columns_of
 from frazil.client.parquet_errors import FileDoesNotFit
-from frazil.client.parquet_files import OpenedFile, declared_path, open_parquet
+from frazil.client.parquet_files import declared_path, open_parquet
 from frazil.client.parquet_matching import (
     MatchedColumn,
     TableColumns,
@@ -41,7 +41,12 @@ from frazil.client.parquet_partitions import (
     partition_values,
 )
 from frazil.client.parquet_schema import fields_by_id
-from frazil.client.parquet_statistics import ColumnStatistics, column_statistics
+from frazil.client.parquet_statistics import (
+    ColumnStatistics,
+    NanCounts,
+    column_statistics,
+    read_nan_counts,
+)
 from frazil.values.type_json import parse_struct
 from frazil.values.types import StructType, Type
 
@@ -88,10 +93,17 @@ class ParquetReader:
     """Reads the footers of a table's files. Several threads may use one."""
 
     def __init__(
-        self, table: FileTable | None, spec_id: int | None = None, filesystem: Any = None
+        self,
+        table: FileTable | None,
+        spec_id: int | None = None,
+        filesystem: Any = None,
+        *,
+        reads_nans: bool = True,
     ) -> None:
+        """Without `reads_nans` nothing but footers is read, and NaNs are not counted."""
         self._table = table
         self._filesystem = filesystem
+        self._reads_nans = reads_nans
         self.spec_id = _UNPARTITIONED_SPEC_ID
         self._partition_fields: tuple[PartitionField, ...] = ()
         self._modes = MetricsModes(DEFAULT_MODE, {})
@@ -136,6 +148,22 @@ class ParquetReader:
             _refuse_nulls(footer)
         return self.members(footer, partition, sort_order_id)
 
+    def written_file(
+        self,
+        path: str,
+        size_in_bytes: int,
+        metadata: Any,
+        nan_counts: NanCounts,
+        partition: GivenPartition | None = None,
+        sort_order_id: int | None = None,
+    ) -> dict[str, Any]:
+        """As `data_file`, of a file whose writer still has its `FileMetaData` at hand."""
+        footer = self._footer(
+            path, size_in_bytes, metadata, self._match_data, self._modes, nan_counts
+        )
+        _refuse_nulls(footer)
+        return self.members(footer, partition, sort_order_id)
+
     def footer(
         self, path: str | os.PathLike[str], match: Match, modes: MetricsModes | None = None
     ) -> Footer:
@@ -146,22 +174,40 @@ class ParquetReader:
         declared = declared_path(path, location, self._filesystem)
         config: Mapping[str, str] = {} if table is None else table.config
         with open_parquet(declared, config, self._filesystem) as opened:
-            metadata = opened.parquet.metadata
-            columns = match(columns_of(metadata), declared)
-            return Footer(
-                declared,
-                opened.size_in_bytes,
-                metadata.num_rows,
-                _split_offsets(opened),
-                columns,
-                column_statistics(
-                    opened.parquet,
-                    columns,
-                    self._wants(modes, lambda mode: mode.has_counts),
-                    self._wants(modes, lambda mode: mode.has_bounds),
-                ),
-                modes,
+            parquet = opened.parquet
+
+            def nan_counts(column: MatchedColumn) -> Sequence[int] | None:
+                return read_nan_counts(parquet, column) if self._reads_nans else None
+
+            return self._footer(
+                declared, opened.size_in_bytes, parquet.metadata, match, modes, nan_counts
             )
+
+    def _footer(
+        self,
+        path: str,
+        size_in_bytes: int,
+        metadata: Any,
+        match: Match,
+        modes: MetricsModes,
+        nan_counts: NanCounts,
+    ) -> Footer:
+        columns = match(columns_of(metadata), path)
+        wants_nans = self._wants(modes, lambda mode: mode.has_counts)
+        return Footer(
+            path,
+            size_in_bytes,
+            metadata.num_rows,
+            _split_offsets(metadata, size_in_bytes),
+            columns,
+            column_statistics(
+                metadata,
+                columns,
+                lambda column: nan_counts(column) if wants_nans(column) else None,
+                self._wants(modes, lambda mode: mode.has_bounds),
+            ),
+            modes,
+        )
 
     def members(
         self,
@@ -227,9 +273,8 @@ def _sort_fields(metadata: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     return ()
 
 
-def _split_offsets(opened: OpenedFile) -> tuple[int, ...] | None:
+def _split_offsets(metadata: Any, size_in_bytes: int) -> tuple[int, ...] | None:
     """Where row groups begin. Java leaves all out where one lies beyond the end of the file."""
-    metadata = opened.parquet.metadata
     offsets = []
     for number in range(metadata.num_row_groups):
         row_group = metadata.row_group(number)
@@ -241,7 +286,7 @@ def _split_offsets(opened: OpenedFile) -> tuple[int, ...] | None:
             offset = first.dictionary_page_offset
         offsets.append(offset)
     offsets.sort()
-    if not offsets or offsets[0] < 0 or offsets[-1] >= opened.size_in_bytes:
+    if not offsets or offsets[0] < 0 or offsets[-1] >= size_in_bytes:
         return None
     return tuple(offsets)
 

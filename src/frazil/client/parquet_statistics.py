@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 import pyarrow as pa
@@ -54,20 +54,26 @@ class ColumnStatistics:
         return self.null_count == self.value_count
 
 
+NanCounts: TypeAlias = Callable[[MatchedColumn], "Sequence[int] | None"]
+"""How many NaNs each row group has of a column; None where nobody looked."""
+
+
 def column_statistics(
-    file: Any,
+    metadata: Any,
     columns: Sequence[MatchedColumn],
-    wants_nans: Callable[[MatchedColumn], bool],
+    nan_counts: NanCounts,
     wants_bounds: Callable[[MatchedColumn], bool],
 ) -> Mapping[int, ColumnStatistics]:
-    """By field id; `file` is a `pyarrow.parquet.ParquetFile`."""
-    metadata = file.metadata
+    """By field id; `metadata` is a `pyarrow.parquet.FileMetaData`.
+
+    `nan_counts` is asked of columns that can have NaNs and are not inside a list or a map.
+    """
     chunks = _chunks(metadata, [column.leaf for column in columns])
     found = {}
     for column, own in zip(columns, chunks, strict=True):
         nans = None
-        if column.type.type_id in FLOATING and not column.is_repeated and wants_nans(column):
-            nans = _nan_counts(file, column.leaf, own)
+        if column.type.type_id in FLOATING and not column.is_repeated:
+            nans = nan_counts(column)
         bounds = _Bounds(column, str(metadata.created_by or ""))
         if wants_bounds(column) and _has_bounds(column):
             bounds.add_all(own, nans)
@@ -107,24 +113,27 @@ def _chunk(column: Any, leaf: Leaf) -> _Chunk:
     return _Chunk(column.total_compressed_size, column.num_values, nulls, statistics)
 
 
-def _nan_counts(file: Any, leaf: Leaf, chunks: Sequence[_Chunk]) -> list[int]:
-    """How many NaNs each row group has.
+def read_nan_counts(file: Any, column: MatchedColumn) -> list[int]:
+    """How many NaNs each row group has; `file` is a `pyarrow.parquet.ParquetFile`.
 
     A footer does not count them, and without the count no reader can tell whether `x = NaN`, or a
     filter that NaN passes, may match a file: so this column, and nothing else, is read. One that
     has only nulls is not.
     """
+    leaf = column.leaf
+    (chunks,) = _chunks(file.metadata, [leaf])
     counts = []
     for number, chunk in enumerate(chunks):
         if chunk.null_count == chunk.value_count:
             counts.append(0)
             continue
         table = file.reader.read_row_group(number, column_indices=[leaf.index], use_threads=False)
-        counts.append(sum(_nans(array) for array in table.column(0).chunks))
+        counts.append(sum(nan_count(array) for array in table.column(0).chunks))
     return counts
 
 
-def _nans(array: Any) -> int:
+def nan_count(array: Any) -> int:
+    """Of an array of floats, or of structs around a single leaf of floats."""
     while array.type.num_fields:
         # Only one leaf was read, so that every struct around it has one field. Where a struct is
         # null its field still has some value, which does not count.
