@@ -1,0 +1,117 @@
+"""Batches between the types that Spark has and those of a table's files.
+
+Columns and the fields of structs are found by name. Runs on executors.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from frazil.spark.arrow_leaves import convert_leaf, misfit
+from frazil.spark.arrow_nested import list_of, map_of, struct_of
+from frazil.spark.arrow_types import spark_arrow_schema
+from frazil.values.types import StructType
+from frazil.wire.errors import BadRequest
+
+
+def to_table(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """A batch as Spark hands it over, in the types of a file (`arrow_schema`).
+
+    Columns that the file does not have are left out. Where types are equal nothing is copied.
+    """
+    columns = _columns(batch, schema)
+    for field, column in zip(schema, columns, strict=True):
+        if not field.nullable and column.null_count:
+            raise BadRequest(f"column {field.name} is required, but has nulls: give it values")
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def to_spark(batch: pa.RecordBatch, target: StructType) -> pa.RecordBatch:
+    """A batch of a table, in the types that `mapInArrow` must yield for `spark_schema(target)`."""
+    schema = spark_arrow_schema(target)
+    return pa.RecordBatch.from_arrays(_columns(batch, schema), schema=schema)
+
+
+def _columns(batch: pa.RecordBatch, schema: pa.Schema) -> list[pa.Array]:
+    if batch.schema.names == schema.names:
+        return [
+            _convert(column, field.type, field.name)
+            for column, field in zip(batch.columns, schema, strict=True)
+        ]
+    places = {name: place for place, name in enumerate(batch.schema.names)}
+    columns = []
+    for field in schema:
+        place = places.get(field.name)
+        if place is not None:
+            columns.append(_convert(batch.column(place), field.type, field.name))
+        elif pa.types.is_null(field.type):
+            # A column of type unknown is in no file.
+            columns.append(pa.nulls(len(batch)))
+        else:
+            raise BadRequest(f"column {field.name} is missing; there are {batch.schema.names}")
+    return columns
+
+
+def _convert(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
+    if array.type == target:
+        return array
+    types = pa.types
+    if types.is_null(array.type):
+        return pa.nulls(len(array), target)
+    if types.is_struct(target):
+        return _convert_struct(array, target, path)
+    if types.is_map(target):
+        key = partial(_convert, target=target.key_type, path=f"{path}.key")
+        value = partial(_convert, target=target.item_type, path=f"{path}.value")
+        return map_of(array, key, value, target, path)
+    if types.is_list(target):
+        element = partial(_convert, target=target.value_type, path=f"{path}.element")
+        return list_of(array, element, target, path)
+    if types.is_struct(array.type):
+        return _from_spatial(array, target, path)
+    return convert_leaf(array, target, path)
+
+
+def _convert_struct(array: pa.Array, target: Any, path: str) -> pa.Array:
+    if not pa.types.is_struct(array.type):
+        return _to_spatial(array, target, path)
+    # Below a null struct Spark leaves values that are none: an empty text is no uuid.
+    found = (
+        array.flatten()
+        if array.null_count
+        else [array.field(n) for n in range(array.type.num_fields)]
+    )
+    children = []
+    for field in target:
+        place = array.type.get_field_index(field.name)
+        if place >= 0:
+            children.append(_convert(found[place], field.type, f"{path}.{field.name}"))
+        elif pa.types.is_null(field.type):
+            children.append(pa.nulls(len(array)))
+        else:
+            raise BadRequest(f"column {path}.{field.name} is missing in {array.type}")
+    return struct_of(array, children, target, path)
+
+
+# --- geometries: well-known binary in files, a struct with the SRID in Spark -----------------
+
+
+def _from_spatial(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
+    place = array.type.get_field_index("wkb")
+    if not pa.types.is_binary(target) or place < 0:
+        raise misfit(array.type, target, path)
+    return pc.if_else(array.is_valid(), array.field(place), None)
+
+
+def _to_spatial(array: pa.Array, target: Any, path: str) -> pa.Array:
+    place = target.get_field_index("wkb")
+    if not pa.types.is_binary(array.type) or place < 0:
+        raise misfit(array.type, target, path)
+    srid = int(target.field(place).metadata[b"srid"])
+    values = pc.fill_null(array, b"")
+    srids = pa.repeat(pa.scalar(srid, pa.int32()), len(array))
+    return struct_of(array, [srids, values], target, path)
