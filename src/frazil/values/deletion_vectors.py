@@ -101,6 +101,11 @@ class DeletionVector:
         """The positions in ascending order."""
         return iter(self._bitmap)
 
+    @property
+    def bitmap(self) -> FrozenBitMap64:
+        """The positions as the Roaring library has them, for work in bulk."""
+        return self._bitmap
+
     def union(self, other: DeletionVector) -> DeletionVector:
         return self._optimized(self._bitmap | other._bitmap)
 
