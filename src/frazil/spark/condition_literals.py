@@ -1,0 +1,261 @@
+"""Constants of a SQL condition, with the types that Spark gives them.
+
+What is not known for certain is None: whoever asks then has to take the condition as true.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any, Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from sqlglot import exp
+
+
+class Kind(StrEnum):
+    NULL = "null"
+    BOOLEAN = "boolean"
+    INTEGER = "integer"
+    DECIMAL = "decimal"
+    FLOAT = "float"
+    DOUBLE = "double"
+    STRING = "string"
+    BINARY = "binary"
+    DATE = "date"
+    INSTANT = "instant"
+    """A timestamp of Spark's, an instant."""
+    LOCAL = "local"
+    """A timestamp without a zone."""
+
+
+NUMBERS: Final = frozenset({Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT, Kind.DOUBLE})
+
+
+@dataclass(frozen=True)
+class Literal:
+    kind: Kind
+    value: Any = None
+    """None, bool, int, Decimal, float, str, bytes, date, or a datetime with or without a zone."""
+
+
+_INTEGER: Final = re.compile(r"[0-9]{1,38}")
+_DECIMAL: Final = re.compile(r"[0-9]{0,38}\.[0-9]{0,38}")
+_DOUBLE: Final = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)[eE][+-]?[0-9]+")
+_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_TIMESTAMP: Final = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[ T]([0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,6}))?)?"
+    r" ?(Z|UTC|[+-][0-9]{2}:[0-9]{2})?"
+)
+_OFFSET: Final = re.compile(r"(?:UTC|GMT|UT)?([+-])([0-9]{1,2})(?::?([0-9]{2}))?")
+_INT_BITS: Final = {
+    exp.DataType.Type.TINYINT: 8,
+    exp.DataType.Type.SMALLINT: 16,
+    exp.DataType.Type.INT: 32,
+    exp.DataType.Type.BIGINT: 64,
+}
+_INSTANTS: Final = (exp.DataType.Type.TIMESTAMPTZ, exp.DataType.Type.TIMESTAMPLTZ)
+_MAX_DIGITS: Final = 38
+
+
+@dataclass(frozen=True)
+class Zone:
+    """Spark's session time zone."""
+
+    name: str
+
+    @property
+    def info(self) -> tzinfo | None:
+        """None where Python does not know the zone."""
+        if self.name in ("Z", "UTC", "GMT", "UT"):
+            return UTC
+        matched = _OFFSET.fullmatch(self.name)
+        if matched is not None:
+            minutes = int(matched[2]) * 60 + int(matched[3] or 0)
+            return timezone(timedelta(minutes=-minutes if matched[1] == "-" else minutes))
+        try:
+            return ZoneInfo(self.name)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            return None
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether local time runs on without gaps and repetitions."""
+        return isinstance(self.info, timezone)
+
+    def instant(self, local: datetime) -> datetime | None:
+        """As Java: in a gap the clock goes on, of a repeated hour the first is meant."""
+        info = self.info
+        if info is None:
+            return None
+        try:
+            return local.replace(tzinfo=info).astimezone(UTC)
+        except OverflowError:
+            return None
+
+    def local(self, instant: datetime) -> datetime | None:
+        info = self.info
+        if info is None:
+            return None
+        try:
+            return instant.astimezone(info).replace(tzinfo=None)
+        except OverflowError:
+            return None
+
+
+def literal_of(node: exp.Expression, zone: Zone) -> Literal | None:
+    """The constant that a node of the tree is; None where it is another thing."""
+    if isinstance(node, exp.Paren):
+        return literal_of(node.this, zone)
+    if isinstance(node, exp.Null):
+        return Literal(Kind.NULL)
+    if isinstance(node, exp.Boolean):
+        return Literal(Kind.BOOLEAN, bool(node.this))
+    if isinstance(node, exp.Neg):
+        return _negated(literal_of(node.this, zone))
+    if isinstance(node, exp.HexString):
+        return _binary(str(node.this))
+    if isinstance(node, exp.Cast):
+        return _cast(node, zone)
+    if isinstance(node, exp.Literal):
+        return Literal(Kind.STRING, node.this) if node.is_string else _number(node.this)
+    return None
+
+
+def _number(text: str) -> Literal | None:
+    if _INTEGER.fullmatch(text):
+        return Literal(Kind.INTEGER, int(text))
+    if _DECIMAL.fullmatch(text) and text != ".":
+        value = Decimal(text)
+        return Literal(Kind.DECIMAL, value) if _fits_decimal(value) else None
+    if _DOUBLE.fullmatch(text):
+        return _double(float(text))
+    return None
+
+
+def _fits_decimal(value: Decimal) -> bool:
+    digits, exponent = value.as_tuple().digits, value.as_tuple().exponent
+    assert isinstance(exponent, int)
+    return max(len(digits), -exponent) <= _MAX_DIGITS
+
+
+def _double(value: float) -> Literal | None:
+    finite = value == value and abs(value) != float("inf")
+    return Literal(Kind.DOUBLE, value) if finite else None
+
+
+def _negated(literal: Literal | None) -> Literal | None:
+    if literal is None or literal.kind not in NUMBERS:
+        return None
+    return Literal(literal.kind, -literal.value)
+
+
+def _binary(digits: str) -> Literal | None:
+    try:
+        return Literal(Kind.BINARY, bytes.fromhex(digits if len(digits) % 2 == 0 else f"0{digits}"))
+    except ValueError:
+        return None
+
+
+# --- casts of constants ---------------------------------------------------------------------------
+
+
+def _cast(node: exp.Cast, zone: Zone) -> Literal | None:
+    """Typed literals (`DATE '…'`, `5L`) are read as casts, and so are casts of constants."""
+    inner, to = literal_of(node.this, zone), node.to.this
+    if inner is None:
+        return None
+    if inner.kind is Kind.NULL:
+        return inner
+    if to in _INT_BITS:
+        return _as_integer(inner, _INT_BITS[to])
+    if to is exp.DataType.Type.DOUBLE and inner.kind in NUMBERS:
+        return _double(float(inner.value))
+    if to is exp.DataType.Type.FLOAT and inner.kind in NUMBERS:
+        return _as_float(float(inner.value))
+    if to is exp.DataType.Type.DECIMAL:
+        return _as_decimal(inner, node.to)
+    if inner.kind is not Kind.STRING:
+        return None
+    if to is exp.DataType.Type.DATE:
+        day = date_of(inner.value)
+        return None if day is None else Literal(Kind.DATE, day)
+    if to in _INSTANTS:
+        instant = instant_of(inner.value, zone)
+        return None if instant is None else Literal(Kind.INSTANT, instant)
+    if to is exp.DataType.Type.TIMESTAMPNTZ:
+        local = local_of(inner.value)
+        return None if local is None else Literal(Kind.LOCAL, local)
+    return None
+
+
+def _as_integer(inner: Literal, bits: int) -> Literal | None:
+    if inner.kind is not Kind.INTEGER or not -(1 << bits - 1) <= inner.value < 1 << bits - 1:
+        return None
+    return inner
+
+
+def _as_float(value: float) -> Literal | None:
+    try:
+        (rounded,) = struct.unpack("<f", struct.pack("<f", value))
+    except OverflowError:
+        return None
+    return Literal(Kind.FLOAT, rounded)
+
+
+def _as_decimal(inner: Literal, to: exp.DataType) -> Literal | None:
+    """Only where no digit is lost."""
+    parameters = [parameter.name for parameter in to.expressions]
+    if len(parameters) != 2 or not all(map(str.isdigit, parameters)):
+        return None
+    precision, scale = map(int, parameters)
+    text = str(inner.value)
+    digits = text.lstrip("-")
+    if inner.kind not in (Kind.INTEGER, Kind.DECIMAL, Kind.STRING):
+        return None
+    if not (_INTEGER.fullmatch(digits) or _DECIMAL.fullmatch(digits)) or digits == ".":
+        return None
+    value = Decimal(text)
+    exponent = value.as_tuple().exponent
+    assert isinstance(exponent, int)
+    if -exponent > scale or (value and value.adjusted() >= precision - scale):
+        return None
+    return Literal(Kind.DECIMAL, value)
+
+
+# --- texts of days and times ----------------------------------------------------------------------
+
+
+def date_of(text: str) -> date | None:
+    if not _DATE.fullmatch(text):
+        return None
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def local_of(text: str) -> datetime | None:
+    """A timestamp as the text has it; one with a zone is not taken."""
+    matched = _TIMESTAMP.fullmatch(text)
+    return None if matched is None or matched[4] else _moment(matched)
+
+
+def instant_of(text: str, zone: Zone) -> datetime | None:
+    matched = _TIMESTAMP.fullmatch(text)
+    moment = None if matched is None else _moment(matched)
+    if matched is None or moment is None:
+        return None
+    return Zone(matched[4]).instant(moment) if matched[4] else zone.instant(moment)
+
+
+def _moment(matched: re.Match[str]) -> datetime | None:
+    time = f"{matched[2] or '00:00:00'}.{(matched[3] or '').ljust(6, '0')}"
+    try:
+        return datetime.fromisoformat(f"{matched[1]}T{time}")
+    except ValueError:
+        return None
