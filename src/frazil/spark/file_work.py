@@ -26,6 +26,7 @@ _MAX_SHARES: Final = 10_000
 _MAX_LOCAL_ITEMS: Final = 32
 _MAX_LOCAL_BYTES: Final = 96 << 20
 _MAX_THREADS: Final = 8
+_THREAD_BYTES: Final = 4 << 20
 
 _RESULT: Final = pa.schema([pa.field("result", pa.binary())])
 
@@ -56,7 +57,8 @@ def run_locally(work: Work, items: Sequence[Item]) -> list[bytes]:
     """In threads: what takes long are libraries that let other threads run meanwhile."""
     if not items:
         return []
-    threads = min(_MAX_THREADS, os.cpu_count() or 1, len(items))
+    total = sum(item.size_in_bytes for item in items)
+    threads = min(_MAX_THREADS, os.cpu_count() or 1, len(items), 1 + total // _THREAD_BYTES)
     parts = shares(items, threads)
     if len(parts) == 1:
         return list(work(parts[0]))

@@ -1,0 +1,140 @@
+"""What one task does with rows that change: it writes some and notes where others stood.
+
+Runs on executors. A task gives back one small answer: the files that it has written, and for each
+data file the positions of its deleted rows as a bitmap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from frazil.spark.lineage import LAST_UPDATED, ROW_ID
+from frazil.spark.positions import FilePositions, PositionCollector, Positions
+
+FILE: Final = "_file"
+POSITION: Final = "_pos"
+DELETE: Final = "_delete"
+WRITE: Final = "_write"
+RESULT: Final = pa.schema([pa.field("result", pa.binary())])
+
+
+class RowWriter(Protocol):
+    """What is asked of `ArrowFileWriter`."""
+
+    def write(self, batch: pa.RecordBatch) -> None: ...
+    def close(self) -> list[bytes]: ...
+    def abort(self) -> None: ...
+
+
+class _Found(msgspec.Struct, frozen=True, array_like=True):
+    file_path: str
+    positions: bytes
+    twice: int | None
+
+
+class TaskChanges(msgspec.Struct, frozen=True, array_like=True):
+    """The answer of one task."""
+
+    files: list[bytes]
+    """The written files in JSON."""
+    deleted: list[_Found]
+    matched: list[_Found]
+    """Rows that were looked at and stay as they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangesTask:
+    open_writer: Callable[[], RowWriter]
+    """Called with the first row that is written."""
+    lineage: bool
+    """Written rows take their ids along."""
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        changes = _Changes(self)
+        try:
+            for batch in batches:
+                changes.add(batch)
+            answer = msgspec.msgpack.encode(changes.closed())
+        except BaseException:
+            changes.abort()
+            raise
+        yield pa.RecordBatch.from_arrays([pa.array([answer], pa.binary())], schema=RESULT)
+
+
+class _Changes:
+    def __init__(self, task: ChangesTask) -> None:
+        self._task = task
+        self._writer: RowWriter | None = None
+        self._deleted = PositionCollector()
+        self._matched = PositionCollector()
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        names = batch.schema.names
+        deletes = batch.column(names.index(DELETE)) if DELETE in names else None
+        self._note(batch, deletes)
+        if WRITE not in names:
+            return
+        rows = _chosen(batch, batch.column(names.index(WRITE)))
+        if rows.num_rows:
+            if self._writer is None:
+                self._writer = self._task.open_writer()
+            self._writer.write(self._with_lineage(rows))
+
+    def _note(self, batch: pa.RecordBatch, deletes: pa.Array | None) -> None:
+        places = batch.select([FILE, POSITION])
+        if deletes is None:
+            _collect(places, self._deleted)
+            return
+        _collect(_chosen(places, deletes), self._deleted)
+        stays = pc.and_(pc.invert(pc.fill_null(deletes, False)), pc.is_valid(places.column(0)))
+        _collect(_chosen(places, stays), self._matched)
+
+    def _with_lineage(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """An updated row keeps its id; the commit that is to come is its last update."""
+        if not self._task.lineage:
+            return rows
+        rows = rows.append_column(LAST_UPDATED, pa.nulls(rows.num_rows, pa.int64()))
+        if ROW_ID not in rows.schema.names:
+            rows = rows.append_column(ROW_ID, pa.nulls(rows.num_rows, pa.int64()))
+        return rows
+
+    def closed(self) -> TaskChanges:
+        files = [] if self._writer is None else self._writer.close()
+        return TaskChanges(files, _sent(self._deleted), _sent(self._matched))
+
+    def abort(self) -> None:
+        if self._writer is not None:
+            self._writer.abort()
+
+
+def _chosen(batch: pa.RecordBatch, mask: pa.Array) -> pa.RecordBatch:
+    """The rows where the mask is true; a batch where that is all of them is not copied."""
+    true_count = pc.sum(mask, min_count=0).as_py()
+    return batch if true_count == batch.num_rows else batch.filter(mask)
+
+
+def _collect(places: pa.RecordBatch, collector: PositionCollector) -> None:
+    if places.num_rows:
+        collector.add(places.column(0), places.column(1))
+
+
+def _sent(collector: PositionCollector) -> list[_Found]:
+    return [
+        _Found(one.file_path, one.positions.serialize(), one.twice) for one in collector.collected()
+    ]
+
+
+def decode_changes(answer: bytes) -> TaskChanges:
+    return msgspec.msgpack.decode(answer, type=TaskChanges)
+
+
+def found_positions(found: Iterable[Any]) -> Iterator[FilePositions]:
+    """What a task has sent, as sets again."""
+    for one in found:
+        yield FilePositions(one.file_path, Positions.deserialize(one.positions), one.twice)
