@@ -91,6 +91,16 @@ bench-planning-full: test-environment ## The same with a million files, about an
 	@$(PY) scripts/jars.py fetch bench
 	@$(PY) -m benchmarks planning --full
 
+.PHONY: bench-spark
+bench-spark: test-environment ## Measure the pipeline on Spark beside plain Parquet and stock Iceberg
+	@$(PY) scripts/jars.py fetch spark
+	@$(PY) -m benchmarks spark --quick
+
+.PHONY: bench-spark-full
+bench-spark-full: test-environment ## The same with more rows and rounds
+	@$(PY) scripts/jars.py fetch spark
+	@$(PY) -m benchmarks spark --full
+
 .PHONY: lock
 lock: ## Write requirements/*.lock anew (needs uv, and the network)
 	@$(COMPILE) $(UPGRADE) pyproject.toml $(RUN_EXTRAS) requirements/run.in -o requirements/run.lock

@@ -1,8 +1,9 @@
 """Measures loadTable and a classic commit beside other catalogs: `python -m benchmarks`.
 
 Prints its tables and writes every figure as JSON to benchmarks/results/. Nothing is asserted: the
-aims stand beside what was measured. Commits of declared files, the client and scan planning have
-commands of their own: `python -m benchmarks commit --help`, and so with `client` and `planning`.
+aims stand beside what was measured. Commits of declared files, the client, scan planning and the
+pipeline on Spark have commands of their own: `python -m benchmarks commit --help`, and so with
+`client`, `planning` and `spark`.
 """
 
 from __future__ import annotations
@@ -23,10 +24,16 @@ from benchmarks.planning import command as planning
 from benchmarks.report import publish, report
 from benchmarks.results import RESULTS, read_results
 from benchmarks.run import DEFAULT, FULL, Work, run, with_lengths
+from benchmarks.spark import command as spark
 
 LATEST = RESULTS / "latest.json"
 PARTS = ("catalogs", "store")
-COMMANDS = {"commit": commit.main, "client": client.main, "planning": planning.main}
+COMMANDS = {
+    "commit": commit.main,
+    "client": client.main,
+    "planning": planning.main,
+    "spark": spark.main,
+}
 STORE_FILES, STORE_FILES_FULL = 100, 300
 STORE_FILE_BYTES = 8192
 

@@ -16,7 +16,7 @@ CATALOG_CLASS = "org.apache.iceberg.spark.SparkCatalog"
 EXTENSIONS_CLASS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 
 
-def start_spark(java: Java, directory: Path) -> SparkSession:
+def start_spark(java: Java, directory: Path, **others: str) -> SparkSession:
     """A local session of two threads; its files stay below the directory."""
     from pyspark.sql import SparkSession
 
@@ -38,6 +38,7 @@ def start_spark(java: Java, directory: Path) -> SparkSession:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
+        **others,
     }
     builder = SparkSession.builder.master("local[2]").appName("frazil-tests")
     for name, value in settings.items():

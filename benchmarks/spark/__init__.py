@@ -1,0 +1,1 @@
+"""The pipeline on Spark beside plain Parquet and stock Spark with Iceberg's runtime."""
