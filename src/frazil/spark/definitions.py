@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from frazil.client.parquet_schema import fields_by_id
-from frazil.values.transforms import InvalidTransform, parse_transform
+from frazil.values.transforms import InvalidTransform, Unknown, parse_transform
 from frazil.values.types import NestedField, StructType
 from frazil.wire.errors import BadRequest
 
@@ -108,6 +108,9 @@ def _checked(transform: str, source: NestedField, text: str, name: str) -> str:
         parsed = parse_transform(transform)
     except InvalidTransform as error:
         raise BadRequest(f"{name}: {text!r}: {error}") from None
+    if isinstance(parsed, Unknown):
+        known = "identity, bucket, truncate, year, month, day, hour, void"
+        raise BadRequest(f"{name}: {text!r}: {transform} is no transform; there are {known}")
     if not parsed.accepts(source.type):
         raise BadRequest(f"{name}: {text!r}: {transform} does not take a {source.type}")
     return transform
