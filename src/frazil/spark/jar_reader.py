@@ -1,0 +1,143 @@
+"""Reads through Iceberg's own runtime, where its jar is on Spark's classpath.
+
+The session gets a catalog entry of ours, a REST catalog at the same address, without the cache that
+would show an older table after a commit. A read is pinned to one snapshot, whose own schema it has.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import Final
+from weakref import WeakKeyDictionary
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from frazil.client.parquet_files import scheme_of
+from frazil.client.tables import Table
+from frazil.spark.context import Context
+from frazil.spark.filters import quoted
+from frazil.values.types import EdgeAlgorithm, GeographyType, StructType, Type, TypeId, child_fields
+from frazil.wire.errors import BadRequest
+
+CATALOG_CLASS: Final = "org.apache.iceberg.spark.SparkCatalog"
+_UNREADABLE: Final = frozenset({TypeId.TIME, TypeId.TIMESTAMP_NS, TypeId.TIMESTAMPTZ_NS})
+"""Types that Iceberg's runtime has no Spark type for: it refuses tables with such columns."""
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """What is read: one snapshot, or what was appended after one up to another."""
+
+    snapshot_id: int
+    from_snapshot_id: int | None = None
+    is_incremental: bool = False
+
+
+def read(
+    context: Context, table: Table, pinned: Pinned, metadata_columns: Sequence[str]
+) -> DataFrame:
+    """All columns, as the snapshot's schema has them, then the metadata columns."""
+    reader = context.spark.read
+    if pinned.is_incremental:
+        reader = reader.option("start-snapshot-id", str(pinned.from_snapshot_id))
+        reader = reader.option("end-snapshot-id", str(pinned.snapshot_id))
+    else:
+        reader = reader.option("snapshot-id", str(pinned.snapshot_id))
+    frame = reader.table(_full_name(context, table))
+    return frame.select("*", *(F.col(name) for name in metadata_columns))
+
+
+def _full_name(context: Context, table: Table) -> str:
+    identifier = table.identifier
+    parts = (_entry(context), *identifier.namespace, identifier.name)
+    return ".".join(quoted(part) for part in parts)
+
+
+# --- the catalog's entry --------------------------------------------------------------------------
+
+
+def _entry(context: Context) -> str:
+    """The name of the session's catalog for this address; Spark looks at it when it is used."""
+    properties = {
+        **context.properties,
+        "type": "rest",
+        "uri": context.uri,
+        "cache-enabled": "false",
+    }
+    text = "\n".join(f"{name}={properties[name]}" for name in sorted(properties))
+    name = f"frazil_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+    key = f"spark.sql.catalog.{name}"
+    if context.spark.conf.get(key, None) is None:
+        for part, value in properties.items():
+            context.spark.conf.set(f"{key}.{part}", value)
+        # Last: whoever sees this one sees the others too.
+        context.spark.conf.set(key, CATALOG_CLASS)
+    return name
+
+
+# --- whether it can read --------------------------------------------------------------------------
+
+
+def why_not(context: Context, table: Table, schema: StructType) -> str | None:
+    """The reason why the jar cannot read a table; None where it can.
+
+    Its presence is tried once for each session and kind of storage, by loading this table.
+    """
+    missing = _missing(context, table)
+    if missing is not None:
+        return missing
+    for field in schema.fields:
+        odd = _unreadable(field.type)
+        if odd is not None:
+            return f"Iceberg's runtime cannot read column {field.name}, which has the type {odd}"
+    return None
+
+
+def check_forced(reason: str | None, table: Table) -> None:
+    if reason is not None:
+        raise BadRequest(f"{table}: the reader `jar` was asked for, but {reason}")
+
+
+def _unreadable(type_: Type) -> Type | None:
+    if type_.type_id in _UNREADABLE:
+        return type_
+    if isinstance(type_, GeographyType) and type_.algorithm is not EdgeAlgorithm.SPHERICAL:
+        return type_
+    return next(
+        (odd for child in child_fields(type_) if (odd := _unreadable(child.type)) is not None), None
+    )
+
+
+_tried: WeakKeyDictionary[SparkSession, dict[tuple[str, str | None], str | None]]
+_tried = WeakKeyDictionary()
+_lock: Final = Lock()
+
+
+def _missing(context: Context, table: Table) -> str | None:
+    """Spark finds the class only when a catalog is used, and the storage's when a table is."""
+    key = (context.uri, scheme_of(table.location))
+    with _lock:
+        known = _tried.setdefault(context.spark, {})
+        if key not in known:
+            known[key] = _try(context, table)
+            found = known[key]
+            context.log.info(
+                "reads go through %s",
+                "Iceberg's runtime" if found is None else f"our own reader: {found}",
+            )
+        return known[key]
+
+
+def _try(context: Context, table: Table) -> str | None:
+    try:
+        # On Connect a frame is analyzed when its columns are asked for.
+        _ = context.spark.read.table(_full_name(context, table)).columns
+    except PySparkException as error:
+        condition = error.getCondition() or type(error).__name__
+        return f"Iceberg's runtime is not on Spark's classpath, or not for this Spark ({condition})"
+    return None

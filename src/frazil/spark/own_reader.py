@@ -1,0 +1,192 @@
+"""Our own reader, which needs no jar: the catalog plans, Spark or Arrow reads.
+
+Clean files of plain types are read by the JVM's vectorised Parquet reader, with columns by field
+id. What that reader cannot do goes through Arrow in tasks: deletes, types that Spark reads in
+another way, columns with defaults, row lineage. Both are one frame.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial, reduce
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from frazil.client.parquet_files import scheme_of
+from frazil.client.parquet_names import NAME_MAPPING_PROPERTY
+from frazil.client.tables import Table
+from frazil.spark.arrow_reader import spark_batches, with_metadata
+from frazil.spark.context import Context
+from frazil.spark.filters import quoted
+from frazil.spark.scan_tasks import ScanTask, split_tasks
+from frazil.spark.storage import storage_of
+from frazil.spark.table_facts import facts_of
+from frazil.spark.types import spark_schema
+from frazil.values.types import NestedField, StructType, TypeId, child_fields
+
+SPLIT_BYTES: Final = 16 << 20
+"""What a task of Arrow's should have to read."""
+_MAX_PARTITIONS: Final = 10_000
+_FIELD_ID_READ: Final = "spark.sql.parquet.fieldId.read.enabled"
+_JVM_TYPES: Final = frozenset(
+    {
+        TypeId.BOOLEAN,
+        TypeId.INT,
+        TypeId.LONG,
+        TypeId.FLOAT,
+        TypeId.DOUBLE,
+        TypeId.DECIMAL,
+        TypeId.DATE,
+        TypeId.TIMESTAMP,
+        TypeId.TIMESTAMPTZ,
+        TypeId.STRING,
+        TypeId.BINARY,
+    }
+)
+_JVM_METADATA: Final = frozenset({"_file", "_pos", "_spec_id"})
+_PLAIN_PATH: Final = re.compile(r"(?:(file)://|file:)?(/[A-Za-z0-9_.=/@+,-]*)")
+"""Local paths that Spark shows as they are, but for the slashes behind the scheme."""
+
+
+@dataclass(frozen=True)
+class OwnScan:
+    """Tasks and the columns that are wanted of them."""
+
+    table: Table
+    tasks: Sequence[ScanTask]
+    columns: StructType
+    metadata_columns: Sequence[str] = ()
+
+    @property
+    def result(self) -> StructType:
+        return with_metadata(self.columns, self.metadata_columns)
+
+
+def read(context: Context, scan: OwnScan) -> DataFrame:
+    """The live rows of all tasks; residual filters are not applied."""
+    reason = why_not_jvm(scan)
+    jvm = [task for task in scan.tasks if reason is None and _is_clean(task, scan)]
+    arrow = [task for task in scan.tasks if reason is not None or not _is_clean(task, scan)]
+    context.log.info(
+        "%s: %d files through the JVM, %d through Arrow%s",
+        scan.table,
+        len(jvm),
+        len(arrow),
+        f": {reason}" if reason else "",
+    )
+    frames = list(_jvm_frames(context, scan, jvm))
+    if arrow:
+        frames.append(_arrow_frame(context, scan, arrow))
+    if not frames:
+        return empty(context, scan.result)
+    return reduce(DataFrame.unionAll, frames)
+
+
+def empty(context: Context, schema: StructType) -> DataFrame:
+    return context.spark.createDataFrame([], spark_schema(schema))
+
+
+# --- through the JVM ------------------------------------------------------------------------------
+
+
+def why_not_jvm(scan: OwnScan) -> str | None:
+    """Why no file of the table can be read by Spark's own reader; None where some can."""
+    if NAME_MAPPING_PROPERTY in scan.table.properties:
+        return "files without field ids are read by the table's name mapping"
+    for name in scan.metadata_columns:
+        if name not in _JVM_METADATA:
+            return f"{name} is asked for"
+    for field in scan.columns.fields:
+        odd = _not_for_jvm(field)
+        if odd is not None:
+            return f"column {field.name} {odd}"
+    return None
+
+
+def _not_for_jvm(field: NestedField) -> str | None:
+    if field.initial_default is not None:
+        return "has an initial default"
+    if not field.type.is_nested and field.type.type_id not in _JVM_TYPES:
+        return f"is of type {field.type}"
+    return next(
+        (odd for child in child_fields(field.type) if (odd := _not_for_jvm(child)) is not None),
+        None,
+    )
+
+
+def _is_clean(task: ScanTask, scan: OwnScan) -> bool:
+    if task.delete_files or task.data_file.file_format.lower() != "parquet":
+        return False
+    return "_file" not in scan.metadata_columns or _PLAIN_PATH.fullmatch(task.file_path) is not None
+
+
+def _jvm_frames(context: Context, scan: OwnScan, tasks: Sequence[ScanTask]) -> Iterator[DataFrame]:
+    """One frame for all files, but where a metadata column tells groups of them apart."""
+    groups: dict[tuple[int, str], list[str]] = {}
+    for task in tasks:
+        spec_id = task.data_file.spec_id if "_spec_id" in scan.metadata_columns else 0
+        style = _path_style(task.file_path) if "_file" in scan.metadata_columns else ""
+        groups.setdefault((spec_id, style), []).append(task.file_path)
+    for (spec_id, style), paths in groups.items():
+        yield _jvm_frame(context, scan, paths, spec_id, style)
+
+
+def _jvm_frame(
+    context: Context, scan: OwnScan, paths: Sequence[str], spec_id: int, style: str
+) -> DataFrame:
+    context.spark.conf.set(_FIELD_ID_READ, "true")
+    schema = spark_schema(scan.columns, field_ids=True)
+    reader = context.spark.read.schema(schema).option("datetimeRebaseMode", "CORRECTED")
+    # A folder above the files could be taken for the root of a partitioned table.
+    frame = reader.option("recursiveFileLookup", "true").parquet(*map(_hadoop_path, paths))
+    metadata = {
+        "_file": F.concat(F.lit(style), F.expr("substring(_metadata.file_path, 6)")),
+        "_pos": F.col("_metadata.row_index"),
+        "_spec_id": F.lit(spec_id),
+    }
+    columns: list[Column] = [F.col(quoted(field.name)) for field in scan.columns.fields]
+    columns += [metadata[name].alias(name) for name in scan.metadata_columns]
+    return frame.select(*columns)
+
+
+def _path_style(path: str) -> str:
+    """What stands before the first slash of a local path: `file://`, `file:` or nothing.
+
+    Spark shows every one of them as `file:/...`.
+    """
+    return path[: len(path) - len(_PLAIN_PATH.fullmatch(path)[2])]  # type: ignore[index]
+
+
+def _hadoop_path(path: str) -> str:
+    """As Spark's own file systems take it; it takes paths literally, but for glob characters."""
+    text = f"s3a{path[path.index(':') :]}" if scheme_of(path) in ("s3", "s3n") else path
+    return re.sub(r"([\\{}\[\]*?])", r"\\\1", text)
+
+
+# --- through Arrow --------------------------------------------------------------------------------
+
+
+def _arrow_frame(context: Context, scan: OwnScan, tasks: Sequence[ScanTask]) -> DataFrame:
+    parts = sorted(
+        split_tasks(tasks, SPLIT_BYTES), key=lambda task: task.size_in_bytes, reverse=True
+    )
+    total = sum(task.size_in_bytes for task in parts)
+    count = min(len(parts), 1 + total // SPLIT_BYTES, _MAX_PARTITIONS)
+    texts = pa.array([task.to_json().decode() for task in parts], pa.string())
+    frame = context.spark.createDataFrame(pa.table({"task": texts})).coalesce(1)
+    if count > 1:
+        # From one partition rows are dealt out evenly.
+        frame = frame.repartition(count)
+    run = partial(
+        spark_batches,
+        facts=facts_of(scan.table),
+        storage=storage_of(scan.table.config),
+        columns=scan.columns,
+        metadata_columns=tuple(scan.metadata_columns),
+    )
+    return frame.mapInArrow(run, spark_schema(scan.result))
