@@ -6,30 +6,26 @@ data file the positions of its deleted rows as a bitmap.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Final
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from frazil.spark.arrow_writer import ArrowFileWriter, task_name
 from frazil.spark.lineage import LAST_UPDATED, ROW_ID
 from frazil.spark.positions import FilePositions, PositionCollector, Positions
+from frazil.spark.storage import Storage
+from frazil.spark.table_facts import TableFacts
+from frazil.spark.write_properties import FileOptions
 
 FILE: Final = "_file"
 POSITION: Final = "_pos"
 DELETE: Final = "_delete"
 WRITE: Final = "_write"
 RESULT: Final = pa.schema([pa.field("result", pa.binary())])
-
-
-class RowWriter(Protocol):
-    """What is asked of `ArrowFileWriter`."""
-
-    def write(self, batch: pa.RecordBatch) -> None: ...
-    def close(self) -> list[bytes]: ...
-    def abort(self) -> None: ...
 
 
 class _Found(msgspec.Struct, frozen=True, array_like=True):
@@ -50,8 +46,10 @@ class TaskChanges(msgspec.Struct, frozen=True, array_like=True):
 
 @dataclass(frozen=True, slots=True)
 class ChangesTask:
-    open_writer: Callable[[], RowWriter]
-    """Called with the first row that is written."""
+    facts: TableFacts
+    storage: Storage
+    folder: str
+    options: FileOptions
     lineage: bool
     """Written rows take their ids along."""
 
@@ -66,11 +64,21 @@ class ChangesTask:
             raise
         yield pa.RecordBatch.from_arrays([pa.array([answer], pa.binary())], schema=RESULT)
 
+    def new_writer(self) -> ArrowFileWriter:
+        return ArrowFileWriter(
+            self.facts,
+            self.storage,
+            self.folder,
+            task_name(),
+            options=self.options,
+            lineage=self.lineage,
+        )
+
 
 class _Changes:
     def __init__(self, task: ChangesTask) -> None:
         self._task = task
-        self._writer: RowWriter | None = None
+        self._writer: ArrowFileWriter | None = None
         self._deleted = PositionCollector()
         self._matched = PositionCollector()
 
@@ -83,7 +91,7 @@ class _Changes:
         rows = _chosen(batch, batch.column(names.index(WRITE)))
         if rows.num_rows:
             if self._writer is None:
-                self._writer = self._task.open_writer()
+                self._writer = self._task.new_writer()
             self._writer.write(self._with_lineage(rows))
 
     def _note(self, batch: pa.RecordBatch, deletes: pa.Array | None) -> None:
@@ -134,7 +142,7 @@ def decode_changes(answer: bytes) -> TaskChanges:
     return msgspec.msgpack.decode(answer, type=TaskChanges)
 
 
-def found_positions(found: Iterable[Any]) -> Iterator[FilePositions]:
+def found_positions(found: Iterable[_Found]) -> Iterator[FilePositions]:
     """What a task has sent, as sets again."""
     for one in found:
         yield FilePositions(one.file_path, Positions.deserialize(one.positions), one.twice)
