@@ -1,0 +1,276 @@
+"""Partition transforms as columns of Spark, exact to the value.
+
+Whatever Spark can compute itself is an expression of its own, so that no row leaves the JVM: all
+but the hashes of text, bytes and decimals, which go through Arrow. Nothing depends on the
+session's time zone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from functools import partial
+from importlib import import_module
+from typing import Any, Final, TypeAlias
+
+import mmh3
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column
+from pyspark.sql import functions as fn
+
+from frazil.client.parquet_partitions import PartitionField, partition_fields
+from frazil.client.parquet_reading import FileTable
+from frazil.client.parquet_schema import fields_by_id
+from frazil.spark.partition_split import PARTITION_PREFIX
+from frazil.values import temporal
+from frazil.values.single_value import min_big_endian, unscaled
+from frazil.values.transforms import (
+    Bucket,
+    Day,
+    Hour,
+    Identity,
+    Month,
+    Transform,
+    Truncate,
+    Void,
+    Year,
+    apply,
+)
+from frazil.values.types import DecimalType, FixedType, StructType, Type, TypeId
+from frazil.wire.errors import BadRequest
+
+_MAX_INT: Final = 2**31 - 1
+_EPOCH_YEAR: Final = 1970
+_MICROS_PER_HOUR: Final = temporal.MICROS_PER_DAY // 24
+_MAX_PRECISION: Final = 38
+_WITHOUT_ZONE: Final = frozenset({TypeId.TIMESTAMP, TypeId.TIMESTAMP_NS})
+_WITH_ZONE: Final = frozenset({TypeId.TIMESTAMPTZ, TypeId.TIMESTAMPTZ_NS})
+_SEED_OF_ZERO: Final = -1693959553
+"""Spark's `hash` is the specification's murmur3 for whole words, but begins with the seed 42. The
+hash of one column is the seed for the next, and this int is the one whose hash is 0."""
+
+ArrowFunction: TypeAlias = Callable[..., pa.Array]
+
+
+def partition_columns(
+    table: FileTable, spec_id: int | None = None, schema: StructType | None = None
+) -> list[Column]:
+    """The partition values of each row, named `_partition_0` and so on in the spec's order."""
+    return [
+        partition_column(field, schema or table.schema).alias(f"{PARTITION_PREFIX}{position}")
+        for position, field in enumerate(spec_fields(table, spec_id, schema))
+    ]
+
+
+def spec_fields(
+    table: FileTable, spec_id: int | None = None, schema: StructType | None = None
+) -> tuple[PartitionField, ...]:
+    return partition_fields(table.spec(spec_id), fields_by_id(schema or table.schema))
+
+
+def partition_column(field: PartitionField, schema: StructType) -> Column:
+    """A column that was dropped is null to everybody."""
+    if field.source is None or isinstance(field.transform, Void):
+        return fn.lit(None).cast("int")
+    source = source_column(schema, field.source_id)
+    return transform_column(field.transform, field.source.type, source)
+
+
+def source_column(schema: StructType, field_id: int) -> Column:
+    """A column or a field of structs by its id."""
+    path = _path(schema, field_id)
+    if path is None:
+        raise BadRequest(f"the schema has no field id {field_id} outside of lists and maps")
+    return fn.col(".".join(f"`{name.replace('`', '``')}`" for name in path))
+
+
+def _path(schema: StructType, field_id: int) -> tuple[str, ...] | None:
+    for field in schema.fields:
+        if field.field_id == field_id:
+            return (field.name,)
+        if isinstance(field.type, StructType):
+            inner = _path(field.type, field_id)
+            if inner is not None:
+                return (field.name, *inner)
+    return None
+
+
+def transform_column(transform: Transform, type_: Type, column: Column) -> Column:
+    """The transform of a column of an Iceberg type, as Spark has such columns; null stays null."""
+    if not transform.accepts(type_):
+        raise BadRequest(f"{transform} does not accept the type {type_}")
+    make = _COLUMNS.get(type(transform))
+    if make is None:
+        raise BadRequest(f"the transform {transform} is not known and cannot be applied")
+    return make(transform, type_, column)
+
+
+# --- times --------------------------------------------------------------------------------------
+
+
+def unix_micros(type_: Type, column: Column) -> Column:
+    """Microseconds from 1970, also of a timestamp without a zone."""
+    if type_.type_id in _WITH_ZONE:
+        return fn.unix_micros(column)
+    # Its parts, since Spark's own differences of timestamps go through the session's zone.
+    seconds = fn.unix_date(column.cast("date")).cast("long") * temporal.SECONDS_PER_DAY
+    seconds = seconds + fn.hour(column) * 3600 + fn.minute(column) * 60
+    parts = fn.call_function("date_part", fn.lit("SECOND"), column) * fn.lit(1_000_000)
+    return seconds * temporal.MICROS_PER_SECOND + parts.cast("long")
+
+
+def _floor_div(column: Column, by: int) -> Column:
+    """Down, where Spark's `div` goes towards zero."""
+    below = fn.when(column % fn.lit(by) < 0, 1).otherwise(0)
+    return fn.call_function("div", column, fn.lit(by)) - below
+
+
+def _date(type_: Type, column: Column) -> Column:
+    if type_.type_id is TypeId.DATE:
+        return column
+    if type_.type_id in _WITHOUT_ZONE:
+        return column.cast("date")
+    days = _floor_div(fn.unix_micros(column), temporal.MICROS_PER_DAY)
+    return fn.date_from_unix_date(days.cast("int"))
+
+
+def _year(_: Transform, type_: Type, column: Column) -> Column:
+    return fn.year(_date(type_, column)) - _EPOCH_YEAR
+
+
+def _month(_: Transform, type_: Type, column: Column) -> Column:
+    date = _date(type_, column)
+    return (fn.year(date) - _EPOCH_YEAR) * 12 + fn.month(date) - 1
+
+
+def _day(_: Transform, type_: Type, column: Column) -> Column:
+    return _date(type_, column)
+
+
+def _hour(_: Transform, type_: Type, column: Column) -> Column:
+    if type_.type_id in _WITHOUT_ZONE:
+        return fn.unix_date(column.cast("date")) * 24 + fn.hour(column)
+    return _floor_div(fn.unix_micros(column), _MICROS_PER_HOUR).cast("int")
+
+
+# --- values -------------------------------------------------------------------------------------
+
+
+def _identity(_: Transform, __: Type, column: Column) -> Column:
+    return column
+
+
+def _void(_: Transform, __: Type, ___: Column) -> Column:
+    return fn.lit(None).cast("int")
+
+
+def _truncate(transform: Transform, type_: Type, column: Column) -> Column:
+    """Of the least numbers the result lies below the type: then it is of a wider one, or Spark
+    says that it overflows."""
+    assert isinstance(transform, Truncate)
+    if isinstance(type_, DecimalType):
+        return _truncated_decimal(transform, type_, column)
+    if type_.type_id in (TypeId.INT, TypeId.LONG):
+        number = column.cast("long")
+        return number - fn.pmod(number, fn.lit(transform.width).cast("long"))
+    return fn.substring(column, 1, transform.width)
+
+
+def _truncated_decimal(transform: Truncate, type_: DecimalType, column: Column) -> Column:
+    if type_.precision == _MAX_PRECISION:
+        # The difference of two such numbers loses digits in Spark.
+        function = partial(_truncated_decimals, transform, type_)
+        return arrow_function(function, f"decimal({type_.precision},{type_.scale})")(column)
+    width = Decimal(transform.width).scaleb(-type_.scale)
+    digits = max(len(str(_MAX_INT)), type_.scale)
+    unit = fn.lit(format(width, "f")).cast(f"decimal({digits},{type_.scale})")
+    return column - fn.pmod(column, unit)
+
+
+def _truncated_decimals(transform: Truncate, type_: DecimalType, array: pa.Array) -> pa.Array:
+    values = [apply(transform, type_, value) for value in array.to_pylist()]
+    return pa.array(values, pa.decimal128(type_.precision, type_.scale))
+
+
+# --- buckets ------------------------------------------------------------------------------------
+
+
+def _bucket(transform: Transform, type_: Type, column: Column) -> Column:
+    assert isinstance(transform, Bucket)
+    word = _whole_words(type_, column)
+    if word is None:
+        return arrow_function(partial(_buckets, transform.num_buckets), "int")(column)
+    hashed = fn.hash(fn.lit(_SEED_OF_ZERO), word).bitwiseAND(fn.lit(_MAX_INT))
+    return fn.when(column.isNotNull(), fn.pmod(hashed, fn.lit(transform.num_buckets)))
+
+
+def _whole_words(type_: Type, column: Column) -> Column | None:
+    """What Spark's own hash can take: lengths of four bytes and a multiple; None for the rest."""
+    if type_.type_id in (TypeId.INT, TypeId.LONG):
+        return column.cast("long")
+    if type_.type_id is TypeId.DATE:
+        return fn.unix_date(column).cast("long")
+    if type_.type_id in _WITH_ZONE or type_.type_id in _WITHOUT_ZONE:
+        return unix_micros(type_, column)
+    if type_.type_id is TypeId.UUID:
+        return fn.unhex(fn.replace(column, fn.lit("-"), fn.lit("")))
+    if isinstance(type_, FixedType) and type_.length % 4 == 0:
+        return column
+    return None
+
+
+def _buckets(num_buckets: int, array: pa.Array) -> pa.Array:
+    """Of text, bytes and decimals; each distinct value is hashed once."""
+    encoded = array if pa.types.is_dictionary(array.type) else pc.dictionary_encode(array)
+    found = [
+        None if value is None else (mmh3.hash(_hashed(value), 0) & _MAX_INT) % num_buckets
+        for value in encoded.dictionary.to_pylist()
+    ]
+    return pa.array(found, pa.int32()).take(encoded.indices)
+
+
+def _hashed(value: str | bytes | Decimal) -> str | bytes:
+    return min_big_endian(unscaled(value)) if isinstance(value, Decimal) else value
+
+
+_COLUMNS: Final[Mapping[type[Transform], Callable[[Transform, Type, Column], Column]]] = {
+    Identity: _identity,
+    Void: _void,
+    Bucket: _bucket,
+    Truncate: _truncate,
+    Year: _year,
+    Month: _month,
+    Day: _day,
+    Hour: _hour,
+}
+
+
+# --- functions over Arrow arrays ------------------------------------------------------------------
+
+
+def arrow_function(function: ArrowFunction, return_type: str) -> Callable[..., Column]:
+    """A function of Arrow arrays as one of columns. Spark 4.0 has them by way of pandas alone."""
+    make: Any = getattr(fn, "arrow_udf", None)
+    if make is None:
+        return _pandas_function(function, return_type)
+
+    def of_arrays(*arrays: pa.Array) -> pa.Array:
+        return function(*arrays)
+
+    # Spark reads from the annotations what it must hand over.
+    of_arrays.__annotations__ = {"arrays": pa.Array, "return": pa.Array}
+    made: Callable[..., Column] = make(of_arrays, return_type)
+    return made
+
+
+def _pandas_function(function: ArrowFunction, return_type: str) -> Callable[..., Column]:
+    pandas: Any = import_module("pandas")
+
+    def of_series(*series: Any) -> Any:
+        return function(*(pa.Array.from_pandas(one) for one in series)).to_pandas()
+
+    of_series.__annotations__ = {"series": pandas.Series, "return": pandas.Series}
+    make: Any = getattr(fn, "pandas_udf")  # noqa: B009
+    made: Callable[..., Column] = make(of_series, return_type)
+    return made

@@ -1,0 +1,153 @@
+"""Writes a frame of rows into a table's data files, by one of two engines.
+
+Spark's own Parquet writer is the faster and is taken where it can write what Iceberg asks for;
+executors write through Arrow everywhere else. Both give the same files to the table: the choice is
+logged with its reason and can be forced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql import DataFrame
+
+from frazil.client.data_files import DataFile
+from frazil.client.tables import Table
+from frazil.spark.context import Context
+from frazil.spark.distribution import Layout, layout_of, spread
+from frazil.spark.folders import WriteFolder
+from frazil.spark.partition_split import PARTITION_PREFIX
+from frazil.spark.partitioning import partition_columns
+from frazil.spark.settings import WRITERS
+from frazil.spark.table_facts import TableFacts, facts_of
+from frazil.spark.write_properties import FileOptions, file_options
+from frazil.spark.writing_arrow import write_arrow
+from frazil.spark.writing_jvm import objections, write_jvm
+from frazil.values.types import StructType
+from frazil.wire.errors import BadRequest
+
+_AUTO: Final = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WriteOptions:
+    engine: str | None = None
+    """`jvm`, `arrow` or `auto`; None: as the session says."""
+    distribution: str | None = None
+    """`none`, `hash` or `range`; None: as the table says."""
+    command: str = "write"
+    """`write`, `delete`, `update` or `merge`: whose distribution mode of the table counts."""
+    zorder: tuple[str, ...] = ()
+    """Columns to order rows by at once, instead of the table's sort order."""
+    target_file_size_bytes: int | None = None
+    spec_id: int | None = None
+    """None: the table's default partition spec."""
+
+
+def write_rows(
+    context: Context,
+    table: Table,
+    frame: DataFrame,
+    folder: WriteFolder,
+    options: WriteOptions | None = None,
+    *,
+    schema: StructType | None = None,
+    lineage: bool = False,
+) -> tuple[DataFile, ...]:
+    """Writes rows and returns the files; a frame without rows gives none.
+
+    The frame has exactly the table's columns, or those of `schema` where the write changes it, and
+    with `lineage` also `_row_id` and `_last_updated_sequence_number`.
+    """
+    options = options or WriteOptions()
+    facts = facts_of(table, schema)
+    layout = _layout(facts, options)
+    of_files = _file_options(facts, options, layout)
+    if _chosen_engine(context, facts, folder, options, of_files) == "jvm":
+        return write_jvm(context, facts, frame, folder, of_files, layout, lineage=lineage)
+    rows = _spread(facts, frame, options, layout)
+    return write_arrow(facts, rows, folder, of_files, lineage=lineage)
+
+
+def distributed(
+    context: Context,
+    table: Table | TableFacts,
+    frame: DataFrame,
+    options: WriteOptions | None = None,
+    schema: StructType | None = None,
+) -> DataFrame:
+    """The frame with the partition of each row in `_partition_*`, its rows brought together by the
+    table's distribution mode and sorted by partition and sort order within each task."""
+    options = options or WriteOptions()
+    facts = table if isinstance(table, TableFacts) else facts_of(table, schema)
+    return _spread(facts, frame, options, _layout(facts, options))
+
+
+def options_of_files(table: Table | TableFacts, options: WriteOptions | None = None) -> FileOptions:
+    """How an `ArrowFileWriter` has to write rows that come from `distributed`."""
+    options = options or WriteOptions()
+    facts = table if isinstance(table, TableFacts) else facts_of(table)
+    return _file_options(facts, options, _layout(facts, options))
+
+
+def _layout(facts: TableFacts, options: WriteOptions) -> Layout:
+    return layout_of(facts, options.distribution, options.command, options.zorder, options.spec_id)
+
+
+def _spread(
+    facts: TableFacts, frame: DataFrame, options: WriteOptions, layout: Layout
+) -> DataFrame:
+    columns = partition_columns(facts, options.spec_id)
+    names = [f"{PARTITION_PREFIX}{position}" for position in range(len(columns))]
+    return spread(frame, dict(zip(names, columns, strict=True)), layout, facts.schema)
+
+
+def _file_options(facts: TableFacts, options: WriteOptions, layout: Layout) -> FileOptions:
+    return file_options(
+        facts.properties,
+        target_file_size_bytes=options.target_file_size_bytes,
+        sort_order_id=layout.sort_order_id,
+        spec_id=options.spec_id,
+    )
+
+
+# --- the choice ---------------------------------------------------------------------------------
+
+
+def _chosen_engine(
+    context: Context,
+    facts: TableFacts,
+    folder: WriteFolder,
+    options: WriteOptions,
+    of_files: FileOptions,
+) -> str:
+    wanted = options.engine or context.settings.writer
+    if wanted not in WRITERS:
+        raise BadRequest(f"engine: {wanted!r} is none of {', '.join(WRITERS)}")
+    if wanted == "arrow":
+        context.log.info("%s: written through Arrow, as it was asked for", facts.name)
+        return wanted
+    is_sized = options.target_file_size_bytes is not None
+    found = objections(facts, folder.location, of_files, is_sized=is_sized)
+    if wanted == "jvm":
+        _refuse(facts, [one.reason for one in found if not one.is_preference])
+        context.log.info("%s: written by Spark's Parquet writer, as it was asked for", facts.name)
+        return wanted
+    if found:
+        reasons = "; ".join(one.reason for one in found)
+        context.log.info("%s: written through Arrow: %s", facts.name, reasons)
+        return "arrow"
+    context.log.info(
+        "%s: written by Spark's Parquet writer: its types are flat and its files local", facts.name
+    )
+    return "jvm"
+
+
+def _refuse(facts: TableFacts, reasons: Sequence[str]) -> None:
+    if reasons:
+        raise BadRequest(
+            f"{facts.name}: Spark's Parquet writer cannot write it: {'; '.join(reasons)}. Use the "
+            "engine arrow, or auto to have it chosen"
+        )

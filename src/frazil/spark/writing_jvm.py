@@ -1,0 +1,298 @@
+"""Spark's own Parquet writer: the fastest way to files, where it can write what Iceberg needs.
+
+It puts field ids into flat columns alone, has no uuid and no fixed, and ends files by their number
+of rows. What a commit declares is read from the footers afterwards, by threads of the driver. NaNs
+are not counted: that would mean to read the columns again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any, Final
+from uuid import uuid4
+from weakref import WeakKeyDictionary
+
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as fn
+
+from frazil.client.data_files import DataFile
+from frazil.client.parquet_partitions import PartitionField
+from frazil.client.parquet_reading import ParquetReader
+from frazil.client.parquet_values import internal_value
+from frazil.spark.context import Context
+from frazil.spark.distribution import Layout, spread
+from frazil.spark.folders import WriteFolder
+from frazil.spark.lineage import LAST_UPDATED_FIELD, ROW_ID_FIELD
+from frazil.spark.partition_folders import IN_FILE, folder_columns, folder_values
+from frazil.spark.partitioning import spec_fields
+from frazil.spark.storage import Storage, is_local
+from frazil.spark.table_facts import TableFacts
+from frazil.spark.write_properties import TARGET_SIZE, FileOptions
+from frazil.values.transforms import apply
+from frazil.values.types import NestedField, StructType, TypeId
+
+FIELD_ID: Final = "parquet.field.id"
+
+_FLAT: Final = frozenset(
+    {
+        TypeId.BOOLEAN,
+        TypeId.INT,
+        TypeId.LONG,
+        TypeId.FLOAT,
+        TypeId.DOUBLE,
+        TypeId.DECIMAL,
+        TypeId.DATE,
+        TypeId.TIMESTAMP,
+        TypeId.TIMESTAMPTZ,
+        TypeId.STRING,
+        TypeId.BINARY,
+        # Files do not have such columns at all.
+        TypeId.UNKNOWN,
+    }
+)
+_WIDTHS_BYTES: Final = {
+    TypeId.BOOLEAN: 1,
+    TypeId.INT: 4,
+    TypeId.FLOAT: 4,
+    TypeId.DATE: 4,
+    TypeId.STRING: 24,
+    TypeId.BINARY: 64,
+}
+"""What a value takes in a file before it is compressed; all others 8."""
+_READERS_PER_CPU: Final = 4
+_MAX_READERS: Final = 32
+
+
+# --- whether it can -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Objection:
+    reason: str
+    is_preference: bool = False
+    """Whether it can be written nevertheless, if somebody insists."""
+
+
+def objections(
+    facts: TableFacts, location: str, options: FileOptions, *, is_sized: bool
+) -> list[Objection]:
+    """Why Spark's writer should not write a table's files; none where it can as well."""
+    found = [
+        Objection(f"column {field.name} is of type {_named(field)}")
+        for field in facts.schema.fields
+        if field.type.type_id not in _FLAT
+    ]
+    if options.codec == "brotli":
+        found.append(Objection("the codec brotli is not part of Spark"))
+    if options.compression_level is not None and options.codec not in ("zstd", "uncompressed"):
+        found.append(Objection(f"it knows no compression level for {options.codec}"))
+    if options.without_statistics:
+        found.append(Objection("some columns are to have no statistics"))
+    if not is_local(location):
+        found.append(Objection(f"{location} is not a local file system", is_preference=True))
+    if is_sized or TARGET_SIZE in facts.properties:
+        found.append(Objection("a file size in bytes is asked for", is_preference=True))
+    return found
+
+
+def _named(field: NestedField) -> str:
+    return field.type.type_id.value
+
+
+# --- writing ------------------------------------------------------------------------------------
+
+
+def write_jvm(
+    context: Context,
+    facts: TableFacts,
+    frame: DataFrame,
+    folder: WriteFolder,
+    options: FileOptions,
+    layout: Layout,
+    *,
+    lineage: bool = False,
+) -> tuple[DataFile, ...]:
+    """Writes rows in one job into a folder inside `folder`, and reads the footers."""
+    schema = facts.schema
+    fields = _file_fields(schema, lineage=lineage)
+    partition = spec_fields(facts, options.spec_id)
+    columns = folder_columns(partition, schema, [field.name for field in fields])
+    rows = spread(_with_ids(frame, fields), columns, layout, schema)
+    location = f"{folder.location}/{uuid4().hex[:8]}"
+    writer = rows.write.mode("append").options(**_writer_options(fields, options))
+    if columns:
+        writer = writer.partitionBy(*columns)
+    with parquet_settings(context.spark):
+        writer.parquet(location)
+    inner = WriteFolder(location, folder.storage)
+    return _declared_files(facts, partition, inner, options)
+
+
+def _file_fields(schema: StructType, *, lineage: bool) -> list[NestedField]:
+    fields = (*schema.fields, ROW_ID_FIELD, LAST_UPDATED_FIELD) if lineage else schema.fields
+    return [field for field in fields if field.type.type_id is not TypeId.UNKNOWN]
+
+
+def _with_ids(frame: DataFrame, fields: Sequence[NestedField]) -> DataFrame:
+    return frame.select(
+        *(
+            fn.col(f"`{field.name.replace('`', '``')}`").alias(
+                field.name, metadata={FIELD_ID: field.field_id}
+            )
+            for field in fields
+        )
+    )
+
+
+def _writer_options(fields: Sequence[NestedField], options: FileOptions) -> dict[str, Any]:
+    """Parquet's own settings, which Spark hands on to its writer."""
+    width = sum(_WIDTHS_BYTES.get(field.type.type_id, 8) for field in fields)
+    found: dict[str, Any] = {
+        "compression": "lz4_raw" if options.codec == "lz4" else options.codec,
+        "maxRecordsPerFile": max(1, options.target_file_size_bytes // max(1, width)),
+        "parquet.block.size": options.row_group_size_bytes,
+        "parquet.page.size": options.page_size_bytes,
+        "parquet.page.row.count.limit": options.page_row_limit,
+        "parquet.dictionary.page.size": options.dict_size_bytes,
+        "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+    }
+    if options.page_version == "v2":
+        found["parquet.writer.version"] = "v2"
+    if options.compression_level is not None:
+        found["parquet.compression.codec.zstd.level"] = options.compression_level
+    for column, wanted in options.dictionaries:
+        found[f"parquet.enable.dictionary#{column}"] = wanted
+    for bloom in options.bloom_filters:
+        found[f"parquet.bloom.filter.enabled#{bloom.column}"] = True
+        found[f"parquet.bloom.filter.fpp#{bloom.column}"] = bloom.fpp
+        found["parquet.bloom.filter.max.bytes"] = bloom.max_bytes
+        if bloom.ndv is not None:
+            found[f"parquet.bloom.filter.expected.ndv#{bloom.column}"] = bloom.ndv
+    return {name: _setting(value) for name, value in found.items()}
+
+
+def _setting(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+# --- footers ------------------------------------------------------------------------------------
+
+
+def _declared_files(
+    facts: TableFacts,
+    fields: Sequence[PartitionField],
+    folder: WriteFolder,
+    options: FileOptions,
+) -> tuple[DataFile, ...]:
+    storage = folder.storage
+    filesystem, _ = storage.filesystem(folder.location)
+    reader = ParquetReader(facts, options.spec_id, filesystem, reads_nans=False)
+
+    def declared(path: str) -> DataFile | None:
+        values = folder_values(fields, path.removeprefix(folder.location))
+        if values is None:
+            _refuse_rows(storage, path)
+            return None
+        if IN_FILE in values:
+            values = _values_in_file(storage, path, fields, values)
+        file = DataFile(**reader.data_file(path, values, options.sort_order_id))
+        return file if file.record_count else None
+
+    paths = storage.list(folder.location)
+    if not paths:
+        return ()
+    workers = min(_MAX_READERS, _READERS_PER_CPU * (os.cpu_count() or 1), len(paths))
+    with ThreadPoolExecutor(workers, thread_name_prefix="frazil-footers") as pool:
+        found = list(pool.map(declared, paths))
+    storage.delete(path for path, file in zip(paths, found, strict=True) if file is None)
+    return tuple(file for file in found if file is not None)
+
+
+def _refuse_rows(storage: Storage, path: str) -> None:
+    """A file outside of the partitions' folders can only be the one for no rows."""
+    with storage.open_input(path) as source:
+        rows = pq.read_metadata(source).num_rows
+    if rows:
+        raise AssertionError(f"{path}: {rows} rows lie outside of the folders of partitions")
+
+
+def _values_in_file(
+    storage: Storage, path: str, fields: Sequence[PartitionField], values: Sequence[Any]
+) -> tuple[Any, ...]:
+    """All rows of a file are of one partition: its first row tells the values."""
+    found = []
+    with storage.open_input(path) as source, pq.ParquetFile(source) as file:
+        for field, value in zip(fields, values, strict=True):
+            if value is not IN_FILE:
+                found.append(value)
+                continue
+            assert field.source is not None
+            batch = next(file.iter_batches(batch_size=1, columns=[field.source.name]))
+            type_ = field.source.type
+            own = internal_value(type_, batch.column(0)[0])
+            found.append(apply(field.transform, type_, own))
+    return tuple(found)
+
+
+# --- the session's settings -----------------------------------------------------------------------
+
+_SETTINGS: Final[Mapping[str, str]] = {
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.fieldId.write.enabled": "true",
+    "spark.sql.parquet.writeLegacyFormat": "false",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+}
+"""No option of a single write: Spark takes them from the session when the write begins."""
+
+
+@dataclass
+class _Borrowed:
+    users: int
+    before: dict[str, str | None]
+
+
+_borrowed: WeakKeyDictionary[SparkSession, _Borrowed] = WeakKeyDictionary()
+_lock = Lock()
+
+
+@contextmanager
+def parquet_settings(spark: SparkSession) -> Iterator[None]:
+    """Sets what Iceberg's files need for as long as something is written, by whichever thread."""
+    with _lock:
+        state = _borrowed.get(spark)
+        if state is None:
+            state = _borrowed[spark] = _Borrowed(0, _changed(spark))
+        state.users += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            state.users -= 1
+            if state.users == 0:
+                del _borrowed[spark]
+                _restore(spark, state.before)
+
+
+def _changed(spark: SparkSession) -> dict[str, str | None]:
+    """Sets those that are otherwise; what they were before."""
+    before = {}
+    for name, wanted in _SETTINGS.items():
+        found = spark.conf.get(name, None)
+        if found is None or found.lower() != wanted.lower():
+            before[name] = found
+            spark.conf.set(name, wanted)
+    return before
+
+
+def _restore(spark: SparkSession, before: Mapping[str, str | None]) -> None:
+    for name, value in before.items():
+        if value is None:
+            spark.conf.unset(name)
+        else:
+            spark.conf.set(name, value)
