@@ -47,7 +47,7 @@ def read(
         reader = reader.option("start-snapshot-id", str(pinned.from_snapshot_id))
         reader = reader.option("end-snapshot-id", str(pinned.snapshot_id))
     else:
-        reader = reader.option("snapshot-id", str(pinned.snapshot_id))
+        reader = reader.option("versionAsOf", str(pinned.snapshot_id))
     frame = reader.table(_full_name(context, table))
     return frame.select("*", *(F.col(name) for name in metadata_columns))
 
