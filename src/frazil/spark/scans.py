@@ -24,6 +24,7 @@ from frazil.spark.jar_reader import Pinned
 from frazil.spark.lineage import LAST_UPDATED, MIN_FORMAT_VERSION, ROW_ID
 from frazil.spark.own_reader import OwnScan
 from frazil.spark.scan_tasks import ScanTask, task_of
+from frazil.spark.schemas import mapped
 from frazil.values.types import StructType
 from frazil.wire.actions import MAIN
 from frazil.wire.errors import BadRequest, NotFound
@@ -289,16 +290,7 @@ def _jar_schema(table: Table, pinned: Pinned) -> StructType:
 def _through_jar(context: Context, scan: _Scan, pinned: Pinned) -> DataFrame:
     frame = jar_reader.read(context, scan.table, pinned, scan.metadata_columns)
     before = _jar_schema(scan.table, pinned)
-    if before != scan.schema:
-        frame = _mapped(frame, before, scan)
-    return _filtered(frame, scan)
-
-
-def _mapped(frame: DataFrame, before: StructType, scan: _Scan) -> DataFrame:
-    from frazil.spark.schemas import mapped_columns
-
-    columns = mapped_columns(before, scan.schema)
-    return frame.select(*columns, *(F.col(name) for name in scan.metadata_columns))
+    return _filtered(mapped(frame, before, scan.schema), scan)
 
 
 def _filtered(frame: DataFrame, scan: _Scan) -> DataFrame:
