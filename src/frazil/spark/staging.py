@@ -1,0 +1,162 @@
+"""A frame evaluated once, into temporary Parquet, however often it is used afterwards.
+
+A cache is no such thing: what an executor loses of it is computed again, and a source that has
+changed meanwhile gives other rows to the second half of a MERGE than to the first.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain
+from typing import Final, TypeAlias
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as fn
+from pyspark.sql.types import NullType, StructField, StructType
+
+from frazil.client.tables import Table
+from frazil.spark.arrow_writer import task_name
+from frazil.spark.context import Context
+from frazil.spark.folders import data_location
+from frazil.spark.storage import Storage, is_local, storage_of
+from frazil.wire.errors import BadRequest
+
+Task: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+_ROW_GROUP_BYTES: Final = 32 << 20
+_PATHS: Final = pa.schema([pa.field("path", pa.string())])
+
+
+@contextmanager
+def staged(context: Context, frame: DataFrame, table: Table | None = None) -> Iterator[DataFrame]:
+    """The rows of a frame as they are now; they are gone when the block ends.
+
+    They lie in the session's `temp-dir`; without one in this machine's, if Spark runs here alone,
+    else beside the data of `table`.
+    """
+    folder = f"{_place(context, table)}/frazil-{uuid4().hex}"
+    storage = storage_of(context.properties, {} if table is None else table.config)
+    try:
+        if is_local(folder):
+            yield _through_spark(context, frame, folder)
+        else:
+            yield _through_arrow(context, frame, folder, storage)
+    finally:
+        storage.delete_folder(folder)
+
+
+def _place(context: Context, table: Table | None) -> str:
+    if context.settings.temp_dir is not None:
+        return context.settings.temp_dir.rstrip("/")
+    if (context.spark.conf.get("spark.master", None) or "").startswith("local"):
+        return tempfile.gettempdir()
+    if table is not None:
+        return data_location(table)
+    raise BadRequest(
+        "a frame has to be evaluated once, and there is no place that driver and executors share: "
+        "name one as spark.frazil.temp-dir"
+    )
+
+
+# --- columns ------------------------------------------------------------------------------------
+
+
+def _numbered(frame: DataFrame) -> tuple[DataFrame, StructType]:
+    """The columns that Parquet can have, under names that it can have, and their types.
+
+    A frame may have a name twice, and columns of nulls that have no type.
+    """
+    renamed = frame.toDF(*(f"c{at}" for at in range(len(frame.columns))))
+    kept = [field for field in renamed.schema.fields if not isinstance(field.dataType, NullType)]
+    # A column that stands for nothing, where nothing is left: rows count even so.
+    rows = renamed.select(fn.lit(True).alias("row"), *(field.name for field in kept))
+    types = [StructField(field.name, field.dataType, True) for field in kept]
+    return rows, StructType(types)
+
+
+def _named(rows: DataFrame, frame: DataFrame) -> DataFrame:
+    """The columns as the frame had them."""
+    fields = frame.schema.fields
+    return rows.select(
+        *(
+            fn.lit(None).alias(field.name)
+            if isinstance(field.dataType, NullType)
+            else fn.col(f"c{at}").alias(field.name)
+            for at, field in enumerate(fields)
+        )
+    )
+
+
+# --- through Spark ------------------------------------------------------------------------------
+
+
+def _through_spark(context: Context, frame: DataFrame, folder: str) -> DataFrame:
+    rows, types = _numbered(frame)
+    rows.write.option("compression", "zstd").parquet(folder)
+    return _named(context.spark.read.schema(types).parquet(folder), frame)
+
+
+# --- through Arrow ------------------------------------------------------------------------------
+
+
+def _through_arrow(context: Context, frame: DataFrame, folder: str, storage: Storage) -> DataFrame:
+    """For places that Spark itself has no file system for."""
+    rows, types = _numbered(frame)
+    written = rows.mapInArrow(_write_task(storage, folder), "path string").collect()
+    paths = [str(row[0]) for row in written]
+    if not paths:
+        return _named(context.spark.createDataFrame([], types), frame)
+    files = context.spark.createDataFrame(pa.table({"path": paths}, _PATHS))
+    names = [field.name for field in types.fields]
+    spread = files.coalesce(1).repartition(len(paths))
+    return _named(spread.mapInArrow(_read_task(storage, names), types), frame)
+
+
+def _write_task(storage: Storage, folder: str) -> Task:
+    """A file for each attempt of a task; only those that are returned are ever read."""
+
+    def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        path = f"{folder}/{task_name()}.parquet"
+        groups = _row_groups(batches)
+        first = next(groups, None)
+        if first is not None:
+            with (
+                storage.open_output(path) as sink,
+                pq.ParquetWriter(sink, first.schema, compression="zstd") as writer,
+            ):
+                for rows in chain([first], groups):
+                    writer.write_table(rows)
+        found = [] if first is None else [path]
+        yield pa.RecordBatch.from_arrays([pa.array(found, pa.string())], schema=_PATHS)
+
+    return write
+
+
+def _row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    pending: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        if batch.num_rows == 0:
+            continue
+        pending.append(batch)
+        size += batch.nbytes
+        if size >= _ROW_GROUP_BYTES:
+            yield pa.Table.from_batches(pending)
+            pending, size = [], 0
+    if pending:
+        yield pa.Table.from_batches(pending)
+
+
+def _read_task(storage: Storage, names: Sequence[str]) -> Task:
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for path in batch.column("path").to_pylist():
+                with storage.open_input(path) as source, pq.ParquetFile(source) as file:
+                    yield from file.iter_batches(columns=list(names))
+
+    return read
