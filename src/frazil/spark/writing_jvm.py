@@ -204,7 +204,8 @@ def _declared_files(
         file = DataFile(**reader.data_file(path, values, options.sort_order_id))
         return file if file.record_count else None
 
-    paths = storage.list(folder.location)
+    # Checksums that Hadoop puts beside local files are hidden; the folder's owner removes them.
+    paths = [path for path in storage.list(folder.location) if not _is_hidden(path)]
     if not paths:
         return ()
     workers = min(_MAX_READERS, _READERS_PER_CPU * (os.cpu_count() or 1), len(paths))
@@ -212,6 +213,10 @@ def _declared_files(
         found = list(pool.map(declared, paths))
     storage.delete(path for path, file in zip(paths, found, strict=True) if file is None)
     return tuple(file for file in found if file is not None)
+
+
+def _is_hidden(path: str) -> bool:
+    return path.rpartition("/")[2].startswith((".", "_"))
 
 
 def _refuse_rows(storage: Storage, path: str) -> None:
