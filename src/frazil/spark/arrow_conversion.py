@@ -9,9 +9,9 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from frazil.spark.arrow_leaves import convert_leaf, misfit
+from frazil.spark import arrow_spatial
+from frazil.spark.arrow_leaves import convert_leaf
 from frazil.spark.arrow_nested import list_of, map_of, struct_of
 from frazil.spark.arrow_types import spark_arrow_schema
 from frazil.values.types import StructType
@@ -62,6 +62,8 @@ def _convert(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
     types = pa.types
     if types.is_null(array.type):
         return pa.nulls(len(array), target)
+    if arrow_spatial.is_well_known_binary(target):
+        return arrow_spatial.to_file(array, target, path)
     if types.is_struct(target):
         return _convert_struct(array, target, path)
     if types.is_map(target):
@@ -71,14 +73,12 @@ def _convert(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
     if types.is_list(target):
         element = partial(_convert, target=target.value_type, path=f"{path}.element")
         return list_of(array, element, target, path)
-    if types.is_struct(array.type):
-        return _from_spatial(array, target, path)
     return convert_leaf(array, target, path)
 
 
 def _convert_struct(array: pa.Array, target: Any, path: str) -> pa.Array:
     if not pa.types.is_struct(array.type):
-        return _to_spatial(array, target, path)
+        return arrow_spatial.to_spark(array, target, path)
     # Below a null struct Spark leaves values that are none: an empty text is no uuid.
     found = (
         array.flatten()
@@ -95,23 +95,3 @@ def _convert_struct(array: pa.Array, target: Any, path: str) -> pa.Array:
         else:
             raise BadRequest(f"column {path}.{field.name} is missing in {array.type}")
     return struct_of(array, children, target, path)
-
-
-# --- geometries: well-known binary in files, a struct with the SRID in Spark -----------------
-
-
-def _from_spatial(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
-    place = array.type.get_field_index("wkb")
-    if not pa.types.is_binary(target) or place < 0:
-        raise misfit(array.type, target, path)
-    return pc.if_else(array.is_valid(), array.field(place), None)
-
-
-def _to_spatial(array: pa.Array, target: Any, path: str) -> pa.Array:
-    place = target.get_field_index("wkb")
-    if not pa.types.is_binary(array.type) or place < 0:
-        raise misfit(array.type, target, path)
-    srid = int(target.field(place).metadata[b"srid"])
-    values = pc.fill_null(array, b"")
-    srids = pa.repeat(pa.scalar(srid, pa.int32()), len(array))
-    return struct_of(array, [srids, values], target, path)

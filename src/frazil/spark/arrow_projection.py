@@ -19,6 +19,7 @@ from frazil.client.parquet_schema import fields_by_id
 from frazil.spark.arrow_constants import constant
 from frazil.spark.arrow_leaves import convert_leaf, misfit
 from frazil.spark.arrow_nested import is_list, list_of, map_of, struct_of
+from frazil.spark.arrow_spatial import is_well_known_binary, to_file
 from frazil.spark.arrow_types import field_id_of
 from frazil.values.types import NestedField, StructType
 from frazil.wire.errors import BadRequest
@@ -191,23 +192,23 @@ class _Resolver:
         if types.is_map(target):
             if not types.is_map(column.type):
                 raise misfit(column.type, target, path)
-            key = self._part_converter(column.parts[0], target.key_field, f"{path}.key")
-            value = self._part_converter(column.parts[1], target.item_field, f"{path}.value")
+            key = self._converter(column.parts[0], target.key_field.type, f"{path}.key")
+            value = self._converter(column.parts[1], target.item_field.type, f"{path}.value")
+            if column.type == target and key is value is _as_it_is:
+                return _as_it_is
             return lambda array: map_of(array, key, value, target, path)
         if types.is_list(target):
             if not is_list(column.type):
                 raise misfit(column.type, target, path)
-            element = self._part_converter(column.parts[0], target.value_field, f"{path}.element")
+            element = self._converter(column.parts[0], target.value_field.type, f"{path}.element")
+            if column.type == target and element is _as_it_is:
+                return _as_it_is
             return lambda array: list_of(array, element, target, path)
         if column.type == target:
             return _as_it_is
+        if is_well_known_binary(target):
+            return lambda array: to_file(array, target, path)
         return lambda array: convert_leaf(array, target, path)
-
-    def _part_converter(
-        self, column: _FileColumn, target: pa.Field, path: str
-    ) -> Callable[[pa.Array], pa.Array]:
-        """Of an element, key or value: there is no other column that it could be."""
-        return self._converter(column, target.type, path)
 
     def _struct_converter(
         self, column: _FileColumn, target: Any, path: str

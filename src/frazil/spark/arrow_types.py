@@ -6,12 +6,12 @@ Runs on executors: no pyspark here.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 
+from frazil.spark import arrow_spatial
 from frazil.spark.lineage import LAST_UPDATED_FIELD, ROW_ID_FIELD
-from frazil.spark.spatial import srid_of
 from frazil.values.types import (
     INT,
     LONG,
@@ -146,8 +146,8 @@ _FILE_TYPES: Final[dict[TypeId, LeafType]] = {
     TypeId.FIXED: _fixed,
     TypeId.BINARY: _always(pa.binary()),
     TypeId.VARIANT: _always(_VARIANT),
-    TypeId.GEOMETRY: _always(pa.binary()),
-    TypeId.GEOGRAPHY: _always(pa.binary()),
+    TypeId.GEOMETRY: arrow_spatial.file_type,
+    TypeId.GEOGRAPHY: arrow_spatial.file_type,
 }
 
 
@@ -169,22 +169,7 @@ def _spark_type(type_: Type) -> pa.DataType:
     return _FILE_TYPES[type_.type_id](type_) if special is None else special(type_)
 
 
-def _spatial(tag: str) -> LeafType:
-    """A struct that is tagged in the metadata of its binary, as `pyspark.sql.pandas.types`."""
-
-    def found(type_: Type) -> pa.DataType:
-        metadata = {tag: "true", "srid": str(srid_of(type_))}
-        return pa.struct(
-            [
-                pa.field("srid", pa.int32(), nullable=False),
-                pa.field("wkb", pa.binary(), nullable=False, metadata=metadata),
-            ]
-        )
-
-    return found
-
-
-_SPARK_TYPES: Final[dict[TypeId, Callable[[Any], pa.DataType]]] = {
+_SPARK_TYPES: Final[dict[TypeId, LeafType]] = {
     TypeId.TIME: _always(pa.time64("ns")),
     TypeId.TIMESTAMP_NS: _always(pa.timestamp("us")),
     TypeId.TIMESTAMPTZ_NS: _always(pa.timestamp("us", UTC)),
@@ -199,6 +184,6 @@ _SPARK_TYPES: Final[dict[TypeId, Callable[[Any], pa.DataType]]] = {
             ]
         )
     ),
-    TypeId.GEOMETRY: _spatial("geometry"),
-    TypeId.GEOGRAPHY: _spatial("geography"),
+    TypeId.GEOMETRY: arrow_spatial.spark_type,
+    TypeId.GEOGRAPHY: arrow_spatial.spark_type,
 }
