@@ -21,6 +21,7 @@ from frazil.client.parquet_files import scheme_of
 from frazil.client.tables import Table
 from frazil.spark.context import Context
 from frazil.spark.filters import quoted
+from frazil.spark.pushdown import is_named_so, unpushable
 from frazil.values.types import EdgeAlgorithm, GeographyType, StructType, Type, TypeId, child_fields
 from frazil.wire.errors import BadRequest
 
@@ -39,7 +40,11 @@ class Pinned:
 
 
 def read(
-    context: Context, table: Table, pinned: Pinned, metadata_columns: Sequence[str]
+    context: Context,
+    table: Table,
+    pinned: Pinned,
+    schema: StructType,
+    metadata_columns: Sequence[str],
 ) -> DataFrame:
     """All columns, as the snapshot's schema has them, then the metadata columns."""
     reader = context.spark.read
@@ -49,7 +54,13 @@ def read(
     else:
         reader = reader.option("versionAsOf", str(pinned.snapshot_id))
     frame = reader.table(_full_name(context, table))
-    return frame.select("*", *(F.col(name) for name in metadata_columns))
+    columns = [
+        F.col(quoted(field.name))
+        if is_named_so(field, table.schema)
+        else unpushable(F.col(quoted(field.name)), field.name)
+        for field in schema.fields
+    ]
+    return frame.select(*columns, *(F.col(name) for name in metadata_columns))
 
 
 def _full_name(context: Context, table: Table) -> str:

@@ -17,16 +17,17 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from frazil.client.parquet_files import scheme_of
 from frazil.client.parquet_names import NAME_MAPPING_PROPERTY
 from frazil.client.tables import Table
 from frazil.spark.arrow_reader import spark_batches, with_metadata
 from frazil.spark.context import Context
 from frazil.spark.filters import quoted
+from frazil.spark.pushdown import is_always_named_so, unpushable
 from frazil.spark.scan_tasks import ScanTask, split_tasks
-from frazil.spark.storage import storage_of
+from frazil.spark.storage import is_local, storage_of
 from frazil.spark.table_facts import facts_of
 from frazil.spark.types import spark_schema
+from frazil.values.type_json import parse_struct
 from frazil.values.types import NestedField, StructType, TypeId, child_fields
 
 SPLIT_BYTES: Final = 16 << 20
@@ -122,6 +123,9 @@ def _not_for_jvm(field: NestedField) -> str | None:
 def _is_clean(task: ScanTask, scan: OwnScan) -> bool:
     if task.delete_files or task.data_file.file_format.lower() != "parquet":
         return False
+    if not is_local(task.file_path):
+        # Spark from PyPI has no file systems of object stores; Arrow's wheels have.
+        return False
     return "_file" not in scan.metadata_columns or _PLAIN_PATH.fullmatch(task.file_path) is not None
 
 
@@ -149,9 +153,21 @@ def _jvm_frame(
         "_pos": F.col("_metadata.row_index"),
         "_spec_id": F.lit(spec_id),
     }
-    columns: list[Column] = [F.col(quoted(field.name)) for field in scan.columns.fields]
+    columns = [_jvm_column(field, scan.table) for field in scan.columns.fields]
     columns += [metadata[name].alias(name) for name in scan.metadata_columns]
     return frame.select(*columns)
+
+
+def _jvm_column(field: NestedField, table: Table) -> Column:
+    column = F.col(quoted(field.name))
+    schemas = table.metadata["schemas"]
+    known = {schema.get("schema-id") for schema in schemas}
+    # Schemas are numbered from 0; where one is missing, nobody knows how old files call columns.
+    if known == set(range(len(schemas))) and is_always_named_so(
+        field, (parse_struct(schema, "schema") for schema in schemas)
+    ):
+        return column
+    return unpushable(column, field.name)
 
 
 def _path_style(path: str) -> str:
@@ -163,9 +179,8 @@ def _path_style(path: str) -> str:
 
 
 def _hadoop_path(path: str) -> str:
-    """As Spark's own file systems take it; it takes paths literally, but for glob characters."""
-    text = f"s3a{path[path.index(':') :]}" if scheme_of(path) in ("s3", "s3n") else path
-    return re.sub(r"([\\{}\[\]*?])", r"\\\1", text)
+    """Spark takes paths literally, but for glob characters."""
+    return re.sub(r"([\\{}\[\]*?])", r"\\\1", path)
 
 
 # --- through Arrow --------------------------------------------------------------------------------

@@ -288,8 +288,8 @@ def _jar_schema(table: Table, pinned: Pinned) -> StructType:
 
 
 def _through_jar(context: Context, scan: _Scan, pinned: Pinned) -> DataFrame:
-    frame = jar_reader.read(context, scan.table, pinned, scan.metadata_columns)
     before = _jar_schema(scan.table, pinned)
+    frame = jar_reader.read(context, scan.table, pinned, before, scan.metadata_columns)
     return _filtered(mapped(frame, before, scan.schema), scan)
 
 
