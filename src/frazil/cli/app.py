@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import frazil
-from frazil.cli import client_app
+from frazil.cli import client_app, spark_app
 from frazil.cli.options import Output, OutputOption, takes_settings
 from frazil.settings import Resolved
 
@@ -89,3 +89,4 @@ def doctor(
 
 
 client_app.register(app)
+spark_app.register(app)

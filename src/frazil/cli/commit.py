@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from frazil.cli.catalog_options import CatalogChoice, on_its_way, progress, usage
-from frazil.cli.names import BadName, table_name
+from frazil.cli.names import key_values, table_name
 from frazil.cli.partition_values import partition_of
 from frazil.cli.render import count_text, print_json, size_text
 from frazil.cli.snapshots import find_snapshot
@@ -88,7 +88,7 @@ def _check(choice: CatalogChoice, order: CommitOrder) -> None:
 def _options(table: Table, order: CommitOrder) -> dict[str, Any]:
     options: dict[str, Any] = {
         "branch": order.branch,
-        "summary": _pairs("--summary", order.summary),
+        "summary": key_values("--summary", order.summary),
         "stage_only": order.stage_only,
     }
     if order.base is not None:
@@ -99,18 +99,6 @@ def _options(table: Table, order: CommitOrder) -> dict[str, Any]:
     if order.conflict_filter is not None:
         options["conflict_filter"] = order.conflict_filter
     return options
-
-
-def _pairs(flag: str, given: Sequence[str]) -> dict[str, str]:
-    pairs: dict[str, str] = {}
-    for text in given:
-        key, sign, value = text.partition("=")
-        if not sign or not key:
-            raise BadName(f"{flag} {text}: write it as key=value")
-        if key in pairs:
-            raise BadName(f"{flag} {text}: {key} is given twice")
-        pairs[key] = value
-    return pairs
 
 
 def _read(table: Table, order: CommitOrder) -> list[DataFile]:

@@ -1,8 +1,10 @@
-"""Names as they are typed: `ns.table`, `ns.table@ref`, and a JSON array where a name has dots."""
+"""Names as they are typed: `ns.table`, `ns.table@ref`, and a JSON array where a name has dots;
+and pairs `key=value`."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -40,6 +42,19 @@ def namespace_name(text: str) -> tuple[str, ...]:
         return check_namespace(_levels(text))
     except BadRequest as error:
         raise BadName(f"{text!r}: {error.message}") from None
+
+
+def key_values(flag: str, given: Sequence[str]) -> dict[str, str]:
+    """What an option that is given several times as `key=value` says."""
+    pairs: dict[str, str] = {}
+    for text in given:
+        key, sign, value = text.partition("=")
+        if not sign or not key:
+            raise BadName(f"{flag} {text}: write it as key=value")
+        if key in pairs:
+            raise BadName(f"{flag} {text}: {key} is given twice")
+        pairs[key] = value
+    return pairs
 
 
 def _table(levels: list[str], text: str) -> Identifier:

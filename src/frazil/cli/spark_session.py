@@ -1,0 +1,91 @@
+"""The Spark that a command runs on, and how its errors are told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final
+
+import typer
+
+from frazil.cli.catalog_options import CatalogChoice
+from frazil.cli.names import key_values
+from frazil.cli.options import FAILURE, USAGE_ERROR, fail
+from frazil.cli.render import count_text, plain, print_json
+
+if TYPE_CHECKING:
+    from frazil.spark.results import Result
+    from frazil.spark.session import Session
+
+PACKAGES: Final = ("pyspark", "pyarrow", "numpy", "mmh3", "pyroaring", "sqlglot")
+
+
+@contextmanager
+def spark_session(
+    choice: CatalogChoice, conf: Sequence[str], *, dry_run: bool = False
+) -> Iterator[Session]:
+    """A session of the chosen catalog on a Spark of this process, which ends with the block."""
+    missing = [name for name in PACKAGES if find_spec(name) is None]
+    if missing:
+        fail(
+            f"not installed: {', '.join(missing)}. Type: pip install 'frazil[spark-local]'",
+            choice.output,
+            USAGE_ERROR,
+        )
+    settings = {"spark.ui.enabled": "false", **key_values("--conf", conf)}
+    from pyspark.errors import PySparkException
+
+    from frazil.client.config import DEFAULT_URI
+    from frazil.spark.java import JavaError
+    from frazil.spark.local import local_spark
+    from frazil.spark.session import connect
+
+    with ExitStack() as stack:
+        client = stack.enter_context(choice.connect(dry_run=dry_run))
+        try:
+            spark = local_spark(settings)
+            stack.callback(spark.stop)
+            uri = choice.properties.get("uri", DEFAULT_URI)
+            yield connect(spark, uri, properties=choice.properties, client=client)
+        except JavaError as error:
+            fail(str(error), choice.output, FAILURE)
+        except PySparkException as error:
+            fail(_message(error), choice.output, FAILURE)
+
+
+def _message(error: Any) -> str:
+    """What Spark says, without the plan and the stack that follow it."""
+    text = str(error.getMessage() or error)
+    return text.split("\n\nJVM stacktrace:")[0].split(";\n")[0].strip()
+
+
+def print_result(choice: CatalogChoice, table: str, branch: str, done: Result) -> None:
+    """What a write has come to."""
+    if choice.as_json:
+        print_json(
+            {
+                "table": table,
+                "branch": branch,
+                "operation": done.operation,
+                "mode": done.mode,
+                "snapshot-id": done.snapshot_id,
+                "rows-written": done.rows_written,
+                "rows-deleted": done.rows_deleted,
+                "files-added": done.files_added,
+                "files-removed": done.files_removed,
+                "attempts": done.attempts,
+            }
+        )
+        return
+    if done.commit is None:
+        typer.echo(f"{plain(table)}: nothing to change, no snapshot was made")
+        return
+    how = f"{done.operation}, {done.mode}" if done.mode else done.operation
+    typer.echo(f"snapshot {done.snapshot_id} of {plain(table)} ({how}), on {plain(branch)}")
+    typer.echo(
+        f"  + {count_text(done.rows_written, 'row')}, {count_text(done.files_added, 'file')}"
+    )
+    if done.rows_deleted or done.files_removed:
+        rows = "rows" if done.rows_deleted is None else count_text(done.rows_deleted, "row")
+        typer.echo(f"  - {rows}, {count_text(done.files_removed, 'file')}")
