@@ -53,7 +53,7 @@ def read(
         reader = reader.option("end-snapshot-id", str(pinned.snapshot_id))
     else:
         reader = reader.option("versionAsOf", str(pinned.snapshot_id))
-    frame = reader.table(_full_name(context, table))
+    frame = reader.table(full_name(context, table))
     columns = [
         F.col(quoted(field.name))
         if is_named_so(field, table.schema)
@@ -63,7 +63,7 @@ def read(
     return frame.select(*columns, *(F.col(name) for name in metadata_columns))
 
 
-def _full_name(context: Context, table: Table) -> str:
+def full_name(context: Context, table: Table) -> str:
     identifier = table.identifier
     parts = (_entry(context), *identifier.namespace, identifier.name)
     return ".".join(quoted(part) for part in parts)
@@ -147,7 +147,7 @@ def _missing(context: Context, table: Table) -> str | None:
 def _try(context: Context, table: Table) -> str | None:
     try:
         # On Connect a frame is analyzed when its columns are asked for.
-        _ = context.spark.read.table(_full_name(context, table)).columns
+        _ = context.spark.read.table(full_name(context, table)).columns
     except PySparkException as error:
         condition = error.getCondition() or type(error).__name__
         return f"Iceberg's runtime is not on Spark's classpath, or not for this Spark ({condition})"

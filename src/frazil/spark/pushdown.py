@@ -29,7 +29,7 @@ def is_named_so(field: NestedField, schema: StructType) -> bool:
     Iceberg's runtime plans a scan of an old snapshot in the names of that snapshot's schema, but
     looks them up in the table's present one.
     """
-    known = {name: field_id for name, field_id in _names((*schema.fields,), "")}
+    known = dict(_names((*schema.fields,), ""))
     return all(known.get(name) == field_id for name, field_id in _names((field,), ""))
 
 
