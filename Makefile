@@ -15,7 +15,7 @@ RUN_EXTRAS := --extra server --extra postgres --extra s3 --extra parquet --extra
 
 .PHONY: help
 help: ## List the commands
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: run-environment ## Make .venv with .venv/bin/frazil, then check the machine
@@ -39,6 +39,10 @@ test: test-environment ## Run the tests with real components, about 5 minutes
 test-full: test-environment ## Run the tests with random examples and the long cases
 	@$(PY) scripts/jars.py fetch spark kit
 	@HYPOTHESIS_PROFILE=full $(PY) -m pytest $(HALVES) --full --ignore=tests/conformance $(PYTEST_ARGS)
+
+.PHONY: test-spark-versions
+test-spark-versions: test-environment ## Run the core tests of frazil.spark on Spark 4.0, 4.2 and 4.3
+	@$(PY) scripts/spark_versions.py --pytest="$(PYTEST_ARGS)" $(VERSIONS)
 
 .PHONY: conformance
 conformance: test-environment ## Run Iceberg's compatibility kit on every database and store, and Trino
@@ -105,6 +109,8 @@ bench-spark-full: test-environment ## The same with more rows and rounds
 lock: ## Write requirements/*.lock anew (needs uv, and the network)
 	@$(COMPILE) $(UPGRADE) pyproject.toml $(RUN_EXTRAS) requirements/run.in -o requirements/run.lock
 	@$(COMPILE) $(UPGRADE) pyproject.toml --extra all requirements/test.in -o requirements/test.lock
+	@for version in 4.0 4.2 4.3; do $(COMPILE) $(UPGRADE) pyproject.toml --extra server --extra spark \
+		requirements/spark-$$version.in -o requirements/spark-$$version.lock || exit 1; done
 	@$(MAKE) --no-print-directory test-environment
 	@$(PY) scripts/jars.py lock
 

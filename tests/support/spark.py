@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,10 +23,9 @@ def start_spark(java: Java, directory: Path, **others: str) -> SparkSession:
 
     os.environ["JAVA_HOME"] = str(java.home)
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    (runtime,) = locked_jars(["spark"])
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     settings = {
-        "spark.jars": str(runtime.path),
-        "spark.sql.extensions": EXTENSIONS_CLASS,
+        **runtime_settings(),
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "768m",
@@ -44,6 +44,16 @@ def start_spark(java: Java, directory: Path, **others: str) -> SparkSession:
     for name, value in settings.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
+
+
+def runtime_settings() -> dict[str, str]:
+    """Iceberg's runtime, where Spark is of the version that the locked one is for."""
+    import pyspark
+
+    (runtime,) = locked_jars(["spark"])
+    if f"-{'.'.join(pyspark.__version__.split('.')[:2])}_" not in runtime.path.name:
+        return {}
+    return {"spark.jars": str(runtime.path), "spark.sql.extensions": EXTENSIONS_CLASS}
 
 
 def add_catalog(spark: SparkSession, name: str, url: str, **properties: str) -> None:
