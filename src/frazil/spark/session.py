@@ -105,7 +105,9 @@ class Session:
 
         return FrameReader(self)
 
-    def write_to(self, frame: DataFrame, table: str) -> TableWriter:
+    def write_to(
+        self, frame: DataFrame, table: str | tuple[str, ...] | Identifier
+    ) -> TableWriter:
         """`session.write_to(frame, "ns.t").append()`, as `frame.writeTo` has it."""
         from frazil.spark.builders import TableWriter
 

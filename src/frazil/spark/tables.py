@@ -19,6 +19,7 @@ from frazil.client.tables import Table
 from frazil.spark import row_changes, scans, writes
 from frazil.spark.context import Context
 from frazil.spark.merges import MergeBuilder
+from frazil.spark.progress import progress
 from frazil.spark.results import Result
 from frazil.spark.targets import Target
 from frazil.spark.writing import WriteOptions
@@ -93,9 +94,10 @@ class SparkTable:
 
         `merge_schema` adds columns that the table lacks and widens types, in the same commit.
         """
-        return writes.append(
-            self.context, self._target(), frame, merge_schema, options, commit_options
-        )
+        with progress(self.context, f"append to {self}"):
+            return writes.append(
+                self.context, self._target(), frame, merge_schema, options, commit_options
+            )
 
     def overwrite(
         self,
@@ -107,9 +109,10 @@ class SparkTable:
         **commit_options: Any,
     ) -> Result:
         """Replaces all rows, or those that match `where`, which must cover whole files."""
-        return writes.overwrite(
-            self.context, self._target(), frame, where, merge_schema, options, commit_options
-        )
+        with progress(self.context, f"overwrite {self}"):
+            return writes.overwrite(
+                self.context, self._target(), frame, where, merge_schema, options, commit_options
+            )
 
     def overwrite_partitions(
         self,
@@ -120,21 +123,24 @@ class SparkTable:
         **commit_options: Any,
     ) -> Result:
         """Replaces the partitions that the frame has rows for."""
-        return writes.overwrite_partitions(
-            self.context, self._target(), frame, merge_schema, options, commit_options
-        )
+        with progress(self.context, f"overwrite partitions of {self}"):
+            return writes.overwrite_partitions(
+                self.context, self._target(), frame, merge_schema, options, commit_options
+            )
 
     # --- changing rows ----------------------------------------------------------------------------
 
     def delete(self, where: Condition | None = None, **options: Any) -> Result:
         """Deletes the rows that match; without a condition all of them."""
-        return row_changes.delete(self.context, self._target(), where, **options)
+        with progress(self.context, f"delete from {self}"):
+            return row_changes.delete(self.context, self._target(), where, **options)
 
     def update(
         self, set: Mapping[str, str | Column], where: Condition | None = None, **options: Any
     ) -> Result:
         """Sets columns to expressions, as SQL or Columns, in the rows that match."""
-        return row_changes.update(self.context, self._target(), set, where, **options)
+        with progress(self.context, f"update {self}"):
+            return row_changes.update(self.context, self._target(), set, where, **options)
 
     def merge(
         self,
