@@ -90,9 +90,8 @@ def _split(task: ScanTask, target_bytes: int) -> Iterator[ScanTask]:
         return
     # What comes before the first row group belongs to it.
     start = 0
-    for begin, end in zip(offsets, [*offsets[1:], size], strict=True):
+    for end in (*offsets[1:], size):
         if end - start >= target_bytes or end == size:
             length = None if end == size else end - start
             yield msgspec.structs.replace(task, start=start, length=length)
             start = end
-        assert begin < end
