@@ -35,6 +35,11 @@ class ColumnNames:
                 return found
         return self._resolve(parts)
 
+    def find_top(self, parts: Parts) -> set[str]:
+        """The columns of the table that a name can be of or in, whatever is inside them."""
+        wanted = {self._folded(part) for part in parts[:2]}
+        return {field.name for field in self.schema.fields if self._folded(field.name) in wanted}
+
     def is_qualified(self, parts: Parts) -> bool:
         """Whether the table's alias stands before a column of it."""
         return self._is_alias(parts) and self._resolve(parts[1:]) is not None

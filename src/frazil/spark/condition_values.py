@@ -188,9 +188,10 @@ def _greater(operand: Operand, operation: str, place: At | Between, floating: bo
 def _around(operand: Operand, operation: str, place: Around) -> Expression:
     if operation == "not-eq":
         return operand.not_null()
+    low, high = operand >= place.low, operand <= place.high
     if operation == "eq":
-        return all_of(operand >= place.low, operand <= place.high)
-    return operand <= place.high if operation in ("lt", "lt-eq") else operand >= place.low
+        return all_of(low, high)
+    return high if operation in ("lt", "lt-eq") else low
 
 
 # --- places ---------------------------------------------------------------------------------------

@@ -18,9 +18,8 @@ import pyspark.sql.types as st
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
-from frazil.client.expressions import Expression
 from frazil.client.tables import Table
-from frazil.spark.conflicts import MAX_KEYS, KeyValues, key_filter
+from frazil.spark.conflicts import MAX_KEYS, KeyValues
 from frazil.spark.on_conditions import Key
 from frazil.spark.partitioning import transform_column, unix_micros
 from frazil.spark.types import spark_type
@@ -42,11 +41,13 @@ _TIMESTAMPS: Final = frozenset(
 _NANOS: Final = frozenset({TypeId.TIMESTAMP_NS, TypeId.TIMESTAMPTZ_NS})
 
 
-def key_filters(table: Table, source: DataFrame, keys: Sequence[Key]) -> list[Expression]:
-    """What each key says about the target's rows; keys that say nothing certain are left out.
+def collected_keys(table: Table, source: DataFrame, keys: Sequence[Key]) -> list[KeyValues]:
+    """The keys of the source; those that say nothing certain about the target are left out.
 
     `source` carries its alias, so that the keys' expressions can be evaluated on it.
     """
+    if not keys:
+        return []
     given = source.select(*(fn.expr(key.source) for key in keys))
     sound = [
         _KeyColumn.of(position, key, table)
@@ -59,7 +60,7 @@ def key_filters(table: Table, source: DataFrame, keys: Sequence[Key]) -> list[Ex
     counted = named.agg(*(column for one in sound for column in one.counts())).collect()[0]
     wanted = [column for one in sound for column in one.sets(counted)]
     found = named.agg(*wanted).collect()[0].asDict() if wanted else {}
-    return [key_filter(one.values(counted, found)) for one in sound]
+    return [one.values(counted, found) for one in sound]
 
 
 def is_sound(target: Type, key: st.DataType) -> bool:

@@ -113,7 +113,7 @@ def side_of(tree: exp.Expression, target: ColumnNames, source: SourceNames) -> S
     """Whose columns an expression has."""
     if any(tree.find_all(exp.Query, exp.Lambda, exp.Placeholder, exp.Parameter)):
         return Side.MIXED
-    sides = {_side_of_name(parts, target, source) for parts in _names(tree)}
+    sides = {_side_of_name(parts, target, source) for parts in names_of_tree(tree)}
     if not sides:
         return Side.CONSTANT
     return sides.pop() if len(sides) == 1 else Side.MIXED
@@ -128,7 +128,8 @@ def _side_of_name(parts: tuple[str, ...], target: ColumnNames, source: SourceNam
     return Side.TARGET if in_target else Side.SOURCE
 
 
-def _names(tree: exp.Expression) -> Iterator[tuple[str, ...]]:
+def names_of_tree(tree: exp.Expression) -> Iterator[tuple[str, ...]]:
+    """All names in an expression, each by its parts."""
     for column in tree.find_all(exp.Column):
         node: exp.Expression = column
         while isinstance(node.parent, exp.Dot) and node.parent.this is node:

@@ -1,0 +1,63 @@
+"""What a MERGE reads of its target: the filter of its scan, and where others are in conflict."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+
+from frazil.client.expressions import Expression, always_true
+from frazil.client.tables import Table
+from frazil.spark.condition_columns import ColumnNames
+from frazil.spark.condition_literals import Zone
+from frazil.spark.conditions import filter_of, is_case_sensitive
+from frazil.spark.conflicts import key_filter, merge_filter
+from frazil.spark.context import Context
+from frazil.spark.merge_keys import collected_keys
+from frazil.spark.merges import Merge
+from frazil.spark.on_conditions import SourceNames, on_parts
+
+
+@dataclass(frozen=True)
+class MergeReads:
+    conflicts: Expression
+    """The rows whose change by others would change what the MERGE does."""
+    scan: Expression
+    """The same, without the transforms of keys: rows need not be hashed to be joined."""
+
+
+def merge_reads(context: Context, table: Table, merge: Merge, source: DataFrame) -> MergeReads:
+    """By the keys of the source, which is read for them; WHEN conditions of matched rows and of
+    inserts are not looked at, since a row that fails them is read all the same."""
+    unmatched = [
+        filter_of(context, table, clause.condition, alias=merge.target_alias).expression
+        for clause in merge.not_matched_by_source
+    ]
+    if not isinstance(merge.on, str):
+        return _reads([], [], always_true(), unmatched)
+    case_sensitive = is_case_sensitive(context)
+    parts = on_parts(
+        merge.on,
+        ColumnNames(table.schema, merge.target_alias, case_sensitive),
+        SourceNames(tuple(source.columns), merge.source_alias, case_sensitive),
+        Zone(context.time_zone),
+    )
+    keys = collected_keys(table, source.alias(merge.source_alias), parts.keys)
+    return _reads(
+        [key_filter(one) for one in keys],
+        [key_filter(one, transforms=False) for one in keys],
+        parts.target_only,
+        unmatched,
+    )
+
+
+def _reads(
+    keys: list[Expression],
+    scanned_keys: list[Expression],
+    target_only: Expression,
+    unmatched: list[Expression],
+) -> MergeReads:
+    return MergeReads(
+        merge_filter(keys, target_only, unmatched),
+        merge_filter(scanned_keys, target_only, unmatched),
+    )

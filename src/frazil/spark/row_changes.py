@@ -1,0 +1,220 @@
+"""DELETE, UPDATE and MERGE: rows are read at one snapshot, changed, and committed against it.
+
+Each is a statement that is run again from a new scan if others have changed what it has read. The
+snapshot of the scan is the base of the commit, and the conflict filter says what was read, as far
+as the statement's text tells it: of conditions that are Columns it tells nothing, so that one can
+be given.
+
+Conditions and expressions name columns alone, or behind the table's alias, which is its name
+without the namespace where none is given.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as fn
+
+from frazil.client.expressions import AlwaysFalse, Filter
+from frazil.spark import statements
+from frazil.spark.assignments import Rows, quoted
+from frazil.spark.changes_writer import FILE, POSITION, WRITE
+from frazil.spark.conditions import Condition
+from frazil.spark.context import Context
+from frazil.spark.lineage import ROW_ID
+from frazil.spark.merge_frames import merge_changes
+from frazil.spark.merge_reads import merge_reads
+from frazil.spark.merges import Assignments, Merge, Source
+from frazil.spark.needed_columns import needed_columns
+from frazil.spark.results import Result
+from frazil.spark.row_attempts import Attempt, Statement
+from frazil.spark.row_commits import Mode
+from frazil.spark.staging import staged
+from frazil.spark.targets import Target
+from frazil.spark.writing import WriteOptions
+
+
+def delete(
+    context: Context,
+    target: Target,
+    where: Condition | None = None,
+    *,
+    alias: str | None = None,
+    mode: str | None = None,
+    conflict_filter: Filter | None = None,
+    options: WriteOptions | None = None,
+    **commit_options: Any,
+) -> Result:
+    """Deletes the rows that match; without a condition all of them.
+
+    Where the plan shows that only whole files match, they are dropped without reading them.
+    """
+    statement = Statement(
+        context=context,
+        target=target,
+        command="delete",
+        where=where,
+        alias=alias,
+        mode=mode,
+        conflict_filter=conflict_filter,
+        options=options,
+        commit_options=commit_options,
+    )
+    return statements.run(
+        context, lambda number: replace(_deleted(statement.attempt()), attempts=number)
+    )
+
+
+def update(
+    context: Context,
+    target: Target,
+    set: Assignments,
+    where: Condition | None = None,
+    *,
+    alias: str | None = None,
+    mode: str | None = None,
+    conflict_filter: Filter | None = None,
+    options: WriteOptions | None = None,
+    **commit_options: Any,
+) -> Result:
+    """Sets columns to expressions in the rows that match."""
+    statement = Statement(
+        context=context,
+        target=target,
+        command="update",
+        where=where,
+        alias=alias,
+        mode=mode,
+        conflict_filter=conflict_filter,
+        options=options,
+        commit_options=commit_options,
+    )
+    return statements.run(
+        context, lambda number: replace(_updated(statement.attempt(), set), attempts=number)
+    )
+
+
+def merge(
+    context: Context,
+    target: Target,
+    source: Source,
+    merge: Merge,
+    *,
+    mode: str | None = None,
+    conflict_filter: Filter | None = None,
+    options: WriteOptions | None = None,
+    **commit_options: Any,
+) -> Result:
+    """Merges the rows of a source into the table.
+
+    The source is evaluated once, also where the statement is run again; one that is made for the
+    table of each run is evaluated once for each.
+    """
+    merge.check()
+    statement = Statement(
+        context=context,
+        target=target,
+        command="merge",
+        alias=merge.target_alias,
+        mode=mode,
+        conflict_filter=conflict_filter,
+        options=options,
+        commit_options=commit_options,
+    )
+    if not isinstance(source, DataFrame | str):
+        made = source
+
+        def with_own_source(number: int) -> Result:
+            attempt = statement.attempt()
+            with staged(context, made(attempt.table), attempt.table) as rows:
+                return replace(_merged(attempt, merge, rows, statement), attempts=number)
+
+        return statements.run(context, with_own_source)
+    frame = context.spark.table(source) if isinstance(source, str) else source
+    with staged(context, frame, target.load(context)) as rows:
+        return statements.run(
+            context,
+            lambda number: replace(
+                _merged(statement.attempt(), merge, rows, statement), attempts=number
+            ),
+        )
+
+
+# --- one attempt of each --------------------------------------------------------------------------
+
+
+def _deleted(attempt: Attempt) -> Result:
+    tasks = attempt.tasks() if not isinstance(attempt.reads, AlwaysFalse) else {}
+    if not tasks:
+        return attempt.nothing()
+    if attempt.is_exact and all(task.residual is True for task in tasks.values()):
+        return _dropped(attempt, len(tasks))
+    columns = needed_columns([attempt.condition], attempt.names)
+    frame = attempt.matching(columns, lineage=False)
+    return attempt.run(frame.select(*_places(attempt)), tasks)
+
+
+def _dropped(attempt: Attempt, files: int) -> Result:
+    """The catalog judges again by the filter when it commits, so that nothing has to be checked:
+    matching files that were added meanwhile go as well, as if they had been there before."""
+    options = {name: given for name, given in attempt.options.items() if name != "isolation"}
+    commit = attempt.table.delete_files(row_filter=attempt.reads, **options)
+    return Result(
+        commit=commit,
+        operation=attempt.command,
+        mode=Mode.METADATA,
+        rows_deleted=None,
+        files_removed=files,
+    )
+
+
+def _updated(attempt: Attempt, assignments: Assignments) -> Result:
+    if isinstance(attempt.reads, AlwaysFalse) or attempt.snapshot_id is None:
+        return attempt.nothing()
+    frame = attempt.matching(None, lineage=attempt.has_lineage)
+    rows = Rows(
+        frame,
+        attempt.table.schema,
+        attempt.alias,
+        case_sensitive=attempt.names.case_sensitive,
+        table=str(attempt.table),
+    )
+    columns = [
+        column.alias(field.name)
+        for column, field in zip(
+            rows.updated(assignments), attempt.table.schema.fields, strict=True
+        )
+    ]
+    lineage = [fn.col(quoted(attempt.alias, ROW_ID))] if attempt.has_lineage else []
+    changed = frame.select(*columns, *_places(attempt), *lineage, fn.lit(True).alias(WRITE))
+    return attempt.run(changed)
+
+
+def _places(attempt: Attempt) -> list[Any]:
+    return [fn.col(quoted(attempt.alias, name)) for name in (FILE, POSITION)]
+
+
+def _merged(attempt: Attempt, merge: Merge, source: DataFrame, statement: Statement) -> Result:
+    reads = merge_reads(attempt.context, attempt.table, merge, source)
+    conflicts = reads.conflicts if statement.conflict_filter is None else attempt.conflict_filter
+    attempt = replace(attempt, reads=reads.scan, conflict_filter=conflicts)
+    lineage = attempt.has_lineage
+    frame = merge_changes(
+        attempt.table,
+        merge,
+        attempt.rows(_merge_columns(attempt, merge), lineage=lineage),
+        source,
+        case_sensitive=attempt.names.case_sensitive,
+        lineage=lineage,
+    )
+    return attempt.run(frame, check_cardinality=merge.checks_cardinality)
+
+
+def _merge_columns(attempt: Attempt, merge: Merge) -> list[str] | None:
+    """An updated row needs all of its old values; one that goes only what is asked of it."""
+    if merge.updates:
+        return None
+    asked = [merge.on, *(clause.condition for clause in merge.clauses)]
+    return needed_columns(asked, attempt.names)
