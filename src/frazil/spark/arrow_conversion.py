@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from frazil.spark import arrow_spatial
 from frazil.spark.arrow_leaves import convert_leaf
-from frazil.spark.arrow_nested import list_of, map_of, struct_of
+from frazil.spark.arrow_nested import batch_of, list_of, map_of, struct_of
 from frazil.spark.arrow_types import spark_arrow_schema
 from frazil.values.types import StructType
 from frazil.wire.errors import BadRequest
@@ -27,13 +27,13 @@ def to_table(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     for field, column in zip(schema, columns, strict=True):
         if not field.nullable and column.null_count:
             raise BadRequest(f"column {field.name} is required, but has nulls: give it values")
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+    return batch_of(columns, schema, len(batch))
 
 
 def to_spark(batch: pa.RecordBatch, target: StructType) -> pa.RecordBatch:
     """A batch of a table, in the types that `mapInArrow` must yield for `spark_schema(target)`."""
     schema = spark_arrow_schema(target)
-    return pa.RecordBatch.from_arrays(_columns(batch, schema), schema=schema)
+    return batch_of(_columns(batch, schema), schema, len(batch))
 
 
 def _columns(batch: pa.RecordBatch, schema: pa.Schema) -> list[pa.Array]:

@@ -23,6 +23,13 @@ def is_list(type_: pa.DataType) -> bool:
     return any(is_one(type_) for is_one in (*kinds, *views))
 
 
+def batch_of(columns: Sequence[pa.Array], schema: pa.Schema, rows: int) -> pa.RecordBatch:
+    """A batch of so many rows, also where it has no column."""
+    if columns:
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+    return pa.RecordBatch.from_struct_array(pa.nulls(rows, pa.struct([])))
+
+
 def struct_of(
     array: pa.Array, children: Sequence[pa.Array], target: pa.DataType, path: str
 ) -> pa.Array:

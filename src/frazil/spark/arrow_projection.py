@@ -18,7 +18,7 @@ from frazil.client.parquet_names import MappedField, NameMapping
 from frazil.client.parquet_schema import fields_by_id
 from frazil.spark.arrow_constants import constant
 from frazil.spark.arrow_leaves import convert_leaf, misfit
-from frazil.spark.arrow_nested import is_list, list_of, map_of, struct_of
+from frazil.spark.arrow_nested import batch_of, is_list, list_of, map_of, struct_of
 from frazil.spark.arrow_spatial import is_well_known_binary, to_file
 from frazil.spark.arrow_types import field_id_of
 from frazil.values.types import NestedField, StructType
@@ -76,9 +76,7 @@ class Projection:
             else:
                 array = column(len(batch))
             arrays.append(array)
-        if not arrays:
-            return _of_length(len(batch), self._target)
-        return pa.RecordBatch.from_arrays(arrays, schema=self._target)
+        return batch_of(arrays, self._target, len(batch))
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,9 +268,3 @@ def _refuse_nulls(field: pa.Field, array: pa.Array) -> None:
         raise BadRequest(
             f"column {field.name} is required, but the file has {array.null_count} nulls in it"
         )
-
-
-def _of_length(rows: int, schema: pa.Schema) -> pa.RecordBatch:
-    """A batch without columns that still counts rows."""
-    counted = pa.record_batch([pa.nulls(rows)], names=["_"])
-    return counted.select([]).cast(schema)
