@@ -24,7 +24,7 @@ _SHARE_BYTES: Final = 32 << 20
 """What a task should have at least: less than that is over before it has begun."""
 _MAX_SHARES: Final = 10_000
 _MAX_LOCAL_ITEMS: Final = 32
-_MAX_LOCAL_BYTES: Final = 96 << 20
+MAX_LOCAL_BYTES: Final = 96 << 20
 _MAX_THREADS: Final = 8
 _THREAD_BYTES: Final = 4 << 20
 
@@ -44,11 +44,10 @@ def run(
     items: Sequence[Item],
     *,
     max_local_items: int = _MAX_LOCAL_ITEMS,
-    max_local_bytes: int = _MAX_LOCAL_BYTES,
 ) -> list[bytes]:
     """All results, in no certain order. The first error ends it."""
     total = sum(item.size_in_bytes for item in items)
-    if len(items) <= max_local_items and total <= max_local_bytes:
+    if len(items) <= max_local_items and total <= MAX_LOCAL_BYTES:
         return run_locally(work, items)
     return _run_in_tasks(spark, work, items, total)
 

@@ -1,0 +1,285 @@
+"""Rows that change, in one pass: what is written, noted as deleted, or matched twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from frazil.client.client import Client
+from frazil.client.tables import Table
+from frazil.spark import file_work
+from frazil.spark.changed_rows import ChangedRows, united, write_changes
+from frazil.spark.changes_writer import ChangesTask, TaskChanges, decode_changes
+from frazil.spark.context import Context
+from frazil.spark.delete_files import write_deletes
+from frazil.spark.file_copies import copy_files
+from frazil.spark.file_work import Item
+from frazil.spark.folders import new_folder
+from frazil.spark.scan_tasks import task_of
+from frazil.spark.settings import Settings
+from frazil.spark.storage import Storage
+from frazil.spark.table_facts import facts_of
+from frazil.spark.touched import Touched
+from frazil.spark.write_properties import file_options
+from frazil.wire.errors import BadRequest
+from tests.support.touched_tables import local, make_table
+
+COLUMNS = ("id", "part", "_file", "_pos", "_delete", "_write", "_row_id")
+TYPES = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("part", pa.string()),
+        ("_file", pa.string()),
+        ("_pos", pa.int64()),
+        ("_delete", pa.bool_()),
+        ("_write", pa.bool_()),
+        ("_row_id", pa.int64()),
+        ("_partition_0", pa.string()),
+    ]
+)
+Row = tuple[Any, ...]
+
+
+def batch(*rows: Row) -> pa.RecordBatch:
+    """Rows as a task gets them; their partition is their part."""
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(column, field.type)
+            for column, field in zip([*columns, columns[1]], TYPES, strict=True)
+        ],
+        schema=TYPES,
+    )
+
+
+def task_of_table(table: Table, folder: Path, *, lineage: bool = False) -> ChangesTask:
+    facts = facts_of(table)
+    return ChangesTask(facts, Storage(), str(folder), file_options(facts.properties), lineage)
+
+
+def run(task: ChangesTask, *batches: pa.RecordBatch) -> TaskChanges:
+    (answer,) = task(batches)
+    return decode_changes(answer.column(0)[0].as_py())
+
+
+def positions(changes: ChangedRows) -> dict[str, list[int]]:
+    return {path: list(found) for path, found in changes.deleted.items()}
+
+
+# --- one task -------------------------------------------------------------------------------------
+
+
+def test_a_task_writes_rows_and_notes_positions(
+    client: Client, namespace: str, tmp_path: Path
+) -> None:
+    task = task_of_table(make_table(client, namespace, 2), tmp_path)
+    answer = run(
+        task,
+        batch(
+            (1, "a", "f", 4, True, True, None),
+            (None, None, "f", 2, True, False, None),
+            (9, "a", None, None, False, True, None),
+        ),
+        batch((None, None, "g", 0, True, False, None), (2, "b", "f", 3, True, True, None)),
+    )
+    changes = united([answer], check_cardinality=True)
+    assert positions(changes) == {"f": [2, 3, 4], "g": [0]}
+    assert (changes.rows_written, changes.rows_deleted) == (3, 4)
+    written = {file.partition: file for file in changes.files}
+    assert pq.read_table(written["a",].file_path)["id"].to_pylist() == [1, 9]
+    assert pq.read_table(written["b",].file_path)["id"].to_pylist() == [2]
+
+
+def test_updated_rows_keep_their_id_and_new_rows_have_none(
+    client: Client, namespace: str, tmp_path: Path
+) -> None:
+    task = task_of_table(make_table(client, namespace, 3), tmp_path, lineage=True)
+    rows = batch((1, "a", "f", 4, True, True, 17), (9, "a", None, None, False, True, None))
+    (file,) = united([run(task, rows)], check_cardinality=True).files
+    assert pq.read_table(file.file_path).to_pydict() == {
+        "id": [1, 9],
+        "part": ["a", "a"],
+        "_row_id": [17, None],
+        "_last_updated_sequence_number": [None, None],
+    }
+
+
+def test_a_task_that_only_deletes_opens_no_file(
+    client: Client, namespace: str, tmp_path: Path
+) -> None:
+    task = task_of_table(make_table(client, namespace, 2), tmp_path)
+    rows = batch((None, None, "f", 4, True, False, None))
+    answer = run(task, rows, rows.slice(0, 0))
+    assert answer.files == []
+    assert run(task, rows.select(["_file", "_pos"])) == answer
+    assert list(tmp_path.iterdir()) == []
+    assert run(task) == TaskChanges([], [], [])
+
+
+def test_a_task_that_fails_leaves_nothing_behind(
+    client: Client, namespace: str, tmp_path: Path
+) -> None:
+    task = task_of_table(make_table(client, namespace, 2), tmp_path)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield batch((1, "a", "f", 4, True, True, None))
+        raise OSError("no more rows")
+
+    with pytest.raises(OSError, match="no more rows"):
+        list(task(batches()))
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+# --- rows that are matched twice ------------------------------------------------------------------
+
+DELETED = ("f", 4, True, False)
+KEPT = ("f", 4, False, False)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [(DELETED, DELETED), (DELETED, KEPT), (KEPT, KEPT)],
+    ids=["both-delete", "one-deletes", "none-deletes"],
+)
+@pytest.mark.parametrize("tasks", [1, 2])
+def test_a_row_that_is_matched_twice_is_an_error(
+    client: Client, namespace: str, tmp_path: Path, first: Row, second: Row, tasks: int
+) -> None:
+    task = task_of_table(make_table(client, namespace, 2), tmp_path)
+    one, two = (batch((None, None, *row, None)) for row in (first, second))
+    answers = [run(task, one, two)] if tasks == 1 else [run(task, one), run(task, two)]
+    with pytest.raises(BadRequest, match="matched by more than one row") as raised:
+        united(answers, check_cardinality=True)
+    assert "position 4 of f" in raised.value.message
+    deleted = [4] if DELETED in (first, second) else []
+    changes = united(answers, check_cardinality=False)
+    assert positions(changes) == ({"f": deleted} if deleted else {})
+    assert changes.rows_deleted == len(deleted)
+
+
+def test_rows_that_stay_count_for_nothing_else(
+    client: Client, namespace: str, tmp_path: Path
+) -> None:
+    task = task_of_table(make_table(client, namespace, 2), tmp_path)
+    answer = run(task, batch((None, None, *KEPT, None), (None, None, "f", 5, True, False, None)))
+    changes = united([answer], check_cardinality=True)
+    assert positions(changes) == {"f": [5]}
+    assert (changes.files, changes.rows_deleted) == ((), 1)
+
+
+# --- with Spark -----------------------------------------------------------------------------------
+
+
+def changed_frame(spark: SparkSession, table: Table, with_ids: bool) -> Any:
+    """Row 3 is updated into another partition, 12 and 25 are deleted, 100 is inserted."""
+    paths = {Path(file.file_path).stem: file.file_path for file in table.plan().files}
+    rows: list[Row] = [
+        (3, "b", paths["0"], 3, True, True, 3),
+        (None, None, paths["1"], 2, True, False, 12),
+        (None, None, paths["2"], 5, True, False, 25),
+        (None, None, paths["2"], 6, False, False, 26),
+        (100, "a", None, None, False, True, None),
+    ]
+    types = "id long, part string, _file string, _pos long, _delete boolean, _write boolean"
+    frame = spark.createDataFrame(rows, f"{types}, _row_id long")
+    return frame if with_ids else frame.drop("_row_id")
+
+
+def touched_by(table: Table, changes: ChangedRows) -> list[Touched]:
+    tasks = {one.data_file.file_path: one for one in table.plan(sequence_numbers=True).tasks}
+    return [Touched(task_of(tasks[path]), found) for path, found in changes.deleted.items()]
+
+
+def stock_rows(spark: SparkSession, stock: str, table: Table, *more: str) -> list[Row]:
+    columns = ", ".join(("id", "part", *more))
+    rows = spark.sql(f"SELECT {columns} FROM {stock}.{table} ORDER BY id").collect()
+    return [tuple(row) for row in rows]
+
+
+EXPECTED = [
+    *((number, "b" if number == 3 else "a") for number in range(20) if number != 12),
+    *((number, "b") for number in range(20, 30) if number != 25),
+    (100, "a"),
+]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_changes_merge_on_read(
+    client: Client, namespace: str, spark: SparkSession, stock: str, version: int
+) -> None:
+    table = make_table(client, namespace, version)
+    context = Context(spark, client, Settings(), "")
+    folder = new_folder(context, table)
+    frame = changed_frame(spark, table, with_ids=version == 3)
+    changes = write_changes(context, table, frame, folder, check_cardinality=True)
+    assert (changes.rows_written, changes.rows_deleted) == (2, 3)
+    deletes = write_deletes(context, table, touched_by(table, changes), folder)
+    table.row_delta(changes.files, deletes.added, remove_deletes=deletes.removed)
+    assert stock_rows(spark, stock, table) == EXPECTED
+    if version == 3:
+        found = {row[0]: row[2:] for row in stock_rows(spark, stock, table, *LINEAGE)}
+        assert found[3] == (3, 2)
+        assert found[4] == (4, 1)
+        assert found[100][0] >= 30
+
+
+LINEAGE = ("_row_id", "_last_updated_sequence_number")
+
+
+def test_changes_copy_on_write_in_tasks(
+    client: Client,
+    namespace: str,
+    spark: SparkSession,
+    stock: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = make_table(client, namespace, 3)
+    context = Context(spark, client, Settings(), "")
+    folder = new_folder(context, table)
+    frame = changed_frame(spark, table, with_ids=True)
+    changes = write_changes(context, table, frame, folder, check_cardinality=True)
+    touched = touched_by(table, changes)
+    monkeypatch.setattr(file_work, "MAX_LOCAL_BYTES", 0)
+    copies = copy_files(context, table, touched, folder)
+    table.overwrite_files([*changes.files, *copies], [one.file_path for one in touched])
+    assert stock_rows(spark, stock, table) == EXPECTED
+    found = {row[0]: row[2:] for row in stock_rows(spark, stock, table, *LINEAGE)}
+    assert (found[3], found[4], found[29]) == ((3, 2), (4, 1), (29, 1))
+    kept = {local(file.file_path) for file in (*changes.files, *copies)}
+    assert {local(path) for path in folder.storage.list(folder.location)} == kept
+
+
+# --- work on files --------------------------------------------------------------------------------
+
+
+def echo(payloads: Sequence[bytes]) -> Iterator[bytes]:
+    for payload in payloads:
+        yield payload * 2
+
+
+def test_shares_are_of_one_size() -> None:
+    items = [Item(bytes([size]), size) for size in (9, 1, 8, 2, 5, 5)]
+    dealt = file_work.shares(items, 3)
+    assert [sum(payload[0] for payload in share) for share in dealt] == [10, 10, 10]
+    assert file_work.shares(items[:1], 4) == [[b"\x09"]]
+    assert file_work.shares([], 4) == []
+
+
+def test_little_work_is_done_in_threads() -> None:
+    items = [Item(b"a", 5 << 20), Item(b"b", 5 << 20), Item(b"c", 1)]
+    assert sorted(file_work.run_locally(echo, items)) == [b"aa", b"bb", b"cc"]
+    assert file_work.run_locally(echo, []) == []
+
+
+def test_an_error_in_a_thread_is_raised() -> None:
+    def fail(payloads: Sequence[bytes]) -> list[bytes]:
+        raise BadRequest(f"cannot do {payloads[0]!r}")
+
+    with pytest.raises(BadRequest, match="cannot do"):
+        file_work.run_locally(fail, [Item(b"a", 5 << 20), Item(b"b", 5 << 20)])
