@@ -47,12 +47,6 @@ def test_union_and_what_is_common() -> None:
     assert left != right
 
 
-def test_positions_of_a_part_of_a_file_count_from_its_start() -> None:
-    found = Positions.of([3, 10, 11, 19, 20])
-    assert found.between(10, 20).tolist() == [0, 1, 9]
-    assert found.between(21, 30).tolist() == []
-
-
 def test_the_vector_has_the_same_positions() -> None:
     vector = Positions.of([4, HIGH]).vector()
     assert list(vector) == [4, HIGH]

@@ -26,7 +26,7 @@ from frazil.spark.lineage import (
     ROW_ID_FIELD,
     FileLineage,
 )
-from frazil.spark.positions import Positions
+from frazil.spark.positions import PositionArray, Positions
 from frazil.spark.scan_tasks import ScanTask
 from frazil.spark.storage import Storage, is_local
 from frazil.spark.table_facts import TableFacts
@@ -44,7 +44,6 @@ def live_rows(
     """Batches of the columns of `copied_schema`: the rows that are neither at the given positions
     nor removed by equality deletes."""
     check_task(task, facts)
-    columns: _Columns | None = None
     with storage.open_input(task.file_path) as source:
         parquet = pq.ParquetFile(
             source,
@@ -52,15 +51,22 @@ def live_rows(
             coerce_int96_timestamp_unit="us",
         )
         columns = _Columns(task, facts, storage, parquet.schema_arrow)
-        start = 0
+        positions, start = gone.to_array(), 0
         for number in range(parquet.metadata.num_row_groups):
             rows = parquet.metadata.row_group(number).num_rows
-            live = np.ones(rows, dtype=np.bool_)
-            live[gone.between(start, start + rows)] = False
+            live = _live(positions, start, rows)
             if live.any():
                 table = parquet.read_row_group(number, list(columns.needed), use_threads=False)
                 yield from columns.live_batches(table, start, live)
             start += rows
+
+
+def _live(gone: PositionArray, start: int, rows: int) -> Mask:
+    """Which of the rows from `start` on stay."""
+    first, last = np.searchsorted(gone, np.array([start, start + rows], dtype=np.uint64))
+    live = np.ones(rows, dtype=np.bool_)
+    live[gone[first:last] - np.uint64(start)] = False
+    return live
 
 
 def copied_schema(task: ScanTask, facts: TableFacts) -> pa.Schema:

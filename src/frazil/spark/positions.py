@@ -81,12 +81,6 @@ class Positions:
         """In ascending order."""
         return np.frombuffer(self._bitmap.to_array(), dtype=np.uint64)
 
-    def between(self, start: int, end: int) -> PositionArray:
-        """Those from `start` up to and without `end`, counted from `start`."""
-        found = self.to_array()
-        first, last = np.searchsorted(found, np.array([start, end], dtype=np.uint64))
-        return found[first:last] - np.uint64(start)
-
     def vector(self) -> DeletionVector:
         return DeletionVector.from_positions(self._bitmap.to_array())
 
