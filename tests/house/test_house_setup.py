@@ -14,7 +14,7 @@ from scripts import bootstrap
 from scripts.java import ROOT
 
 TARGETS = {
-    *("setup", "demo", "serve", "test", "test-full", "lint", "conformance"),
+    *("setup", "demo", "serve", "test", "test-full", "test-spark-versions", "lint", "conformance"),
     *("bench", "bench-full", "bench-commit", "bench-commit-full"),
     *("bench-client", "bench-client-full", "bench-planning", "bench-planning-full"),
     *("lock", "clean", "help"),

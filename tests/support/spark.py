@@ -18,9 +18,14 @@ EXTENSIONS_CLASS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExten
 
 
 def start_spark(java: Java, directory: Path, **others: str) -> SparkSession:
-    """A local session of two threads; its files stay below the directory."""
+    """A local session of two threads; its files stay below the directory.
+
+    Where SPARK_REMOTE names a Spark Connect server, a session there instead.
+    """
     from pyspark.sql import SparkSession
 
+    if "SPARK_REMOTE" in os.environ:
+        return SparkSession.builder.getOrCreate()
     os.environ["JAVA_HOME"] = str(java.home)
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["PYSPARK_PYTHON"] = sys.executable

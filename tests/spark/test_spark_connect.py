@@ -1,0 +1,41 @@
+"""The core tests on a real Spark Connect server, in a process without a JVM of its own.
+
+PySpark decides once in a process whether it speaks to a JVM or to a server: hence the child.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scripts.java import ROOT, Java
+from tests.support.connect_server import connect_server
+
+PATIENCE_S = 240
+
+
+@pytest.mark.timeout(PATIENCE_S + 90)
+def test_the_core_runs_on_a_connect_server(java: Java, jars_dir: Path, tmp_path: Path) -> None:
+    with connect_server(java, tmp_path / "connect") as server:
+        command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p"]
+        command += ["no:xdist", f"--basetemp={tmp_path / 'core'}", "tests/spark/test_spark_core.py"]
+        environ = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "PYSPARK"))}
+        done = subprocess.run(
+            command,
+            cwd=ROOT,
+            env={**environ, "SPARK_REMOTE": server.url},
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+        log = server.log
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}\n--- the server ---\n{log[-4000:]}"
+    passed = re.search(r"^([0-9]+) passed", done.stdout, re.MULTILINE)
+    assert passed is not None, done.stdout
+    assert int(passed[1]) > 15

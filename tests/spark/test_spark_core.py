@@ -1,0 +1,188 @@
+"""What must hold on every kind of Spark: classic and Connect, the locked version and others.
+
+`test_spark_connect` runs this file against a Spark Connect server, `make test-spark-versions` in
+environments with other versions.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from frazil.client.client import Client
+from frazil.spark import connect
+from frazil.spark.definitions import partition_spec
+from frazil.spark.progress import is_classic
+from frazil.spark.session import Session
+from frazil.spark.tables import SparkTable
+from frazil.spark.types import iceberg_schema, spark_schema
+from frazil.values.type_json import struct_to_json
+from tests.support.spark import runtime_settings
+
+pytestmark = pytest.mark.core
+
+READERS = ["jar", "own"] if runtime_settings() else ["own"]
+MODES = ["copy-on-write", "merge-on-read"]
+ORDERS = "id BIGINT, day DATE, item STRING, cents INT"
+START = [
+    (number, date(2026, 5, 1 + number % 3), f"item {number}", number * 10) for number in range(12)
+]
+
+
+@pytest.fixture(params=READERS)
+def core(request: pytest.FixtureRequest, spark: SparkSession, server_url: str) -> Iterator[Session]:
+    """Both readers, where Iceberg's runtime is there."""
+    with connect(spark, server_url, reader=request.param) as session:
+        yield session
+
+
+def new_table(session: Session, name: str, columns: str, *terms: str, **properties: str) -> None:
+    empty = session.spark.createDataFrame([], columns)
+    schema = iceberg_schema(empty.schema)
+    session.client.create_table(
+        name,
+        struct_to_json(schema),
+        partition_spec=partition_spec(schema, terms),
+        properties={key.replace("_", "."): value for key, value in properties.items()},
+    )
+
+
+def orders(session: Session, namespace: str, mode: str, version: str = "3") -> SparkTable:
+    """Twelve rows on three days, and how they are changed."""
+    name = f"{namespace}.orders"
+    new_table(session, name, ORDERS, "day")
+    properties = {f"write.{verb}.mode": mode for verb in ("delete", "update", "merge")}
+    session.client.set_properties(name, {"format-version": version, **properties})
+    table = session.table(name)
+    table.append(session.spark.createDataFrame(START, ORDERS))
+    return table
+
+
+def rows(table: SparkTable, **options: Any) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row) for row in table.scan(**options).collect())
+
+
+def delete_files(table: SparkTable) -> int:
+    return int(table.load().snapshot("main").summary.get("total-delete-files", "0"))
+
+
+def test_this_is_the_kind_of_spark_that_was_asked_for(spark: SparkSession) -> None:
+    assert is_classic(spark) == ("SPARK_REMOTE" not in os.environ)
+
+
+def test_frames_come_back_as_they_were_written(core: Session, namespace: str) -> None:
+    columns = (
+        "id BIGINT, day DATE, at TIMESTAMP, plain TIMESTAMP_NTZ, price DECIMAL(9, 2), ok BOOLEAN,"
+        " ratio DOUBLE, raw BINARY, tags ARRAY<STRING>, counts MAP<STRING, INT>,"
+        " place STRUCT<city: STRING, zip: INT>"
+    )
+    new_table(core, f"{namespace}.t", columns, "bucket(4, id)")
+    table = core.table(f"{namespace}.t")
+    when = datetime(2026, 5, 1, 12, 30, 15, 123456)
+    nested = (["a", "b"], {"x": 1}, ("Oslo", 150))
+    values = [
+        (1, date(2026, 5, 1), when, when, Decimal("1.25"), True, 0.5, bytearray(b"\x00"), *nested),
+        (2, *[None] * 10),
+    ]
+    done = table.append(core.spark.createDataFrame(values, columns))
+    assert (done.operation, done.rows_written) == ("append", 2)
+    frame = table.scan()
+    assert frame.schema == spark_schema(table.load().schema)
+    found = sorted(frame.collect(), key=lambda row: row.id)
+    assert [tuple(row) for row in found] == values
+
+
+def test_a_scan_is_pruned_filtered_and_pinned(core: Session, namespace: str) -> None:
+    table = orders(core, namespace, "copy-on-write")
+    first = table.load().snapshot("main")
+    table.append(core.spark.createDataFrame([(100, date(2026, 5, 9), "late", 1)], ORDERS))
+    wanted = [(row[0], row[3]) for row in START if row[1] == date(2026, 5, 2) and row[3] > 40]
+    assert (
+        rows(table, filter="day = DATE'2026-05-02' AND cents > 40", columns=["id", "cents"])
+        == wanted
+    )
+    assert len(rows(table)) == len(START) + 1
+    assert rows(table, snapshot=first.snapshot_id) == START
+    assert rows(table, from_snapshot=first.snapshot_id, columns=["id"]) == [(100,)]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_rows_are_deleted_and_updated(core: Session, namespace: str, mode: str) -> None:
+    table = orders(core, namespace, mode)
+    done = table.delete("id % 4 = 1")
+    assert (done.mode, done.rows_deleted) == (mode, 3)
+    done = table.update({"cents": "cents + 1", "item": "upper(item)"}, "id IN (2, 3)")
+    assert (done.mode, done.rows_written) == (mode, 2)
+    left = [row for row in START if row[0] % 4 != 1]
+    changed = {2, 3}
+    assert rows(table) == [
+        (row[0], row[1], row[2].upper(), row[3] + 1) if row[0] in changed else row for row in left
+    ]
+    assert (delete_files(table) > 0) == (mode == "merge-on-read")
+
+
+def test_a_whole_partition_is_deleted_without_reading_it(core: Session, namespace: str) -> None:
+    table = orders(core, namespace, "copy-on-write")
+    assert table.delete("day = DATE'2026-05-01'").mode == "metadata"
+    assert rows(table) == [row for row in START if row[1] != date(2026, 5, 1)]
+
+
+@pytest.mark.parametrize(("mode", "version"), [("copy-on-write", "2"), ("merge-on-read", "3")])
+def test_a_merge_has_every_clause(core: Session, namespace: str, mode: str, version: str) -> None:
+    table = orders(core, namespace, mode, version)
+    news = [(0, "gone", 0), (1, "new", 7), (5, "new", 8), (50, "added", 9)]
+    source = core.spark.createDataFrame(news, "id BIGINT, item STRING, cents INT")
+    done = (
+        table.merge(source, "target.id = source.id")
+        .when_matched_delete("source.item = 'gone'")
+        .when_matched_update({"cents": "target.cents + source.cents"})
+        .when_not_matched_insert(
+            {"id": "source.id", "day": "DATE'2026-05-01'", "item": "source.item"}
+        )
+        .when_not_matched_by_source_delete("target.id = 11")
+        .execute()
+    )
+    assert done.mode == mode
+    expected: dict[int, tuple[Any, ...]] = {row[0]: row for row in START if row[0] not in (0, 11)}
+    for key, cents in ((1, 7), (5, 8)):
+        expected[key] = (*expected[key][:3], expected[key][3] + cents)
+    expected[50] = (50, date(2026, 5, 1), "added", None)
+    assert rows(table) == sorted(expected.values())
+    assert (delete_files(table) > 0) == (mode == "merge-on-read")
+
+
+def test_partitions_and_tables_are_overwritten(core: Session, namespace: str) -> None:
+    table = orders(core, namespace, "copy-on-write")
+    second = [(70, date(2026, 5, 2), "only", 1)]
+    table.overwrite_partitions(core.spark.createDataFrame(second, ORDERS))
+    assert rows(table) == [row for row in START if row[1] != date(2026, 5, 2)] + second
+    table.overwrite(core.spark.createDataFrame(second, ORDERS))
+    assert rows(table) == second
+
+
+def test_statements(core: Session, namespace: str, client: Client) -> None:
+    name = f"{namespace}.t"
+    core.sql(f"CREATE TABLE {name} (id BIGINT, n INT) TBLPROPERTIES ('format-version' = '3')")
+    core.sql(f"INSERT INTO {name} VALUES (1, 10), (2, 20), (3, 30)")
+    core.sql(f"DELETE FROM {name} WHERE id = 2")
+    core.sql(f"UPDATE {name} SET n = n + 1 WHERE id = 3")
+    core.sql(
+        f"MERGE INTO {name} AS t USING (SELECT 1 AS id, 100 AS n UNION ALL SELECT 4, 40) AS s"
+        " ON t.id = s.id WHEN MATCHED THEN UPDATE SET t.n = s.n"
+        " WHEN NOT MATCHED THEN INSERT (id, n) VALUES (s.id, s.n)"
+    )
+    found = core.sql(f"SELECT id, n FROM {name} ORDER BY id").collect()
+    assert [tuple(row) for row in found] == [(1, 100), (3, 31), (4, 40)]
+    assert len(client.load_table(name).snapshots) == 4
+
+
+def test_nothing_reached_for_the_jvm_beside_connect(spark: SparkSession) -> None:
+    """The one module with classic-only extras is loaded by a terminal's display alone."""
+    assert "frazil.spark.classic" not in sys.modules or is_classic(spark)
