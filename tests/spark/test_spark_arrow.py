@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import io
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pyarrow as pa
@@ -26,6 +28,7 @@ from frazil.spark.arrow import (
     to_spark,
     to_table,
 )
+from frazil.spark.types import spark_schema
 from frazil.values import types as it
 from frazil.values.types import (
     DecimalType,
@@ -39,6 +42,9 @@ from frazil.values.types import (
     Type,
 )
 from frazil.wire.errors import BadRequest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 TEXT = "f79c3e09-677c-4bbd-a479-3f349cb785e7"
 POINT = b"\x01\x01\x00\x00\x00" + struct.pack("<dd", 1.0, 2.0)
@@ -665,3 +671,111 @@ def test_rows_are_counted_where_no_column_is_asked_for() -> None:
     rows = projection.apply(file_of(old_batch()).read(columns=[]).to_batches()[0])
     assert rows.num_rows == 2
     assert to_spark(rows, empty).num_rows == 2
+
+
+# --- through Spark ---------------------------------------------------------------------------
+
+QUERY = """
+SELECT true AS b, 1 AS i, 2L AS l, CAST(1.5 AS FLOAT) AS f, 2.5D AS d, 1.25BD AS dec,
+  DATE'1960-02-29' AS day, TIME'01:02:03.000004' AS at,
+  TIMESTAMP_NTZ'1960-01-01 00:00:00.000001' AS ntz, TIMESTAMP'2024-03-31 02:30:00' AS tz,
+  TIMESTAMP_NTZ'1960-01-01 00:00:00.000001' AS ntz_ns, TIMESTAMP'2024-03-31 02:30:00' AS tz_ns,
+  'text' AS s, '{text}' AS u, X'0001' AS fixed, X'FF' AS bin, null AS nothing,
+  parse_json('{{"a": [1, "x"]}}') AS v,
+  named_struct('u', '{text}', 'v', parse_json('1'), 'l', array('{text}', null)) AS st,
+  array(named_struct('f', X'0001'), null) AS ls, map('k', TIMESTAMP'2024-03-31 02:30:00') AS m
+UNION ALL
+SELECT null, null, null, null, null, null, null, null, null, null, null, null, null, null, null,
+  null, null, null, null, null, null
+"""
+THROUGH_SPARK = struct_of(
+    (1, "b", it.BOOLEAN),
+    (2, "i", it.INT),
+    (3, "l", it.LONG),
+    (4, "f", it.FLOAT),
+    (5, "d", it.DOUBLE),
+    (6, "dec", DecimalType(3, 2)),
+    (7, "day", it.DATE),
+    (8, "at", it.TIME),
+    (9, "ntz", it.TIMESTAMP),
+    (10, "tz", it.TIMESTAMPTZ),
+    (11, "ntz_ns", it.TIMESTAMP_NS),
+    (12, "tz_ns", it.TIMESTAMPTZ_NS),
+    (13, "s", it.STRING),
+    (14, "u", it.UUID),
+    (15, "fixed", FixedType(2)),
+    (16, "bin", it.BINARY),
+    (17, "nothing", it.UNKNOWN),
+    (18, "v", it.VARIANT),
+    (
+        19,
+        "st",
+        struct_of(
+            (20, "u", it.UUID),
+            (21, "v", it.VARIANT),
+            (22, "l", ListType(NestedField(23, "element", it.UUID, False))),
+        ),
+    ),
+    (
+        24,
+        "ls",
+        ListType(NestedField(25, "element", struct_of((26, "f", FixedType(2))), False)),
+    ),
+    (
+        27,
+        "m",
+        MapType(
+            NestedField(28, "key", it.STRING, True),
+            NestedField(29, "value", it.TIMESTAMPTZ_NS, False),
+        ),
+    ),
+)
+
+
+def through_a_file(
+    batches: Iterator[pa.RecordBatch], schema: StructType
+) -> Iterator[pa.RecordBatch]:
+    """What executors do: write a task's rows to a file and read that."""
+    target = arrow_schema(schema)
+    sink = io.BytesIO()
+    with pq.ParquetWriter(sink, target) as writer:
+        for batch in batches:
+            writer.write_batch(to_table(batch, target))
+    file = pq.ParquetFile(io.BytesIO(sink.getvalue()))
+    projection = Projection(file.schema_arrow, schema, target)
+    for batch in file.iter_batches(columns=list(projection.columns)):
+        yield to_spark(projection.apply(batch), schema)
+
+
+def test_every_type_goes_from_spark_to_a_file_and_back(spark: SparkSession) -> None:
+    with settings(spark, {"spark.sql.timeType.enabled": "true"}):
+        frame = spark.sql(QUERY.format(text=TEXT))
+        schema = THROUGH_SPARK
+        found = frame.mapInArrow(partial(through_a_file, schema=schema), spark_schema(schema))
+        assert found.schema == spark_schema(schema)
+        assert sorted(map(str, found.collect())) == sorted(map(str, frame.collect()))
+
+
+def test_places_go_from_spark_to_a_file_and_back(spark: SparkSession) -> None:
+    schema = struct_of((1, "g", GeometryType("SRID:0")), (2, "w", GeographyType()))
+    point = f"X'{POINT.hex()}'"
+    with settings(spark, {"spark.sql.geospatial.enabled": "true"}):
+        frame = spark.sql(
+            f"SELECT st_geomfromwkb({point}) AS g, st_geogfromwkb({point}) AS w"
+            " UNION ALL SELECT null, null"
+        )
+        found = frame.mapInArrow(partial(through_a_file, schema=schema), spark_schema(schema))
+        assert sorted(map(str, found.collect())) == sorted(map(str, frame.collect()))
+
+
+@contextmanager
+def settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
+    """What Spark has turned off by default, for a while."""
+    before = {name: str(spark.conf.get(name)) for name in wanted}
+    for name, value in wanted.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
