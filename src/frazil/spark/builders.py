@@ -1,0 +1,270 @@
+"""Builders as PySpark's users know them: `session.read…table(…)`, `session.write_to(…)…`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import Column, DataFrame
+
+from frazil.client.expressions import Expression
+from frazil.spark import creates, writes
+from frazil.spark.results import Result
+from frazil.spark.scans import scan_of
+from frazil.spark.sql.names import Selector, identifier_of, load, target_of
+from frazil.spark.sql.tokens import Cursor, Name
+from frazil.spark.targets import Target
+from frazil.spark.writing import WriteOptions
+from frazil.wire.errors import BadRequest, NoSuchTable
+from frazil.wire.identifiers import Identifier
+
+if TYPE_CHECKING:
+    from frazil.spark.session import Session
+
+_READ_OPTIONS: Final = {
+    "snapshot-id": "snapshot",
+    "versionasof": "snapshot",
+    "as-of-timestamp": "timestamp",
+    "timestampasof": "timestamp",
+    "branch": "ref",
+    "tag": "ref",
+    "start-snapshot-id": "from_snapshot",
+    "end-snapshot-id": "to_snapshot",
+}
+_IDS: Final = frozenset({"snapshot", "from_snapshot", "to_snapshot"})
+_SELECTED: Final = {"snapshot_id": "snapshot", "at_timestamp": "timestamp"}
+_SNAPSHOT_PROPERTY: Final = "snapshot-property."
+_WRITE_OPTIONS: Final = (
+    "branch",
+    "mergeSchema",
+    "target-file-size-bytes",
+    "distribution-mode",
+    "isolation-level",
+    "zorder",
+    "engine",
+    f"{_SNAPSHOT_PROPERTY}<name>",
+)
+_FORMATS: Final = frozenset({"iceberg", "frazil"})
+_SHOWN_COLUMN: Final = re.compile(r"Column<'(.*)'>", re.DOTALL)
+
+
+def name_of(text: str) -> Name:
+    """A table's name with dots, parts in back-ticks where they need it."""
+    cursor = Cursor(text)
+    name = cursor.name("a table's name")
+    cursor.end()
+    return name
+
+
+@dataclass(frozen=True)
+class FrameReader:
+    """Each method gives a new reader; `table` reads."""
+
+    session: Session
+    given: Mapping[str, Any] = field(default_factory=dict)
+
+    def option(self, key: str, value: Any) -> FrameReader:
+        if key.lower() not in _READ_OPTIONS:
+            raise BadRequest(f"option {key} is not known; there are {', '.join(_READ_OPTIONS)}")
+        return replace(self, given={**self.given, key.lower(): value})
+
+    def options(self, **options: Any) -> FrameReader:
+        reader = self
+        for key, value in options.items():
+            reader = reader.option(key, value)
+        return reader
+
+    def table(self, name: str) -> DataFrame:
+        found = load(self.session, name_of(name))
+        if found is None:
+            raise NoSuchTable(f"Table does not exist: {name}")
+        table, selector = found
+        return scan_of(self.session.context, table, **self._moment(selector))
+
+    def _moment(self, selector: Selector | None) -> dict[str, Any]:
+        moment: dict[str, Any] = {}
+        for key, value in self.given.items():
+            argument = _READ_OPTIONS[key]
+            if argument in moment:
+                raise BadRequest(f"option {key} names a snapshot that another option names too")
+            moment[argument] = _moment_value(key, argument, value)
+        if selector is not None:
+            if moment:
+                raise BadRequest("the table's name names a snapshot, and so does an option")
+            argument = _SELECTED.get(selector.kind, "ref")
+            moment[argument] = selector.value if argument == "ref" else int(selector.value)
+        return moment
+
+
+def _moment_value(key: str, argument: str, value: Any) -> Any:
+    if argument in _IDS:
+        return _whole(key, value)
+    if argument == "timestamp" and not isinstance(value, datetime):
+        return int(value) if str(value).isdigit() else str(value)
+    return value
+
+
+def _whole(key: str, value: Any) -> int:
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        raise BadRequest(f"option {key}: {value!r} is not a whole number") from None
+
+
+@dataclass(frozen=True)
+class TableWriter:
+    """Each method but the last gives a new writer."""
+
+    session: Session
+    frame: DataFrame
+    table: str
+    given: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] = field(default_factory=dict)
+    partitioned_by: tuple[str, ...] = ()
+    sorted_by: tuple[str, ...] = ()
+    location: str | None = None
+
+    def using(self, provider: str) -> TableWriter:
+        if provider.lower() not in _FORMATS:
+            raise BadRequest(f"using {provider}: tables of this catalog are Iceberg's")
+        return self
+
+    def option(self, key: str, value: Any) -> TableWriter:
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        return replace(self, given={**self.given, key: text})
+
+    def options(self, **options: Any) -> TableWriter:
+        writer = self
+        for key, value in options.items():
+            writer = writer.option(key, value)
+        return writer
+
+    def tableProperty(self, key: str, value: str) -> TableWriter:  # noqa: N802 - PySpark's name
+        return replace(self, properties={**self.properties, key: str(value)})
+
+    def partitionedBy(self, *terms: str | Column) -> TableWriter:  # noqa: N802 - PySpark's name
+        """`"day(ts)"`, `"bucket(16, id)"`, or PySpark's `partitioning.days("ts")`."""
+        return replace(self, partitioned_by=tuple(_term(term) for term in terms))
+
+    def sortedBy(self, *terms: str) -> TableWriter:  # noqa: N802 - as the others
+        """The table's sort order: `"ts desc"`, `"id"`."""
+        return replace(self, sorted_by=terms)
+
+    # --- what writes ------------------------------------------------------------------------------
+
+    def append(self) -> Result:
+        plan = self._plan()
+        return writes.append(self.session.context, plan.target(self), self.frame, *plan.arguments)
+
+    def overwrite(self, condition: str | Column | Expression) -> Result:
+        plan = self._plan()
+        return writes.overwrite(
+            self.session.context, plan.target(self), self.frame, condition, *plan.arguments
+        )
+
+    def overwritePartitions(self) -> Result:  # noqa: N802 - PySpark's name
+        plan = self._plan()
+        return writes.overwrite_partitions(
+            self.session.context, plan.target(self), self.frame, *plan.arguments
+        )
+
+    def create(self) -> Result:
+        plan = self._plan()
+        return creates.create_table_as(
+            self.session.context,
+            self._identifier(),
+            self.frame,
+            self._definition(),
+            plan.options,
+            plan.commit_options,
+        )
+
+    def replace(self) -> Result:
+        return self._replace(or_create=False)
+
+    def createOrReplace(self) -> Result:  # noqa: N802 - PySpark's name
+        return self._replace(or_create=True)
+
+    def _replace(self, *, or_create: bool) -> Result:
+        plan = self._plan()
+        return creates.replace_table_as(
+            self.session.context,
+            self._identifier(),
+            self.frame,
+            self._definition(),
+            or_create=or_create,
+            options=plan.options,
+            commit_options=plan.commit_options,
+        )
+
+    def _identifier(self) -> Identifier:
+        return identifier_of(self.session, name_of(self.table))
+
+    def _definition(self) -> creates.Definition:
+        return creates.Definition(
+            partitioned_by=self.partitioned_by,
+            sorted_by=self.sorted_by,
+            location=self.location or self.properties.get("location"),
+            properties={key: text for key, text in self.properties.items() if key != "location"},
+        )
+
+    def _plan(self) -> _Plan:
+        return _Plan.of(self.given)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What the options say."""
+
+    branch: str | None
+    merge_schema: bool
+    options: WriteOptions
+    commit_options: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> _Plan:
+        known = {key.lower(): text for key, text in given.items()}
+        properties = {
+            key[len(_SNAPSHOT_PROPERTY) :]: text
+            for key, text in given.items()
+            if key.lower().startswith(_SNAPSHOT_PROPERTY)
+        }
+        branch = known.pop("branch", None)
+        merge = known.pop("mergeschema", known.pop("merge-schema", "false"))
+        size = known.pop("target-file-size-bytes", None)
+        zorder = known.pop("zorder", "")
+        options = WriteOptions(
+            engine=known.pop("engine", None),
+            distribution=known.pop("distribution-mode", None),
+            zorder=tuple(part.strip() for part in zorder.split(",") if part.strip()),
+            target_file_size_bytes=None if size is None else _whole("target-file-size-bytes", size),
+        )
+        commit_options: dict[str, Any] = {"summary": properties} if properties else {}
+        isolation = known.pop("isolation-level", None)
+        if isolation is not None:
+            commit_options["isolation"] = isolation
+        unknown = [key for key in known if not key.startswith(_SNAPSHOT_PROPERTY)]
+        if unknown:
+            names = ", ".join(_WRITE_OPTIONS)
+            raise BadRequest(f"option {', '.join(unknown)} is not known; there are {names}")
+        return cls(branch, merge.lower() == "true", options, commit_options)
+
+    @property
+    def arguments(self) -> tuple[bool, WriteOptions, Mapping[str, Any]]:
+        return self.merge_schema, self.options, self.commit_options
+
+    def target(self, writer: TableWriter) -> Target:
+        found = target_of(writer.session, name_of(writer.table))
+        return found if self.branch is None else Target(found.identifier, self.branch)
+
+
+def _term(term: str | Column) -> str:
+    if isinstance(term, str):
+        return term
+    matched = _SHOWN_COLUMN.fullmatch(repr(term))
+    if matched is None:
+        raise BadRequest(f"partitionedBy: {term!r}: give a text such as 'day(ts)'")
+    return matched[1]

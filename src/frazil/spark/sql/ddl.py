@@ -1,0 +1,149 @@
+"""CREATE, ALTER, DROP and USE, carried out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
+
+from frazil.spark import creates
+from frazil.spark.results import Result
+from frazil.spark.sql import answers
+from frazil.spark.sql import statements as sql
+from frazil.spark.sql.names import (
+    CATALOG,
+    current_namespace,
+    identifier_of,
+    namespace_of,
+    use_namespace,
+)
+from frazil.spark.sql.reading import Reading
+from frazil.spark.table_changes import change_table, column_field
+from frazil.values.types import NestedField, StructType
+from frazil.wire.errors import AlreadyExists, BadRequest, NoSuchNamespace, NoSuchTable
+from frazil.wire.identifiers import Identifier
+
+if TYPE_CHECKING:
+    from frazil.spark.session import Session
+
+
+def create_table(session: Session, statement: sql.CreateTable) -> DataFrame:
+    """CREATE, REPLACE, and both AS SELECT, which say what they have written."""
+    identifier = identifier_of(session, statement.name)
+    properties = dict(statement.properties)
+    if statement.comment is not None:
+        properties["comment"] = statement.comment
+    definition = creates.Definition(
+        partitioned_by=statement.partitioned_by,
+        location=statement.location,
+        properties=properties,
+    )
+    if statement.query is not None:
+        result = _as_select(session, identifier, statement, definition)
+        return answers.nothing(session) if result is None else answers.outcome(session, result)
+    schema = _schema(session, statement)
+    if statement.replace:
+        creates.replace_table(
+            session.context, identifier, schema, definition, or_create=statement.create
+        )
+    else:
+        creates.create_table(
+            session.context,
+            identifier,
+            schema,
+            definition,
+            if_not_exists=statement.if_not_exists,
+        )
+    return answers.nothing(session)
+
+
+def _as_select(
+    session: Session,
+    identifier: Identifier,
+    statement: sql.CreateTable,
+    definition: creates.Definition,
+) -> Result | None:
+    assert statement.query is not None
+    context = session.context
+    if statement.if_not_exists and session.client.table_exists(identifier):
+        return None
+    with Reading(session) as reading:
+        frame = reading.query(statement.query)
+        if statement.replace:
+            return creates.replace_table_as(
+                context, identifier, frame, definition, or_create=statement.create
+            )
+        try:
+            return creates.create_table_as(context, identifier, frame, definition)
+        except AlreadyExists:
+            if statement.if_not_exists:
+                return None
+            raise
+
+
+def _schema(session: Session, statement: sql.CreateTable) -> StructType:
+    fields: list[NestedField] = []
+    for column in statement.columns:
+        if len(column.name) > 1 or column.position is not None:
+            raise BadRequest(f"column {'.'.join(column.name)}: only ALTER TABLE takes that")
+        if any(field.name.lower() == column.name[0].lower() for field in fields):
+            raise BadRequest(f"column {column.name[0]} is there twice")
+        fields.append(column_field(session.context, column, is_new_table=True))
+    return StructType(tuple(fields))
+
+
+def drop_table(session: Session, statement: sql.DropTable) -> None:
+    try:
+        session.client.drop_table(identifier_of(session, statement.name), purge=statement.purge)
+    except (NoSuchTable, NoSuchNamespace):
+        if not statement.if_exists:
+            raise
+
+
+def alter_table(session: Session, statement: sql.AlterTable) -> None:
+    identifier = identifier_of(session, statement.name)
+    change = statement.change
+    if isinstance(change, sql.RenameTable):
+        # A single name is a new name in the same namespace.
+        name = change.new_name
+        new = Identifier(identifier.namespace, name[0])
+        session.client.rename_table(
+            identifier, new if len(name) == 1 else identifier_of(session, name)
+        )
+    else:
+        change_table(session.context, identifier, change)
+
+
+def create_namespace(session: Session, statement: sql.CreateNamespace) -> None:
+    try:
+        namespace = namespace_of(statement.name)
+        session.client.create_namespace(namespace, statement.properties)
+    except AlreadyExists:
+        if not statement.if_not_exists:
+            raise
+
+
+def alter_namespace(session: Session, statement: sql.AlterNamespace) -> None:
+    namespace = namespace_of(statement.name)
+    session.client.update_namespace(namespace, statement.updates, statement.removals)
+
+
+def drop_namespace(session: Session, statement: sql.DropNamespace) -> None:
+    namespace = namespace_of(statement.name)
+    try:
+        if statement.cascade:
+            for table in session.client.list_tables(namespace):
+                session.client.drop_table(table)
+        session.client.drop_namespace(namespace)
+    except NoSuchNamespace:
+        if not statement.if_exists:
+            raise
+    if current_namespace(session) == namespace:
+        use_namespace(session, ())
+
+
+def use(session: Session, statement: sql.Use) -> None:
+    if statement.name == (CATALOG,):
+        use_namespace(session, ())
+    else:
+        use_namespace(session, namespace_of(statement.name))

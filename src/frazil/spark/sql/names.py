@@ -1,0 +1,115 @@
+"""Which table of the catalog a name in a statement means."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+from weakref import WeakKeyDictionary
+
+from frazil.client.tables import Table
+from frazil.spark.sql.tokens import Name
+from frazil.spark.targets import Target
+from frazil.wire.actions import MAIN
+from frazil.wire.errors import BadRequest, NoSuchNamespace, NoSuchTable
+from frazil.wire.identifiers import Identifier, Namespace
+
+if TYPE_CHECKING:
+    from frazil.spark.session import Session
+
+CATALOG: Final = "frazil"
+"""May stand in front of every name, as the name of a catalog does in Spark."""
+_SELECTOR: Final = re.compile(r"(branch|tag|snapshot_id|at_timestamp)_(.+)")
+_NUMBERED: Final = frozenset({"snapshot_id", "at_timestamp"})
+_NOT_THERE: Final = (NoSuchTable, NoSuchNamespace)
+
+_current: WeakKeyDictionary[Session, Namespace] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True)
+class Selector:
+    """The last part of a name such as `ns.t.branch_audit`."""
+
+    kind: str
+    value: str
+
+
+def current_namespace(session: Session) -> Namespace:
+    """What USE has chosen; empty where it has not been said."""
+    return _current.get(session, ())
+
+
+def use_namespace(session: Session, namespace: Namespace) -> None:
+    """An empty one: none is current any more."""
+    if namespace:
+        session.client.load_namespace(namespace)
+    _current[session] = namespace
+
+
+def namespace_of(name: Name) -> Namespace:
+    """Without the catalog's name."""
+    if name[0].lower() == CATALOG and len(name) > 1:
+        return name[1:]
+    return name
+
+
+def identifier_of(session: Session, name: Name) -> Identifier:
+    found = possible_identifier(session, name)
+    if found is None:
+        raise BadRequest(f"{name[0]}: name its namespace too, as in ns.{name[0]}, or say USE ns")
+    return found
+
+
+def possible_identifier(session: Session, name: Name) -> Identifier | None:
+    """None where it is a single name and no namespace is current."""
+    current = current_namespace(session)
+    if has_catalog(name) and (len(name) > 2 or current):
+        name = name[1:]
+    if len(name) == 1:
+        return Identifier(current, name[0]) if current else None
+    return Identifier(name[:-1], name[-1])
+
+
+def has_catalog(name: Name) -> bool:
+    return len(name) > 1 and name[0].lower() == CATALOG
+
+
+def selector_of(name: Name) -> Selector | None:
+    matched = _SELECTOR.fullmatch(name[-1])
+    if len(name) == 1 or matched is None:
+        return None
+    if matched[1] in _NUMBERED and not matched[2].isdigit():
+        return None
+    return Selector(matched[1], matched[2])
+
+
+def load(session: Session, name: Name) -> tuple[Table, Selector | None] | None:
+    """The table, and what its name says of the snapshot; None where the catalog has no such table.
+
+    As Iceberg's own catalog does it, a table that is really named so comes first.
+    """
+    identifier = possible_identifier(session, name)
+    if identifier is None:
+        return None
+    try:
+        return session.client.load_table(identifier), None
+    except _NOT_THERE:
+        selector = selector_of(name)
+        parent = None if selector is None else possible_identifier(session, name[:-1])
+        if parent is None:
+            return None
+    try:
+        return session.client.load_table(parent), selector
+    except _NOT_THERE:
+        return None
+
+
+def target_of(session: Session, name: Name) -> Target:
+    """Where a statement writes: a table, or a branch of one."""
+    identifier = identifier_of(session, name)
+    selector = selector_of(name)
+    if selector is None or session.client.table_exists(identifier):
+        return Target(identifier)
+    if selector.kind != "branch":
+        raise BadRequest(f"{'.'.join(name)}: only a table or a branch can be written to")
+    return Target(identifier_of(session, name[:-1]), selector.value or MAIN)

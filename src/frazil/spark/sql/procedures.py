@@ -1,0 +1,202 @@
+"""CALL: the procedures that change which snapshot a table or branch is at, and `register_table`.
+
+Arguments, their order and the columns of the answers are those of Iceberg's own procedures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import DataFrame
+
+from frazil.client.own_updates import OwnUpdates
+from frazil.client.tables import Snapshot, Table
+from frazil.spark.sql import answers
+from frazil.spark.sql.names import identifier_of
+from frazil.spark.sql.reading import milliseconds_of
+from frazil.spark.sql.statements import Call
+from frazil.spark.sql.tokens import Cursor
+from frazil.wire.actions import MAIN
+from frazil.wire.errors import BadRequest, NotFound
+from frazil.wire.identifiers import Identifier
+
+if TYPE_CHECKING:
+    from frazil.spark.session import Session
+
+WAP_ID: Final = "wap.id"
+_MOVED: Final = "previous_snapshot_id bigint, current_snapshot_id bigint"
+_PUBLISHED: Final = "source_snapshot_id bigint, current_snapshot_id bigint"
+
+
+@dataclass(frozen=True)
+class Procedure:
+    parameters: tuple[tuple[str, str], ...]
+    """Names and types, in the order in which they are given without names."""
+    answer: str
+    run: Callable[..., tuple[Any, ...]]
+    optional: frozenset[str] = frozenset()
+
+
+def call(session: Session, statement: Call) -> DataFrame:
+    procedure = PROCEDURES.get(statement.procedure)
+    if procedure is None:
+        known = ", ".join(sorted(PROCEDURES))
+        raise BadRequest(f"there is no procedure {statement.procedure}; there are {known}")
+    arguments = _arguments(session, statement, procedure)
+    return answers.rows(session, procedure.answer, [procedure.run(session, **arguments)])
+
+
+def _arguments(session: Session, statement: Call, procedure: Procedure) -> dict[str, Any]:
+    names = [name for name, _ in procedure.parameters]
+    if len(statement.positional) > len(names):
+        raise BadRequest(f"{statement.procedure} takes {', '.join(names)}, and nothing more")
+    given = dict(zip(names, statement.positional, strict=False))
+    for name, text in statement.named.items():
+        if name not in names:
+            raise BadRequest(f"{statement.procedure} has no argument {name}; it has {names}")
+        if name in given:
+            raise BadRequest(f"{statement.procedure}: {name} is given twice")
+        given[name] = text
+    missing = [name for name in names if name not in given and name not in procedure.optional]
+    if missing:
+        raise BadRequest(f"{statement.procedure}: {', '.join(missing)} is missing")
+    kinds = dict(procedure.parameters)
+    return {name: _value(session, name, kinds[name], text) for name, text in given.items()}
+
+
+def _value(session: Session, name: str, kind: str, text: str) -> Any:
+    """Spark evaluates the argument, which may be any constant expression."""
+    if kind == "timestamp":
+        return milliseconds_of(session, text)
+    (row,) = session.spark.sql(f"SELECT CAST(({text}) AS {kind})").collect()
+    if row[0] is None:
+        raise BadRequest(f"{name}: {text} is null")
+    return _identifier(session, row[0]) if name == "table" else row[0]
+
+
+def _identifier(session: Session, text: str) -> Identifier:
+    cursor = Cursor(text)
+    name = cursor.name("a table")
+    cursor.end()
+    return identifier_of(session, name)
+
+
+# --- the procedures -------------------------------------------------------------------------------
+
+
+def _rollback_to_snapshot(session: Session, table: Identifier, snapshot_id: int) -> tuple[Any, ...]:
+    loaded = session.client.load_table(table)
+    loaded.rollback(snapshot_id)
+    return loaded.head(), snapshot_id
+
+
+def _rollback_to_timestamp(session: Session, table: Identifier, timestamp: int) -> tuple[Any, ...]:
+    loaded = session.client.load_table(table)
+    # To the last snapshot before that moment, not at it.
+    loaded.rollback(timestamp_ms=timestamp - 1)
+    return loaded.head(), session.client.load_table(table).head()
+
+
+def _set_current_snapshot(
+    session: Session, table: Identifier, snapshot_id: int | None = None, ref: str | None = None
+) -> tuple[Any, ...]:
+    if (snapshot_id is None) == (ref is None):
+        raise BadRequest("set_current_snapshot: give either snapshot_id or ref")
+    wanted: int | str = ref if ref is not None else int(snapshot_id or 0)
+    moved: dict[str, int | None] = {}
+
+    def build(loaded: Table) -> OwnUpdates:
+        found = loaded.snapshot(wanted).snapshot_id
+        moved["previous"], moved["current"] = loaded.head(), found
+        update: dict[str, Any] = {
+            **((loaded.metadata.get("refs") or {}).get(MAIN) or {}),
+            "action": "set-snapshot-ref",
+            "ref-name": MAIN,
+            "type": "branch",
+            "snapshot-id": found,
+        }
+        seen = loaded.refs.get(MAIN)
+        requirement = {
+            "type": "assert-ref-snapshot-id",
+            "ref": MAIN,
+            "snapshot-id": None if seen is None else seen.snapshot_id,
+        }
+        return [update], [requirement]
+
+    session.client.change_metadata(table, build)
+    return moved["previous"], moved["current"]
+
+
+def _cherrypick_snapshot(session: Session, table: Identifier, snapshot_id: int) -> tuple[Any, ...]:
+    session.client.cherry_pick(table, snapshot_id)
+    return snapshot_id, session.client.load_table(table).head()
+
+
+def _publish_changes(session: Session, table: Identifier, wap_id: str) -> tuple[Any, ...]:
+    loaded = session.client.load_table(table)
+    found = [one for one in loaded.snapshots if one.summary.get(WAP_ID) == wap_id]
+    staged = _one(found, loaded, wap_id)
+    return _cherrypick_snapshot(session, table, staged.snapshot_id)
+
+
+def _one(found: list[Snapshot], table: Table, wap_id: str) -> Snapshot:
+    if not found:
+        raise NotFound(f"{table} has no snapshot that was staged with {WAP_ID} {wap_id}")
+    if len(found) > 1:
+        ids = ", ".join(str(snapshot.snapshot_id) for snapshot in found)
+        raise BadRequest(
+            f"{table}: {WAP_ID} {wap_id} is not unique: {ids}; use cherrypick_snapshot"
+        )
+    return found[0]
+
+
+def _fast_forward(session: Session, table: Identifier, branch: str, to: str) -> tuple[Any, ...]:
+    loaded = session.client.load_table(table)
+    before = loaded.refs.get(branch)
+    loaded.fast_forward(branch, to)
+    after = session.client.load_table(table, snapshots="refs").refs[branch]
+    return branch, None if before is None else before.snapshot_id, after.snapshot_id
+
+
+def _register_table(session: Session, table: Identifier, metadata_file: str) -> tuple[Any, ...]:
+    registered = session.client.register_table(table, metadata_file)
+    head = registered.head()
+    if head is None:
+        return None, None, None
+    summary: Mapping[str, str] = registered.snapshot(head).summary
+    counts = [summary.get(name) for name in ("total-records", "total-data-files")]
+    return (head, *(None if text is None else int(text) for text in counts))
+
+
+PROCEDURES: Final[Mapping[str, Procedure]] = {
+    "rollback_to_snapshot": Procedure(
+        (("table", "string"), ("snapshot_id", "bigint")), _MOVED, _rollback_to_snapshot
+    ),
+    "rollback_to_timestamp": Procedure(
+        (("table", "string"), ("timestamp", "timestamp")), _MOVED, _rollback_to_timestamp
+    ),
+    "set_current_snapshot": Procedure(
+        (("table", "string"), ("snapshot_id", "bigint"), ("ref", "string")),
+        _MOVED,
+        _set_current_snapshot,
+        optional=frozenset({"snapshot_id", "ref"}),
+    ),
+    "cherrypick_snapshot": Procedure(
+        (("table", "string"), ("snapshot_id", "bigint")), _PUBLISHED, _cherrypick_snapshot
+    ),
+    "publish_changes": Procedure(
+        (("table", "string"), ("wap_id", "string")), _PUBLISHED, _publish_changes
+    ),
+    "fast_forward": Procedure(
+        (("table", "string"), ("branch", "string"), ("to", "string")),
+        "branch_updated string, previous_ref bigint, updated_ref bigint",
+        _fast_forward,
+    ),
+    "register_table": Procedure(
+        (("table", "string"), ("metadata_file", "string")),
+        "current_snapshot_id bigint, total_records_count bigint, total_data_files_count bigint",
+        _register_table,
+    ),
+}

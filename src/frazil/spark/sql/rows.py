@@ -1,0 +1,221 @@
+"""INSERT, DELETE, UPDATE, MERGE and TRUNCATE, carried out.
+
+A statement that reads the table it changes is run as a whole, again from a new load of the table if
+need be, so that what it reads and what its commit is checked against are one snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from frazil.client.tables import Table
+from frazil.spark import row_changes, writes
+from frazil.spark import statements as runs
+from frazil.spark.context import Context
+from frazil.spark.merges import MergeBuilder
+from frazil.spark.results import Result
+from frazil.spark.sql import row_parsing
+from frazil.spark.sql.defaults_in_text import DefaultValues
+from frazil.spark.sql.inserts import Insertion
+from frazil.spark.sql.names import target_of
+from frazil.spark.sql.reading import Reading
+from frazil.spark.sql.statements import (
+    Assignments,
+    Delete,
+    Insert,
+    Merge,
+    MergeClause,
+    Truncate,
+    Update,
+)
+from frazil.spark.sql.tokens import Name
+from frazil.spark.targets import Target
+from frazil.wire.errors import BadRequest
+
+if TYPE_CHECKING:
+    from frazil.spark.session import Session
+
+
+@dataclass(frozen=True)
+class LoadedTarget(Target):
+    """A target that stays at what was loaded."""
+
+    table: Table | None = field(default=None, compare=False)
+
+    def load(self, context: Context) -> Table:
+        assert self.table is not None
+        return self.table
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one run of a statement has at hand."""
+
+    session: Session
+    context: Context
+    target: Target
+    reading: Reading
+    table: Table
+    """As it was when the run began."""
+
+
+def _run(
+    session: Session,
+    name: Name,
+    texts: tuple[str | None, ...],
+    relation: str,
+    do: Callable[[Work], Result],
+) -> Result:
+    """`texts` and `relation`: all that the statement reads."""
+    context = session.context
+    target = target_of(session, name)
+    table = target.load(context)
+    with Reading(session, table) as reading:
+        if not reading.reads(target.identifier, *texts, relation=relation):
+            return do(Work(session, context, target, reading, table))
+    # What is refused is run again here, with everything that it reads.
+    once = replace(context, settings=replace(context.settings, statement_retries=0))
+
+    def attempt(number: int) -> Result:
+        loaded = target.load(context)
+        fixed = LoadedTarget(target.identifier, target.branch, loaded)
+        with Reading(session, loaded) as reading:
+            done = do(Work(session, once, fixed, reading, loaded))
+        return replace(done, attempts=number)
+
+    return runs.run(context, attempt)
+
+
+# --- INSERT ---------------------------------------------------------------------------------------
+
+
+def insert(session: Session, statement: Insert) -> Result:
+    def do(work: Work) -> Result:
+        insertion = Insertion(session, work.table, statement)
+        frame = insertion.frame(work.reading)
+        options: tuple[bool, None, dict[str, Any]] = (statement.merge_schema, None, {})
+        if statement.replace_where is not None:
+            where = work.reading.expression(statement.replace_where, statement.target)
+            return writes.overwrite(work.context, work.target, frame, where, *options)
+        if not statement.overwrite:
+            return writes.append(work.context, work.target, frame, *options)
+        if insertion.replaces_partitions:
+            return writes.overwrite_partitions(work.context, work.target, frame, *options)
+        return writes.overwrite(
+            work.context, work.target, frame, insertion.static_condition, *options
+        )
+
+    texts = (statement.query, statement.replace_where)
+    return _run(session, statement.target, texts, "", do)
+
+
+# --- DELETE, UPDATE, TRUNCATE ---------------------------------------------------------------------
+
+
+def delete(session: Session, statement: Delete) -> Result:
+    def do(work: Work) -> Result:
+        where = _where(work, statement.where, statement.target)
+        return row_changes.delete(work.context, work.target, where, alias=statement.alias)
+
+    return _run(session, statement.target, (statement.where,), "", do)
+
+
+def truncate(session: Session, statement: Truncate) -> Result:
+    return row_changes.delete(session.context, target_of(session, statement.target))
+
+
+def update(session: Session, statement: Update) -> Result:
+    def do(work: Work) -> Result:
+        where = _where(work, statement.where, statement.target)
+        given = _assigned(work, statement.assignments, statement.target, statement.alias)
+        return row_changes.update(work.context, work.target, given, where, alias=statement.alias)
+
+    texts = (statement.where, *(value for _, value in statement.assignments))
+    return _run(session, statement.target, texts, "", do)
+
+
+def _where(work: Work, text: str | None, target: Name) -> str | None:
+    return None if text is None else work.reading.expression(text, target)
+
+
+def _assigned(
+    work: Work, assignments: Assignments, target: Name, alias: str | None
+) -> dict[str, str]:
+    """By the columns' names, without the table's in front of them."""
+    defaults = DefaultValues(work.table)
+    found: dict[str, str] = {}
+    for name, text in assignments:
+        column = ".".join(_without_qualifier(work, name, target, alias))
+        if column in found:
+            raise BadRequest(f"column {column} is set twice")
+        value = defaults.value(column, text)
+        found[column] = work.reading.expression(text, target) if value is None else value
+    return found
+
+
+def _without_qualifier(work: Work, name: Name, target: Name, alias: str | None) -> Name:
+    columns = {one.name.lower() for one in work.table.schema.fields}
+    qualifiers = [(alias,)] if alias is not None else [target, target[-1:]]
+    for qualifier in qualifiers:
+        length = len(qualifier)
+        matches = [part.lower() for part in name[:length]] == [part.lower() for part in qualifier]
+        if matches and len(name) > length and name[length].lower() in columns:
+            return name[length:]
+    return name
+
+
+# --- MERGE ----------------------------------------------------------------------------------------
+
+
+def merge(session: Session, statement: Merge) -> Result:
+    if statement.merge_schema:
+        raise BadRequest(
+            "MERGE WITH SCHEMA EVOLUTION is not known here: ALTER TABLE … ADD COLUMN first"
+        )
+
+    def do(work: Work) -> Result:
+        builder = MergeBuilder(
+            work.context,
+            work.target,
+            work.reading.relation(statement.source),
+            work.reading.expression(statement.on, statement.target),
+            target_alias=statement.alias or work.target.identifier.name,
+            source_alias=statement.source_alias,
+        )
+        for clause in statement.clauses:
+            builder = _with_clause(work, statement, builder, clause)
+        return builder.execute()
+
+    return _run(session, statement.target, _texts_of(statement), statement.source, do)
+
+
+def _texts_of(statement: Merge) -> tuple[str | None, ...]:
+    texts: list[str | None] = [statement.on]
+    for clause in statement.clauses:
+        texts.append(clause.condition)
+        texts.extend(value for _, value in clause.assignments or ())
+    return tuple(texts)
+
+
+def _with_clause(
+    work: Work, statement: Merge, builder: MergeBuilder, clause: MergeClause
+) -> MergeBuilder:
+    condition = _where(work, clause.condition, statement.target)
+    given: Any = None
+    if clause.assignments is not None:
+        given = _assigned(work, clause.assignments, statement.target, statement.alias)
+    if clause.action == "insert":
+        if given is None:
+            return builder.when_not_matched_insert_all(condition)
+        return builder.when_not_matched_insert(given, condition)
+    if clause.kind == row_parsing.BY_SOURCE:
+        if clause.action == "delete":
+            return builder.when_not_matched_by_source_delete(condition)
+        return builder.when_not_matched_by_source_update(given, condition)
+    if clause.action == "delete":
+        return builder.when_matched_delete(condition)
+    if given is None:
+        return builder.when_matched_update_all(condition)
+    return builder.when_matched_update(given, condition)

@@ -1,0 +1,176 @@
+"""SHOW and DESCRIBE, with the columns that Spark gives them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import DataFrame
+
+from frazil.client.parquet_schema import fields_by_id
+from frazil.client.tables import Table
+from frazil.spark.partition_editing import VOID
+from frazil.spark.sql import answers
+from frazil.spark.sql import statements as sql
+from frazil.spark.sql.defaults_in_text import literal_of_default
+from frazil.spark.sql.names import current_namespace, identifier_of, namespace_of
+from frazil.spark.sql.parameters import string_literal
+from frazil.spark.sql.references import quoted
+from frazil.spark.sql.type_texts import type_text
+from frazil.values.types import NestedField
+from frazil.wire.errors import BadRequest
+
+if TYPE_CHECKING:
+    from frazil.spark.session import Session
+
+_COLUMNS: Final = "col_name string, data_type string, comment string"
+_PLURALS: Final = {"year": "years", "month": "months", "day": "days", "hour": "hours"}
+_PARAMETER: Final = re.compile(r"(\w+)\[(\d+)\]")
+
+
+def show_tables(session: Session, statement: sql.ShowTables) -> DataFrame:
+    if statement.namespace is not None:
+        namespace = namespace_of(statement.namespace)
+    else:
+        namespace = current_namespace(session)
+    if not namespace:
+        raise BadRequest("SHOW TABLES: name a namespace, as in SHOW TABLES IN ns, or say USE ns")
+    found = [
+        (".".join(table.namespace), table.name, False)
+        for table in session.client.list_tables(namespace)
+        if _matches(table.name, statement.pattern)
+    ]
+    return answers.rows(
+        session, "namespace string, tableName string, isTemporary boolean", sorted(found)
+    )
+
+
+def show_namespaces(session: Session, statement: sql.ShowNamespaces) -> DataFrame:
+    parent = None if statement.parent is None else namespace_of(statement.parent)
+    names = [".".join(levels) for levels in session.client.list_namespaces(parent)]
+    found = [(name,) for name in sorted(names) if _matches(name, statement.pattern)]
+    return answers.rows(session, "namespace string", found)
+
+
+def _matches(name: str, pattern: str | None) -> bool:
+    """Spark's patterns: `*` for anything, `|` between choices."""
+    if pattern is None:
+        return True
+    choices = [
+        ".*".join(re.escape(part) for part in choice.strip().split("*"))
+        for choice in pattern.split("|")
+    ]
+    return re.fullmatch("|".join(choices), name, re.IGNORECASE) is not None
+
+
+def show_properties(session: Session, statement: sql.ShowProperties) -> DataFrame:
+    table = session.client.load_table(identifier_of(session, statement.name))
+    properties = _properties(table)
+    if statement.key is None:
+        found = sorted(properties.items())
+    else:
+        missing = f"Table {table} does not have property: {statement.key}"
+        found = [(statement.key, properties.get(statement.key, missing))]
+    return answers.rows(session, "key string, value string", found)
+
+
+def _properties(table: Table) -> dict[str, str]:
+    """With those that Iceberg shows though nobody has set them."""
+    head = table.head()
+    return {
+        **table.properties,
+        "format-version": str(table.format_version),
+        "current-snapshot-id": "none" if head is None else str(head),
+    }
+
+
+def describe_table(session: Session, statement: sql.DescribeTable) -> DataFrame:
+    table = session.client.load_table(identifier_of(session, statement.name))
+    rows: list[tuple[str, str, str | None]] = [
+        (field.name, type_text(field.type).lower(), field.doc) for field in table.schema.fields
+    ]
+    transforms = _transforms(table)
+    if transforms:
+        rows += [("", "", ""), ("# Partitioning", "", "")]
+        rows += [(f"Part {place}", text, "") for place, text in enumerate(transforms)]
+    if statement.extended:
+        rows += [("", "", ""), ("# Detailed Table Information", "", "")]
+        rows += [
+            ("Name", str(table), ""),
+            ("Location", table.location, ""),
+            ("Provider", "iceberg", ""),
+            ("Table UUID", table.uuid, ""),
+            ("Table Properties", _listed(_properties(table)), ""),
+        ]
+    return answers.rows(session, _COLUMNS, rows)
+
+
+def _listed(properties: Mapping[str, str]) -> str:
+    return "[" + ",".join(f"{key}={value}" for key, value in sorted(properties.items())) + "]"
+
+
+def describe_namespace(session: Session, statement: sql.DescribeNamespace) -> DataFrame:
+    namespace = namespace_of(statement.name)
+    properties = session.client.load_namespace(namespace)
+    rows = [("Namespace Name", ".".join(namespace)), *sorted(properties.items())]
+    return answers.rows(session, "info_name string, info_value string", rows)
+
+
+def show_create_table(session: Session, statement: sql.ShowCreateTable) -> DataFrame:
+    table = session.client.load_table(identifier_of(session, statement.name))
+    return answers.rows(session, "createtab_stmt string", [(create_text(table),)])
+
+
+def create_text(table: Table) -> str:
+    """The statement that makes such a table."""
+    name = ".".join(quoted(part) for part in (*table.identifier.namespace, table.identifier.name))
+    columns = ",\n  ".join(_column(field) for field in table.schema.fields)
+    parts = [f"CREATE TABLE {name} (\n  {columns})", "USING iceberg"]
+    transforms = _transforms(table)
+    if transforms:
+        parts.append(f"PARTITIONED BY ({', '.join(transforms)})")
+    properties = dict(table.properties)
+    comment = properties.pop("comment", None)
+    if comment is not None:
+        parts.append(f"COMMENT {string_literal(comment)}")
+    parts.append(f"LOCATION {string_literal(table.location)}")
+    properties["format-version"] = str(table.format_version)
+    listed = ",\n  ".join(
+        f"{string_literal(key)} = {string_literal(value)}"
+        for key, value in sorted(properties.items())
+    )
+    parts.append(f"TBLPROPERTIES (\n  {listed})")
+    return "\n".join(parts)
+
+
+def _column(field: NestedField) -> str:
+    parts = [quoted(field.name), type_text(field.type)]
+    if field.required:
+        parts.append("NOT NULL")
+    if field.write_default is not None:
+        parts.append(f"DEFAULT {literal_of_default(field)}")
+    if field.doc is not None:
+        parts.append(f"COMMENT {string_literal(field.doc)}")
+    return " ".join(parts)
+
+
+def _transforms(table: Table) -> list[str]:
+    """The partition fields as CREATE TABLE writes them."""
+    fields = fields_by_id(table.schema)
+    return [
+        _transform(field, fields[field["source-id"]].name)
+        for field in table.spec()["fields"]
+        if field["transform"] != VOID
+    ]
+
+
+def _transform(field: Mapping[str, Any], source: str) -> str:
+    column = ".".join(part if part.isidentifier() else quoted(part) for part in source.split("."))
+    transform = str(field["transform"])
+    if transform == "identity":
+        return column
+    matched = _PARAMETER.fullmatch(transform)
+    if matched is not None:
+        return f"{matched[1]}({matched[2]}, {column})"
+    return f"{_PLURALS.get(transform, transform)}({column})"
