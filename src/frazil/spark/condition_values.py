@@ -188,7 +188,8 @@ def _greater(operand: Operand, operation: str, place: At | Between, floating: bo
 def _around(operand: Operand, operation: str, place: Around) -> Expression:
     if operation == "not-eq":
         return operand.not_null()
-    low, high = operand >= place.low, operand <= place.high
+    low: Expression = operand >= place.low
+    high: Expression = operand <= place.high
     if operation == "eq":
         return all_of(low, high)
     return high if operation in ("lt", "lt-eq") else low
