@@ -33,11 +33,13 @@ from frazil.values.types import (
     StructType,
     Type,
 )
-from frazil.wire.errors import BadRequest
+from frazil.wire.errors import BadRequest, CommitFailed
 from frazil.wire.identifiers import Identifier
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from frazil.client.client import Client
 
 POINT = StructType(
     (
@@ -561,3 +563,22 @@ def test_rows_of_an_older_schema_are_mapped_by_field_id(spark: SparkSession) -> 
 def test_a_frame_of_the_same_schema_is_left_alone(spark: SparkSession) -> None:
     frame = spark.createDataFrame([], spark_schema(ORDERS))
     assert mapped(frame, ORDERS, ORDERS) is frame
+
+
+# --- as the catalog takes it -----------------------------------------------------------------
+
+
+def test_the_catalog_takes_an_evolved_schema_once(client: Client, namespace: str) -> None:
+    schema = {**struct_to_json(ORDERS), "identifier-field-ids": [1]}
+    base = client.create_table(f"{namespace}.orders", schema)
+    place = frame_schema(x=st.LongType(), z=st.ArrayType(st.IntegerType()))
+    found = evolve(base, frame_schema(place=place, late=st.DateType()), ANY_CASE)
+    base.declare_metadata(found.updates, found.requirements)
+    table = client.load_table(f"{namespace}.orders")
+    assert table.schema == found.schema
+    assert table.metadata["last-column-id"] == max(fields_by_id(found.schema))
+    assert table.metadata["schemas"][-1]["identifier-field-ids"] == [1]
+    # Another who has not seen it would give out the same ids again.
+    other = evolve(base, frame_schema(other=st.DateType()), ANY_CASE)
+    with pytest.raises(CommitFailed):
+        base.declare_metadata(other.updates, other.requirements)

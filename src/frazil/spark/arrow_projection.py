@@ -20,7 +20,7 @@ from frazil.spark.arrow_constants import constant
 from frazil.spark.arrow_leaves import convert_leaf, misfit
 from frazil.spark.arrow_nested import batch_of, is_list, list_of, map_of, struct_of
 from frazil.spark.arrow_spatial import is_well_known_binary, to_file
-from frazil.spark.arrow_types import field_id_of
+from frazil.spark.arrow_types import field_id_of, is_variant
 from frazil.values.types import NestedField, StructType
 from frazil.wire.errors import BadRequest
 
@@ -183,7 +183,7 @@ class _Resolver:
         self, column: _FileColumn, target: Any, path: str
     ) -> Callable[[pa.Array], pa.Array]:
         types = pa.types
-        if types.is_struct(target) and _is_variant(target):
+        if is_variant(target):
             return _variant_converter(column, target, path)
         if types.is_struct(target):
             return self._struct_converter(column, target, path)
@@ -234,11 +234,6 @@ class _Resolver:
 
 def _as_it_is(array: pa.Array) -> pa.Array:
     return array
-
-
-def _is_variant(target: Any) -> bool:
-    """Its parts have no field ids; those of a struct of the table have."""
-    return all(field_id_of(field) is None for field in target)
 
 
 def _variant_converter(

@@ -65,6 +65,12 @@ def field_id_of(field: pa.Field) -> int | None:
     return None if found is None or int(found) < 0 else int(found)
 
 
+def is_variant(type_: pa.DataType) -> bool:
+    """A type of a file's column that stands for a variant. Its parts have no field ids; those of a
+    struct of the table have."""
+    return bool(type_ == _VARIANT) and all(field_id_of(part) is None for part in type_)
+
+
 # --- in files --------------------------------------------------------------------------------
 
 
