@@ -231,11 +231,13 @@ def _condition(expression: Expression, names: _Names) -> Column:
     column, type_ = _term(expression.term, names)
     if expression.operation in _UNARY:
         return _unary(expression, column, type_)
+    if expression.operation in _PREFIXES and type_.type_id is not TypeId.STRING:
+        raise BadRequest(f"filter on {expression.term}: {expression.operation} needs a string")
     values = [internal_value(type_, value, str(expression.term)) for value in expression.values]
     if expression.operation in _SETS:
         return _in_set(expression.operation, column, type_, values)
     if expression.operation in _PREFIXES:
-        return _prefix(expression, column, type_, values[0])
+        return _prefix(expression.operation, column, values[0])
     return _compared(expression.operation, column, type_, values[0])
 
 
@@ -275,28 +277,22 @@ def _in_set(operation: str, column: Column, type_: Type, values: Sequence[Any]) 
         for value in values
         if not isinstance(value, Outside) and in_microseconds("eq", type_, value)[1] is not None
     ]
-    found = F.coalesce(column.isin(inside), F.lit(False)) if inside else F.lit(False)
-    if operation == "in":
-        return column.isin(inside) & column.isNotNull() if inside else found
-    return ~found
+    if not inside:
+        return F.lit(operation == "not-in")
+    found = column.isin(inside)
+    return column.isNotNull() & found if operation == "in" else column.isNull() | ~found
 
 
-def _prefix(predicate: Predicate, column: Column, type_: Type, value: Any) -> Column:
-    if type_.type_id is not TypeId.STRING:
-        raise BadRequest(f"filter on {predicate.term}: {predicate.operation} needs a string")
-    starts = column.startswith(value) & column.isNotNull()
-    if predicate.operation == "starts-with":
-        return starts
-    return column.isNull() | ~column.startswith(value)
+def _prefix(operation: str, column: Column, value: Any) -> Column:
+    found = column.startswith(value)
+    return column.isNotNull() & found if operation == "starts-with" else column.isNull() | ~found
 
 
 def _compared(operation: str, column: Column, type_: Type, value: Any) -> Column:
     if isinstance(value, Outside):
-        # All values of the type lie on one side of it; a null lies on none.
-        if operation == "not-eq":
-            return F.lit(True)
-        holds = operation.startswith("lt" if value is ABOVE else "gt")
-        return _known(column, type_) if holds else F.lit(False)
+        # All values lie on one side of it. As in Java, nulls and NaN are not told apart here.
+        side = "lt" if value is ABOVE else "gt"
+        return F.lit(operation == "not-eq" or operation.startswith(side))
     operation, value = in_microseconds(operation, type_, value)
     if value is None:
         return F.lit(operation == "not-eq")
@@ -307,10 +303,6 @@ def _compared(operation: str, column: Column, type_: Type, value: Any) -> Column
     if operation in ("gt", "gt-eq") and type_.type_id in _FLOATS:
         return found & ~F.isnan(column)
     return found
-
-
-def _known(column: Column, type_: Type) -> Column:
-    return column.isNotNull() & ~F.isnan(column) if type_.type_id in _FLOATS else column.isNotNull()
 
 
 _COMPARISONS: Final[Mapping[str, Callable[[Column, Column], Column]]] = {
