@@ -130,7 +130,7 @@ class _Finder:
         return any(token.word == "RECURSIVE" for token in before)
 
     def _in_query(self, level: _Level, token: Token) -> None:
-        word = token.word
+        word = token.word if self._is_free() else ""
         if word == "WITH" and not level.in_query:
             level.with_names = True
         elif word == "FROM" and self._is_clause(level):
@@ -146,7 +146,7 @@ class _Finder:
             level.expects_table = True
         elif word == "LATERAL" and level.expects_table:
             pass
-        elif word in _ENDS_FROM and self._is_free():
+        elif word in _ENDS_FROM:
             level.expects_table = level.in_from = False
             level.in_query = level.in_query or word == "SELECT"
         else:
