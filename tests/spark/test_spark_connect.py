@@ -22,8 +22,8 @@ PATIENCE_S = 240
 @pytest.mark.timeout(PATIENCE_S + 90)
 def test_the_core_runs_on_a_connect_server(java: Java, jars_dir: Path, tmp_path: Path) -> None:
     with connect_server(java, tmp_path / "connect") as server:
-        command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p"]
-        command += ["no:xdist", f"--basetemp={tmp_path / 'core'}", "tests/spark/test_spark_core.py"]
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+        command += [f"--basetemp={tmp_path / 'core'}", "tests/spark/test_spark_core.py"]
         environ = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "PYSPARK"))}
         done = subprocess.run(
             command,
