@@ -20,7 +20,8 @@ from frazil.client.parquet_reading import ParquetReader
 from frazil.client.parquet_schema import fields_by_id
 from frazil.spark.arrow import arrow_schema, to_table
 from frazil.spark.parquet_rolling import RollingFile, WrittenFile
-from frazil.spark.partition_split import PARTITION_PREFIX, partition_folder, partition_value, split
+from frazil.spark.partition_split import PARTITION_PREFIX as PARTITION_PREFIX
+from frazil.spark.partition_split import partition_folder, partition_value, split
 from frazil.spark.storage import Storage
 from frazil.spark.table_facts import TableFacts
 from frazil.spark.write_properties import FileOptions

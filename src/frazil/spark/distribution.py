@@ -12,8 +12,9 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
-from frazil.spark.ordering import Z_COLUMN, sort_columns, z_order_column
+from frazil.spark.ordering import sort_columns
 from frazil.spark.table_facts import TableFacts
+from frazil.spark.z_order import Z_COLUMN, z_order_column
 from frazil.values.types import StructType
 from frazil.wire.errors import BadRequest
 
@@ -91,7 +92,7 @@ def spread(
     """
     added = [column.alias(name) for name, column in partition.items()]
     if layout.zorder:
-        added.append(z_order_column(layout.zorder, schema))
+        added.append(z_order_column(frame, layout.zorder, schema))
     rows = frame.select("*", *added) if added else frame
     keys = [fn.col(_quoted(name)) for name in partition]
     order = [key.asc_nulls_first() for key in keys]

@@ -21,6 +21,7 @@ from frazil.spark.write_properties import FileOptions
 
 _FULL: Final = 0.95
 """A file of that part of its target is full: what is missing would be a tiny row group."""
+_LEAST_RATIO: Final = 1e-3
 _SAMPLE_ROWS: Final = 20_000
 _MAX_DISTINCT: Final = 0.4
 """Beyond that part of distinct values a dictionary costs more than it saves."""
@@ -61,6 +62,8 @@ class RollingFile:
         self.pending_bytes = 0
         """Of rows that wait for their row group, as Arrow has them."""
         self._flushed_bytes = 0
+        self._ratio = 1.0
+        """Bytes of the file for a byte of Arrow, in the last row group."""
         self._sink: pa.NativeFile | None = None
         self._writer: pq.ParquetWriter | None = None
         self._metadata: list[Any] = []
@@ -112,14 +115,11 @@ class RollingFile:
         """How many bytes of Arrow the row group that is open may have."""
         options = self._options
         left = options.target_file_size_bytes - self._written_bytes
-        return max(1, min(options.row_group_size_bytes, int(left / self._ratio)))
-
-    @property
-    def _ratio(self) -> float:
-        """Bytes in the file for a byte of Arrow: not more than one until it was seen."""
         if self._flushed_bytes == 0:
-            return 1.0
-        return max(self._written_bytes / self._flushed_bytes, 1e-3)
+            return max(1, min(options.row_group_size_bytes, left))
+        # Never more than there is so far: what lies beyond may be of another kind.
+        foretold = min(int(left / self._ratio), self._flushed_bytes)
+        return max(1, min(options.row_group_size_bytes, foretold))
 
     def _flush(self) -> None:
         if not self._pending:
@@ -128,8 +128,10 @@ class RollingFile:
         if self._writer is None:
             self._start(table)
         assert self._writer is not None
+        before = self._written_bytes
         self._writer.write_table(table, row_group_size=table.num_rows)
         self._count_nans(table)
+        self._ratio = max((self._written_bytes - before) / self.pending_bytes, _LEAST_RATIO)
         self._flushed_bytes += self.pending_bytes
         self._pending, self.pending_bytes = [], 0
 

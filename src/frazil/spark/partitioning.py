@@ -22,7 +22,7 @@ from pyspark.sql import functions as fn
 from frazil.client.parquet_partitions import PartitionField, partition_fields
 from frazil.client.parquet_reading import FileTable
 from frazil.client.parquet_schema import fields_by_id
-from frazil.spark.partition_split import PARTITION_PREFIX
+from frazil.spark.partition_split import PARTITION_PREFIX as PARTITION_PREFIX
 from frazil.values import temporal
 from frazil.values.single_value import min_big_endian, unscaled
 from frazil.values.transforms import (

@@ -71,12 +71,25 @@ def _numbered(frame: DataFrame) -> tuple[DataFrame, StructType]:
 
     A frame may have a name twice, and columns of nulls that have no type.
     """
-    renamed = frame.toDF(*(f"c{at}" for at in range(len(frame.columns))))
-    kept = [field for field in renamed.schema.fields if not isinstance(field.dataType, NullType)]
-    # A column that stands for nothing, where nothing is left: rows count even so.
-    rows = renamed.select(fn.lit(True).alias("row"), *(field.name for field in kept))
-    types = [StructField(field.name, field.dataType, True) for field in kept]
+    fields = frame.schema.fields
+    renamed = frame.toDF(*(f"c{at}" for at in range(len(fields))))
+    # What has no type may still fail when it is evaluated, as `assert_true` does.
+    rows = renamed.select(
+        *(
+            fn.col(f"c{at}").isNull().alias(f"c{at}") if _has_no_type(field) else fn.col(f"c{at}")
+            for at, field in enumerate(fields)
+        )
+    )
+    types = [
+        StructField(f"c{at}", field.dataType, True)
+        for at, field in enumerate(fields)
+        if not _has_no_type(field)
+    ]
     return rows, StructType(types)
+
+
+def _has_no_type(field: StructField) -> bool:
+    return isinstance(field.dataType, NullType)
 
 
 def _named(rows: DataFrame, frame: DataFrame) -> DataFrame:
@@ -85,7 +98,7 @@ def _named(rows: DataFrame, frame: DataFrame) -> DataFrame:
     return rows.select(
         *(
             fn.lit(None).alias(field.name)
-            if isinstance(field.dataType, NullType)
+            if _has_no_type(field)
             else fn.col(f"c{at}").alias(field.name)
             for at, field in enumerate(fields)
         )

@@ -1,0 +1,97 @@
+"""A frame is evaluated once, whatever its columns are, and nothing is left of it afterwards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from frazil.client.client import Client
+from frazil.spark import staging
+from frazil.spark.context import Context
+from frazil.spark.settings import Settings
+from frazil.spark.staging import staged
+from frazil.wire.errors import BadRequest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ODD = (
+    "SELECT 1 AS id, 2 AS `ID`, 3 AS `a.b c`, null AS nothing, timestamp'2026-05-01 00:00:00' AS t,"
+    " timestamp_ntz'2026-05-01 00:00:00' AS n, array(named_struct('x', 1)) AS l, map('k', 1) AS m,"
+    " cast(1.5 AS decimal(38, 2)) AS d, interval '1' day AS i"
+)
+
+
+@pytest.fixture(params=["spark", "arrow"])
+def context(
+    request: pytest.FixtureRequest,
+    spark: SparkSession,
+    client: Client,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Context:
+    if request.param == "arrow":
+        # As if the folder lay where Spark has no file system for it.
+        monkeypatch.setattr(staging, "is_local", lambda path: False)
+    return Context(spark, client, Settings(temp_dir=str(tmp_path / "temp")), "")
+
+
+def test_rows_are_those_of_the_first_time(context: Context, tmp_path: Path) -> None:
+    from pyspark.sql import functions as fn
+
+    frame = context.spark.range(10).select("id", fn.rand().alias("chance"))
+    with staged(context, frame) as rows:
+        first = sorted(rows.collect())
+        assert [row["id"] for row in first] == list(range(10))
+        assert sorted(rows.collect()) == first
+        assert list((tmp_path / "temp").iterdir()) != []
+        joined = rows.alias("a").join(rows.alias("b"), "id").where("a.chance = b.chance")
+        assert joined.count() == 10
+    assert list((tmp_path / "temp").iterdir()) == []
+
+
+def test_columns_may_be_of_any_name_and_type(context: Context) -> None:
+    frame = context.spark.sql(ODD)
+    with staged(context, frame) as rows:
+        assert rows.columns == frame.columns
+        assert [field.dataType.simpleString() for field in rows.schema] == [
+            field.dataType.simpleString() for field in frame.schema
+        ]
+        assert rows.collect() == frame.collect()
+
+
+def test_no_rows_and_no_typed_columns(context: Context, tmp_path: Path) -> None:
+    with staged(context, context.spark.range(0)) as rows:
+        assert rows.columns == ["id"]
+        assert rows.collect() == []
+    with staged(context, context.spark.sql("SELECT null AS nothing FROM range(3)")) as rows:
+        assert [row["nothing"] for row in rows.collect()] == [None] * 3
+    assert list((tmp_path / "temp").glob("*")) == []
+
+
+def test_a_failure_leaves_nothing(context: Context, tmp_path: Path) -> None:
+    broken = context.spark.sql("SELECT raise_error('bad row') AS x")
+    with pytest.raises(Exception, match="bad row"), staged(context, broken):
+        raise AssertionError("the frame was never evaluated")
+    assert list((tmp_path / "temp").glob("*")) == []
+
+
+def test_without_a_shared_place_the_setting_is_named(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Cluster:
+        """Answers as a session on a cluster does."""
+
+        class conf:  # noqa: N801
+            @staticmethod
+            def get(name: str, default: str | None = None) -> str | None:
+                return "spark://host:7077" if name == "spark.master" else default
+
+    context = Context(Cluster(), client, Settings(), "")  # type: ignore[arg-type]
+    with (
+        pytest.raises(BadRequest, match=r"spark\.frazil\.temp-dir"),
+        staged(context, None),  # type: ignore[arg-type]
+    ):
+        raise AssertionError("there is no place for it")
