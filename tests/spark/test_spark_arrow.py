@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import struct
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, date, datetime, time
@@ -604,6 +606,13 @@ def test_other_layouts_of_the_same_values_are_read() -> None:
     ]
 
 
+def test_a_column_that_was_unknown_is_null_under_any_type() -> None:
+    field = pa.field("a", pa.null(), metadata={"PARQUET:field_id": "1"})
+    file = file_of(pa.record_batch([pa.nulls(2)], schema=pa.schema([field])))
+    for type_ in (it.UUID, it.VARIANT, struct_of((2, "b", it.INT)), GeometryType(), it.UNKNOWN):
+        assert read(file, struct_of((1, "a", type_))) == [{"a": None}] * 2
+
+
 def test_timestamps_of_96_bits_are_read_with_and_without_a_zone() -> None:
     sink = io.BytesIO()
     nanos = pa.array([1_999, -1], pa.int64()).view(pa.timestamp("ns"))
@@ -671,6 +680,14 @@ def test_rows_are_counted_where_no_column_is_asked_for() -> None:
     rows = projection.apply(file_of(old_batch()).read(columns=[]).to_batches()[0])
     assert rows.num_rows == 2
     assert to_spark(rows, empty).num_rows == 2
+
+
+def test_executors_need_no_pyspark_for_it() -> None:
+    script = (
+        "import sys, frazil.spark.arrow, frazil.spark.parquet_variants;"
+        "sys.exit('pyspark' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
 
 
 # --- through Spark ---------------------------------------------------------------------------

@@ -183,6 +183,9 @@ class _Resolver:
         self, column: _FileColumn, target: Any, path: str
     ) -> Callable[[pa.Array], pa.Array]:
         types = pa.types
+        if types.is_null(column.type):
+            # Written while the column's type was unknown, by a writer that stores such columns.
+            return lambda array: pa.nulls(len(array), target)
         if is_variant(target):
             return _variant_converter(column, target, path)
         if types.is_struct(target):
