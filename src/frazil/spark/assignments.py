@@ -16,7 +16,7 @@ from pyspark.sql import functions as fn
 
 from frazil.spark.column_fitting import ColumnFitter
 from frazil.spark.column_fitting import Source as FittedSource
-from frazil.spark.condition_columns import ColumnNames, name_parts
+from frazil.spark.condition_columns import ColumnNames, name_parts, quoted
 from frazil.spark.conditions import parse
 from frazil.spark.literals import literal
 from frazil.spark.merges import Assignments, Value
@@ -29,11 +29,6 @@ from frazil.wire.errors import BadRequest
 _DEFAULT: Final = "default"
 
 Parts = tuple[str, ...]
-
-
-def quoted(*parts: str) -> str:
-    """A name, part by part, whatever characters it has."""
-    return ".".join(f"`{part.replace('`', '``')}`" for part in parts)
 
 
 def expression(value: Value) -> Column:

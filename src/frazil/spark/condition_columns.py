@@ -37,8 +37,8 @@ class ColumnNames:
 
     def find_top(self, parts: Parts) -> set[str]:
         """The columns of the table that a name can be of or in, whatever is inside them."""
-        wanted = {self._folded(part) for part in parts[:2]}
-        return {field.name for field in self.schema.fields if self._folded(field.name) in wanted}
+        wanted = {self.key(part) for part in parts[:2]}
+        return {field.name for field in self.schema.fields if self.key(field.name) in wanted}
 
     def is_qualified(self, parts: Parts) -> bool:
         """Whether the table's alias stands before a column of it."""
@@ -46,9 +46,7 @@ class ColumnNames:
 
     def _is_alias(self, parts: Parts) -> bool:
         return (
-            self.alias is not None
-            and len(parts) > 1
-            and self._folded(parts[0]) == self._folded(self.alias)
+            self.alias is not None and len(parts) > 1 and self.key(parts[0]) == self.key(self.alias)
         )
 
     def _resolve(self, parts: Parts) -> FoundColumn | None:
@@ -68,11 +66,12 @@ class ColumnNames:
     def _child(self, type_: Type, name: str) -> NestedField | None:
         if not isinstance(type_, StructType):
             return None
-        wanted = self._folded(name)
-        found = [field for field in type_.fields if self._folded(field.name) == wanted]
+        wanted = self.key(name)
+        found = [field for field in type_.fields if self.key(field.name) == wanted]
         return found[0] if len(found) == 1 else None
 
-    def _folded(self, name: str) -> str:
+    def key(self, name: str) -> str:
+        """The name as it is compared with others."""
         return name if self.case_sensitive else name.lower()
 
     @cached_property
@@ -94,6 +93,11 @@ class FoundColumn:
     @property
     def type(self) -> Type:
         return self.field.type
+
+
+def quoted(*parts: str) -> str:
+    """A name, part by part, whatever characters it has."""
+    return ".".join(f"`{part.replace('`', '``')}`" for part in parts)
 
 
 def name_parts(node: exp.Expression) -> Parts | None:

@@ -14,8 +14,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
 from frazil.client.tables import Table
-from frazil.spark.assignments import Rows, expression, quoted
+from frazil.spark.assignments import Rows, expression
 from frazil.spark.changes_writer import DELETE, FILE, POSITION, WRITE
+from frazil.spark.condition_columns import quoted
 from frazil.spark.lineage import ROW_ID
 from frazil.spark.merges import (
     STAR,

@@ -12,13 +12,14 @@ named by the aliases of target and source, or alone where only one of the two ha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from pyspark.sql import Column, DataFrame
 
 from frazil.client.tables import Table
+from frazil.spark.condition_columns import ColumnNames, quoted
 from frazil.spark.context import Context
 from frazil.spark.targets import Target
 from frazil.wire.errors import BadRequest
@@ -71,6 +72,15 @@ NotMatchedBySource: TypeAlias = WhenNotMatchedBySourceUpdate | WhenNotMatchedByS
 Clause: TypeAlias = Matched | WhenNotMatchedInsert | NotMatchedBySource
 
 
+def kept_columns(assignments: Assignments, names: ColumnNames) -> Iterator[str]:
+    """The columns that an update needs the old values of."""
+    whole = {names.key(name) for name in assignments}
+    for field in names.schema.fields:
+        plain = quoted(field.name)
+        if not {names.key(field.name), names.key(plain)} & whole:
+            yield plain
+
+
 @dataclass(frozen=True, kw_only=True)
 class Merge:
     """What a MERGE says, whatever it is held against."""
@@ -101,10 +111,18 @@ class Merge:
             return False
         return bool(others) or isinstance(first, WhenMatchedUpdate) or first.condition is not None
 
-    @property
-    def updates(self) -> bool:
-        kinds = WhenMatchedUpdate | WhenNotMatchedBySourceUpdate
-        return any(isinstance(one, kinds) for one in self.clauses)
+    def expressions(self, names: ColumnNames) -> Iterator[Value]:
+        """All that may look at a target row, with the names of columns that an update keeps."""
+        yield self.on
+        for clause in self.clauses:
+            if clause.condition is not None:
+                yield clause.condition
+            if isinstance(clause, WhenMatchedDelete | WhenNotMatchedBySourceDelete):
+                continue
+            if not isinstance(clause.assignments, str):
+                yield from clause.assignments.values()
+                if not isinstance(clause, WhenNotMatchedInsert):
+                    yield from kept_columns(clause.assignments, names)
 
     def check(self) -> None:
         """As Spark: only the last clause of a kind may be without a condition."""

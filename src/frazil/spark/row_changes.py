@@ -19,8 +19,9 @@ from pyspark.sql import functions as fn
 
 from frazil.client.expressions import AlwaysFalse, Filter
 from frazil.spark import statements
-from frazil.spark.assignments import Rows, quoted
+from frazil.spark.assignments import Rows
 from frazil.spark.changes_writer import FILE, POSITION, WRITE
+from frazil.spark.condition_columns import quoted
 from frazil.spark.conditions import Condition
 from frazil.spark.context import Context
 from frazil.spark.lineage import ROW_ID
@@ -200,6 +201,8 @@ def _merged(attempt: Attempt, merge: Merge, source: DataFrame, statement: Statem
     reads = merge_reads(attempt.context, attempt.table, merge, source)
     conflicts = reads.conflicts if statement.conflict_filter is None else attempt.conflict_filter
     attempt = replace(attempt, reads=reads.scan, conflict_filter=conflicts)
+    if isinstance(attempt.reads, AlwaysFalse) and not merge.inserts:
+        return attempt.nothing()
     lineage = attempt.has_lineage
     frame = merge_changes(
         attempt.table,
@@ -213,8 +216,5 @@ def _merged(attempt: Attempt, merge: Merge, source: DataFrame, statement: Statem
 
 
 def _merge_columns(attempt: Attempt, merge: Merge) -> list[str] | None:
-    """An updated row needs all of its old values; one that goes only what is asked of it."""
-    if merge.updates:
-        return None
-    asked = [merge.on, *(clause.condition for clause in merge.clauses)]
-    return needed_columns(asked, attempt.names)
+    """What is asked of a target row, and what an updated one keeps."""
+    return needed_columns(merge.expressions(attempt.names), attempt.names)

@@ -1,0 +1,259 @@
+"""MERGE and UPDATE as frames of changed rows, without a catalog: what becomes of which row."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as fn
+
+from frazil.client.tables import Table
+from frazil.spark.assignments import Rows
+from frazil.spark.merge_frames import merge_changes
+from frazil.spark.merges import (
+    STAR,
+    Clause,
+    Merge,
+    WhenMatchedDelete,
+    WhenMatchedUpdate,
+    WhenNotMatchedBySourceDelete,
+    WhenNotMatchedBySourceUpdate,
+    WhenNotMatchedInsert,
+)
+from frazil.values.type_json import struct_to_json
+from frazil.values.types import INT, LONG, STRING, NestedField, StructType
+from frazil.wire.errors import BadRequest
+from frazil.wire.identifiers import Identifier
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SCHEMA = StructType(
+    (NestedField(1, "id", LONG, False), NestedField(2, "v", INT, False, write_default=7))
+)
+POINT = StructType((NestedField(11, "x", INT, False), NestedField(12, "y", INT, False)))
+STRICT = StructType(
+    (
+        NestedField(1, "id", LONG, True),
+        NestedField(2, "p", POINT, False),
+        NestedField(3, "small", INT, False),
+        NestedField(4, "text", STRING, False, write_default="none"),
+    )
+)
+
+
+def table(schema: StructType = SCHEMA) -> Table:
+    metadata = {
+        "schemas": [{**struct_to_json(schema), "schema-id": 0}],
+        "current-schema-id": 0,
+        "format-version": 3,
+    }
+    return Table(Identifier(("ns",), "t"), metadata, "file:///nowhere")
+
+
+@pytest.fixture
+def target(spark: SparkSession) -> DataFrame:
+    """Rows 1 to 4 and one without a key, each at the position of its id; row ids from 100 on."""
+    return spark.sql(
+        """select id, v, 'f' as _file, pos as _pos, 100 + pos as _row_id from values
+        (1L, 10, 1L), (2L, 20, 2L), (3L, 30, 3L), (4L, 40, 4L), (null, 50, 5L) as t(id, v, pos)"""
+    )
+
+
+def source_of(spark: SparkSession, rows: str) -> DataFrame:
+    return spark.sql(f"select * from values {rows} as s(id, v)")
+
+
+def changes(
+    target: DataFrame,
+    source: DataFrame,
+    *clauses: Clause,
+    on: Any = "target.id = source.id",
+    schema: StructType = SCHEMA,
+) -> list[tuple[Any, ...]]:
+    """(position, deleted, row id, written row or None) of each line, in order."""
+    merge = Merge(on=on, clauses=clauses)
+    merge.check()
+    frame = merge_changes(table(schema), merge, target, source, case_sensitive=False, lineage=True)
+    names = [field.name for field in schema.fields]
+    found = []
+    for row in (line.asDict() for line in frame.collect()):
+        written = tuple(row[name] for name in names) if row.get("_write") else None
+        found.append((row["_pos"], row["_delete"], row.get("_row_id"), written))
+    return sorted(found, key=str)
+
+
+UPDATE = WhenMatchedUpdate({"v": "source.v"})
+
+
+def test_matched_rows_are_updated_and_others_inserted(
+    spark: SparkSession, target: DataFrame
+) -> None:
+    source = source_of(spark, "(1L, 11), (null, 99), (9L, 90)")
+    found = changes(target, source, UPDATE, WhenNotMatchedInsert({"id": "source.id"}))
+    # Nulls match nothing; what an insert does not name gets its default.
+    assert found == [
+        (1, True, 101, (1, 11)),
+        (None, False, None, (9, 7)),
+        (None, False, None, (None, 7)),
+    ]
+
+
+def test_nulls_match_by_the_null_safe_equality(spark: SparkSession, target: DataFrame) -> None:
+    source = source_of(spark, "(null, 99)")
+    found = changes(target, source, UPDATE, on="target.id <=> source.id")
+    assert found == [(5, True, 105, (None, 99))]
+
+
+def test_the_first_clause_that_holds_decides(spark: SparkSession, target: DataFrame) -> None:
+    source = source_of(spark, "(1L, 1), (2L, 2), (3L, 3), (8L, 8), (9L, 9)")
+    found = changes(
+        target,
+        source,
+        WhenMatchedDelete("source.v = 1"),
+        WhenMatchedUpdate({"v": "target.v + source.v"}, "source.v <= 2"),
+        WhenNotMatchedInsert(STAR, "source.v = 8"),
+    )
+    assert found == [
+        (1, True, 101, None),
+        (2, True, 102, (2, 22)),
+        # Matched and left alone: it counts should it be matched twice.
+        (3, False, 103, None),
+        (None, False, None, (8, 8)),
+    ]
+
+
+def test_rows_that_the_source_does_not_have(spark: SparkSession, target: DataFrame) -> None:
+    source = source_of(spark, "(1L, 1), (9L, 9)")
+    found = changes(
+        target,
+        source,
+        WhenNotMatchedInsert(STAR),
+        WhenNotMatchedBySourceUpdate({"v": "target.v + 1"}, "target.v < 30"),
+        WhenNotMatchedBySourceDelete("target.v < 50"),
+    )
+    assert found == [
+        (2, True, 102, (2, 21)),
+        (3, True, 103, None),
+        (4, True, 104, None),
+        (None, False, None, (9, 9)),
+    ]
+
+
+def test_only_deletes_need_no_columns(spark: SparkSession, target: DataFrame) -> None:
+    merge = Merge(on="target.id = source.id", clauses=(WhenMatchedDelete(),))
+    assert not merge.checks_cardinality
+    narrow = target.select("id", "_file", "_pos", "_row_id")
+    frame = merge_changes(
+        table(),
+        merge,
+        narrow,
+        source_of(spark, "(2L, 0), (2L, 0)"),
+        case_sensitive=False,
+        lineage=True,
+    )
+    assert frame.columns == ["_file", "_pos", "_delete"]
+    assert [row["_pos"] for row in frame.collect()] == [2, 2]
+
+
+def test_conditions_may_be_columns(spark: SparkSession, target: DataFrame) -> None:
+    source = source_of(spark, "(1L, 1), (2L, 2)")
+    found = changes(
+        target,
+        source,
+        WhenMatchedUpdate({"v": fn.col("source.v") * 2}, fn.col("source.v") > 1),
+        on=fn.col("target.id") == fn.col("source.id"),
+    )
+    assert found == [(1, False, 101, None), (2, True, 102, (2, 4))]
+
+
+def test_which_merges_look_for_rows_that_are_matched_twice() -> None:
+    def checks(*clauses: Clause) -> bool:
+        return Merge(on="true", clauses=clauses).checks_cardinality
+
+    assert checks(UPDATE)
+    assert checks(WhenMatchedDelete("source.v = 1"))
+    assert checks(WhenMatchedDelete("source.v = 1"), WhenMatchedDelete())
+    assert not checks(WhenMatchedDelete())
+    assert not checks(WhenNotMatchedInsert(STAR), WhenNotMatchedBySourceDelete())
+
+
+@pytest.mark.parametrize(
+    ("merge", "message"),
+    [
+        (Merge(on="true"), "add a WHEN clause"),
+        (Merge(on="true", clauses=(UPDATE, UPDATE)), "only the last WHEN MATCHED"),
+        (
+            Merge(on="true", clauses=(UPDATE,), source_alias="Target"),
+            "target and source are both called target",
+        ),
+    ],
+    ids=["no clause", "unreachable clause", "one alias"],
+)
+def test_merges_that_cannot_be(merge: Merge, message: str) -> None:
+    with pytest.raises(BadRequest, match=message):
+        merge.check()
+
+
+# --- assignments ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def rows(spark: SparkSession) -> Rows:
+    frame = spark.sql(
+        """select * from values
+        (1L, named_struct('x', 1, 'y', 2), 5, 'a'), (2L, null, 6, 'b') as t(id, p, small, text)"""
+    )
+    return Rows(frame.alias("t"), STRICT, "t", table="ns.t")
+
+
+def updated(rows: Rows, **assignments: Any) -> list[dict[str, Any]]:
+    columns = rows.updated({name.replace("__", "."): value for name, value in assignments.items()})
+    named = [column.alias(field.name) for column, field in zip(columns, STRICT.fields, strict=True)]
+    found = rows.frame.select(*named).orderBy("id").collect()
+    return [row.asDict(recursive=True) for row in found]
+
+
+def test_values_are_stored_in_the_types_of_their_columns(rows: Rows) -> None:
+    first, second = updated(rows, small="id * 2", text="small", t__p__x="100")
+    assert first == {"id": 1, "p": {"x": 100, "y": 2}, "small": 2, "text": "5"}
+    # A field of a struct that was null: the others are null then.
+    assert second == {"id": 2, "p": {"x": 100, "y": None}, "small": 4, "text": "6"}
+
+
+def test_structs_are_stored_by_the_names_of_their_fields(rows: Rows) -> None:
+    first, _ = updated(rows, P="named_struct('Y', 20L, 'X', 10L)", text="default")
+    assert (first["p"], first["text"]) == ({"x": 10, "y": 20}, "none")
+
+
+@pytest.mark.parametrize(
+    ("assignments", "message"),
+    [
+        ({"small": "text"}, "column small: string cannot be stored as int"),
+        ({"nowhere": "1"}, "ns.t has no column nowhere to set"),
+        ({"p.x": "1", "p": "null"}, "column p is set twice"),
+        ({"p": "named_struct('x', 1)"}, "column p: the value has no field y"),
+        ({"p": "named_struct('x', 1, 'y', 2, 'z', 3)"}, "column p has no field z"),
+    ],
+    ids=["type", "unknown", "twice", "field missing", "field unknown"],
+)
+def test_assignments_that_do_not_fit(rows: Rows, assignments: dict[str, str], message: str) -> None:
+    with pytest.raises(BadRequest, match=message):
+        rows.updated(assignments)
+
+
+def test_values_that_do_not_fit_fail_the_job(rows: Rows) -> None:
+    with pytest.raises(PySparkException, match="3000000000 does not fit int"):
+        updated(rows, small="id + 2999999999")
+    with pytest.raises(PySparkException, match="column id is required"):
+        updated(rows, id="case when id = 1 then id end")
+
+
+def test_inserts_need_what_is_required(rows: Rows) -> None:
+    with pytest.raises(BadRequest, match="column id is required and has no default"):
+        rows.inserted({"small": "1"})
+    with pytest.raises(BadRequest, match="sets whole columns"):
+        rows.inserted({"id": "1", "p.x": "1"})
+    with pytest.raises(BadRequest, match="has no column p, small"):
+        rows.all_from("s", ["ID", "text"])
