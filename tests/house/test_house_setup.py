@@ -19,7 +19,17 @@ TARGETS = {
     *("bench-client", "bench-client-full", "bench-planning", "bench-planning-full"),
     *("lock", "clean", "help"),
 }
-EXTRAS = ["all", "parquet", "postgres", "pyiceberg", "s3", "server", "spark", "spark-local"]
+EXTRAS = [
+    "all",
+    "parquet",
+    "postgres",
+    "pyiceberg",
+    "s3",
+    "server",
+    "spark",
+    "spark-connect",
+    "spark-local",
+]
 
 
 def fake_python(folder: Path, name: str, script: str) -> Path:
