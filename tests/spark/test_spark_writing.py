@@ -21,15 +21,16 @@ from frazil.client.data_files import DataFile
 from frazil.client.tables import Table
 from frazil.spark.arrow_writer import ArrowFileWriter
 from frazil.spark.context import Context
-from frazil.spark.distribution import layout_of
+from frazil.spark.distribution import ADVISORY_SIZE, layout_of, shuffle_settings
 from frazil.spark.folders import WriteFolder, new_folder
+from frazil.spark.session_settings import session_settings
 from frazil.spark.settings import Settings
 from frazil.spark.storage import Storage
 from frazil.spark.table_facts import TableFacts
 from frazil.spark.write_properties import BloomFilter, delete_file_options, file_options
 from frazil.spark.writing import WriteOptions, write_rows
 from frazil.spark.writing_arrow import write_task
-from frazil.spark.writing_jvm import objections, parquet_settings
+from frazil.spark.writing_jvm import PARQUET_SETTINGS, objections
 from frazil.wire.errors import BadRequest
 from tests.support.spark_facts import facts, order_json, schema_json, spec_json
 
@@ -567,11 +568,24 @@ def test_the_sessions_settings_are_given_back_by_the_last_of_many_writers(
 ) -> None:
     name = "spark.sql.parquet.outputTimestampType"
     before = spark.conf.get(name)
-    with parquet_settings(spark):
-        with parquet_settings(spark):
+    with session_settings(spark, PARQUET_SETTINGS):
+        with session_settings(spark, PARQUET_SETTINGS):
             assert spark.conf.get(name) == "TIMESTAMP_MICROS"
         assert spark.conf.get(name) == "TIMESTAMP_MICROS"
     assert spark.conf.get(name) == before
+    with session_settings(spark, {"spark.frazil.never-set": "1"}):
+        assert spark.conf.get("spark.frazil.never-set") == "1"
+    assert spark.conf.get("spark.frazil.never-set", None) is None
+
+
+def test_tasks_get_as_much_as_makes_a_file() -> None:
+    (found,) = shuffle_settings(facts("/t", {"id": "long"}), "zstd").values()
+    assert found == str(384 << 20)
+    table = facts("/t", {"id": "long"}, properties={ADVISORY_SIZE: "1000"})
+    assert list(shuffle_settings(table, "zstd").values()) == ["1000"]
+    wrong = facts("/t", {"id": "long"}, properties={ADVISORY_SIZE: "much"})
+    with pytest.raises(BadRequest, match=ADVISORY_SIZE):
+        shuffle_settings(wrong, "zstd")
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -18,6 +18,11 @@ from frazil.spark.z_order import Z_COLUMN, z_order_column
 from frazil.values.types import StructType
 from frazil.wire.errors import BadRequest
 
+ADVISORY_SIZE: Final = "write.spark.advisory-partition-size-bytes"
+_ADVISORY_CONF: Final = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
+_ADVISED_FILE_BYTES: Final = 128 << 20
+_SHUFFLED_BYTES: Final = {"uncompressed": 1, "snappy": 2, "lz4": 2}
+"""Of a shuffle for a byte of a file; for the codecs that compress more it is 3."""
 MODES: Final = ("none", "hash", "range")
 COMMANDS: Final = ("write", "delete", "update", "merge")
 
@@ -81,6 +86,17 @@ def _checked(mode: str) -> str:
     if mode.lower() not in MODES:
         raise BadRequest(f"distribution mode: {mode!r} is none of {', '.join(MODES)}")
     return mode.lower()
+
+
+def shuffle_settings(facts: TableFacts, codec: str) -> dict[str, str]:
+    """How much Spark should give to a task after the shuffle of a write.
+
+    Its own default makes files that are small for a table; Iceberg's is as here.
+    """
+    given = facts.properties.get(ADVISORY_SIZE)
+    if given is not None and not (given.isdecimal() and int(given)):
+        raise BadRequest(f"the table's property {ADVISORY_SIZE}: {given!r} is no number of bytes")
+    return {_ADVISORY_CONF: given or str(_ADVISED_FILE_BYTES * _SHUFFLED_BYTES.get(codec, 3))}
 
 
 def spread(

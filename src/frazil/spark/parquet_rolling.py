@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from frazil.spark.arrow import field_id_of
+from frazil.spark.parquet_variants import annotating
 from frazil.spark.storage import Storage
 from frazil.spark.write_properties import FileOptions
 
@@ -64,7 +65,9 @@ class RollingFile:
         self._flushed_bytes = 0
         self._ratio = 1.0
         """Bytes of the file for a byte of Arrow, in the last row group."""
-        self._sink: pa.NativeFile | None = None
+        self._file: pa.NativeFile | None = None
+        self._sink: Any = None
+        """What the writer writes to: the file, or what annotates its variants on the way."""
         self._writer: pq.ParquetWriter | None = None
         self._metadata: list[Any] = []
         self._nan_counts: dict[int, list[int]] = {}
@@ -104,10 +107,13 @@ class RollingFile:
     def abort(self) -> None:
         """Leaves no half file behind."""
         self._pending.clear()
-        if self._sink is not None:
-            self._sink.close()
+        if self._writer is not None:
+            # It would end the file with a footer when it is collected.
+            self._writer.is_open = False
+        if self._file is not None:
+            self._file.close()
             self._storage.delete([self._path])
-        self._writer = self._sink = None
+        self._writer = self._file = self._sink = None
 
     # --- row groups ----------------------------------------------------------------------------
 
@@ -136,7 +142,8 @@ class RollingFile:
         self._pending, self.pending_bytes = [], 0
 
     def _start(self, first: pa.Table) -> None:
-        self._sink = self._storage.open_output(self._path)
+        self._file = self._storage.open_output(self._path)
+        self._sink = annotating(self._file, self._schema)
         options = self._options
         silent = frozenset(options.without_statistics)
         paths = [leaf.path for leaf in self._leaves if leaf.name not in silent]

@@ -7,7 +7,8 @@ logged with its reason and can be forced.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,10 +17,11 @@ from pyspark.sql import DataFrame
 from frazil.client.data_files import DataFile
 from frazil.client.tables import Table
 from frazil.spark.context import Context
-from frazil.spark.distribution import Layout, layout_of, spread
+from frazil.spark.distribution import Layout, layout_of, shuffle_settings, spread
 from frazil.spark.folders import WriteFolder
 from frazil.spark.partition_split import PARTITION_PREFIX
 from frazil.spark.partitioning import partition_columns
+from frazil.spark.session_settings import session_settings
 from frazil.spark.settings import WRITERS
 from frazil.spark.table_facts import TableFacts, facts_of
 from frazil.spark.write_properties import FileOptions, file_options
@@ -65,10 +67,12 @@ def write_rows(
     facts = facts_of(table, schema)
     layout = _layout(facts, options)
     of_files = _file_options(facts, options, layout)
-    if _chosen_engine(context, facts, folder, options, of_files) == "jvm":
-        return write_jvm(context, facts, frame, folder, of_files, layout, lineage=lineage)
-    rows = _spread(facts, frame, options, layout)
-    return write_arrow(facts, rows, folder, of_files, lineage=lineage)
+    engine = _chosen_engine(context, facts, folder, options, of_files)
+    with session_settings(context.spark, _settings(facts, layout, of_files)):
+        if engine == "jvm":
+            return write_jvm(context, facts, frame, folder, of_files, layout, lineage=lineage)
+        rows = _spread(facts, frame, options, layout)
+        return write_arrow(facts, rows, folder, of_files, lineage=lineage)
 
 
 def distributed(
@@ -90,6 +94,23 @@ def options_of_files(table: Table | TableFacts, options: WriteOptions | None = N
     options = options or WriteOptions()
     facts = table if isinstance(table, TableFacts) else facts_of(table)
     return _file_options(facts, options, _layout(facts, options))
+
+
+@contextmanager
+def write_settings(
+    context: Context, table: Table | TableFacts, options: WriteOptions | None = None
+) -> Iterator[None]:
+    """What the session needs while rows from `distributed` are written, as `write_rows` has it."""
+    options = options or WriteOptions()
+    facts = table if isinstance(table, TableFacts) else facts_of(table)
+    layout = _layout(facts, options)
+    wanted = _settings(facts, layout, _file_options(facts, options, layout))
+    with session_settings(context.spark, wanted):
+        yield
+
+
+def _settings(facts: TableFacts, layout: Layout, of_files: FileOptions) -> dict[str, str]:
+    return {} if layout.mode == "none" else shuffle_settings(facts, of_files.codec)
 
 
 def _layout(facts: TableFacts, options: WriteOptions) -> Layout:

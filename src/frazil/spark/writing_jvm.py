@@ -8,17 +8,14 @@ are not counted: that would mean to read the columns again.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
-from threading import Lock
 from typing import Any, Final
 from uuid import uuid4
-from weakref import WeakKeyDictionary
 
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
 from frazil.client.data_files import DataFile
@@ -31,6 +28,7 @@ from frazil.spark.folders import WriteFolder
 from frazil.spark.lineage import LAST_UPDATED_FIELD, ROW_ID_FIELD
 from frazil.spark.partition_folders import IN_FILE, folder_columns, folder_values
 from frazil.spark.partitioning import spec_fields
+from frazil.spark.session_settings import session_settings
 from frazil.spark.storage import Storage, is_local
 from frazil.spark.table_facts import TableFacts
 from frazil.spark.write_properties import TARGET_SIZE, FileOptions
@@ -65,6 +63,12 @@ _WIDTHS_BYTES: Final = {
     TypeId.BINARY: 64,
 }
 """What a value takes in a file before it is compressed; all others 8."""
+PARQUET_SETTINGS: Final[Mapping[str, str]] = {
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.fieldId.write.enabled": "true",
+    "spark.sql.parquet.writeLegacyFormat": "false",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+}
 _READERS_PER_CPU: Final = 4
 _MAX_READERS: Final = 32
 
@@ -128,7 +132,7 @@ def write_jvm(
     writer = rows.write.mode("append").options(**_writer_options(fields, options))
     if columns:
         writer = writer.partitionBy(*columns)
-    with parquet_settings(context.spark):
+    with session_settings(context.spark, PARQUET_SETTINGS):
         writer.parquet(location)
     inner = WriteFolder(location, folder.storage)
     return _declared_files(facts, partition, inner, options)
@@ -243,61 +247,3 @@ def _values_in_file(
             own = internal_value(type_, batch.column(0)[0])
             found.append(apply(field.transform, type_, own))
     return tuple(found)
-
-
-# --- the session's settings -----------------------------------------------------------------------
-
-_SETTINGS: Final[Mapping[str, str]] = {
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    "spark.sql.parquet.fieldId.write.enabled": "true",
-    "spark.sql.parquet.writeLegacyFormat": "false",
-    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
-}
-"""No option of a single write: Spark takes them from the session when the write begins."""
-
-
-@dataclass
-class _Borrowed:
-    users: int
-    before: dict[str, str | None]
-
-
-_borrowed: WeakKeyDictionary[SparkSession, _Borrowed] = WeakKeyDictionary()
-_lock = Lock()
-
-
-@contextmanager
-def parquet_settings(spark: SparkSession) -> Iterator[None]:
-    """Sets what Iceberg's files need for as long as something is written, by whichever thread."""
-    with _lock:
-        state = _borrowed.get(spark)
-        if state is None:
-            state = _borrowed[spark] = _Borrowed(0, _changed(spark))
-        state.users += 1
-    try:
-        yield
-    finally:
-        with _lock:
-            state.users -= 1
-            if state.users == 0:
-                del _borrowed[spark]
-                _restore(spark, state.before)
-
-
-def _changed(spark: SparkSession) -> dict[str, str | None]:
-    """Sets those that are otherwise; what they were before."""
-    before = {}
-    for name, wanted in _SETTINGS.items():
-        found = spark.conf.get(name, None)
-        if found is None or found.lower() != wanted.lower():
-            before[name] = found
-            spark.conf.set(name, wanted)
-    return before
-
-
-def _restore(spark: SparkSession, before: Mapping[str, str | None]) -> None:
-    for name, value in before.items():
-        if value is None:
-            spark.conf.unset(name)
-        else:
-            spark.conf.set(name, value)
