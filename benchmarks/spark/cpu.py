@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import psutil
 
@@ -15,6 +16,8 @@ class Meter:
 
     def __init__(self, others: Sequence[int] = ()) -> None:
         self._roots = [psutil.Process(), *(psutil.Process(pid) for pid in others)]
+        # What a process has used is not forgotten when it ends: Spark sends idle workers home.
+        self._seen: dict[psutil.Process, float] = {}
 
     def measure(self, work: Callable[[], object]) -> Sample:
         before, started = self._cpu_s(), time.perf_counter()
@@ -23,17 +26,9 @@ class Meter:
         return Sample(round(wall_s, 4), round(self._cpu_s() - before, 4))
 
     def _cpu_s(self) -> float:
-        # A worker that has ended is counted by the one that has waited for it.
-        return sum(self._of(process) for root in self._roots for process in _tree(root))
-
-    @staticmethod
-    def _of(process: psutil.Process) -> float:
-        try:
-            times = process.cpu_times()
-        except psutil.NoSuchProcess:
-            return 0.0
-        return float(times.user + times.system + times.children_user + times.children_system)
-
-
-def _tree(root: psutil.Process) -> list[psutil.Process]:
-    return [root, *root.children(recursive=True)]
+        for root in self._roots:
+            for process in (root, *root.children(recursive=True)):
+                with suppress(psutil.NoSuchProcess):
+                    times = process.cpu_times()
+                    self._seen[process] = float(times.user + times.system)
+        return sum(self._seen.values())

@@ -17,6 +17,7 @@ TARGETS = {
     *("setup", "demo", "serve", "test", "test-full", "test-spark-versions", "lint", "conformance"),
     *("bench", "bench-full", "bench-commit", "bench-commit-full"),
     *("bench-client", "bench-client-full", "bench-planning", "bench-planning-full"),
+    *("bench-spark", "bench-spark-full"),
     *("lock", "clean", "help"),
 }
 EXTRAS = [
