@@ -63,9 +63,7 @@ def delete(
         options=options,
         commit_options=commit_options,
     )
-    return statements.run(
-        context, lambda number: replace(_deleted(statement.attempt()), attempts=number)
-    )
+    return statements.run(context, lambda _: _deleted(statement.attempt()))
 
 
 def update(
@@ -92,9 +90,7 @@ def update(
         options=options,
         commit_options=commit_options,
     )
-    return statements.run(
-        context, lambda number: replace(_updated(statement.attempt(), set), attempts=number)
-    )
+    return statements.run(context, lambda _: _updated(statement.attempt(), set))
 
 
 def merge(
@@ -127,19 +123,16 @@ def merge(
     if not isinstance(source, DataFrame | str):
         made = source
 
-        def with_own_source(number: int) -> Result:
+        def with_own_source(_: int) -> Result:
             attempt = statement.attempt()
             with staged(context, made(attempt.table), attempt.table) as rows:
-                return replace(_merged(attempt, merge, rows, statement), attempts=number)
+                return _merged(attempt, merge, rows, statement)
 
         return statements.run(context, with_own_source)
     frame = context.spark.table(source) if isinstance(source, str) else source
     with staged(context, frame, target.load(context)) as rows:
         return statements.run(
-            context,
-            lambda number: replace(
-                _merged(statement.attempt(), merge, rows, statement), attempts=number
-            ),
+            context, lambda _: _merged(statement.attempt(), merge, rows, statement)
         )
 
 
