@@ -12,8 +12,6 @@ from frazil.cli.spark_files import Source
 from frazil.cli.spark_session import print_result, spark_session
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from frazil.spark.results import Result
     from frazil.spark.session import Session
     from frazil.wire.identifiers import Identifier
@@ -59,10 +57,8 @@ def _load(session: Session, name: Identifier, order: LoadOrder) -> Result:
 
 
 def _create(session: Session, name: Identifier, order: LoadOrder) -> Result:
-    frame: DataFrame = order.source.read(session.spark)
-    writer = session.write_to(frame, name)
+    quoted = ".".join(f"`{level.replace('`', '``')}`" for level in (*name.namespace, name.name))
+    writer = session.write_to(order.source.read(session.spark), quoted)
     for key, value in key_values("--property", order.properties).items():
-        writer = writer.table_property(key, value)
-    if order.partitioned_by:
-        writer = writer.partitioned_by(*order.partitioned_by)
-    return writer.create()
+        writer = writer.tableProperty(key, value)
+    return writer.partitionedBy(*order.partitioned_by).create()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from frazil.spark.results import Result
     from frazil.spark.session import Session
 
+QUERY_LOGGERS: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+"""They repeat every error of a query on stderr, with the JVM's stack."""
 PACKAGES: Final = ("pyspark", "pyarrow", "numpy", "mmh3", "pyroaring", "sqlglot")
 
 
@@ -34,6 +37,7 @@ def spark_session(
             USAGE_ERROR,
         )
     settings = {"spark.ui.enabled": "false", **key_values("--conf", conf)}
+    from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
     from frazil.client.config import DEFAULT_URI
@@ -41,6 +45,8 @@ def spark_session(
     from frazil.spark.local import local_spark
     from frazil.spark.session import connect
 
+    for name in QUERY_LOGGERS:
+        logging.getLogger(name).disabled = True
     with ExitStack() as stack:
         client = stack.enter_context(choice.connect(dry_run=dry_run))
         try:
@@ -51,13 +57,25 @@ def spark_session(
         except JavaError as error:
             fail(str(error), choice.output, FAILURE)
         except PySparkException as error:
-            fail(_message(error), choice.output, FAILURE)
+            fail(first_part(str(error.getMessage() or error)), choice.output, FAILURE)
+        except Py4JJavaError as error:
+            fail("; because ".join(_causes(error.java_exception)), choice.output, FAILURE)
 
 
-def _message(error: Any) -> str:
+def first_part(text: str) -> str:
     """What Spark says, without the plan and the stack that follow it."""
-    text = str(error.getMessage() or error)
     return text.split("\n\nJVM stacktrace:")[0].split(";\n")[0].strip()
+
+
+def _causes(thrown: Any) -> Iterator[str]:
+    """What was thrown and why, each in a line; Spark says the same thing on several levels."""
+    said = ""
+    while thrown is not None:
+        message = str(thrown.getMessage() or thrown.toString()).splitlines()[0]
+        if message not in said:
+            said += message
+            yield message
+        thrown = thrown.getCause()
 
 
 def print_result(choice: CatalogChoice, table: str, branch: str, done: Result) -> None:
