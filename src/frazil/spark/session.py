@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from frazil.client.client import DEFAULT_URI, Client
 from frazil.spark.context import Context
 from frazil.spark.settings import settings_of
+from frazil.spark.source import register
 from frazil.spark.tables import SparkTable, spark_table
 from frazil.wire.identifiers import Identifier
 
@@ -35,9 +36,9 @@ def connect(
 ) -> Session:
     """A session of the catalog at `uri`.
 
-    Without `spark` one is built, with Iceberg's runtime for reading. `properties` are those of
-    Iceberg's REST catalogs, such as `s3.access-key-id`; the other arguments win over the settings
-    `spark.frazil.*` of the Spark session.
+    Without `spark` one is built, with Iceberg's runtime for reading. Either knows `format("frazil")`
+    afterwards. `properties` are those of Iceberg's REST catalogs, such as `s3.access-key-id`; the
+    other arguments win over the settings `spark.frazil.*` of the Spark session.
     """
     if spark is None:
         from frazil.spark.local import local_spark
@@ -54,6 +55,7 @@ def connect(
     )
     known = {"token": token, "warehouse": warehouse}
     said = {**(properties or {}), **{name: text for name, text in known.items() if text}}
+    register(spark, uri, said)
     made = client or Client(uri, token=token, warehouse=warehouse, properties=properties)
     return Session(Context(spark, made, settings, uri, said), owns_client=client is None)
 
@@ -105,9 +107,7 @@ class Session:
 
         return FrameReader(self)
 
-    def write_to(
-        self, frame: DataFrame, table: str | tuple[str, ...] | Identifier
-    ) -> TableWriter:
+    def write_to(self, frame: DataFrame, table: str | tuple[str, ...] | Identifier) -> TableWriter:
         """`session.write_to(frame, "ns.t").append()`, as `frame.writeTo` has it."""
         from frazil.spark.builders import TableWriter
 
