@@ -19,9 +19,9 @@ from pyspark.sql import functions as F
 
 from frazil.client.parquet_files import scheme_of
 from frazil.client.tables import Table
+from frazil.spark.column_names import is_named_so, unpushable
 from frazil.spark.context import Context
 from frazil.spark.filters import quoted
-from frazil.spark.pushdown import is_named_so, unpushable
 from frazil.values.types import EdgeAlgorithm, GeographyType, StructType, Type, TypeId, child_fields
 from frazil.wire.errors import BadRequest
 

@@ -20,9 +20,9 @@ from pyspark.sql import functions as F
 from frazil.client.parquet_names import NAME_MAPPING_PROPERTY
 from frazil.client.tables import Table
 from frazil.spark.arrow_reader import spark_batches, with_metadata
+from frazil.spark.column_names import is_always_named_so
 from frazil.spark.context import Context
 from frazil.spark.filters import quoted
-from frazil.spark.pushdown import is_always_named_so, unpushable
 from frazil.spark.scan_tasks import ScanTask, split_tasks
 from frazil.spark.storage import is_local, storage_of
 from frazil.spark.table_facts import facts_of
@@ -106,6 +106,19 @@ def why_not_jvm(scan: OwnScan) -> str | None:
         odd = _not_for_jvm(field)
         if odd is not None:
             return f"column {field.name} {odd}"
+    return _reused_name(scan)
+
+
+def _reused_name(scan: OwnScan) -> str | None:
+    """Spark matches columns by id, but takes their types, and looks for a filter's column in the
+    file's statistics, by name."""
+    schemas = scan.table.metadata["schemas"]
+    if {schema.get("schema-id") for schema in schemas} != set(range(len(schemas))):
+        return "older schemas of the table were removed, so that names in old files are not known"
+    known = [parse_struct(schema, "schema") for schema in schemas]
+    for field in scan.columns.fields:
+        if not is_always_named_so(field, known):
+            return f"column {field.name} has a name that was another column's before"
     return None
 
 
@@ -153,21 +166,9 @@ def _jvm_frame(
         "_pos": F.col("_metadata.row_index"),
         "_spec_id": F.lit(spec_id),
     }
-    columns = [_jvm_column(field, scan.table) for field in scan.columns.fields]
+    columns: list[Column] = [F.col(quoted(field.name)) for field in scan.columns.fields]
     columns += [metadata[name].alias(name) for name in scan.metadata_columns]
     return frame.select(*columns)
-
-
-def _jvm_column(field: NestedField, table: Table) -> Column:
-    column = F.col(quoted(field.name))
-    schemas = table.metadata["schemas"]
-    known = {schema.get("schema-id") for schema in schemas}
-    # Schemas are numbered from 0; where one is missing, nobody knows how old files call columns.
-    if known == set(range(len(schemas))) and is_always_named_so(
-        field, (parse_struct(schema, "schema") for schema in schemas)
-    ):
-        return column
-    return unpushable(column, field.name)
 
 
 def _path_style(path: str) -> str:

@@ -1,8 +1,8 @@
-"""Where Spark must not push filters down, because the reader below would look at another column.
+"""Where names are not enough: columns that were called otherwise before, or as another one is now.
 
-Both readers of the JVM find columns by field id when they read rows, but by name when they look
-whether a file or a row group can be left out. A name that has changed its column since would leave
-out rows that match.
+Readers of the JVM find columns by field id when they read rows, but by name when they look whether
+a file or a row group can be left out. A name that has changed its column since would leave out
+rows that match.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def is_named_so(field: NestedField, schema: StructType) -> bool:
 def is_always_named_so(field: NestedField, schemas: Iterable[StructType]) -> bool:
     """Whether a column's names, at every level, were never another column's in these schemas.
 
-    Spark's own reader looks for a filter's column by its name in the file's statistics.
+    Files keep the names that they were written with.
     """
     wanted = dict(_names((field,), ""))
     return all(
