@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from pyspark.sql import SparkSession
-
 from frazil.spark.context import Context
 
 # A terminal has room for one bar: what runs inside or beside the statement it shows stays silent.
@@ -35,6 +33,6 @@ def progress(context: Context, title: str) -> Iterator[None]:
         _TERMINAL.release()
 
 
-def is_classic(spark: SparkSession) -> bool:
+def is_classic(spark: object) -> bool:
     """Whether the session is one with a JVM of its own, and not a client of Spark Connect."""
     return not type(spark).__module__.startswith("pyspark.sql.connect.")
