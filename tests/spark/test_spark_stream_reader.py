@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,9 +14,8 @@ from frazil.spark.scan_tasks import ScanTask
 from frazil.wire.errors import BadRequest, NotFound
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
-    from frazil.spark.session import Session
+    pass
 
 # --- batches, without Spark -----------------------------------------------------------------------
 
@@ -129,7 +127,7 @@ def test_other_snapshots_are_an_error_unless_skipped(
     with pytest.raises(BadRequest, match=f"streaming-skip-{operation}-snapshots=true"):
         found.end_after(Offset(1), limits)
     found, _ = batches("append", operation, "append", skips=skips)
-    assert sum(all_batches(found, limits), []) == ["1a", "1b", "3a", "3b", "3c"]
+    assert [name for one in all_batches(found, limits) for name in one] == ["1a", "1b", "3a", "3b", "3c"]
 
 
 def test_an_unknown_operation_is_an_error() -> None:
@@ -156,7 +154,7 @@ def test_with_expired_history_the_oldest_snapshot_is_read_as_a_whole() -> None:
 
 def test_a_snapshot_that_is_gone_is_a_clear_error() -> None:
     found, _ = batches("append", "append")
-    with pytest.raises(NotFound, match="snapshot 7.*new checkpoint"):
+    with pytest.raises(NotFound, match=r"snapshot 7.*new checkpoint"):
         found.end_after(Offset(7), Limits())
     with pytest.raises(NotFound, match="snapshot 7"):
         names(found.between(Offset(1), Offset(7)))

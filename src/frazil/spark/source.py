@@ -4,7 +4,7 @@
     df.write.format("frazil").mode("append").save("shop.orders")
     spark.read.format("frazil").option("snapshot-id", 7).load("shop.orders")
 
-A façade: Spark tells a Python source neither which columns are needed nor lets it lay out the rows
+A façade: Spark does not tell a Python source which columns are needed, nor lets it lay out the rows
 that are written, so that `session.table(…)` reads and writes faster and into better files.
 """
 
@@ -25,8 +25,6 @@ from frazil.spark.source_writer import TableStreamWriter, TableWriter
 from frazil.spark.stream_reader import TableStreamReader
 
 NAME: Final = "frazil"
-_PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
-"""Off in Spark 4.1, where a source that takes filters is refused unless it is on."""
 _STREAM_INTERFACES: Final = "pyspark.sql.streaming.datasource"
 """From Spark 4.2 on."""
 
@@ -83,5 +81,4 @@ def register(
     if uri is not None:
         defaults["uri"] = uri
     found: Any = type(FrazilSource.__name__, (FrazilSource,), {"defaults": defaults})
-    spark.conf.set(_PUSHDOWN, "true")
     spark.dataSource.register(found)

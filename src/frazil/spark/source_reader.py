@@ -1,36 +1,30 @@
-"""Reads a table for `spark.read.format("frazil")`.
+"""Reads a table for `spark.read.format("frazil")`: the catalog plans, tasks read through Arrow.
 
-The catalog plans when Spark does, with the filters that Spark hands down; tasks read through Arrow.
 Spark does not tell a Python source which columns it needs: `option("columns", …)` and `schema(…)`
-do.
+do. It could hand down filters, but keeps what was planned by the filters of one query for all later
+ones on the same frame (seen in Spark 4.1), whose rows would be missing: so it is given none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType as SparkStruct
 
-from frazil.client.expressions import Expression
 from frazil.client.tables import Table
 from frazil.spark.arrow import to_spark
 from frazil.spark.arrow_reader import read_task
 from frazil.spark.scan_tasks import ScanTask, split_tasks, task_of
-from frazil.spark.source_filters import pruning_filter
 from frazil.spark.source_options import SourceOptions
 from frazil.spark.storage import Storage
 from frazil.spark.table_facts import TableFacts, facts_of
 from frazil.spark.types import spark_schema, spark_type
 from frazil.values.types import StructType
 from frazil.wire.errors import BadRequest
-
-if TYPE_CHECKING:
-    from pyspark.sql.datasource import Filter
 
 SPLIT_BYTES: Final = 64 << 20
 OPEN_BYTES: Final = 4 << 20
@@ -178,24 +172,11 @@ class TableReader(DataSourceReader):
         self._pinned = pinned or pin(options, table)
         self._schema = self._pinned.schema(table)
         self._reader = task_reader(options, table, schema, self._schema)
-        self._filter: Expression | None = None
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        """Files are left out by them; Spark still looks at every row that comes."""
-        found = [
-            expression
-            for one in filters
-            if (expression := pruning_filter(one, self._schema)) is not None
-        ]
-        if found:
-            self._filter = reduce(lambda left, right: left & right, found)
-        return filters
 
     def partitions(self) -> list[InputPartition]:
         if self._pinned.snapshot_id is None:
             return []
         plan = self._options.load().plan(
-            self._filter,
             snapshot=self._pinned.snapshot_id,
             use_snapshot_schema=self._pinned.is_named,
         )
