@@ -173,3 +173,29 @@ def test_rows_that_do_not_fit_leave_nothing_behind(
             session.table(name).append(spark.sql(query))
     assert client.load_table(name).snapshots == ()
     assert files_of(created.location) == []
+
+
+def test_types_that_stock_spark_has_none_for_are_written_and_read(
+    session: Session, spark: SparkSession, client: Client, namespace: str
+) -> None:
+    """The engines are chosen: the jar cannot read such a table, nor Spark write its files."""
+    name = f"{namespace}.precise"
+    schema = StructType(
+        optional(
+            (1, "id", it.INT),
+            (2, "ntz", it.TIMESTAMP_NS),
+            (3, "tz", it.TIMESTAMPTZ_NS),
+            (4, "nothing", it.UNKNOWN),
+            (5, "l", ListType(NestedField(6, "element", it.TIMESTAMP_NS, False))),
+        )
+    )
+    client.create_table(name, struct_to_json(schema), properties={"format-version": "3"})
+    frame = spark.sql(
+        "SELECT 1 AS id, TIMESTAMP_NTZ'1960-01-01 00:00:00.000001' AS ntz,"
+        " TIMESTAMP'2024-03-31 02:30:00' AS tz, null AS nothing,"
+        " array(TIMESTAMP_NTZ'1960-01-01 00:00:00.000001', null) AS l"
+    )
+    table = session.table(name)
+    table.append(frame)
+    assert rows_of(table.scan()) == rows_of(frame)
+    assert table.scan(columns=["nothing", "id"]).collect()[0].asDict() == {"nothing": None, "id": 1}

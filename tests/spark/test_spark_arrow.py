@@ -6,12 +6,11 @@ import io
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID
 
 import pyarrow as pa
@@ -48,6 +47,7 @@ from frazil.wire.errors import BadRequest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+Batches: TypeAlias = Iterable[pa.RecordBatch]
 TEXT = "f79c3e09-677c-4bbd-a479-3f349cb785e7"
 POINT = b"\x01\x01\x00\x00\x00" + struct.pack("<dd", 1.0, 2.0)
 
@@ -749,26 +749,28 @@ THROUGH_SPARK = struct_of(
 )
 
 
-def through_a_file(
-    batches: Iterator[pa.RecordBatch], schema: StructType
-) -> Iterator[pa.RecordBatch]:
+def through_a_file(schema: StructType) -> Callable[[Batches], Batches]:
     """What executors do: write a task's rows to a file and read that."""
-    target = arrow_schema(schema)
-    sink = io.BytesIO()
-    with pq.ParquetWriter(sink, target) as writer:
-        for batch in batches:
-            writer.write_batch(to_table(batch, target))
-    file = pq.ParquetFile(io.BytesIO(sink.getvalue()))
-    projection = Projection(file.schema_arrow, schema, target)
-    for batch in file.iter_batches(columns=list(projection.columns)):
-        yield to_spark(projection.apply(batch), schema)
+
+    def converted(batches: Batches) -> Batches:
+        target = arrow_schema(schema)
+        sink = io.BytesIO()
+        with pq.ParquetWriter(sink, target) as writer:
+            for batch in batches:
+                writer.write_batch(to_table(batch, target))
+        file = pq.ParquetFile(io.BytesIO(sink.getvalue()))
+        projection = Projection(file.schema_arrow, schema, target)
+        for batch in file.iter_batches(columns=list(projection.columns)):
+            yield to_spark(projection.apply(batch), schema)
+
+    return converted
 
 
 def test_every_type_goes_from_spark_to_a_file_and_back(spark: SparkSession) -> None:
     with settings(spark, {"spark.sql.timeType.enabled": "true"}):
         frame = spark.sql(QUERY.format(text=TEXT))
         schema = THROUGH_SPARK
-        found = frame.mapInArrow(partial(through_a_file, schema=schema), spark_schema(schema))
+        found = frame.mapInArrow(through_a_file(schema), spark_schema(schema))
         assert found.schema == spark_schema(schema)
         assert sorted(map(str, found.collect())) == sorted(map(str, frame.collect()))
 
@@ -781,7 +783,7 @@ def test_places_go_from_spark_to_a_file_and_back(spark: SparkSession) -> None:
             f"SELECT st_geomfromwkb({point}) AS g, st_geogfromwkb({point}) AS w"
             " UNION ALL SELECT null, null"
         )
-        found = frame.mapInArrow(partial(through_a_file, schema=schema), spark_schema(schema))
+        found = frame.mapInArrow(through_a_file(schema), spark_schema(schema))
         assert sorted(map(str, found.collect())) == sorted(map(str, frame.collect()))
 
 
