@@ -128,6 +128,17 @@ def without_not(expression: Expression, *, negate: bool = False) -> Expression:
     return always_false() if isinstance(expression, AlwaysTrue) else always_true()
 
 
+def without_transforms(expression: Expression) -> Expression:
+    """An expression that matches at least as many rows, and looks at no transforms."""
+    expression = without_not(expression)
+    if isinstance(expression, Predicate) and expression.term.transform is not None:
+        return always_true()
+    if isinstance(expression, And | Or):
+        join = all_of if isinstance(expression, And) else any_of
+        return join(*map(without_transforms, expression.operands))
+    return expression
+
+
 def names_in(expression: Expression) -> Iterator[str]:
     """The columns that an expression looks at."""
     if isinstance(expression, Predicate):

@@ -13,7 +13,6 @@ from threading import Lock
 from typing import Final
 from weakref import WeakKeyDictionary
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -94,8 +93,9 @@ def _entry(context: Context) -> str:
 # --- whether it can read --------------------------------------------------------------------------
 
 
-def why_not(context: Context, table: Table, schema: StructType) -> str | None:
-    """The reason why the jar cannot read a table; None where it can.
+def why_not(context: Context, table: Table, schema: StructType, wanted: StructType) -> str | None:
+    """The reason why the jar cannot read a table that had `schema` for the columns that are
+    wanted; None where it can.
 
     Its presence is tried once for each session and kind of storage, by loading this table.
     """
@@ -106,6 +106,19 @@ def why_not(context: Context, table: Table, schema: StructType) -> str | None:
         odd = _unreadable(field.type)
         if odd is not None:
             return f"Iceberg's runtime cannot read column {field.name}, which has the type {odd}"
+    return _dropped_partition(table, wanted)
+
+
+def _dropped_partition(table: Table, wanted: StructType) -> str | None:
+    """An old snapshot may be partitioned by a column that was dropped since: the runtime then no
+    longer knows the type of its values."""
+    now = {field.field_id for field in table.schema.fields}
+    then = {field.field_id: field.name for field in wanted.fields if field.field_id not in now}
+    for spec in table.metadata["partition-specs"]:
+        for part in spec["fields"]:
+            if part["transform"] == "identity" and part.get("source-id") in then:
+                name = then[part["source-id"]]
+                return f"column {name}, which was dropped, is lost to Iceberg's runtime"
     return None
 
 
@@ -148,7 +161,14 @@ def _try(context: Context, table: Table) -> str | None:
     try:
         # On Connect a frame is analyzed when its columns are asked for.
         _ = context.spark.read.table(full_name(context, table)).columns
-    except PySparkException as error:
-        condition = error.getCondition() or type(error).__name__
-        return f"Iceberg's runtime is not on Spark's classpath, or not for this Spark ({condition})"
+    except Exception as error:
+        # Whatever it is: a class that is missing has no type of its own in Python, and where the
+        # runtime cannot load the table, for whatever reason, we can still read it.
+        return f"Iceberg's runtime is not on Spark's classpath, or useless there ({_short(error)})"
     return None
+
+
+def _short(error: Exception) -> str:
+    """What the JVM says, without its stack."""
+    said = [line.strip(" :") for line in str(error).splitlines()[:2] if line.strip(" :")]
+    return (said or [type(error).__name__])[-1][:300]

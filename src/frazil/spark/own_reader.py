@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import Final
 
@@ -26,9 +26,17 @@ from frazil.spark.filters import quoted
 from frazil.spark.scan_tasks import ScanTask, split_tasks
 from frazil.spark.storage import is_local, storage_of
 from frazil.spark.table_facts import facts_of
-from frazil.spark.types import spark_schema
+from frazil.spark.types import spark_schema, spark_type
 from frazil.values.type_json import parse_struct
-from frazil.values.types import NestedField, StructType, TypeId, child_fields
+from frazil.values.types import (
+    ListType,
+    MapType,
+    NestedField,
+    StructType,
+    Type,
+    TypeId,
+    child_fields,
+)
 
 SPLIT_BYTES: Final = 16 << 20
 """What a task of Arrow's should have to read."""
@@ -166,9 +174,33 @@ def _jvm_frame(
         "_pos": F.col("_metadata.row_index"),
         "_spec_id": F.lit(spec_id),
     }
-    columns: list[Column] = [F.col(quoted(field.name)) for field in scan.columns.fields]
+    columns = [_without_ids(field) for field in scan.columns.fields]
     columns += [metadata[name].alias(name) for name in scan.metadata_columns]
     return frame.select(*columns)
+
+
+def _without_ids(field: NestedField) -> Column:
+    """Field ids are for the reader alone: a frame that has them would write them."""
+    column = F.col(quoted(field.name))
+    if field.type.is_nested:
+        column = column.cast(spark_type(_optional(field.type)))
+    return column.alias(field.name, metadata={} if field.doc is None else {"comment": field.doc})
+
+
+def _optional(type_: Type) -> Type:
+    """As Spark reads it: nothing is required."""
+    if isinstance(type_, StructType):
+        return StructType(tuple(_optional_field(field) for field in type_.fields))
+    if isinstance(type_, ListType):
+        return ListType(_optional_field(type_.element))
+    if isinstance(type_, MapType):
+        key = replace(type_.key, type=_optional(type_.key.type))
+        return MapType(key, _optional_field(type_.value))
+    return type_
+
+
+def _optional_field(field: NestedField) -> NestedField:
+    return replace(field, required=False, type=_optional(field.type))
 
 
 def _path_style(path: str) -> str:

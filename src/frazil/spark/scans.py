@@ -19,7 +19,14 @@ from frazil.client.tables import Table
 from frazil.spark import jar_reader, own_reader
 from frazil.spark.arrow_reader import check_metadata_columns, with_metadata
 from frazil.spark.context import Context
-from frazil.spark.filters import names_in, quoted, renamed, spark_condition, top_field
+from frazil.spark.filters import (
+    names_in,
+    quoted,
+    renamed,
+    spark_condition,
+    top_field,
+    without_transforms,
+)
 from frazil.spark.jar_reader import Pinned
 from frazil.spark.lineage import LAST_UPDATED, MIN_FORMAT_VERSION, ROW_ID
 from frazil.spark.own_reader import OwnScan
@@ -43,6 +50,7 @@ class _Scan:
     """Those of the schema that are wanted."""
     filter: Expression
     metadata_columns: tuple[str, ...]
+    exact: bool = True
 
     @property
     def result(self) -> StructType:
@@ -60,8 +68,10 @@ def scan(
     to_snapshot_id: int | None = None,
     metadata_columns: Sequence[str] = (),
     schema: StructType | None = None,
+    exact: bool = True,
 ) -> DataFrame:
-    """The rows of a snapshot that match the filter, exactly.
+    """The rows of a snapshot that match the filter; with `exact=False` the filter only chooses
+    what is read, and others may be among them.
 
     Without a snapshot it is main's head when the table was loaded. Without a schema the columns are
     the snapshot's own where one is named, else the table's. With `from_snapshot_id` or
@@ -81,6 +91,7 @@ def scan(
             _selected(context, table, schema, names),
             AlwaysTrue() if filter is None else filter,
             tuple(metadata_columns),
+            exact,
         ),
     )
 
@@ -207,7 +218,7 @@ def _milliseconds(context: Context, timestamp: datetime | int | str) -> int:
     if isinstance(timestamp, datetime) and timestamp.tzinfo is not None:
         return int(timestamp.timestamp() * 1000)
     text = timestamp if isinstance(timestamp, str) else timestamp.isoformat()
-    moment = F.unix_millis(F.to_timestamp(F.lit(text)))
+    moment = F.unix_millis(F.try_to_timestamp(F.lit(text)))
     found = context.spark.range(1).select(moment).first()
     if found is None or found[0] is None:
         raise BadRequest(f"timestamp: {text!r} is not a timestamp like 2026-05-01 12:00:00")
@@ -280,7 +291,8 @@ def _read(context: Context, scan: _Scan) -> DataFrame:
 def _why_not_jar(context: Context, scan: _Scan, pinned: Pinned) -> str | None:
     if pinned.is_incremental and pinned.from_snapshot_id is None:
         return "Iceberg's runtime reads what was appended only from a snapshot on"
-    return jar_reader.why_not(context, scan.table, _jar_schema(scan.table, pinned))
+    schema = _jar_schema(scan.table, pinned)
+    return jar_reader.why_not(context, scan.table, schema, scan.schema)
 
 
 def _jar_schema(table: Table, pinned: Pinned) -> StructType:
@@ -294,15 +306,17 @@ def _through_jar(context: Context, scan: _Scan, pinned: Pinned) -> DataFrame:
 
 
 def _filtered(frame: DataFrame, scan: _Scan) -> DataFrame:
-    """The frame has all columns of the schema, so that the filter may look at any."""
-    if not isinstance(scan.filter, AlwaysTrue):
-        frame = frame.where(spark_condition(scan.filter, scan.schema))
+    """The frame has all columns that the filter looks at."""
+    # Where rows may be too many, transforms are not worth their price: Spark cannot push them.
+    filter = scan.filter if scan.exact else without_transforms(scan.filter)
+    if not isinstance(filter, AlwaysTrue):
+        frame = frame.where(spark_condition(filter, scan.schema))
     return frame.select(*(F.col(quoted(field.name)) for field in scan.result.fields))
 
 
 def _through_own(context: Context, scan: _Scan, pinned: Pinned) -> DataFrame:
     tasks = _planned(scan, pinned)
-    if all(task.residual is True for task in tasks):
+    if not scan.exact or all(task.residual is True for task in tasks):
         return own_reader.read(
             context, OwnScan(scan.table, tasks, scan.columns, scan.metadata_columns)
         )
