@@ -182,6 +182,7 @@ def _replaced(
                 changes = transaction.table(new.table)
                 changes.declare_metadata(new.updates, new.requirements)
                 if files:
+                    # Nothing is left on main that rows could be taken from, so they are appended.
                     changes.append_files(files, **placed)
             (commit,) = transaction.commits
             return commit

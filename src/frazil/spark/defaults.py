@@ -33,7 +33,7 @@ def default_value(context: Context, column: str, type_: Type, text: str) -> Any:
     elif type_.type_id not in _NUMBERS:
         expression = expression.cast("string")
     try:
-        (row,) = context.spark.range(1).select(expression).collect()
+        (row,) = context.spark.sql("SELECT 1 AS `1`").select(expression).collect()
     except AnalysisException as error:
         raise BadRequest(f"column {column}: DEFAULT {text} is not a constant: {error}") from None
     found = row[0]

@@ -32,6 +32,7 @@ from frazil.values.types import (
 from frazil.wire.errors import BadRequest
 from frazil.wire.identifiers import Identifier
 
+IDENTIFIER_FIELDS: Final = "identifier-field-ids"
 DISTRIBUTION_PROPERTY: Final = "write.distribution-mode"
 _TIMESTAMP_SETTING: Final = "spark.sql.timestampType"
 _NO_IDENTIFIER: Final = frozenset({TypeId.FLOAT, TypeId.DOUBLE})
@@ -184,7 +185,7 @@ def _check_dropped(table: Table, schema: StructType) -> None:
 def _identifier_ids(table: Table) -> list[int]:
     current = table.metadata["current-schema-id"]
     known = next(one for one in table.metadata["schemas"] if one["schema-id"] == current)
-    return list(known.get("identifier-field-ids") or [])
+    return list(known.get(IDENTIFIER_FIELDS) or [])
 
 
 def _identifier_fields(
@@ -210,7 +211,9 @@ def _identifier_fields(
             raise BadRequest(f"column {'.'.join(missing[0])} is no identifier field")
         ids = [one for one in known if one not in named]
     (added, *others) = schema_updates(table, table.schema)
-    document = {**added["schema"], "identifier-field-ids": ids}
+    document = {key: part for key, part in added["schema"].items() if key != IDENTIFIER_FIELDS}
+    if ids:
+        document[IDENTIFIER_FIELDS] = ids
     return [{**added, "schema": document}, *others], schema_requirements(table)
 
 
@@ -267,10 +270,8 @@ def _write_order(table: Table, change: sql.WriteOrder) -> OwnUpdates:
 def _unset_properties(
     context: Context, identifier: Identifier, change: sql.UnsetProperties
 ) -> None:
+    """One that is not there is none to fail for, with or without IF EXISTS, as in Iceberg's own."""
     table = context.client.load_table(identifier)
-    missing = [name for name in change.names if name not in table.properties]
-    if missing and not change.if_exists:
-        raise BadRequest(f"{identifier} has no property {', '.join(missing)}: use IF EXISTS")
     present = [name for name in change.names if name in table.properties]
     if present:
         table.remove_properties(*present)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import DataFrame
 
 from frazil.spark.results import Result
+from frazil.spark.sql.parameters import literal_of
 
 if TYPE_CHECKING:
     from frazil.spark.session import Session
@@ -20,11 +21,25 @@ RESULT_SCHEMA: Final = (
 
 def nothing(session: Session) -> DataFrame:
     """No rows and no columns, as Spark answers a definition."""
-    return session.spark.range(0).select()
+    return rows(session, "nothing int", []).select()
 
 
 def rows(session: Session, schema: str, values: Sequence[Sequence[Any]]) -> DataFrame:
-    return session.spark.createDataFrame([tuple(row) for row in values], schema)
+    """Of literals, so that Spark needs no job and no Python worker to show them."""
+    columns = [column.split() for column in schema.split(", ")]
+    names = ", ".join(name for name, _ in columns)
+    shown = values or [[None] * len(columns)]
+    lines = ", ".join(
+        "("
+        + ", ".join(
+            f"CAST({literal_of(value, name)} AS {kind})"
+            for value, (name, kind) in zip(row, columns, strict=True)
+        )
+        + ")"
+        for row in shown
+    )
+    found = session.spark.sql(f"SELECT * FROM VALUES {lines} AS answer({names})")
+    return found if values else found.limit(0)
 
 
 def outcome(session: Session, result: Result) -> DataFrame:

@@ -18,6 +18,7 @@ from frazil.spark.sql.names import current_namespace, identifier_of, namespace_o
 from frazil.spark.sql.parameters import string_literal
 from frazil.spark.sql.references import quoted
 from frazil.spark.sql.type_texts import type_text
+from frazil.spark.types import spark_type
 from frazil.values.types import NestedField
 from frazil.wire.errors import BadRequest
 
@@ -88,7 +89,7 @@ def _properties(table: Table) -> dict[str, str]:
 def describe_table(session: Session, statement: sql.DescribeTable) -> DataFrame:
     table = session.client.load_table(identifier_of(session, statement.name))
     rows: list[tuple[str, str, str | None]] = [
-        (field.name, type_text(field.type).lower(), field.doc) for field in table.schema.fields
+        (field.name, _shown_type(field), field.doc) for field in table.schema.fields
     ]
     transforms = _transforms(table)
     if transforms:
@@ -104,6 +105,14 @@ def describe_table(session: Session, statement: sql.DescribeTable) -> DataFrame:
             ("Table Properties", _listed(_properties(table)), ""),
         ]
     return answers.rows(session, _COLUMNS, rows)
+
+
+def _shown_type(field: NestedField) -> str:
+    """As Spark names it, where this Spark has such a type."""
+    try:
+        return spark_type(field.type).simpleString()
+    except BadRequest:
+        return type_text(field.type).lower()
 
 
 def _listed(properties: Mapping[str, str]) -> str:

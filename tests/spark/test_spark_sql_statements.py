@@ -1,0 +1,206 @@
+"""SELECT, INSERT, DELETE, UPDATE and MERGE as `session.sql` runs them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from frazil.wire.errors import BadRequest, NoSuchTable
+
+if TYPE_CHECKING:
+    from frazil.spark.results import Result
+    from frazil.spark.session import Session
+
+
+@pytest.fixture
+def shop(session: Session, namespace: str) -> Session:
+    """A session whose current namespace is the test's own, with a table t (id, v, p) of four rows
+    in two partitions."""
+    session.sql(f"USE {namespace}")
+    session.sql("CREATE TABLE t (id BIGINT, v STRING, p INT) PARTITIONED BY (p)")
+    session.sql("INSERT INTO t VALUES (1, 'a', 0), (2, 'b', 0), (3, 'c', 1), (4, 'd', 1)")
+    return session
+
+
+def _rows(session: Session, text: str, args: Any = None) -> list[tuple[Any, ...]]:
+    return [tuple(row) for row in session.sql(text, args).collect()]
+
+
+def _ids(session: Session, table: str = "t") -> list[int]:
+    return [row[0] for row in _rows(session, f"SELECT id FROM {table} ORDER BY id")]
+
+
+# --- SELECT ---------------------------------------------------------------------------------------
+
+
+def test_select_with_everything(shop: Session, namespace: str) -> None:
+    """Common table expressions, subqueries, Spark's own views, full names, parameters."""
+    shop.spark.createDataFrame([(1, "x"), (4, "y")], "id int, w string").createOrReplaceTempView(
+        f"v_{namespace}"
+    )
+    found = _rows(
+        shop,
+        f"""WITH high AS (SELECT * FROM {namespace}.t WHERE id > :low)
+        SELECT {namespace}.t.id, w, '{{braces}}', (SELECT count(*) FROM high) AS n
+        FROM {namespace}.t JOIN v_{namespace} USING (id)
+        WHERE t.p IN (SELECT p FROM frazil.{namespace}.t) ORDER BY 1""",
+        {"low": 2},
+    )
+    assert found == [(1, "x", "{braces}", 2), (4, "y", "{braces}", 2)]
+    shop.spark.catalog.dropTempView(f"v_{namespace}")
+    left = [view.name for view in shop.spark.catalog.listTables() if "frazil" in view.name]
+    assert left == []
+
+
+def test_temporary_views_hide_tables(shop: Session) -> None:
+    shop.spark.range(7, 8).createOrReplaceTempView("t")
+    try:
+        assert _ids(shop) == [7]
+    finally:
+        shop.spark.catalog.dropTempView("t")
+    assert _ids(shop) == [1, 2, 3, 4]
+
+
+def test_a_query_keeps_the_snapshot_that_it_began_with(shop: Session) -> None:
+    frame = shop.sql("SELECT a.id FROM t a JOIN t b ON a.id = b.id")
+    shop.sql("INSERT INTO t VALUES (5, 'e', 1)")
+    assert frame.count() == 4
+
+
+def test_time_travel_and_branches(shop: Session, namespace: str) -> None:
+    first = shop.table(f"{namespace}.t").load().head()
+    shop.sql("ALTER TABLE t CREATE TAG begin")
+    shop.sql("ALTER TABLE t CREATE BRANCH audit")
+    shop.sql("INSERT INTO t.branch_audit VALUES (5, 'e', 1)")
+    shop.sql("DELETE FROM t.branch_audit WHERE id = 1")
+    shop.sql("INSERT INTO t VALUES (6, 'f', 1)")
+    assert _ids(shop) == [1, 2, 3, 4, 6]
+    assert _ids(shop, "t.branch_audit") == [2, 3, 4, 5]
+    for moment in (
+        f"t VERSION AS OF {first}",
+        f"t FOR SYSTEM_VERSION AS OF '{first}'",
+        "t VERSION AS OF 'begin'",
+        "t.tag_begin",
+        f"{namespace}.t.snapshot_id_{first}",
+    ):
+        assert _ids(shop, moment) == [1, 2, 3, 4], moment
+    assert _ids(shop, "t TIMESTAMP AS OF current_timestamp() + INTERVAL 1 HOUR") == _ids(shop)
+    with pytest.raises(BadRequest, match="only a table or a branch"):
+        shop.sql("INSERT INTO t.tag_begin VALUES (7, 'g', 1)")
+
+
+def test_names_that_are_nowhere(shop: Session) -> None:
+    with pytest.raises(NoSuchTable):
+        shop.sql("SELECT * FROM frazil.nowhere.t")
+    with pytest.raises(NoSuchTable):
+        shop.sql("DELETE FROM nowhere")
+
+
+# --- INSERT ---------------------------------------------------------------------------------------
+
+
+def test_insert_by_position_and_by_name(shop: Session) -> None:
+    shop.sql("INSERT INTO t (p, id) VALUES (2, 5), (DEFAULT, 6)")
+    shop.sql("INSERT INTO t BY NAME SELECT 'g' AS v, 7L AS id")
+    assert _rows(shop, "SELECT * FROM t WHERE id > 4 ORDER BY id") == [
+        (5, None, 2),
+        (6, None, None),
+        (7, "g", None),
+    ]
+    with pytest.raises(BadRequest, match=r"takes 3 columns here \(id, v, p\), the query has 1"):
+        shop.sql("INSERT INTO t SELECT 1")
+    with pytest.raises(BadRequest, match="has no column nope"):
+        shop.sql("INSERT INTO t (nope) VALUES (1)")
+
+
+@pytest.mark.parametrize(
+    ("statement", "mode", "expected"),
+    [
+        ("INSERT OVERWRITE t VALUES (9, 'z', 1)", "static", [9]),
+        ("INSERT OVERWRITE t VALUES (9, 'z', 1)", "dynamic", [1, 2, 9]),
+        ("INSERT OVERWRITE t PARTITION (p = 0) SELECT 9L, 'z'", "static", [3, 4, 9]),
+        (
+            "INSERT OVERWRITE t PARTITION (p = 0) SELECT id, v FROM t WHERE id > 3",
+            "static",
+            [3, 4, 4],
+        ),
+        ("INSERT INTO t REPLACE WHERE p = 1 SELECT 9L, 'z', 1", "static", [1, 2, 9]),
+    ],
+    ids=["full", "dynamic", "static-partition", "from-itself", "replace-where"],
+)
+def test_overwrite(shop: Session, statement: str, mode: str, expected: list[int]) -> None:
+    setting = "spark.sql.sources.partitionOverwriteMode"
+    shop.spark.conf.set(setting, mode)
+    try:
+        (row,) = shop.sql(statement).collect()
+    finally:
+        shop.spark.conf.unset(setting)
+    assert (row.operation, row.rows_written) == ("overwrite", 1)
+    assert _ids(shop) == expected
+
+
+def test_partition_must_be_a_column_of_the_partitions(shop: Session) -> None:
+    with pytest.raises(BadRequest, match="not partitioned by that column"):
+        shop.sql("INSERT OVERWRITE t PARTITION (v = 'a') SELECT 1L, 1")
+
+
+# --- DELETE, UPDATE, MERGE ------------------------------------------------------------------------
+
+
+def test_delete_and_update_with_queries_inside(shop: Session, namespace: str) -> None:
+    (row,) = shop.sql("DELETE FROM t AS x WHERE x.id = (SELECT max(id) FROM t)").collect()
+    assert (row.operation, row.rows_deleted, row.attempts) == ("delete", 1, 1)
+    shop.sql(
+        f"UPDATE {namespace}.t SET v = upper({namespace}.t.v), t.p = DEFAULT WHERE id = :id",
+        {"id": 3},
+    )
+    assert _rows(shop, "SELECT * FROM t ORDER BY id") == [(1, "a", 0), (2, "b", 0), (3, "C", None)]
+    with pytest.raises(BadRequest, match="set twice"):
+        shop.sql("UPDATE t SET v = 'x', t.v = 'y'")
+
+
+def test_merge_from_a_source_that_reads_the_target(shop: Session) -> None:
+    (row,) = shop.sql(
+        """MERGE INTO t USING (SELECT id + 2 AS id, v, p FROM t WHERE id >= 2) s ON t.id = s.id
+        WHEN MATCHED AND s.id = 5 THEN DELETE
+        WHEN MATCHED THEN UPDATE SET v = concat(t.v, s.v)
+        WHEN NOT MATCHED AND s.id = 6 THEN INSERT *
+        WHEN NOT MATCHED THEN INSERT (id, v) VALUES (s.id, 'new')
+        WHEN NOT MATCHED BY SOURCE AND t.id = 1 THEN UPDATE SET v = 'only'
+        WHEN NOT MATCHED BY SOURCE AND t.id = 2 THEN DELETE"""
+    ).collect()
+    assert row.operation == "merge"
+    assert _rows(shop, "SELECT * FROM t ORDER BY id") == [
+        (1, "only", 0),
+        (3, "c", 1),
+        (4, "db", 1),
+        (5, "new", None),
+        (6, "d", 1),
+    ]
+
+
+def test_a_statement_that_reads_its_target_is_run_again_as_a_whole(
+    shop: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between its load and its commit another row comes in, which is the greatest then."""
+    from frazil.spark import row_changes
+
+    delete = row_changes.delete
+    runs: list[int] = []
+
+    def late(*args: Any, **options: Any) -> Result:
+        runs.append(1)
+        if len(runs) == 1:
+            shop.sql("INSERT INTO t VALUES (9, 'z', 1)")
+        return delete(*args, **options)
+
+    monkeypatch.setattr(row_changes, "delete", late)
+    (row,) = shop.sql("DELETE FROM t WHERE id = (SELECT max(id) FROM t)").collect()
+    assert (row.attempts, len(runs)) == (2, 2)
+    assert _ids(shop) == [1, 2, 3, 4]
+
+
+def test_truncate(shop: Session) -> None:
+    shop.sql("TRUNCATE TABLE t")
+    assert _ids(shop) == []
