@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import math
+import subprocess
+import sys
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -332,6 +334,29 @@ def test_no_rows_give_no_file_and_a_failure_leaves_none(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="the source is gone"):
         list(task(broken()))
     assert Storage().list(str(tmp_path)) == []
+
+
+def test_a_task_loads_no_pandas(tmp_path: Path) -> None:
+    """It is installed where Spark Connect is, and takes a new process longer than a small task."""
+    program = """
+import sys
+import pyarrow as pa
+from frazil.spark.storage import Storage
+from frazil.spark.write_properties import file_options
+from frazil.spark.writing_arrow import write_task
+from tests.support.spark_facts import facts
+folder = sys.argv[1]
+table = facts(folder, {"id": "long", "x": "double"}, [(1, "identity", "id")])
+numbers = pa.py_buffer(bytes([0] * 8 + [1] * 8 + [0] * 8))
+ids, x = (pa.Array.from_buffers(one, 3, [None, numbers]) for one in (pa.int64(), pa.float64()))
+batch = pa.RecordBatch.from_arrays([ids, x, ids], names=["id", "x", "_partition_0"])
+(found,) = write_task(table, Storage(), folder, file_options({}), False)([batch])
+print(found.num_rows, "pandas" in sys.modules)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == ["2", "False"], done.stderr
 
 
 def test_lineage_is_two_more_columns(tmp_path: Path) -> None:

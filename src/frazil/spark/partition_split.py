@@ -39,8 +39,10 @@ def split(
     codes = _codes(keys, batch.num_rows)
     starts = _starts(codes)
     if len(starts) > len(np.unique(codes)):
-        order = np.argsort(codes, kind="stable")
-        batch, keys = batch.take(pa.array(order)), [key.take(pa.array(order)) for key in keys]
+        order = np.argsort(codes, kind="stable").astype(np.int64)
+        # Not by `pa.array` nor `to_numpy`, which load pandas: see `frazil.spark.binary_rows`.
+        rows = pa.Array.from_buffers(pa.int64(), len(order), [None, pa.py_buffer(order)])
+        batch, keys = batch.take(rows), [key.take(rows) for key in keys]
         starts = _starts(codes[order])
     ends = [*starts[1:], batch.num_rows]
     for start, end in zip(starts, ends, strict=True):
@@ -52,7 +54,8 @@ def _codes(keys: Sequence[pa.Array], rows: int) -> npt.NDArray[np.int64]:
     codes = np.zeros(rows, np.int64)
     for key in keys:
         encoded = pc.dictionary_encode(_comparable(key), null_encoding="encode")
-        own = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        found = np.frombuffer(encoded.indices.buffers()[1], np.int32)
+        own = found[encoded.indices.offset :][:rows].astype(np.int64)
         # Numbered anew each time, so that many keys do not overflow.
         _, codes = np.unique(codes * len(encoded.dictionary) + own, return_inverse=True)
     return codes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 import pyarrow as pa
@@ -11,14 +11,13 @@ from pyspark.sql import DataFrame
 
 from frazil.client.data_files import DataFile
 from frazil.spark.arrow_writer import ArrowFileWriter, task_name
+from frazil.spark.binary_rows import binary_rows
 from frazil.spark.folders import WriteFolder
 from frazil.spark.storage import Storage
 from frazil.spark.table_facts import TableFacts
 from frazil.spark.write_properties import FileOptions
 
 Task: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-
-_RESULT: Final = pa.schema([pa.field("file", pa.binary())])
 
 
 def write_arrow(
@@ -51,6 +50,6 @@ def write_task(
         except BaseException:
             writer.abort()
             raise
-        yield pa.RecordBatch.from_arrays([pa.array(files, pa.binary())], schema=_RESULT)
+        yield binary_rows("file", files)
 
     return write
