@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from zipimport import zipimporter
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,6 +24,7 @@ from frazil.spark.delete_files import write_deletes
 from frazil.spark.file_copies import copy_files
 from frazil.spark.file_work import Item
 from frazil.spark.folders import new_folder
+from frazil.spark.python_workers import arrow_task, keep_archives
 from frazil.spark.scan_tasks import task_of
 from frazil.spark.settings import Settings
 from frazil.spark.storage import Storage
@@ -65,7 +69,7 @@ def task_of_table(table: Table, folder: Path, *, lineage: bool = False) -> Chang
 
 def run(task: ChangesTask, *batches: pa.RecordBatch) -> TaskChanges:
     (answer,) = task(batches)
-    return decode_changes(answer.column(0)[0].as_py())
+    return decode_changes(answer)
 
 
 def positions(changes: ChangedRows) -> dict[str, list[int]]:
@@ -210,9 +214,15 @@ EXPECTED = [
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_changes_merge_on_read(
-    client: Client, namespace: str, spark: SparkSession, stock: str, version: int
+def test_changes_merge_on_read_in_tasks(
+    client: Client,
+    namespace: str,
+    spark: SparkSession,
+    stock: str,
+    version: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(file_work, "MAX_LOCAL_BYTES", 0)
     table = make_table(client, namespace, version)
     context = Context(spark, client, Settings(), "")
     folder = new_folder(context, table)
@@ -283,3 +293,25 @@ def test_an_error_in_a_thread_is_raised() -> None:
 
     with pytest.raises(BadRequest, match="cannot do"):
         file_work.run_locally(fail, [Item(b"a", 5 << 20), Item(b"b", 5 << 20)])
+
+
+# --- Python workers -------------------------------------------------------------------------------
+
+
+def test_only_sparks_own_archives_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache: dict[str, Any] = {"here": None}
+    for name in ("pyspark.zip", "py4j-0.10-src.zip", "users.zip"):
+        with zipfile.ZipFile(tmp_path / name, "w") as archive:
+            archive.writestr("inside.py", "")
+        cache[name] = zipimporter(str(tmp_path / name))
+    monkeypatch.setattr(sys, "path_importer_cache", cache)
+    keep_archives()
+    assert sorted(cache) == ["here", "users.zip"]
+
+
+def test_the_results_of_a_task_are_one_batch() -> None:
+    (found,) = arrow_task(lambda batches: [b"a", b"bc"])([])
+    assert found.to_pydict() == {"result": [b"a", b"bc"]}
+    (none,) = arrow_task(lambda batches: [])([])
+    assert none.schema.types == [pa.binary()]
+    assert none.num_rows == 0

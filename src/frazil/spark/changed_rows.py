@@ -21,7 +21,6 @@ from itertools import chain
 from typing import Final
 
 import msgspec
-import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from frazil.client.data_files import DataFile
@@ -40,6 +39,7 @@ from frazil.spark.context import Context
 from frazil.spark.folders import WriteFolder
 from frazil.spark.lineage import MIN_FORMAT_VERSION, ROW_ID
 from frazil.spark.positions import FilePositions, Positions, unite
+from frazil.spark.python_workers import RESULT_SCHEMA, arrow_task
 from frazil.spark.table_facts import facts_of
 from frazil.spark.writing import WriteOptions, distributed, options_of_files
 from frazil.wire.errors import BadRequest
@@ -76,13 +76,8 @@ def write_changes(
     task = ChangesTask(
         facts, folder.storage, folder.location, options_of_files(facts, options), lineage
     )
-
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-        return task(batches)
-
-    answers = [
-        decode_changes(bytes(row[0])) for row in rows.mapInArrow(run, "result binary").collect()
-    ]
+    found = rows.mapInArrow(arrow_task(task), RESULT_SCHEMA).collect()
+    answers = [decode_changes(bytes(row[0])) for row in found]
     return united(answers, check_cardinality=check_cardinality)
 
 

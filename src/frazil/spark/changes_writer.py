@@ -25,7 +25,6 @@ FILE: Final = "_file"
 POSITION: Final = "_pos"
 DELETE: Final = "_delete"
 WRITE: Final = "_write"
-RESULT: Final = pa.schema([pa.field("result", pa.binary())])
 
 
 class _Found(msgspec.Struct, frozen=True, array_like=True):
@@ -53,7 +52,7 @@ class ChangesTask:
     lineage: bool
     """Written rows take their ids along."""
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
         changes = _Changes(self)
         try:
             for batch in batches:
@@ -62,7 +61,7 @@ class ChangesTask:
         except BaseException:
             changes.abort()
             raise
-        yield pa.RecordBatch.from_arrays([pa.array([answer], pa.binary())], schema=RESULT)
+        yield answer
 
     def new_writer(self) -> ArrowFileWriter:
         return ArrowFileWriter(

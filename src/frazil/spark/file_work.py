@@ -11,11 +11,16 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql import SparkSession
+
+from frazil.spark.python_workers import RESULT_SCHEMA, arrow_task
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 Work: TypeAlias = Callable[[Sequence[bytes]], Iterable[bytes]]
 """Takes some items and gives results, which are any number; it must travel, so it is picklable."""
@@ -27,8 +32,6 @@ _MAX_LOCAL_ITEMS: Final = 32
 MAX_LOCAL_BYTES: Final = 96 << 20
 _MAX_THREADS: Final = 8
 _THREAD_BYTES: Final = 4 << 20
-
-_RESULT: Final = pa.schema([pa.field("result", pa.binary())])
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,17 +89,11 @@ def _run_in_tasks(
     frame = spark.createDataFrame(pa.table({"share": pa.array(dealt, pa.binary())}))
     # From one partition rows are dealt out evenly: each task gets one share.
     spread = frame.coalesce(1).repartition(len(dealt))
-    rows = spread.mapInArrow(_task(work), "result binary").collect()
+    rows = spread.mapInArrow(arrow_task(partial(_run_share, work)), RESULT_SCHEMA).collect()
     return [bytes(row[0]) for row in rows]
 
 
-def _task(work: Work) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def run_task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for share in batch.column(0).to_pylist():
-                payloads: list[Any] = msgspec.msgpack.decode(share, type=list[bytes])
-                yield pa.RecordBatch.from_arrays(
-                    [pa.array(list(work(payloads)), pa.binary())], schema=_RESULT
-                )
-
-    return run_task
+def _run_share(work: Work, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
+    for batch in batches:
+        for share in batch.column(0).to_pylist():
+            yield from work(msgspec.msgpack.decode(share, type=list[bytes]))
