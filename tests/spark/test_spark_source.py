@@ -11,16 +11,18 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
+from frazil.spark import source_writer
 from frazil.spark.arrow_transforms import Partitioner, transformed
-from frazil.spark.source_options import source_options
+from frazil.spark.source_options import SourceOptions, source_options
+from frazil.spark.source_writer import TableStreamWriter, TableWriter
 from frazil.spark.table_facts import TableFacts
+from frazil.spark.types import spark_schema
 from frazil.values.transforms import apply, parse_transform
 from frazil.values.type_json import parse_struct
 from frazil.values.types import Type
-from frazil.wire.errors import BadRequest
+from frazil.wire.errors import BadRequest, CommitStateUnknown
 
 if TYPE_CHECKING:
-
     from pyspark.sql import DataFrame, SparkSession
 
     from frazil.client.client import Client
@@ -310,18 +312,70 @@ def test_a_failed_task_leaves_no_file_and_is_not_committed(
     assert client.load_table(table).refs == {}
 
 
-def test_an_abort_behind_a_commit_keeps_the_files() -> None:
-    """With a message of every task a commit may have been sent, whatever has become of it."""
-    from frazil.spark.source_writer import Written, discarded
+# --- commits and aborts, as Spark calls them ------------------------------------------------------
 
-    removed: list[str] = []
+SPARK_SCHEMA = spark_schema(parse_struct(SHOP, "schema"))
+BATCH: dict[str, list[Any]] = {"id": [1, 2], "item": ["a", None], "day": [date(2026, 5, 1), None]}
 
-    class Recorded:
-        def delete_folder(self, folder: str) -> None:
-            removed.append(folder)
 
-    storage: Any = Recorded()
-    discarded([Written((), "folder"), Written((), "folder")], storage)
-    assert removed == []
-    discarded([Written((), "folder"), None], storage)
-    assert removed == ["folder"]
+def options_for(server_url: str, table: str, **others: str) -> SourceOptions:
+    return source_options({"table": table, **others}, {"uri": server_url})
+
+
+def batches() -> Iterator[pa.RecordBatch]:
+    types = [pa.int64(), pa.string(), pa.date32()]
+    columns = [pa.array(values, type_) for values, type_ in zip(BATCH.values(), types, strict=True)]
+    yield pa.record_batch(columns, names=list(BATCH))
+
+
+def test_an_abort_behind_a_commit_of_unknown_outcome_keeps_the_files(
+    server_url: str, client: Client, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown(*_: Any) -> Any:
+        raise CommitStateUnknown("no answer")
+
+    writer = TableWriter(options_for(server_url, table), SPARK_SCHEMA, overwrite=False)
+    message = writer.write(batches())
+    monkeypatch.setattr(TableWriter, "_submit", unknown)
+    with pytest.raises(CommitStateUnknown):
+        writer.commit([message])
+    writer.abort([message])
+    assert len(written_files(client, table)) == 2
+
+
+@pytest.mark.parametrize("is_shown", [True, False], ids=["by-history", "by-catalog"])
+def test_an_epoch_that_comes_again_is_committed_once(
+    server_url: str,
+    client: Client,
+    table: str,
+    monkeypatch: pytest.MonkeyPatch,
+    is_shown: bool,
+) -> None:
+    ids = {"sql.streaming.queryId": "query", "streaming.sql.batchId": "0"}
+    monkeypatch.setattr(source_writer, "task_properties", lambda: ids)
+    if not is_shown:
+        monkeypatch.setattr(source_writer, "is_committed", lambda *_: False)
+    for _ in range(2):
+        # Spark makes a writer in each process and for each run of the query.
+        writing = TableStreamWriter(options_for(server_url, table), SPARK_SCHEMA, False)
+        message = writing.write(batches())
+        committing = TableStreamWriter(options_for(server_url, table), SPARK_SCHEMA, False)
+        committing.commit([message], 0)
+    assert len(client.history(table)) == 1
+    assert live_files(client, table) == written_files(client, table)
+    committing.commit([], 1)
+    assert len(client.history(table)) == 1
+
+
+def test_an_abort_of_failed_tasks_removes_what_others_have_written(
+    server_url: str, client: Client, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source_writer, "task_properties", lambda: {"streaming.sql.batchId": "0"})
+    writer = TableStreamWriter(options_for(server_url, table), SPARK_SCHEMA, False)
+    message = writer.write(batches())
+    writer.abort([message], 0)
+    assert len(written_files(client, table)) == 2
+    writer.abort([message, None], 0)
+    assert written_files(client, table) == []
+    with pytest.raises(BadRequest, match="stream-id"):
+        writer.commit([message], 0)

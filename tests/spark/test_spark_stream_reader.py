@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,8 +16,10 @@ from frazil.spark.scan_tasks import ScanTask
 from frazil.wire.errors import BadRequest, NotFound
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
-    pass
+    from frazil.client.client import Client
+    from frazil.spark.session import Session
 
 # --- batches, without Spark -----------------------------------------------------------------------
 
@@ -127,7 +131,13 @@ def test_other_snapshots_are_an_error_unless_skipped(
     with pytest.raises(BadRequest, match=f"streaming-skip-{operation}-snapshots=true"):
         found.end_after(Offset(1), limits)
     found, _ = batches("append", operation, "append", skips=skips)
-    assert [name for one in all_batches(found, limits) for name in one] == ["1a", "1b", "3a", "3b", "3c"]
+    assert [name for one in all_batches(found, limits) for name in one] == [
+        "1a",
+        "1b",
+        "3a",
+        "3b",
+        "3c",
+    ]
 
 
 def test_an_unknown_operation_is_an_error() -> None:
@@ -166,3 +176,130 @@ def test_offsets_of_icebergs_own_reader_are_told_apart() -> None:
         offset_of(stock)
     with pytest.raises(BadRequest, match="not of this source"):
         offset_of({"other": 1})
+
+
+# --- through Spark --------------------------------------------------------------------------------
+
+SCHEMA = {
+    "type": "struct",
+    "fields": [
+        {"id": 1, "name": "id", "type": "long", "required": False},
+        {"id": 2, "name": "item", "type": "string", "required": False},
+    ],
+}
+
+
+class Reading:
+    """A query over a table's stream, run until it has read what is there."""
+
+    def __init__(self, session: Session, table: str, folder: Path) -> None:
+        self.session = session
+        self.table = table
+        self._folder = folder
+
+    def append(self, *rows: tuple[int, str]) -> None:
+        frame = self.session.spark.createDataFrame(rows, "id long, item string")
+        self.session.table(self.table).append(frame.coalesce(1))
+
+    def run(self, checkpoint: str = "checkpoint", **options: Any) -> list[list[tuple[Any, ...]]]:
+        """The rows of each batch that has some."""
+        read: list[list[tuple[Any, ...]]] = []
+
+        def take(frame: DataFrame, _: int) -> None:
+            rows = sorted(map(tuple, frame.collect()))
+            if rows:
+                read.append(rows)
+
+        frame = self.session.table(self.table).read_stream(**options)
+        stream = frame.writeStream.foreachBatch(take)
+        stream = stream.option("checkpointLocation", str(self._folder / checkpoint))
+        assert stream.trigger(availableNow=True).start().awaitTermination(100)
+        return read
+
+
+@pytest.fixture(params=["own", "jar"])
+def reading(
+    request: pytest.FixtureRequest,
+    spark: SparkSession,
+    server_url: str,
+    client: Client,
+    namespace: str,
+    tmp_path: Path,
+) -> Iterator[Reading]:
+    """Both readers show the same."""
+    from frazil.spark import connect
+
+    client.create_table(f"{namespace}.t", SCHEMA)
+    with connect(spark, server_url, reader=request.param, writer="arrow") as session:
+        yield Reading(session, f"{namespace}.t", tmp_path)
+
+
+def test_a_stream_begins_with_what_is_there_and_goes_on_from_its_checkpoint(
+    reading: Reading, client: Client
+) -> None:
+    reading.append((1, "a"))
+    reading.append((2, "b"))
+    assert reading.run() == [[(1, "a"), (2, "b")]]
+    assert reading.run() == []
+    # A compaction: its rows were read before.
+    table = client.load_table(reading.table)
+    file = table.plan().files[0].file_path
+    copy = file.replace(".parquet", "-copy.parquet")
+    shutil.copy(file.removeprefix("file://"), copy.removeprefix("file://"))
+    table.rewrite_files([file], [copy])
+    reading.append((3, "c"))
+    assert reading.run() == [[(3, "c")]]
+
+
+def test_deletes_stop_a_stream_unless_they_are_to_be_skipped(
+    reading: Reading, client: Client
+) -> None:
+    reading.append((1, "a"))
+    first = client.load_table(reading.table)
+    client.delete_files(reading.table, [first.plan().files[0].file_path])
+    reading.append((2, "b"))
+    with pytest.raises(Exception, match="streaming-skip-delete-snapshots=true"):
+        reading.run()
+    assert reading.run(checkpoint="skipping", skip_deletes=True) == [[(1, "a"), (2, "b")]]
+    second = client.load_table(reading.table).snapshot("main").timestamp_ms
+    assert reading.run(checkpoint="late", from_timestamp=second) == [[(2, "b")]]
+
+
+def test_our_reader_keeps_to_limits_and_says_which_snapshot_is_gone(
+    own_session: Session, client: Client, namespace: str, tmp_path: Path
+) -> None:
+    client.create_table(f"{namespace}.t", SCHEMA)
+    reading = Reading(own_session, f"{namespace}.t", tmp_path)
+    for number in range(3):
+        reading.append((number, "x"))
+    # One batch a run, since Spark 4.1 asks a source only once for what is available now.
+    runs = [reading.run(max_files=2, columns=["id"]) for _ in range(2)]
+    assert runs[0][0] == [(0,), (1,)]
+    assert runs[1][0] == [(2,)]
+    head = client.load_table(reading.table).snapshot("main")
+    client.rollback(reading.table, head.parent_snapshot_id)
+    with pytest.raises(Exception, match=rf"snapshot {head.snapshot_id}.*no longer in the history"):
+        reading.run(max_files=2, columns=["id"])
+
+
+def test_a_stream_goes_through_the_source_from_table_to_table(
+    own_session: Session, client: Client, namespace: str, tmp_path: Path
+) -> None:
+    """`readStream` and `writeStream` of `format("frazil")`, with a restart."""
+    from frazil.spark.stream_ids import EPOCH_ID, QUERY_ID
+
+    client.create_table(f"{namespace}.from", SCHEMA)
+    client.create_table(f"{namespace}.to", SCHEMA)
+    reading = Reading(own_session, f"{namespace}.from", tmp_path)
+    spark = own_session.spark
+    for number in range(2):
+        reading.append((number, "x"))
+        stream = spark.readStream.format("frazil").load(f"{namespace}.from").writeStream
+        stream = stream.format("frazil").option("checkpointLocation", str(tmp_path / "copy"))
+        query = stream.trigger(availableNow=True).start(f"{namespace}.to")
+        assert query.awaitTermination(100)
+    copied = own_session.table(f"{namespace}.to").scan().collect()
+    assert sorted(map(tuple, copied)) == [(0, "x"), (1, "x")]
+    summaries = [one.summary for one in client.history(f"{namespace}.to")]
+    assert [one[EPOCH_ID] for one in summaries] == ["1", "0"]
+    assert {one[QUERY_ID] for one in summaries} == {query.id}

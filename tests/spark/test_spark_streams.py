@@ -201,15 +201,23 @@ def test_the_catalog_decides_where_the_history_shows_nothing(
 
 
 def test_a_new_checkpoint_is_a_new_stream(
-    session: Session, client: Client, feed: Feed, table: str, run: Callable[..., None]
+    session: Session, client: Client, feed: Feed, table: str, tmp_path: Path
 ) -> None:
+    """Two streams write to one table, at one time."""
     feed.add((1, "a"))
-    run(summary={"by": "first"})
-    run(checkpoint="another")
+    queries = [
+        session.table(table).write_stream(
+            feed.frame(),
+            checkpoint_location=str(tmp_path / name),
+            trigger={"availableNow": True},
+            summary={"by": name},
+        )
+        for name in ("first", "second")
+    ]
+    assert all(query.awaitTermination(100) for query in queries)
     assert rows_of(session, table) == [(1, "a"), (1, "a")]
-    first, second = client.history(table)[::-1]
-    assert first.summary["by"] == "first"
-    assert first.summary[QUERY_ID] != second.summary[QUERY_ID]
+    found = {one.summary["by"]: one.summary[QUERY_ID] for one in client.history(table)}
+    assert found == {"first": queries[0].id, "second": queries[1].id}
 
 
 def test_a_stream_may_have_an_id_of_its_own_but_not_two_checkpoints(
@@ -263,6 +271,24 @@ def test_complete_results_replace_the_table(
     feed.add((3, "a"), (4, "b"))
     run(frame=counted(), mode="complete")
     assert rows_of(session, table) == [(1, "b"), (3, "a")]
+
+
+def test_what_spark_calls_travels_without_the_client(client: Client, server_url: str) -> None:
+    """On Spark Connect it is called in a process of the server's."""
+    from pyspark.cloudpickle import dumps, loads
+
+    from frazil.spark.settings import Settings
+    from frazil.spark.streams import EpochWriter, _Catalog
+    from frazil.spark.targets import Target
+
+    target = Target(Identifier(("ns",), "t"))
+    catalog = _Catalog(server_url, {"token": "k"})
+    sent = EpochWriter(catalog, Settings(), target, "append", "/checkpoint", client=client)
+    arrived = loads(dumps(sent))
+    assert arrived.client is None
+    assert arrived.catalog == catalog
+    with arrived.catalog.client() as own:
+        assert own.list_namespaces() == client.list_namespaces()
 
 
 # --- upserts --------------------------------------------------------------------------------------
@@ -330,7 +356,7 @@ def test_keys_that_cannot_tell_rows_apart_are_refused(
         "fields": [{"source-id": 2, "field-id": 1000, "name": "item", "transform": "identity"}],
     }
     client.create_table(f"{namespace}.p", SCHEMA, partition_spec=by_item)
-    with pytest.raises(BadRequest, match="partitioned by item, which is not made of the key"):
+    with pytest.raises(BadRequest, match="column item is not part of the key"):
         run(f"{namespace}.p", mode="upsert", keys=["id"])
     client.create_table(f"{namespace}.v1", SCHEMA, properties={"format-version": "1"})
     with pytest.raises(BadRequest, match="format version 1"):

@@ -164,6 +164,7 @@ def read_stream(
     table = target.load(context)
     reason = _why_not_jar(context, target, table)
     if reason is None:
+        _warn_of_expired(context, table, from_timestamp)
         reader = context.spark.readStream.options(**options)
         frame = reader.table(jar_reader.full_name(context, table))
         return frame if columns is None else frame.select(*map(column, columns))
@@ -180,12 +181,28 @@ def read_stream(
 def _why_not_jar(context: Context, target: Target, table: Table) -> str | None:
     if context.settings.reader == "own":
         return "it was asked for"
-    reason = jar_reader.why_not(context, table, table.schema)
+    reason = jar_reader.why_not(context, table, table.schema, table.schema)
     if target.branch != MAIN:
         reason = "Iceberg's runtime reads no stream of a branch"
     if context.settings.reader == "jar":
         jar_reader.check_forced(reason, table)
     return reason
+
+
+def _warn_of_expired(context: Context, table: Table, from_timestamp: datetime | int | None) -> None:
+    """A new stream of Iceberg's begins with what the oldest snapshot has added, ours with all that
+    is in it; they differ where older snapshots have expired."""
+    head = table.head()
+    if head is None or from_timestamp is not None:
+        return
+    *_, oldest = table.ancestors(head)
+    if oldest.parent_snapshot_id is not None:
+        context.log.warning(
+            "%s: snapshots before %d have expired: Iceberg's runtime leaves out rows that were "
+            "appended before it, where the stream is new; reader=own reads them",
+            table,
+            oldest.snapshot_id,
+        )
 
 
 def _milliseconds(moment: datetime | int | None) -> int | None:

@@ -21,7 +21,7 @@ from frazil.client.tables import Table
 from frazil.spark import statements
 from frazil.spark.committing import writing
 from frazil.spark.context import Context
-from frazil.spark.equality_deletes import write_equality_deletes
+from frazil.spark.equality_deletes import covering_specs, write_equality_deletes
 from frazil.spark.filters import quoted
 from frazil.spark.merges import MergeBuilder
 from frazil.spark.names import column, names_of
@@ -32,7 +32,6 @@ from frazil.spark.targets import Target
 from frazil.spark.types import spark_type
 from frazil.spark.writes import placed_options, submitted
 from frazil.spark.writing import WriteOptions, write_rows
-from frazil.values.transforms import Void, parse_transform
 from frazil.values.types import NestedField, TypeId
 from frazil.wire.errors import BadRequest
 
@@ -109,15 +108,7 @@ def check(upsert: Upsert, table: Table, *, case_sensitive: bool, merge_schema: b
             f"{table} has format version 1, which knows no equality deletes: upgrade it, or take "
             f"upsert={COPY_ON_WRITE!r}"
         )
-    ids = {field.field_id for field in fields}
-    for part in table.spec()["fields"]:
-        if isinstance(parse_transform(part["transform"]), Void) or part["source-id"] in ids:
-            continue
-        raise BadRequest(
-            f"{table} is partitioned by {part['name']}, which is not made of the key: an equality "
-            "delete would miss a row whose partition has changed. Take "
-            f"upsert={DELETION_VECTORS!r}, or add the column to the keys"
-        )
+    covering_specs(table, [field.field_id for field in fields])
 
 
 def key_fields(upsert: Upsert, table: Table, case_sensitive: bool) -> tuple[NestedField, ...]:
