@@ -45,7 +45,7 @@ STATEMENTS = {
     "merge_every_clause": f"MERGE INTO {{t}} t USING {SOURCE} s ON t.id = s.id AND t.id < 18"
     " WHEN MATCHED AND s.amount > 112 THEN DELETE"
     " WHEN MATCHED AND t.note IS NOT NULL THEN UPDATE SET note = s.note, amount = t.amount + 1"
-    " WHEN NOT MATCHED AND s.id < 23 THEN INSERT (id, category, note) VALUES (s.id, 'c/ 2', 'new')"
+    " WHEN NOT MATCHED AND s.id > 20 THEN INSERT (id, category, note) VALUES (s.id, 'c/ 2', 'new')"
     " WHEN NOT MATCHED BY SOURCE AND t.id < 3 THEN UPDATE SET note = 'left'"
     " WHEN NOT MATCHED BY SOURCE AND t.id IN (5, 6) THEN DELETE",
     "merge_insert_only": f"MERGE INTO {{t}} t USING {SOURCE} s ON t.id = s.id"

@@ -36,9 +36,10 @@ def connect(
 ) -> Session:
     """A session of the catalog at `uri`.
 
-    Without `spark` one is built, with Iceberg's runtime for reading. Either knows `format("frazil")`
-    afterwards. `properties` are those of Iceberg's REST catalogs, such as `s3.access-key-id`; the
-    other arguments win over the settings `spark.frazil.*` of the Spark session.
+    Without `spark` one is built, with Iceberg's runtime for reading. Either knows
+    `format("frazil")` afterwards. `properties` are those of Iceberg's REST catalogs, such as
+    `s3.access-key-id`; the other arguments win over the settings `spark.frazil.*` of the Spark
+    session.
     """
     if spark is None:
         from frazil.spark.local import local_spark
