@@ -21,6 +21,7 @@ import pytest
 from frazil.client.client import Client
 from frazil.client.data_files import DataFile
 from frazil.client.tables import Table
+from frazil.spark import parquet_rolling, writing_jvm
 from frazil.spark.arrow_writer import ArrowFileWriter
 from frazil.spark.context import Context
 from frazil.spark.distribution import ADVISORY_SIZE, layout_of, shuffle_settings
@@ -255,6 +256,16 @@ def test_dictionaries_and_bloom_filters_are_where_they_pay(tmp_path: Path) -> No
     assert [column.is_stats_set for column in columns] == [False, True, True]
     assert {column.compression for column in columns} == {"SNAPPY"}
     assert [column.bloom_filter_offset is not None for column in columns] == [False, True, False]
+
+
+def test_bloom_filters_that_pyarrow_cannot_write_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet_rolling, "has_option", lambda name: False)
+    wanted = {"write.parquet.bloom-filter-enabled.column.id": "true"}
+    table = facts(str(tmp_path), {"id": "long"}, properties=wanted)
+    with pytest.raises(BadRequest, match=r"remove the table's write\.parquet\.bloom-filter"):
+        _write(table, tmp_path, [_batch(id=[1])])
 
 
 def test_every_type_is_written_with_ids_at_every_level(tmp_path: Path) -> None:
@@ -564,6 +575,17 @@ def test_the_choice_is_logged_and_can_be_forced(
         write_rows(context, nested, frame, folder, WriteOptions(engine="jvm"))
     with pytest.raises(BadRequest, match="'fast' is none of"):
         write_rows(context, table, frame, folder, WriteOptions(engine="fast"))
+
+
+def test_files_that_are_not_seen_from_here_are_no_empty_write(
+    context: Context, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = _table(context.client, namespace)
+    folder = new_folder(context, table)
+    elsewhere = WriteFolder(f"{folder.location}-elsewhere", folder.storage)
+    monkeypatch.setattr(writing_jvm, "WriteFolder", lambda location, storage: elsewhere)
+    with pytest.raises(BadRequest, match="it is not seen from here"):
+        write_rows(context, table, _rows(context.spark, 1), folder, WriteOptions(engine="jvm"))
 
 
 def test_properties_reach_sparks_writer(context: Context, namespace: str) -> None:

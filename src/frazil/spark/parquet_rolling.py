@@ -18,7 +18,8 @@ import pyarrow.parquet as pq
 from frazil.spark.arrow import field_id_of
 from frazil.spark.parquet_variants import annotating
 from frazil.spark.storage import Storage
-from frazil.spark.write_properties import FileOptions
+from frazil.spark.write_properties import FileOptions, has_option
+from frazil.wire.errors import BadRequest
 
 _FULL: Final = 0.95
 """A file of that part of its target is full: what is missing would be a tiny row group."""
@@ -154,7 +155,7 @@ class RollingFile:
             write_statistics=paths if silent else True,
             write_page_index=True,
             metadata_collector=self._metadata,
-            bloom_filter_options=self._bloom_filters(first.num_rows) or None,
+            **self._bloom_filters(first.num_rows),
             **options.parquet_options(),
         )
 
@@ -176,7 +177,14 @@ class RollingFile:
             if leaf is not None and not pa.types.is_boolean(leaf.type):
                 ndv = wanted.distinct_values(rows)
                 found[leaf.path] = {"ndv": ndv, "fpp": wanted.fpp}
-        return found
+        if not found:
+            return {}
+        if not has_option("bloom_filter_options"):
+            raise BadRequest(
+                f"Bloom filters are asked for, which pyarrow {pa.__version__} does not write: "
+                "install a newer one, or remove the table's write.parquet.bloom-filter-* properties"
+            )
+        return {"bloom_filter_options": found}
 
     def _count_nans(self, table: pa.Table) -> None:
         for leaf in self._leaves:

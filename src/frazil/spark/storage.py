@@ -100,6 +100,10 @@ class Storage:
             if found.type == pafs.FileType.File
         )
 
+    def has_folder(self, folder: str) -> bool:
+        filesystem, inner = self.filesystem(folder)
+        return bool(filesystem.get_file_info(inner.rstrip("/")).type == pafs.FileType.Directory)
+
     def delete_folder(self, folder: str) -> None:
         """A folder with everything in it; one that is not there counts as deleted."""
         filesystem, inner = self.filesystem(folder)

@@ -8,7 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
+from inspect import signature
 from typing import Any, Final, TypeVar
+
+import pyarrow.parquet as pq
 
 from frazil.wire.errors import BadRequest
 
@@ -31,6 +35,12 @@ CODECS: Final = ("zstd", "snappy", "gzip", "lz4", "brotli", "uncompressed")
 _CODEC_NAMES: Final = {"none": "uncompressed", "lz4_raw": "lz4"}
 
 T = TypeVar("T")
+
+
+@cache
+def has_option(name: str) -> bool:
+    """Whether this pyarrow's writer has an option: some came with later ones than we need."""
+    return name in signature(pq.ParquetWriter.__init__).parameters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,13 +84,14 @@ class FileOptions:
 
     def parquet_options(self) -> dict[str, Any]:
         """For pyarrow's writer: all but what depends on the columns."""
+        limit = {"max_rows_per_page": self.page_row_limit}
         return {
             "compression": "none" if self.codec == "uncompressed" else self.codec,
             "compression_level": self.compression_level,
             "data_page_size": self.page_size_bytes,
             "dictionary_pagesize_limit": self.dict_size_bytes,
             "data_page_version": {"v1": "1.0", "v2": "2.0"}[self.page_version],
-            "max_rows_per_page": self.page_row_limit,
+            **(limit if has_option("max_rows_per_page") else {}),
             "version": "2.6",
             # Spec, Appendix A: decimals of up to 18 digits are integers.
             "store_decimal_as_integer": True,

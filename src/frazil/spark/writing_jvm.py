@@ -34,6 +34,7 @@ from frazil.spark.table_facts import TableFacts
 from frazil.spark.write_properties import TARGET_SIZE, FileOptions
 from frazil.values.transforms import apply
 from frazil.values.types import NestedField, StructType, TypeId
+from frazil.wire.errors import BadRequest
 
 FIELD_ID: Final = "parquet.field.id"
 
@@ -211,12 +212,23 @@ def _declared_files(
     # Checksums that Hadoop puts beside local files are hidden; the folder's owner removes them.
     paths = [path for path in storage.list(folder.location) if not _is_hidden(path)]
     if not paths:
+        _check_seen(folder)
         return ()
     workers = min(_MAX_READERS, _READERS_PER_CPU * (os.cpu_count() or 1), len(paths))
     with ThreadPoolExecutor(workers, thread_name_prefix="frazil-footers") as pool:
         found = list(pool.map(declared, paths))
     storage.delete(path for path, file in zip(paths, found, strict=True) if file is None)
     return tuple(file for file in found if file is not None)
+
+
+def _check_seen(folder: WriteFolder) -> None:
+    """Spark makes the folder even for no rows: whoever does not see it sees none of its files."""
+    if not folder.storage.has_folder(folder.location):
+        raise BadRequest(
+            f"{folder.location} is where Spark has written, but it is not seen from here: keep the "
+            "table where driver, executors and this client can all reach it, or use the engine "
+            "arrow, whose tasks tell themselves what they have written"
+        )
 
 
 def _is_hidden(path: str) -> bool:
