@@ -37,6 +37,11 @@ class Pinned:
     from_snapshot_id: int | None = None
     is_incremental: bool = False
 
+    @property
+    def is_empty(self) -> bool:
+        """Nothing lies between a snapshot and itself."""
+        return self.is_incremental and self.from_snapshot_id == self.snapshot_id
+
 
 def read(
     context: Context,

@@ -93,7 +93,7 @@ def read(context: Context, scan: OwnScan) -> DataFrame:
         frames.append(_arrow_frame(context, scan, arrow))
     if not frames:
         return empty(context, scan.result)
-    return reduce(DataFrame.unionAll, frames)
+    return reduce(lambda one, other: one.unionAll(other), frames)
 
 
 def empty(context: Context, schema: StructType) -> DataFrame:

@@ -276,7 +276,7 @@ def _check_lineage(table: Table, metadata_columns: Sequence[str]) -> None:
 
 
 def _read(context: Context, scan: _Scan) -> DataFrame:
-    if scan.pinned is None:
+    if scan.pinned is None or scan.pinned.is_empty:
         return own_reader.empty(context, scan.result)
     if context.settings.reader != "own":
         reason = _why_not_jar(context, scan, scan.pinned)
