@@ -1,0 +1,41 @@
+"""The guide to the pipeline is run as it stands."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from scripts.java import ROOT
+from tests.support.server import ServerFactory
+
+GUIDE = ROOT / "docs" / "spark.md"
+PYTHON = re.compile(r"^```python\n(.*?)^```\s*$", re.MULTILINE | re.DOTALL)
+
+
+def test_the_guide_is_run_as_it_stands(
+    spark: SparkSession,
+    server: ServerFactory,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """In this process, whose one Spark is the one that the guide asks the builder for."""
+    monkeypatch.setenv("FRAZIL_URI", server().url)
+    monkeypatch.chdir(tmp_path)
+    blocks = PYTHON.findall(GUIDE.read_text())
+    assert len(blocks) > 5
+    names: dict[str, Any] = {"__name__": "guide"}
+    for block in blocks:
+        exec(compile(block, str(GUIDE), "exec"), names)
+    session, orders = names["session"], names["orders"]
+    assert names["merged"].mode == "merge-on-read"
+    rows = {row["id"]: row for row in orders.scan().collect()}
+    assert rows[100]["item"] == "on a branch"
+    assert rows[9]["item"] == "new name"
+    assert 2 not in rows
+    assert 3 not in rows
+    session.close()
