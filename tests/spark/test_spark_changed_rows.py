@@ -300,7 +300,7 @@ def test_an_error_in_a_thread_is_raised() -> None:
 
 def test_only_sparks_own_archives_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache: dict[str, Any] = {"here": None}
-    for name in ("pyspark.zip", "py4j-0.10-src.zip", "users.zip"):
+    for name in ("pyspark.zip", "py4j-0.10-src.zip", "spark-core_2.13.jar", "users.zip"):
         with zipfile.ZipFile(tmp_path / name, "w") as archive:
             archive.writestr("inside.py", "")
         cache[name] = zipimporter(str(tmp_path / name))
