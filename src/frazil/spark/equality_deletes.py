@@ -19,6 +19,7 @@ from frazil.client.parquet_reading import FileTable
 from frazil.client.tables import Table
 from frazil.spark.context import Context
 from frazil.spark.folders import WriteFolder
+from frazil.spark.names import column
 from frazil.spark.partitioning import spec_fields
 from frazil.spark.table_facts import TableFacts, facts_of
 from frazil.spark.writing import WriteOptions, distributed, options_of_files
@@ -37,23 +38,30 @@ _UNSORTED: Final[Mapping[str, Any]] = {
 
 
 def write_equality_deletes(
-    context: Context, table: Table, keys: DataFrame, columns: Sequence[str], folder: WriteFolder
+    context: Context,
+    table: Table,
+    keys: DataFrame,
+    columns: Sequence[str],
+    folder: WriteFolder,
+    *,
+    schema: StructType | None = None,
 ) -> tuple[EqualityDeleteFile, ...]:
     """Deletes of all rows that are older than the commit and have one of the keys.
 
-    `keys` has the columns in the table's types; a key may come twice. A null equals a null.
+    `keys` has the columns in the types of the table, or of `schema` where the commit changes it; a
+    key may come twice. A null equals a null.
     """
     if table.format_version < 2:
         raise UnsupportedOperation(
             f"{table} has format version {table.format_version}, which has no delete files: "
             "upgrade it to version 2"
         )
-    schema = key_schema(table.schema, columns)
-    ids = tuple(field.field_id for field in schema.fields)
-    frame = keys.select(*(_quoted(field.name) for field in schema.fields))
+    key = key_schema(schema or table.schema, columns)
+    ids = tuple(field.field_id for field in key.fields)
+    frame = keys.select(*(column(field.name) for field in key.fields))
     files: list[EqualityDeleteFile] = []
     for spec_id in covering_specs(table, ids):
-        written = _write(context, _key_facts(table, schema, spec_id), frame, folder)
+        written = _write(context, _key_facts(table, key, spec_id), frame, folder)
         files += (_equality_deletes(file, ids) for file in written)
     return tuple(files)
 
@@ -149,7 +157,3 @@ def _equality_deletes(file: DataFile, ids: tuple[int, ...]) -> EqualityDeleteFil
     members = msgspec.structs.asdict(file)
     del members["first_row_id"]
     return EqualityDeleteFile(**members, equality_ids=ids)
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
