@@ -80,6 +80,7 @@ DAY_MS = 86_400_000
         "TABLE ns.t",
         "FROM ns.t SELECT id",
         "(SELECT 1) UNION ALL (SELECT 2)",
+        "EXPLAIN FORMATTED SELECT 1",
     ],
 )
 def test_query(text: str) -> None:
@@ -374,7 +375,7 @@ def test_call(text: str, expected: object) -> None:
     ("text", "part"),
     [
         ("", "empty"),
-        ("EXPLAIN SELECT 1", "MERGE"),
+        ("CACHE TABLE t", "MERGE"),
         ("SELECT 1; SELECT 2", "semicolon"),
         ("SELECT 'abc", "without an end"),
         ("ALTER TABLE t FOO", "ADD COLUMN"),

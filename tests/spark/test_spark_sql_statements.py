@@ -75,19 +75,25 @@ def test_time_travel_and_branches(shop: Session, namespace: str) -> None:
     shop.sql("INSERT INTO t.branch_audit VALUES (5, 'e', 1)")
     shop.sql("DELETE FROM t.branch_audit WHERE id = 1")
     shop.sql("INSERT INTO t VALUES (6, 'f', 1)")
-    assert _ids(shop) == [1, 2, 3, 4, 6]
-    assert _ids(shop, "t.branch_audit") == [2, 3, 4, 5]
-    for moment in (
-        f"t VERSION AS OF {first}",
-        f"t FOR SYSTEM_VERSION AS OF '{first}'",
-        "t VERSION AS OF 'begin'",
-        "t.tag_begin",
-        f"{namespace}.t.snapshot_id_{first}",
-    ):
-        assert _ids(shop, moment) == [1, 2, 3, 4], moment
-    assert _ids(shop, "t TIMESTAMP AS OF current_timestamp() + INTERVAL 1 HOUR") == _ids(shop)
+    moments = {
+        "t": [1, 2, 3, 4, 6],
+        "t TIMESTAMP AS OF current_timestamp() + INTERVAL 1 HOUR": [1, 2, 3, 4, 6],
+        "t.branch_audit": [2, 3, 4, 5],
+        f"t VERSION AS OF {first}": [1, 2, 3, 4],
+        f"t FOR SYSTEM_VERSION AS OF '{first}'": [1, 2, 3, 4],
+        "t VERSION AS OF 'begin'": [1, 2, 3, 4],
+        "t.tag_begin": [1, 2, 3, 4],
+        f"{namespace}.t.snapshot_id_{first}": [1, 2, 3, 4],
+    }
+    columns = [f"(SELECT sort_array(collect_list(id)) FROM {moment})" for moment in moments]
+    assert _rows(shop, f"SELECT {', '.join(columns)}") == [tuple(moments.values())]
     with pytest.raises(BadRequest, match="only a table or a branch"):
         shop.sql("INSERT INTO t.tag_begin VALUES (7, 'g', 1)")
+
+
+def test_explain(shop: Session, namespace: str) -> None:
+    ((plan,),) = _rows(shop, f"EXPLAIN SELECT {namespace}.t.id FROM t")
+    assert "Physical Plan" in plan
 
 
 def test_names_that_are_nowhere(shop: Session) -> None:
@@ -152,7 +158,7 @@ def test_delete_and_update_with_queries_inside(shop: Session, namespace: str) ->
     (row,) = shop.sql("DELETE FROM t AS x WHERE x.id = (SELECT max(id) FROM t)").collect()
     assert (row.operation, row.rows_deleted, row.attempts) == ("delete", 1, 1)
     shop.sql(
-        f"UPDATE {namespace}.t SET v = upper({namespace}.t.v), t.p = DEFAULT WHERE id = :id",
+        f"UPDATE t SET v = upper({namespace}.t.v), frazil.{namespace}.t.p = DEFAULT WHERE id = :id",
         {"id": 3},
     )
     assert _rows(shop, "SELECT * FROM t ORDER BY id") == [(1, "a", 0), (2, "b", 0), (3, "C", None)]

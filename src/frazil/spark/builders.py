@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import Column, DataFrame
 
 from frazil.client.expressions import Expression
-from frazil.spark import creates, writes
+from frazil.spark import creates
 from frazil.spark.results import Result
 from frazil.spark.scans import scan_of
 from frazil.spark.sql.names import Selector, identifier_of, load, target_of
 from frazil.spark.sql.tokens import Cursor, Name
-from frazil.spark.targets import Target
+from frazil.spark.tables import SparkTable
 from frazil.spark.writing import WriteOptions
 from frazil.wire.errors import BadRequest, NoSuchTable
 from frazil.wire.identifiers import Identifier
@@ -157,19 +157,15 @@ class TableWriter:
 
     def append(self) -> Result:
         plan = self._plan()
-        return writes.append(self.session.context, plan.target(self), self.frame, *plan.arguments)
+        return plan.table(self).append(self.frame, **plan.arguments)
 
     def overwrite(self, condition: str | Column | Expression) -> Result:
         plan = self._plan()
-        return writes.overwrite(
-            self.session.context, plan.target(self), self.frame, condition, *plan.arguments
-        )
+        return plan.table(self).overwrite(self.frame, condition, **plan.arguments)
 
     def overwritePartitions(self) -> Result:  # noqa: N802 - PySpark's name
         plan = self._plan()
-        return writes.overwrite_partitions(
-            self.session.context, plan.target(self), self.frame, *plan.arguments
-        )
+        return plan.table(self).overwrite_partitions(self.frame, **plan.arguments)
 
     def create(self) -> Result:
         plan = self._plan()
@@ -253,12 +249,17 @@ class _Plan:
         return cls(branch, merge.lower() == "true", options, commit_options)
 
     @property
-    def arguments(self) -> tuple[bool, WriteOptions, Mapping[str, Any]]:
-        return self.merge_schema, self.options, self.commit_options
+    def arguments(self) -> dict[str, Any]:
+        return {
+            "merge_schema": self.merge_schema,
+            "options": self.options,
+            **self.commit_options,
+        }
 
-    def target(self, writer: TableWriter) -> Target:
+    def table(self, writer: TableWriter) -> SparkTable:
         found = target_of(writer.session, name_of(writer.table))
-        return found if self.branch is None else Target(found.identifier, self.branch)
+        branch = found.branch if self.branch is None else self.branch
+        return SparkTable(writer.session.context, found.identifier, branch)
 
 
 def _term(term: str | Column) -> str:

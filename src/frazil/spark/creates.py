@@ -21,6 +21,7 @@ from frazil.spark.committing import writing
 from frazil.spark.context import Context
 from frazil.spark.definitions import partition_spec, sort_order
 from frazil.spark.field_ids import struct_with_ids
+from frazil.spark.progress import progress
 from frazil.spark.replacements import Replacement, replacement_of
 from frazil.spark.results import Result
 from frazil.spark.schemas import fit
@@ -83,7 +84,8 @@ def create_table_as(
     def declare(changes: Changes[Any], files: Sequence[DataFile]) -> Any:
         return changes.append_files(files, **placed)
 
-    return write(context, staged, frame, CREATE, declare, options=options)
+    with progress(context, f"create {identifier}"):
+        return write(context, staged, frame, CREATE, declare, options=options)
 
 
 def replace_table(
@@ -129,7 +131,8 @@ def replace_table_as(
         placed = placed_options(context, Target(identifier), commit_options or {})
         return replace(_replaced(context, new, frame, options, placed), attempts=number)
 
-    return statements.run(context, attempt)
+    with progress(context, f"replace {identifier}"):
+        return statements.run(context, attempt)
 
 
 # --- how ------------------------------------------------------------------------------------------

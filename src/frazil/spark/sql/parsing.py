@@ -29,7 +29,7 @@ KNOWN: Final = (
     "SELECT (also WITH, VALUES, TABLE), INSERT INTO, INSERT OVERWRITE, DELETE, UPDATE, MERGE, "
     "TRUNCATE TABLE, CREATE TABLE, CREATE TABLE … AS, REPLACE TABLE, ALTER TABLE, DROP TABLE, "
     "CREATE / ALTER / DROP NAMESPACE, USE, SHOW TABLES, SHOW NAMESPACES, SHOW TBLPROPERTIES, "
-    "SHOW CREATE TABLE, DESCRIBE, CALL"
+    "SHOW CREATE TABLE, DESCRIBE, EXPLAIN SELECT, CALL"
 )
 
 
@@ -40,12 +40,21 @@ def parse(text: str) -> Statement:
         raise BadRequest("the statement is empty")
     if first.word == "WITH":
         return _with(cursor)
-    if first.word in _QUERIES:
+    if first.word in _QUERIES or (first.word == "EXPLAIN" and _explains_query(cursor)):
         return Query(_text(cursor))
     parser = _PARSERS.get(first.word)
     if parser is None:
-        raise BadRequest(f"{first.text}: not a statement that is known here; there are {KNOWN}")
+        raise BadRequest(
+            f"{first.text}: not a statement that is known here; there are {KNOWN}. "
+            "What does not concern the catalog's tables is for spark.sql"
+        )
     return parser(cursor)
+
+
+def _explains_query(cursor: Cursor) -> bool:
+    words = {"EXPLAIN", "EXTENDED", "CODEGEN", "COST", "FORMATTED"}
+    place = next((at for at, token in enumerate(cursor.tokens) if token.word not in words), None)
+    return place is not None and cursor.tokens[place].word in _QUERIES | {"WITH"}
 
 
 def _text(cursor: Cursor) -> str:

@@ -13,8 +13,14 @@ from pyspark.sql import DataFrame
 
 from frazil.client.tables import Table
 from frazil.spark.scans import scan_of
-from frazil.spark.sql.names import Selector, has_catalog, load, possible_identifier
-from frazil.spark.sql.references import Reference, qualifier_edits, references, replaced
+from frazil.spark.sql.names import CATALOG, Selector, has_catalog, load, possible_identifier
+from frazil.spark.sql.references import (
+    Reference,
+    qualifier_edits,
+    qualifiers_of,
+    references,
+    replaced,
+)
 from frazil.spark.sql.tokens import Name
 from frazil.wire.errors import BadRequest, NoSuchTable
 from frazil.wire.identifiers import Identifier
@@ -63,18 +69,20 @@ class Reading:
             return spark.sql(text, given)
         fields = {reference: f"{{{name}}}" for reference, name in names.items()}
         frames: dict[str, Any] = {name: found[reference] for reference, name in names.items()}
-        return spark.sql(replaced(text, fields, braces=True), given, **frames)
+        full_names = {reference: self._full_name(reference) for reference in found}
+        return spark.sql(replaced(text, fields, full_names, braces=True), given, **frames)
 
     def relation(self, text: str) -> DataFrame:
         """The frame of what could stand behind FROM."""
         return self.query(f"SELECT * FROM {text}")
 
-    def expression(self, text: str, target: Name) -> str:
+    def expression(self, text: str, target: Identifier) -> str:
         """An expression whose queries read views, and whose columns call the statement's target by
         its own name alone."""
         found = self._frames_of(references(text))
-        edited = replaced(text, {one: self._view(frame) for one, frame in found.items()})
-        names = {tuple(part.lower() for part in target): target} if len(target) > 1 else {}
+        views = {one: self._view(frame) for one, frame in found.items()}
+        edited = replaced(text, views, {one: self._full_name(one) for one in found})
+        names = qualifiers_of((CATALOG, *target.namespace, target.name))
         for start, end, new in reversed(qualifier_edits(edited, names)):
             edited = edited[:start] + new + edited[end:]
         return edited
@@ -107,6 +115,12 @@ class Reading:
         if key not in self._frames:
             self._frames[key] = scan_of(self._session.context, table, **moment)
         return self._frames[key]
+
+    def _full_name(self, reference: Reference) -> Name:
+        found = self._load(reference)
+        if found is None or found[1] is not None:
+            return reference.name
+        return (CATALOG, *found[0].identifier.namespace, reference.name[-1])
 
     def _load(self, reference: Reference) -> tuple[Table, Selector | None] | None:
         name = reference.name

@@ -271,16 +271,23 @@ _UNITS: Final = frozenset(
 # --- putting other names in ---------------------------------------------------------------------
 
 
-def replaced(text: str, names: Mapping[Reference, str], *, braces: bool = False) -> str:
+def replaced(
+    text: str,
+    names: Mapping[Reference, str],
+    full_names: Mapping[Reference, Name] | None = None,
+    *,
+    braces: bool = False,
+) -> str:
     """The text with other names for the tables, and their own as aliases where they need them.
 
-    `braces`: it will go through `str.format`, so that its own braces are doubled.
+    `full_names` are the tables' names with all that a column's qualifier may begin with. `braces`:
+    it will go through `str.format`, so that its own braces are doubled.
     """
     edits = [(found.start, found.end, name) for found, name in names.items()]
     for found in names:
         if found.alias_at is not None:
             edits.append((found.alias_at, found.alias_at, f" AS {quoted(found.name[-1])}"))
-    edits.extend(_qualifiers(text, names))
+    edits.extend(_qualifiers(text, names, full_names or {}))
     edits.sort(key=lambda edit: (edit[0], edit[1]))
     parts, done = [], 0
     for start, end, new in edits:
@@ -299,14 +306,21 @@ def _plain(text: str, braces: bool) -> str:
     return text.replace("{", "{{").replace("}", "}}") if braces else text
 
 
-def _qualifiers(text: str, found: Iterable[Reference]) -> list[tuple[int, int, str]]:
+def _qualifiers(
+    text: str, found: Iterable[Reference], full_names: Mapping[Reference, Name]
+) -> list[tuple[int, int, str]]:
     """`ns.t.id` for a column of `ns.t`: with an alias in place of the name only `t.id` is known."""
-    names = {
-        tuple(part.lower() for part in one.name): one.name
-        for one in found
-        if one.alias_at is not None and len(one.name) > 1
-    }
+    names: dict[Name, Name] = {}
+    for one in found:
+        if one.alias_at is not None:
+            names.update(qualifiers_of(full_names.get(one, one.name)))
     return qualifier_edits(text, names, [(one.start, one.end) for one in found])
+
+
+def qualifiers_of(name: Name) -> dict[Name, Name]:
+    """The ways to name a table's columns with more than the table's own name, in lower case."""
+    lowered = tuple(part.lower() for part in name)
+    return {lowered[first:]: name for first in range(len(name) - 1)}
 
 
 def qualifier_edits(

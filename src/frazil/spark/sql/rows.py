@@ -15,12 +15,14 @@ from frazil.spark import row_changes, writes
 from frazil.spark import statements as runs
 from frazil.spark.context import Context
 from frazil.spark.merges import MergeBuilder
+from frazil.spark.progress import progress
 from frazil.spark.results import Result
 from frazil.spark.sql import row_parsing
 from frazil.spark.sql.defaults_in_text import DefaultValues
 from frazil.spark.sql.inserts import Insertion
-from frazil.spark.sql.names import target_of
+from frazil.spark.sql.names import CATALOG, target_of
 from frazil.spark.sql.reading import Reading
+from frazil.spark.sql.references import qualifiers_of
 from frazil.spark.sql.statements import (
     Assignments,
     Delete,
@@ -63,14 +65,26 @@ class Work:
 
 def _run(
     session: Session,
+    title: str,
     name: Name,
+    texts: tuple[str | None, ...],
+    do: Callable[[Work], Result],
+    relation: str = "",
+) -> Result:
+    """`texts` and `relation`: all that the statement reads."""
+    target = target_of(session, name)
+    with progress(session.context, f"{title} {target}"):
+        return _shown(session, target, texts, relation, do)
+
+
+def _shown(
+    session: Session,
+    target: Target,
     texts: tuple[str | None, ...],
     relation: str,
     do: Callable[[Work], Result],
 ) -> Result:
-    """`texts` and `relation`: all that the statement reads."""
     context = session.context
-    target = target_of(session, name)
     table = target.load(context)
     with Reading(session, table) as reading:
         if not reading.reads(target.identifier, *texts, relation=relation):
@@ -97,7 +111,7 @@ def insert(session: Session, statement: Insert) -> Result:
         frame = insertion.frame(work.reading)
         options: tuple[bool, None, dict[str, Any]] = (statement.merge_schema, None, {})
         if statement.replace_where is not None:
-            where = work.reading.expression(statement.replace_where, statement.target)
+            where = _expression(work, statement.replace_where)
             return writes.overwrite(work.context, work.target, frame, where, *options)
         if not statement.overwrite:
             return writes.append(work.context, work.target, frame, *options)
@@ -108,7 +122,8 @@ def insert(session: Session, statement: Insert) -> Result:
         )
 
     texts = (statement.query, statement.replace_where)
-    return _run(session, statement.target, texts, "", do)
+    title = "overwrite" if statement.overwrite else "append to"
+    return _run(session, title, statement.target, texts, do)
 
 
 # --- DELETE, UPDATE, TRUNCATE ---------------------------------------------------------------------
@@ -116,10 +131,10 @@ def insert(session: Session, statement: Insert) -> Result:
 
 def delete(session: Session, statement: Delete) -> Result:
     def do(work: Work) -> Result:
-        where = _where(work, statement.where, statement.target)
+        where = _where(work, statement.where)
         return row_changes.delete(work.context, work.target, where, alias=statement.alias)
 
-    return _run(session, statement.target, (statement.where,), "", do)
+    return _run(session, "delete from", statement.target, (statement.where,), do)
 
 
 def truncate(session: Session, statement: Truncate) -> Result:
@@ -128,41 +143,45 @@ def truncate(session: Session, statement: Truncate) -> Result:
 
 def update(session: Session, statement: Update) -> Result:
     def do(work: Work) -> Result:
-        where = _where(work, statement.where, statement.target)
-        given = _assigned(work, statement.assignments, statement.target, statement.alias)
+        where = _where(work, statement.where)
+        given = _assigned(work, statement.assignments, statement.alias)
         return row_changes.update(work.context, work.target, given, where, alias=statement.alias)
 
     texts = (statement.where, *(value for _, value in statement.assignments))
-    return _run(session, statement.target, texts, "", do)
+    return _run(session, "update", statement.target, texts, do)
 
 
-def _where(work: Work, text: str | None, target: Name) -> str | None:
-    return None if text is None else work.reading.expression(text, target)
+def _where(work: Work, text: str | None) -> str | None:
+    return None if text is None else _expression(work, text)
 
 
-def _assigned(
-    work: Work, assignments: Assignments, target: Name, alias: str | None
-) -> dict[str, str]:
+def _expression(work: Work, text: str) -> str:
+    return work.reading.expression(text, work.target.identifier)
+
+
+def _assigned(work: Work, assignments: Assignments, alias: str | None) -> dict[str, str]:
     """By the columns' names, without the table's in front of them."""
     defaults = DefaultValues(work.table)
     found: dict[str, str] = {}
     for name, text in assignments:
-        column = ".".join(_without_qualifier(work, name, target, alias))
+        column = ".".join(_without_qualifier(work, name, alias))
         if column in found:
             raise BadRequest(f"column {column} is set twice")
         value = defaults.value(column, text)
-        found[column] = work.reading.expression(text, target) if value is None else value
+        found[column] = _expression(work, text) if value is None else value
     return found
 
 
-def _without_qualifier(work: Work, name: Name, target: Name, alias: str | None) -> Name:
+def _without_qualifier(work: Work, name: Name, alias: str | None) -> Name:
     columns = {one.name.lower() for one in work.table.schema.fields}
-    qualifiers = [(alias,)] if alias is not None else [target, target[-1:]]
+    identifier = work.target.identifier
+    full = (CATALOG, *identifier.namespace, identifier.name)
+    lowered = tuple(part.lower() for part in name)
+    qualifiers = [(alias.lower(),)] if alias else [*qualifiers_of(full), (full[-1].lower(),)]
     for qualifier in qualifiers:
-        length = len(qualifier)
-        matches = [part.lower() for part in name[:length]] == [part.lower() for part in qualifier]
-        if matches and len(name) > length and name[length].lower() in columns:
-            return name[length:]
+        rest = len(qualifier)
+        if lowered[:rest] == qualifier and len(name) > rest and lowered[rest] in columns:
+            return name[rest:]
     return name
 
 
@@ -180,7 +199,7 @@ def merge(session: Session, statement: Merge) -> Result:
             work.context,
             work.target,
             work.reading.relation(statement.source),
-            work.reading.expression(statement.on, statement.target),
+            _expression(work, statement.on),
             target_alias=statement.alias or work.target.identifier.name,
             source_alias=statement.source_alias,
         )
@@ -188,7 +207,8 @@ def merge(session: Session, statement: Merge) -> Result:
             builder = _with_clause(work, statement, builder, clause)
         return builder.execute()
 
-    return _run(session, statement.target, _texts_of(statement), statement.source, do)
+    texts = _texts_of(statement)
+    return _run(session, "merge into", statement.target, texts, do, statement.source)
 
 
 def _texts_of(statement: Merge) -> tuple[str | None, ...]:
@@ -202,10 +222,10 @@ def _texts_of(statement: Merge) -> tuple[str | None, ...]:
 def _with_clause(
     work: Work, statement: Merge, builder: MergeBuilder, clause: MergeClause
 ) -> MergeBuilder:
-    condition = _where(work, clause.condition, statement.target)
+    condition = _where(work, clause.condition)
     given: Any = None
     if clause.assignments is not None:
-        given = _assigned(work, clause.assignments, statement.target, statement.alias)
+        given = _assigned(work, clause.assignments, statement.alias)
     if clause.action == "insert":
         if given is None:
             return builder.when_not_matched_insert_all(condition)
