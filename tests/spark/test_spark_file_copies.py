@@ -257,6 +257,20 @@ def test_a_copy_stays_in_the_spec_of_its_file(client: Client, namespace: str) ->
     assert sorted(rows_of(client, f"{namespace}.t")) == [*range(23), *range(24, 30)]
 
 
+def test_of_a_dropped_partition_column_null_is_known(client: Client, namespace: str) -> None:
+    table = make_table(client, namespace, 2)
+    table.declare_metadata(
+        [
+            {"action": "add-spec", "spec": {"spec-id": 1, "fields": []}},
+            {"action": "set-default-spec", "spec-id": -1},
+        ]
+    )
+    evolve(client, namespace, {"type": "struct", "schema-id": 1, "fields": FIELDS[:1]})
+    (only,) = copy(client, client.load_table(f"{namespace}.t"), {"2": [3]})
+    assert (only.spec_id, only.partition) == (0, (None,))
+    assert sorted(rows_of(client, f"{namespace}.t")) == [*range(23), *range(24, 30)]
+
+
 def test_a_copy_keeps_the_sort_order_of_its_file(client: Client, namespace: str) -> None:
     table = make_table(client, namespace, 2)
     order = {
