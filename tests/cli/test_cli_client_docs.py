@@ -93,6 +93,8 @@ class QuickReader(Reader):
         return done.output
 
 
+# Its last commands start a Spark.
+@pytest.mark.timeout(240)
 def test_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with QuickReader(tmp_path) as reader:
@@ -101,4 +103,5 @@ def test_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert "(overwrite), on main" in printed
     assert "what to do" in printed
     assert "skipped by column statistics" in printed
+    assert "oat milk" in printed
     assert (tmp_path / "conflict.json").exists()
