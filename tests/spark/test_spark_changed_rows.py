@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator, Sequence
@@ -315,3 +316,14 @@ def test_the_results_of_a_task_are_one_batch() -> None:
     (none,) = arrow_task(lambda batches: [])([])
     assert none.schema.types == [pa.binary()]
     assert none.num_rows == 0
+
+
+def test_what_runs_on_executors_loads_neither_spark_nor_a_parser() -> None:
+    code = (
+        "import sys\n"
+        "import frazil.spark.changes_writer, frazil.spark.delete_writer, frazil.spark.file_copier\n"
+        "import frazil.spark.python_workers\n"
+        "print([name for name in ('pyspark', 'sqlglot', 'pandas') if name in sys.modules])\n"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
