@@ -347,7 +347,7 @@ def test_files_without_ids_are_read_by_the_name_mapping(readers: Readers) -> Non
 # --- moments --------------------------------------------------------------------------------------
 
 
-def test_snapshots_moments_refs_and_what_was_appended(readers: Readers) -> None:
+def test_snapshots_refs_and_what_was_appended(readers: Readers) -> None:
     readers.sql("CREATE TABLE {t} (id BIGINT) USING iceberg")
     empty = readers.table()
     for context in (readers.jar, readers.own):
@@ -372,24 +372,32 @@ def test_snapshots_moments_refs_and_what_was_appended(readers: Readers) -> None:
     assert found(ref="before") == [(1,)]
     assert found(ref="audit") == [(1, None)]
     assert found(ref="main") == [(2, "b"), (3, "c")]
-    at_ms = table.snapshot(first.head() or 0).timestamp_ms
-    assert found(timestamp=at_ms) == [(1,)]
-    moment = datetime.fromtimestamp(at_ms / 1000, UTC)
-    assert found(timestamp=moment) == [(1,)]
-    # The session's time zone is UTC, so that texts and local times are of it.
-    assert found(timestamp=moment.replace(tzinfo=None)) == [(1,)]
-    assert found(timestamp=f"{moment:%Y-%m-%d %H:%M:%S.%f}") == [(1,)]
     assert found(from_snapshot=first.head()) == [(2, "b"), (3, "c")]
     assert found(from_snapshot=first.head(), to_snapshot=first.head()) == []
     assert found(to_snapshot=first.head()) == [(1, None)]
-    with pytest.raises(NotFound, match="had no snapshot at"):
-        found(timestamp=moment - timedelta(days=1))
     with pytest.raises(NotFound, match="no branch or tag nothing; its refs: audit, before, main"):
         found(ref="nothing")
-    with pytest.raises(BadRequest, match="not a timestamp"):
-        found(timestamp="yesterday or so")
     with pytest.raises(BadRequest, match="one of snapshot, timestamp and ref"):
         found(ref="before", snapshot=first.head())
+
+
+def test_the_snapshot_of_a_moment(readers: Readers) -> None:
+    readers.sql("CREATE TABLE {t} (id BIGINT) USING iceberg", "INSERT INTO {t} VALUES (1)")
+    first = readers.table()
+    readers.sql("INSERT INTO {t} VALUES (2)")
+    table = readers.table()
+    at_ms = first.snapshots[0].timestamp_ms
+    moment = datetime.fromtimestamp(at_ms / 1000, UTC)
+    # The session's time zone is UTC, so that texts and local times are of it.
+    local, text = moment.replace(tzinfo=None), f"{moment:%Y-%m-%d %H:%M:%S.%f}"
+    for timestamp in (at_ms, moment, local, text):
+        frame = scans.scan_of(readers.own, table, timestamp=timestamp)
+        assert rows(frame) == [(1,)]
+    assert scan_of(readers, table)(timestamp=moment + timedelta(days=1)) == [(1,), (2,)]
+    with pytest.raises(NotFound, match="had no snapshot at"):
+        scans.scan_of(readers.own, table, timestamp=moment - timedelta(days=1))
+    with pytest.raises(BadRequest, match="not a timestamp"):
+        scans.scan_of(readers.own, table, timestamp="yesterday or so")
 
 
 def scan_of(readers: Readers, table: Table) -> Callable[..., Rows]:

@@ -97,7 +97,12 @@ def read(context: Context, scan: OwnScan) -> DataFrame:
 
 
 def empty(context: Context, schema: StructType) -> DataFrame:
-    return context.spark.createDataFrame([], spark_schema(schema))
+    """Made of constants, which Spark finds to be nothing without running anything."""
+    columns = [
+        F.lit(None).cast(field.dataType).alias(field.name, metadata=field.metadata)
+        for field in spark_schema(schema).fields
+    ]
+    return context.spark.range(0).select(*columns)
 
 
 # --- through the JVM ------------------------------------------------------------------------------
