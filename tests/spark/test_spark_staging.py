@@ -62,6 +62,20 @@ def test_columns_may_be_of_any_name_and_type(context: Context) -> None:
         assert rows.collect() == frame.collect()
 
 
+def test_microseconds_are_kept_whatever_the_session_says(context: Context) -> None:
+    name = "spark.sql.parquet.outputTimestampType"
+    frame = context.spark.sql("SELECT timestamp'2026-05-01 00:00:00.123456' AS t")
+    before = context.spark.conf.get(name)
+    assert before is not None
+    context.spark.conf.set(name, "TIMESTAMP_MILLIS")
+    try:
+        with staged(context, frame) as rows:
+            assert rows.collect() == frame.collect()
+        assert context.spark.conf.get(name) == "TIMESTAMP_MILLIS"
+    finally:
+        context.spark.conf.set(name, before)
+
+
 def test_no_rows_and_no_typed_columns(context: Context, tmp_path: Path) -> None:
     with staged(context, context.spark.range(0)) as rows:
         assert rows.columns == ["id"]

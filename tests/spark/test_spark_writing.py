@@ -26,14 +26,14 @@ from frazil.spark.arrow_writer import ArrowFileWriter
 from frazil.spark.context import Context
 from frazil.spark.distribution import ADVISORY_SIZE, layout_of, shuffle_settings
 from frazil.spark.folders import WriteFolder, new_folder
-from frazil.spark.session_settings import session_settings
+from frazil.spark.session_settings import PARQUET_SETTINGS, session_settings
 from frazil.spark.settings import Settings
 from frazil.spark.storage import Storage
 from frazil.spark.table_facts import TableFacts
 from frazil.spark.write_properties import BloomFilter, delete_file_options, file_options
 from frazil.spark.writing import WriteOptions, write_rows
 from frazil.spark.writing_arrow import write_task
-from frazil.spark.writing_jvm import PARQUET_SETTINGS, objections
+from frazil.spark.writing_jvm import objections
 from frazil.wire.errors import BadRequest
 from tests.support.spark_facts import facts, order_json, schema_json, spec_json
 

@@ -10,9 +10,19 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
+from typing import Final
 from weakref import WeakKeyDictionary
 
 from pyspark.sql import SparkSession
+
+PARQUET_SETTINGS: Final[Mapping[str, str]] = {
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.fieldId.write.enabled": "true",
+    "spark.sql.parquet.writeLegacyFormat": "false",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+}
+"""Of Spark's own Parquet writer: timestamps to the microsecond, in the calendar of today, field
+ids, and decimals as the format has them now."""
 
 
 @dataclass

@@ -23,6 +23,7 @@ from frazil.client.tables import Table
 from frazil.spark.arrow_writer import task_name
 from frazil.spark.context import Context
 from frazil.spark.folders import data_location
+from frazil.spark.session_settings import PARQUET_SETTINGS, session_settings
 from frazil.spark.storage import Storage, is_local, storage_of
 from frazil.wire.errors import BadRequest
 
@@ -110,7 +111,8 @@ def _named(rows: DataFrame, frame: DataFrame) -> DataFrame:
 
 def _through_spark(context: Context, frame: DataFrame, folder: str) -> DataFrame:
     rows, types = _numbered(frame)
-    rows.write.option("compression", "zstd").parquet(folder)
+    with session_settings(context.spark, PARQUET_SETTINGS):
+        rows.write.option("compression", "zstd").parquet(folder)
     return _named(context.spark.read.schema(types).parquet(folder), frame)
 
 

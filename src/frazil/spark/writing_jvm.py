@@ -8,7 +8,7 @@ are not counted: that would mean to read the columns again.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
@@ -28,7 +28,7 @@ from frazil.spark.folders import WriteFolder
 from frazil.spark.lineage import LAST_UPDATED_FIELD, ROW_ID_FIELD
 from frazil.spark.partition_folders import IN_FILE, folder_columns, folder_values
 from frazil.spark.partitioning import spec_fields
-from frazil.spark.session_settings import session_settings
+from frazil.spark.session_settings import PARQUET_SETTINGS, session_settings
 from frazil.spark.storage import Storage, is_local
 from frazil.spark.table_facts import TableFacts
 from frazil.spark.write_properties import TARGET_SIZE, FileOptions
@@ -64,12 +64,6 @@ _WIDTHS_BYTES: Final = {
     TypeId.BINARY: 64,
 }
 """What a value takes in a file before it is compressed; all others 8."""
-PARQUET_SETTINGS: Final[Mapping[str, str]] = {
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    "spark.sql.parquet.fieldId.write.enabled": "true",
-    "spark.sql.parquet.writeLegacyFormat": "false",
-    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
-}
 _READERS_PER_CPU: Final = 4
 _MAX_READERS: Final = 32
 
