@@ -108,7 +108,7 @@ class Session:
 
         return FrameReader(self)
 
-    def write_to(self, frame: DataFrame, table: str | tuple[str, ...] | Identifier) -> TableWriter:
+    def write_to(self, frame: DataFrame, table: str) -> TableWriter:
         """`session.write_to(frame, "ns.t").append()`, as `frame.writeTo` has it."""
         from frazil.spark.builders import TableWriter
 

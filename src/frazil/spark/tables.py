@@ -27,7 +27,7 @@ from frazil.wire.actions import MAIN
 from frazil.wire.identifiers import Identifier
 
 if TYPE_CHECKING:
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 Condition: TypeAlias = "str | Column | Expression"
 """SQL, a Column, or one of the client's filters."""
