@@ -10,7 +10,7 @@ from pyspark.sql import functions as fn
 
 from frazil.client.tables import Table
 from frazil.spark.assignments import Rows
-from frazil.spark.merge_frames import merge_changes
+from frazil.spark.merge_frames import merge_changes, numbered_source
 from frazil.spark.merges import (
     STAR,
     Clause,
@@ -75,7 +75,29 @@ def changes(
     """(position, deleted, row id, written row or None) of each line, in order."""
     merge = Merge(on=on, clauses=clauses)
     merge.check()
-    frame = merge_changes(table(schema), merge, target, source, case_sensitive=False, lineage=True)
+    # Numbers of rows are stored with a source; a frame of values gives the same ones each time.
+    numbered = numbered_source(source)
+    found = [
+        _lines(
+            merge_changes(
+                table(schema),
+                merge,
+                target,
+                numbered,
+                case_sensitive=False,
+                lineage=True,
+                is_small_source=is_small,
+            ),
+            schema,
+        )
+        # Only where rows are inserted, and nothing else is about the target alone, it matters.
+        for is_small in (True, False)[not merge.inserts or bool(merge.not_matched_by_source) :]
+    ]
+    assert all(one == found[0] for one in found)
+    return found[0]
+
+
+def _lines(frame: DataFrame, schema: StructType) -> list[tuple[Any, ...]]:
     names = [field.name for field in schema.fields]
     found = []
     for row in (line.asDict() for line in frame.collect()):
@@ -149,7 +171,7 @@ def test_only_deletes_need_no_columns(spark: SparkSession, target: DataFrame) ->
         table(),
         merge,
         narrow,
-        source_of(spark, "(2L, 0), (2L, 0)"),
+        numbered_source(source_of(spark, "(2L, 0), (2L, 0)")),
         case_sensitive=False,
         lineage=True,
     )

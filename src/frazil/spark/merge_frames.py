@@ -7,6 +7,7 @@ that holds for it is its action, a number. Columns then depend on that number al
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import reduce
 from typing import Final, TypeAlias
 
@@ -29,7 +30,8 @@ from frazil.spark.merges import (
 )
 from frazil.spark.types import spark_type
 
-_SOURCE: Final = "__frazil_source"
+SOURCE_ROW: Final = "__frazil_source"
+"""Numbers the rows of a source; null where a row of a join has no source row."""
 _ACTION: Final = "__frazil_action"
 _NOTHING: Final = 0
 _JOINS: Final = {
@@ -43,6 +45,16 @@ _JOINS: Final = {
 Numbered: TypeAlias = tuple[int, Clause]
 
 
+def numbered_source(source: DataFrame) -> DataFrame:
+    """The source with a number in each row, for `merge_changes`; it has to be stored to keep it."""
+    return source.withColumn(SOURCE_ROW, fn.monotonically_increasing_id())
+
+
+def source_columns(source: DataFrame) -> tuple[str, ...]:
+    """The columns that a statement can name."""
+    return tuple(name for name in source.columns if name != SOURCE_ROW)
+
+
 def merge_changes(
     table: Table,
     merge: Merge,
@@ -51,39 +63,92 @@ def merge_changes(
     *,
     case_sensitive: bool,
     lineage: bool,
+    is_small_source: bool = False,
 ) -> DataFrame:
     """In the form that `write_changes` takes.
 
     `target` has the table's columns, or those that the statement needs, with `_file` and `_pos`,
-    and with `lineage` also `_row_id`.
+    and with `lineage` also `_row_id`. `source` is numbered. A small one is sent to where the
+    target's rows are, which then need not be brought together.
     """
-    joined = _joined(merge, target, source)
-    clauses: list[Numbered] = list(enumerate(merge.clauses, start=1))
-    acting = joined.withColumn(_ACTION, _action(merge, clauses))
-    chosen = fn.col(_ACTION) != _NOTHING
-    if merge.checks_cardinality:
-        # A row that is matched and left alone counts as well, should it be matched twice.
-        chosen = chosen | (_has_target(merge) & _has_source())
-    rows = Rows(
-        acting, table.schema, merge.target_alias, case_sensitive=case_sensitive, table=str(table)
-    )
-    written = [
-        (number, _row(rows, clause, merge, source.columns))
-        for number, clause in clauses
-        if not isinstance(clause, WhenMatchedDelete | WhenNotMatchedBySourceDelete)
-    ]
-    place = [_of_target(merge, FILE), _of_target(merge, POSITION)]
-    if lineage and written:
-        place.append(_of_target(merge, ROW_ID))
-    return acting.where(chosen).select(*_columns(table, written), *place, *_marks(clauses, written))
+    frames = _Frames(table, merge, target, source, case_sensitive, lineage, is_small_source)
+    if is_small_source and merge.inserts and not merge.not_matched_by_source:
+        return frames.apart()
+    return frames.joined()
 
 
-def _joined(merge: Merge, target: DataFrame, source: DataFrame) -> DataFrame:
-    """Target left, source right; only the rows that a clause can be about."""
-    right = source.withColumn(_SOURCE, fn.lit(True)).alias(merge.source_alias)
-    left = target.alias(merge.target_alias)
-    how = _JOINS[bool(merge.inserts), bool(merge.not_matched_by_source)]
-    return left.join(right, expression(merge.on), how)
+@dataclass(frozen=True)
+class _Frames:
+    table: Table
+    merge: Merge
+    target: DataFrame
+    source: DataFrame
+    case_sensitive: bool
+    lineage: bool
+    is_small_source: bool
+
+    def joined(self) -> DataFrame:
+        """All rows out of one join."""
+        merge = self.merge
+        how = _JOINS[bool(merge.inserts), bool(merge.not_matched_by_source)]
+        rows = self._target().join(self._sent(), expression(merge.on), how)
+        return self._changes(rows)
+
+    def apart(self) -> DataFrame:
+        """Matched rows and inserted ones, each out of a join that no target row is moved for.
+
+        An outer join would need all rows of the target that have one key in one place. The source
+        rows that match are few instead, and their numbers tell which ones are left.
+        """
+        merge = self.merge
+        found = self._target().join(self._sent(), expression(merge.on), "inner")
+        matching = found.select(fn.col(quoted(merge.source_alias, SOURCE_ROW)))
+        unmatched = self.source.join(matching, SOURCE_ROW, "left_anti").alias(merge.source_alias)
+        inserted = self._inserted(unmatched)
+        if not merge.matched:
+            return inserted
+        return self._changes(found).unionByName(inserted)
+
+    def _target(self) -> DataFrame:
+        return self.target.alias(self.merge.target_alias)
+
+    def _sent(self) -> DataFrame:
+        """The source, to every executor if it is small; an outer join that must keep its rows
+        takes no notice."""
+        source = self.source.alias(self.merge.source_alias)
+        return source.hint("broadcast") if self.is_small_source else source
+
+    def _inserted(self, unmatched: DataFrame) -> DataFrame:
+        """The target's columns are there as nulls: no clause can tell that they are missing."""
+        none = self.target.limit(0).alias(self.merge.target_alias)
+        return self._changes(none.join(unmatched, fn.lit(True), "right"))
+
+    def _changes(self, rows: DataFrame) -> DataFrame:
+        """What becomes of the rows of a join of target and source."""
+        merge = self.merge
+        numbered = list(enumerate(merge.clauses, start=1))
+        acting = rows.withColumn(_ACTION, _action(merge, numbered))
+        chosen = fn.col(_ACTION) != _NOTHING
+        if merge.checks_cardinality:
+            # A row that is matched and left alone counts as well, should it be matched twice.
+            chosen = chosen | (_has_target(merge) & _has_source())
+        made = Rows(
+            acting,
+            self.table.schema,
+            merge.target_alias,
+            case_sensitive=self.case_sensitive,
+            table=str(self.table),
+        )
+        written = [
+            (number, _row(made, clause, merge, source_columns(self.source)))
+            for number, clause in numbered
+            if not isinstance(clause, WhenMatchedDelete | WhenNotMatchedBySourceDelete)
+        ]
+        place = [_of_target(merge, FILE), _of_target(merge, POSITION)]
+        if self.lineage and written:
+            place.append(_of_target(merge, ROW_ID))
+        columns = _columns(self.table, written)
+        return acting.where(chosen).select(*columns, *place, *_marks(numbered, written))
 
 
 def _of_target(merge: Merge, name: str) -> Column:
@@ -95,7 +160,7 @@ def _has_target(merge: Merge) -> Column:
 
 
 def _has_source() -> Column:
-    return fn.col(_SOURCE).isNotNull()
+    return fn.col(SOURCE_ROW).isNotNull()
 
 
 def _action(merge: Merge, clauses: Sequence[Numbered]) -> Column:

@@ -31,6 +31,7 @@ _FEW: Final = MAX_KEYS + MAX_KEYS // 2
 """So many by estimate may be no more than `MAX_KEYS` in truth."""
 _MAX_SPREAD: Final = 50_000
 """Of transforms that keep the order at most so many values are collected."""
+_ROWS: Final = "_rows"
 _WIDE: Final = DecimalContext(prec=100)
 _INTEGERS: Final = (st.ByteType, st.ShortType, st.IntegerType, st.LongType)
 _FRACTIONS: Final = (st.FloatType, st.DoubleType)
@@ -41,13 +42,20 @@ _TIMESTAMPS: Final = frozenset(
 _NANOS: Final = frozenset({TypeId.TIMESTAMP_NS, TypeId.TIMESTAMPTZ_NS})
 
 
-def collected_keys(table: Table, source: DataFrame, keys: Sequence[Key]) -> list[KeyValues]:
+@dataclass(frozen=True)
+class CollectedKeys:
+    keys: tuple[KeyValues, ...] = ()
+    source_rows: int | None = None
+    """None where nothing had to be counted."""
+
+
+def collected_keys(table: Table, source: DataFrame, keys: Sequence[Key]) -> CollectedKeys:
     """The keys of the source; those that say nothing certain about the target are left out.
 
     `source` carries its alias, so that the keys' expressions can be evaluated on it.
     """
     if not keys:
-        return []
+        return CollectedKeys()
     given = source.select(*(fn.expr(key.source) for key in keys))
     sound = [
         _KeyColumn.of(position, key, table)
@@ -55,12 +63,13 @@ def collected_keys(table: Table, source: DataFrame, keys: Sequence[Key]) -> list
         if is_sound(key.column.type, field.dataType)
     ]
     if not sound:
-        return []
+        return CollectedKeys()
     named = source.select(*(column for one in sound for column in one.columns()))
-    counted = named.agg(*(column for one in sound for column in one.counts())).collect()[0]
+    counts = [column for one in sound for column in one.counts()]
+    counted = named.agg(fn.count(fn.lit(1)).alias(_ROWS), *counts).collect()[0]
     wanted = [column for one in sound for column in one.sets(counted)]
     found = named.agg(*wanted).collect()[0].asDict() if wanted else {}
-    return [one.values(counted, found) for one in sound]
+    return CollectedKeys(tuple(one.values(counted, found) for one in sound), counted[_ROWS])
 
 
 def is_sound(target: Type, key: st.DataType) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
@@ -13,7 +14,8 @@ from frazil.spark.condition_literals import Zone
 from frazil.spark.conditions import filter_of, is_case_sensitive
 from frazil.spark.conflicts import key_filter, merge_filter
 from frazil.spark.context import Context
-from frazil.spark.merge_keys import collected_keys
+from frazil.spark.merge_frames import source_columns
+from frazil.spark.merge_keys import CollectedKeys, collected_keys
 from frazil.spark.merges import Merge
 from frazil.spark.on_conditions import SourceNames, on_parts
 
@@ -24,6 +26,8 @@ class MergeReads:
     """The rows whose change by others would change what the MERGE does."""
     scan: Expression
     """The same, without the transforms of keys: rows need not be hashed to be joined."""
+    source_rows: int | None = None
+    """How many rows the source has, where that is known."""
 
 
 def merge_reads(context: Context, table: Table, merge: Merge, source: DataFrame) -> MergeReads:
@@ -34,30 +38,25 @@ def merge_reads(context: Context, table: Table, merge: Merge, source: DataFrame)
         for clause in merge.not_matched_by_source
     ]
     if not isinstance(merge.on, str):
-        return _reads([], [], always_true(), unmatched)
+        return _reads(CollectedKeys(), always_true(), unmatched)
     case_sensitive = is_case_sensitive(context)
     parts = on_parts(
         merge.on,
         ColumnNames(table.schema, merge.target_alias, case_sensitive),
-        SourceNames(tuple(source.columns), merge.source_alias, case_sensitive),
+        SourceNames(source_columns(source), merge.source_alias, case_sensitive),
         Zone(context.time_zone),
     )
     keys = collected_keys(table, source.alias(merge.source_alias), parts.keys)
-    return _reads(
-        [key_filter(one) for one in keys],
-        [key_filter(one, transforms=False) for one in keys],
-        parts.target_only,
-        unmatched,
-    )
+    return _reads(keys, parts.target_only, unmatched)
 
 
 def _reads(
-    keys: list[Expression],
-    scanned_keys: list[Expression],
-    target_only: Expression,
-    unmatched: list[Expression],
+    found: CollectedKeys, target_only: Expression, unmatched: Sequence[Expression]
 ) -> MergeReads:
+    fine = [key_filter(one) for one in found.keys]
+    coarse = [key_filter(one, transforms=False) for one in found.keys]
     return MergeReads(
-        merge_filter(keys, target_only, unmatched),
-        merge_filter(scanned_keys, target_only, unmatched),
+        merge_filter(fine, target_only, unmatched),
+        merge_filter(coarse, target_only, unmatched),
+        found.source_rows,
     )

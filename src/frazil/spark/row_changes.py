@@ -12,10 +12,11 @@ without the namespace where none is given.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
+from pyspark.sql.types import NumericType
 
 from frazil.client.expressions import AlwaysFalse, Filter
 from frazil.spark import statements
@@ -25,7 +26,7 @@ from frazil.spark.condition_columns import quoted
 from frazil.spark.conditions import Condition
 from frazil.spark.context import Context
 from frazil.spark.lineage import ROW_ID
-from frazil.spark.merge_frames import merge_changes
+from frazil.spark.merge_frames import merge_changes, numbered_source
 from frazil.spark.merge_reads import merge_reads
 from frazil.spark.merges import Assignments, Merge, Source
 from frazil.spark.needed_columns import needed_columns
@@ -35,6 +36,10 @@ from frazil.spark.row_commits import Mode
 from frazil.spark.staging import staged
 from frazil.spark.targets import Target
 from frazil.spark.writing import WriteOptions
+
+_SMALL_SOURCE_BYTES: Final = 64 << 20
+_FLAT_BYTES: Final = 8
+_OTHER_BYTES: Final = 40
 
 
 def delete(
@@ -125,12 +130,13 @@ def merge(
 
         def with_own_source(_: int) -> Result:
             attempt = statement.attempt()
-            with staged(context, made(attempt.table), attempt.table) as rows:
+            numbered = numbered_source(made(attempt.table))
+            with staged(context, numbered, attempt.table) as rows:
                 return _merged(attempt, merge, rows, statement)
 
         return statements.run(context, with_own_source)
     frame = context.spark.table(source) if isinstance(source, str) else source
-    with staged(context, frame, target.load(context)) as rows:
+    with staged(context, numbered_source(frame), target.load(context)) as rows:
         return statements.run(
             context, lambda _: _merged(statement.attempt(), merge, rows, statement)
         )
@@ -204,8 +210,20 @@ def _merged(attempt: Attempt, merge: Merge, source: DataFrame, statement: Statem
         source,
         case_sensitive=attempt.names.case_sensitive,
         lineage=lineage,
+        is_small_source=_is_small(source, reads.source_rows),
     )
     return attempt.run(frame, check_cardinality=merge.checks_cardinality)
+
+
+def _is_small(source: DataFrame, rows: int | None) -> bool:
+    """Whether every executor can hold the source, by a generous guess at the size of its rows."""
+    if rows is None:
+        return False
+    row_bytes = sum(
+        _FLAT_BYTES if isinstance(field.dataType, NumericType) else _OTHER_BYTES
+        for field in source.schema.fields
+    )
+    return rows * row_bytes <= _SMALL_SOURCE_BYTES
 
 
 def _merge_columns(attempt: Attempt, merge: Merge) -> list[str] | None:
