@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from frazil.spark.sql.pruning import needs_of
 from frazil.spark.sql.references import references, replaced
 
 
@@ -114,3 +115,57 @@ def test_tables_that_are_not_replaced_stay_as_they_are() -> None:
     assert replaced(text, {first: "v"}) == (
         "SELECT * FROM v AS `t` JOIN other.u ON t.id = other.u.id"
     )
+
+
+# --- what a query can need ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "columns"),
+    [
+        ("SELECT b FROM t WHERE a = 1", ["a", "b"]),
+        ("SELECT A.B FROM t AS a", ["a", "b"]),
+        ("SELECT count(*) FROM t", ["a"]),
+        ("SELECT b * 2 FROM t ORDER BY c", ["b", "c"]),
+        ("SELECT b FROM t JOIN u USING (c)", ["b", "c"]),
+        ('SELECT "c" FROM t', ["c"]),
+        ("SELECT * FROM t", None),
+        ("SELECT b, t.* FROM t", None),
+        ("SELECT struct(*) FROM t", None),
+        ("SELECT b FROM (FROM t)", None),
+        ("SELECT b FROM t NATURAL JOIN u", None),
+        ("SELECT b FROM t PIVOT (sum(b) FOR c IN (1))", None),
+        ("SELECT IDENTIFIER(:name) FROM t", None),
+        ("TABLE t", None),
+    ],
+)
+def test_columns_that_a_query_can_need(text: str, columns: list[str] | None) -> None:
+    assert needs_of(text, references(text)).columns(["a", "b", "c"]) == columns
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "alias"),
+    [
+        (
+            "SELECT f(a, (b)) FROM ns.t WHERE a = 1 AND b IN (1) ORDER BY c",
+            "a = 1 AND b IN (1)",
+            "t",
+        ),
+        ("SELECT * FROM ns.t VERSION AS OF 3 AS x WHERE x.a = 1", "x.a = 1", "x"),
+        ("SELECT extract(day FROM a) FROM t x WHERE a > 1 GROUP BY 1", "a > 1", "x"),
+        ("SELECT * FROM t", None, None),
+        ("SELECT * FROM range(3) r LEFT JOIN t WHERE t.a IS NULL", None, None),
+        ("SELECT * FROM range(3), t WHERE t.a = 1", None, None),
+        ("SELECT * FROM t, range(3) WHERE t.a = 1", None, None),
+        ("SELECT * FROM t WHERE a = (SELECT 1)", None, None),
+        ("SELECT * FROM t WHERE a = 1 UNION ALL SELECT 1", None, None),
+        ("SELECT * FROM t TABLESAMPLE (5 ROWS) WHERE a = 1", None, None),
+        ("SELECT * FROM t LATERAL VIEW explode(b) e AS a WHERE a = 1", None, None),
+        ("WITH q AS (SELECT 1) SELECT * FROM t WHERE a = 1", None, None),
+    ],
+)
+def test_the_condition_of_a_query_of_one_table(
+    text: str, where: str | None, alias: str | None
+) -> None:
+    needs = needs_of(text, references(text))
+    assert (needs.where, needs.alias) == (where, alias)

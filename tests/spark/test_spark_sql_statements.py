@@ -53,6 +53,17 @@ def test_select_with_everything(shop: Session, namespace: str) -> None:
     assert left == []
 
 
+def test_a_query_reads_only_the_files_that_its_condition_needs(
+    own_session: Session, shop: Session, namespace: str
+) -> None:
+    """Our own reader plans before Spark sees the condition."""
+    text = f"SELECT x.v, _pos FROM {namespace}.t x WHERE x.p = 1 AND length(x.v) = 1 ORDER BY v"
+    frame = own_session.sql(text)
+    assert [tuple(row) for row in frame.collect()] == [("c", 0), ("d", 1)]
+    assert len(frame.inputFiles()) == 1
+    assert len(own_session.sql(f"SELECT v FROM {namespace}.t").inputFiles()) == 2
+
+
 def test_temporary_views_hide_tables(shop: Session) -> None:
     shop.spark.range(7, 8).createOrReplaceTempView("t")
     try:

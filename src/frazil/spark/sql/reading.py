@@ -6,14 +6,18 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
 from frazil.client.tables import Table
-from frazil.spark.scans import scan_of
+from frazil.spark.arrow import METADATA_FIELDS
+from frazil.spark.conditions import convert, is_case_sensitive
+from frazil.spark.lineage import LAST_UPDATED, MIN_FORMAT_VERSION, ROW_ID
+from frazil.spark.scans import scan_of, schema_of
 from frazil.spark.sql.names import CATALOG, Selector, has_catalog, load, possible_identifier
+from frazil.spark.sql.pruning import Needs, needs_of
 from frazil.spark.sql.references import (
     Reference,
     qualifier_edits,
@@ -22,11 +26,16 @@ from frazil.spark.sql.references import (
     replaced,
 )
 from frazil.spark.sql.tokens import Name
+from frazil.values.types import StructType
+from frazil.wire.actions import MAIN
 from frazil.wire.errors import BadRequest, NoSuchTable
 from frazil.wire.identifiers import Identifier
 
 if TYPE_CHECKING:
     from frazil.spark.session import Session
+
+
+ALL: Final = Needs()
 
 
 class Reading:
@@ -61,7 +70,8 @@ class Reading:
 
     def query(self, text: str, args: Mapping[str, Any] | Sequence[Any] | None = None) -> DataFrame:
         """The frame of a query."""
-        found = self._frames_of(references(text))
+        named = references(text)
+        found = self._frames_of(named, needs_of(text, named))
         names = {reference: f"frazil_{number}" for number, reference in enumerate(found)}
         spark = self._session.spark
         given: Any = list(args) if isinstance(args, tuple) else args
@@ -98,11 +108,13 @@ class Reading:
 
     # --- tables -----------------------------------------------------------------------------------
 
-    def _frames_of(self, named: Sequence[Reference]) -> dict[Reference, DataFrame]:
-        found = {reference: self._frame(reference) for reference in named}
+    def _frames_of(
+        self, named: Sequence[Reference], needs: Needs = ALL
+    ) -> dict[Reference, DataFrame]:
+        found = {reference: self._frame(reference, needs) for reference in named}
         return {one: frame for one, frame in found.items() if frame is not None}
 
-    def _frame(self, reference: Reference) -> DataFrame | None:
+    def _frame(self, reference: Reference, needs: Needs) -> DataFrame | None:
         found = self._load(reference)
         if found is None:
             if has_catalog(reference.name):
@@ -111,10 +123,32 @@ class Reading:
             return None
         table, selector = found
         moment = _moment(self._session, reference, selector)
-        key = (table.identifier, *sorted(moment.items()))
+        key = (table.identifier, needs, *sorted(moment.items()))
         if key not in self._frames:
-            self._frames[key] = scan_of(self._session.context, table, **moment)
+            part = self._part(table, moment, needs)
+            self._frames[key] = scan_of(self._session.context, table, **moment, **part)
         return self._frames[key]
+
+    def _part(self, table: Table, moment: Mapping[str, Any], needs: Needs) -> dict[str, Any]:
+        """What of the table must be read, as the options of a scan."""
+        schema = _schema_at(table, moment)
+        if schema is None:
+            return {}
+        known = [field.name for field in schema.fields]
+        part: dict[str, Any] = {
+            "columns": needs.columns(known),
+            "metadata_columns": needs.metadata_columns(known, _metadata_columns(table)),
+        }
+        if needs.where is not None:
+            context = self._session.context
+            part["filter"] = convert(
+                needs.where,
+                schema,
+                alias=needs.alias,
+                case_sensitive=is_case_sensitive(context),
+                time_zone=context.time_zone,
+            ).expression
+        return part
 
     def _full_name(self, reference: Reference) -> Name:
         found = self._load(reference)
@@ -177,6 +211,23 @@ def _moment(session: Session, reference: Reference, selector: Selector | None) -
     if timestamp is not None:
         return {"timestamp": milliseconds_of(session, timestamp)}
     return {}
+
+
+def _metadata_columns(table: Table) -> list[str]:
+    lineage = table.format_version >= MIN_FORMAT_VERSION
+    return [name for name in METADATA_FIELDS if lineage or name not in (ROW_ID, LAST_UPDATED)]
+
+
+def _schema_at(table: Table, moment: Mapping[str, Any]) -> StructType | None:
+    """The columns that a query sees; None where that takes more than the table's metadata."""
+    if "timestamp" in moment:
+        return None
+    if "snapshot" in moment:
+        return schema_of(table, moment["snapshot"])
+    ref = table.refs.get(moment.get("ref", MAIN))
+    if ref is not None and ref.type == "tag":
+        return schema_of(table, ref.snapshot_id)
+    return table.schema
 
 
 def milliseconds_of(session: Session, expression: str) -> int:
