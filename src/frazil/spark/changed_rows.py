@@ -41,7 +41,7 @@ from frazil.spark.lineage import MIN_FORMAT_VERSION, ROW_ID
 from frazil.spark.positions import FilePositions, Positions, unite
 from frazil.spark.python_workers import RESULT_SCHEMA, arrow_task
 from frazil.spark.table_facts import facts_of
-from frazil.spark.writing import WriteOptions, distributed, options_of_files
+from frazil.spark.writing import WriteOptions, distributed, options_of_files, write_settings
 from frazil.wire.errors import BadRequest
 
 _UNWRITTEN: Final = frozenset({DELETE, WRITE, FILE, POSITION, ROW_ID})
@@ -76,7 +76,8 @@ def write_changes(
     task = ChangesTask(
         facts, folder.storage, folder.location, options_of_files(facts, options), lineage
     )
-    found = rows.mapInArrow(arrow_task(task), RESULT_SCHEMA).collect()
+    with write_settings(context, facts, options):
+        found = rows.mapInArrow(arrow_task(task), RESULT_SCHEMA).collect()
     answers = [decode_changes(bytes(row[0])) for row in found]
     return united(answers, check_cardinality=check_cardinality)
 
