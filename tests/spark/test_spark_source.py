@@ -198,7 +198,7 @@ def table(client: Client, namespace: str) -> str:
 
 
 @pytest.fixture
-def source_spark(spark: SparkSession, server_url: str) -> Iterator[SparkSession]:
+def source_spark(spark: SparkSession, server_url: str) -> SparkSession:
     from frazil.spark.source import register
 
     register(spark, server_url)

@@ -275,7 +275,7 @@ def test_complete_results_replace_the_table(
 
 def test_what_spark_calls_travels_without_the_client(client: Client, server_url: str) -> None:
     """On Spark Connect it is called in a process of the server's."""
-    from pyspark.cloudpickle import dumps, loads
+    from pyspark import serializers
 
     from frazil.spark.settings import Settings
     from frazil.spark.streams import EpochWriter, _Catalog
@@ -284,7 +284,8 @@ def test_what_spark_calls_travels_without_the_client(client: Client, server_url:
     target = Target(Identifier(("ns",), "t"))
     catalog = _Catalog(server_url, {"token": "k"})
     sent = EpochWriter(catalog, Settings(), target, "append", "/checkpoint", client=client)
-    arrived = loads(dumps(sent))
+    pickler: Any = getattr(serializers, "CloudPickleSerializer")()  # noqa: B009
+    arrived = pickler.loads(pickler.dumps(sent))
     assert arrived.client is None
     assert arrived.catalog == catalog
     with arrived.catalog.client() as own:

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, ClassVar, Final
+from weakref import WeakKeyDictionary
 
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
@@ -27,6 +28,9 @@ from frazil.spark.stream_reader import TableStreamReader
 NAME: Final = "frazil"
 _STREAM_INTERFACES: Final = "pyspark.sql.streaming.datasource"
 """From Spark 4.2 on."""
+
+
+_registered: WeakKeyDictionary[SparkSession, Mapping[str, str]] = WeakKeyDictionary()
 
 
 class FrazilSource(DataSource):
@@ -75,10 +79,13 @@ def register(
 ) -> None:
     """Makes `format("frazil")` known to a Spark session; what is given here need not be an option.
 
-    Also on Spark Connect, whose server then needs frazil installed.
+    What was registered last counts. Also on Spark Connect, whose server then needs frazil installed.
     """
     defaults = dict(properties or {})
     if uri is not None:
         defaults["uri"] = uri
-    found: Any = type(FrazilSource.__name__, (FrazilSource,), {"defaults": defaults})
-    spark.dataSource.register(found)
+    # Spark warns of a source that takes the place of another.
+    if _registered.get(spark) != defaults:
+        found: Any = type(FrazilSource.__name__, (FrazilSource,), {"defaults": defaults})
+        spark.dataSource.register(found)
+        _registered[spark] = defaults
