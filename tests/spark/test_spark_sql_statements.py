@@ -102,6 +102,24 @@ def test_time_travel_and_branches(shop: Session, namespace: str) -> None:
         shop.sql("INSERT INTO t.tag_begin VALUES (7, 'g', 1)")
 
 
+@pytest.mark.parametrize("name", ["snapshots", "history", "refs"])
+def test_metadata_tables_are_those_of_stock(
+    shop: Session, stock: str, namespace: str, name: str
+) -> None:
+    shop.sql("ALTER TABLE t CREATE TAG begin RETAIN 3 DAYS")
+    shop.sql("TRUNCATE TABLE t")
+    ours = shop.sql(f"SELECT * FROM t.{name}")
+    theirs = shop.spark.sql(f"SELECT * FROM {stock}.{namespace}.t.{name}")
+    assert ours.columns == theirs.columns
+    assert [field.dataType for field in ours.schema] == [field.dataType for field in theirs.schema]
+    key = "name" if name == "refs" else "snapshot_id"
+    assert sorted(ours.collect(), key=lambda row: row[key]) == sorted(
+        theirs.collect(), key=lambda row: row[key]
+    )
+    with pytest.raises(BadRequest):
+        shop.sql(f"DELETE FROM t.{name}")
+
+
 def test_explain(shop: Session, namespace: str) -> None:
     ((plan,),) = _rows(shop, f"EXPLAIN SELECT {namespace}.t.id FROM t")
     assert "Physical Plan" in plan

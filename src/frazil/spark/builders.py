@@ -14,7 +14,8 @@ from frazil.client.expressions import Expression
 from frazil.spark import creates
 from frazil.spark.results import Result
 from frazil.spark.scans import scan_of
-from frazil.spark.sql.names import Selector, identifier_of, load, target_of
+from frazil.spark.sql.metadata_tables import metadata_frame
+from frazil.spark.sql.names import METADATA, Selector, identifier_of, load, target_of
 from frazil.spark.sql.tokens import Cursor, Name
 from frazil.spark.tables import SparkTable
 from frazil.spark.writing import WriteOptions
@@ -82,6 +83,8 @@ class FrameReader:
         if found is None:
             raise NoSuchTable(f"Table does not exist: {name}")
         table, selector = found
+        if selector is not None and selector.kind == METADATA:
+            return metadata_frame(self.session.spark, table, selector.value)
         return scan_of(self.session.context, table, **self._moment(selector))
 
     def _moment(self, selector: Selector | None) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
 from frazil.client.tables import Table
+from frazil.spark.sql.metadata_tables import METADATA_TABLES
 from frazil.spark.sql.tokens import Name
 from frazil.spark.targets import Target
 from frazil.wire.actions import MAIN
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 CATALOG: Final = "frazil"
 """May stand in front of every name, as the name of a catalog does in Spark."""
+METADATA: Final = "metadata"
+"""The kind of a selector that names a metadata table."""
 _SELECTOR: Final = re.compile(r"(branch|tag|snapshot_id|at_timestamp)_(.+)")
 _NUMBERED: Final = frozenset({"snapshot_id", "at_timestamp"})
 _NOT_THERE: Final = (NoSuchTable, NoSuchNamespace)
@@ -28,7 +31,7 @@ _current: WeakKeyDictionary[Session, Namespace] = WeakKeyDictionary()
 
 @dataclass(frozen=True)
 class Selector:
-    """The last part of a name such as `ns.t.branch_audit`."""
+    """The last part of a name such as `ns.t.branch_audit` or `ns.t.snapshots`."""
 
     kind: str
     value: str
@@ -75,6 +78,8 @@ def has_catalog(name: Name) -> bool:
 
 
 def selector_of(name: Name) -> Selector | None:
+    if len(name) > 1 and name[-1].lower() in METADATA_TABLES:
+        return Selector(METADATA, name[-1].lower())
     matched = _SELECTOR.fullmatch(name[-1])
     if len(name) == 1 or matched is None:
         return None

@@ -16,7 +16,15 @@ from frazil.spark.arrow import METADATA_FIELDS
 from frazil.spark.conditions import convert, is_case_sensitive
 from frazil.spark.lineage import LAST_UPDATED, MIN_FORMAT_VERSION, ROW_ID
 from frazil.spark.scans import scan_of, schema_of
-from frazil.spark.sql.names import CATALOG, Selector, has_catalog, load, possible_identifier
+from frazil.spark.sql.metadata_tables import metadata_frame
+from frazil.spark.sql.names import (
+    CATALOG,
+    METADATA,
+    Selector,
+    has_catalog,
+    load,
+    possible_identifier,
+)
 from frazil.spark.sql.pruning import Needs, needs_of
 from frazil.spark.sql.references import (
     Reference,
@@ -122,11 +130,22 @@ class Reading:
                 raise NoSuchTable(f"Table does not exist: {name}")
             return None
         table, selector = found
+        if selector is not None and selector.kind == METADATA:
+            return self._metadata(reference, table, selector)
         moment = _moment(self._session, reference, selector)
         key = (table.identifier, needs, *sorted(moment.items()))
         if key not in self._frames:
             part = self._part(table, moment, needs)
             self._frames[key] = scan_of(self._session.context, table, **moment, **part)
+        return self._frames[key]
+
+    def _metadata(self, reference: Reference, table: Table, selector: Selector) -> DataFrame:
+        if reference.version is not None or reference.timestamp is not None:
+            raise BadRequest(f"{'.'.join(reference.name)}: only a table's rows have versions")
+        key = (table.identifier, selector)
+        if key not in self._frames:
+            spark = self._session.spark
+            self._frames[key] = metadata_frame(spark, table, selector.value)
         return self._frames[key]
 
     def _part(self, table: Table, moment: Mapping[str, Any], needs: Needs) -> dict[str, Any]:
