@@ -22,7 +22,7 @@ setup: run-environment ## Make .venv with .venv/bin/frazil, then check the machi
 	@.venv/bin/frazil doctor
 
 .PHONY: demo
-demo: ## Show fine-grained commits: sixteen writers, one honest conflict, the history, read back
+demo: ## Show fine-grained commits: sixteen writers, one honest conflict, a MERGE by Spark, read back
 	@scripts/bootstrap.sh run --say
 	@$(PY) demo/demo.py
 
@@ -32,12 +32,12 @@ serve: run-environment ## Start the catalog on port 8181 (./frazil.db, ./warehou
 
 .PHONY: test
 test: test-environment ## Run the tests with real components, about 5 minutes
-	@$(PY) scripts/jars.py fetch spark kit
+	@$(PY) scripts/jars.py fetch spark spark-s3 kit
 	@$(PY) -m pytest $(HALVES) $(PYTEST_ARGS)
 
 .PHONY: test-full
 test-full: test-environment ## Run the tests with random examples and the long cases
-	@$(PY) scripts/jars.py fetch spark kit
+	@$(PY) scripts/jars.py fetch spark spark-s3 kit
 	@HYPOTHESIS_PROFILE=full $(PY) -m pytest $(HALVES) --full --ignore=tests/conformance $(PYTEST_ARGS)
 
 .PHONY: test-spark-versions

@@ -34,6 +34,7 @@ ROWS = 1_000
 START_TIMEOUT_S = 60
 WRITER_TIMEOUT_S = 120
 STOP_TIMEOUT_S = 60
+SPARK_TIMEOUT_S = 180
 
 COLUMNS = ("id", "long"), ("writer", "string"), ("cents", "long")
 NEW_COLUMN = "country", "string"
@@ -197,14 +198,29 @@ def play(story: Story, catalog: Catalog) -> None:
     story.tell(f"   one POST added the column {NEW_COLUMN[0]} and a file that has it")
     tell_history(story, catalog)
     there = [number for number in range(WRITERS + 3) if number != COMPACTED - 1]
-    cents = sum(cents_of(one) for number in there for one in ids_of(number))
-    wanted = len(there) * ROWS, len(there) * ROWS, cents, ROWS
-    for reader, read in (("6  DuckDB", read_with_duckdb), ("   PyIceberg", read_stock)):
+    cents = {one: cents_of(one) for number in there for one in ids_of(number)}
+    read_back(story, catalog, cents, "6  ")
+    story.note(f"{ROWS:,} of them have a country")
+    merge_by_spark(story, catalog)
+    for one, changed, is_gone in changes_of_spark():
+        if is_gone:
+            del cents[one]
+        else:
+            cents[one] = changed
+    read_back(story, catalog, cents, "   ")
+
+
+def read_back(story: Story, catalog: Catalog, cents: Mapping[int, int], mark: str) -> None:
+    """Two readers find exactly these rows."""
+    wanted = len(cents), len(cents), sum(cents.values()), ROWS
+    for reader, read in (("DuckDB", read_with_duckdb), ("PyIceberg", read_stock)):
         found = read(catalog)
         if found != wanted:
-            raise DemoFailed(f"{reader.strip('6 ')} read {found}, written were {wanted}")
-        story.tell(f"{reader} read {found[0]:,} rows, each once, with {cents:,} cents: as written")
-    story.note(f"{wanted[-1]:,} of them have a country")
+            raise DemoFailed(f"{reader} read {found}, written were {wanted}")
+        story.tell(
+            f"{mark}{reader} read {found[0]:,} rows, each once, with {found[2]:,} cents: as written"
+        )
+        mark = "   "
 
 
 def create_table(catalog: Catalog) -> Path:
@@ -450,6 +466,107 @@ def lines_of(writers: Sequence[subprocess.Popen[str]]) -> list[str]:
         return [writer.stdout.readline() for writer in writers if writer.stdout is not None]
 
 
+# --- Spark ---------------------------------------------------------------------------------------
+
+MERGE = f"""
+MERGE INTO {NAMESPACE}.{NAME} AS t USING changes AS s ON t.id = s.id
+WHEN MATCHED AND s.gone THEN DELETE
+WHEN MATCHED THEN UPDATE SET t.cents = s.cents
+WHEN NOT MATCHED THEN INSERT (id, writer, cents) VALUES (s.id, 'spark', s.cents)
+"""
+
+
+def changes_of_spark() -> list[tuple[int, int, bool]]:
+    """Ids, cents, and which go: half of the first writer's rows, and as many new ones as it had."""
+    old = [(one, cents_of(one) + 1, one % 2 == 0) for one in ids_of(0)]
+    return old + [(one, cents_of(one), False) for one in ids_of(WRITERS + 3)]
+
+
+def merge_by_spark(story: Story, catalog: Catalog) -> None:
+    """A MERGE that rewrites no data file, by a Spark that knows the table through Frazil."""
+    with spark_process(catalog.url) as spark:
+        about = _said(spark, "Spark did not start")
+        story.tell(f"7  Spark {about['spark']} started on Java {about['java']}")
+        story.note(about["reader"])
+        _said(spark, "the MERGE failed")
+    summary = catalog.ask("GET", TABLE)["metadata"]["snapshots"][-1]["summary"]
+    vectors, rewritten = int(summary.get("added-dvs", "0")), summary.get("deleted-data-files", "0")
+    if not vectors or rewritten != "0":
+        raise DemoFailed(f"the MERGE made no deletion vector, or rewrote files: {summary}")
+    gone = sum(is_gone for _, _, is_gone in changes_of_spark())
+    story.tell(
+        f"   a MERGE deleted {gone}, changed {ROWS - gone} and added {ROWS:,} rows by one POST"
+    )
+    story.note(
+        f"no data file was rewritten: {vectors} deletion vector{'' if vectors == 1 else 's'}, "
+        f"{summary['added-data-files']} new files"
+    )
+
+
+@contextlib.contextmanager
+def spark_process(url: str) -> Iterator[subprocess.Popen[str]]:
+    """Spark in a process of its own, whose words go to .demo/spark.log."""
+    command = [sys.executable, str(Path(__file__).resolve()), "spark", url]
+    with (FOLDER / "spark.log").open("wb") as log:
+        spark = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=log, text=True, cwd=FOLDER, env=_offline()
+        )
+    try:
+        yield spark
+    except BaseException:
+        # Its Java ends with it.
+        spark.terminate()
+        spark.wait()
+        raise
+    if spark.wait(STOP_TIMEOUT_S) != 0:
+        raise DemoFailed(f"Spark ended with {spark.returncode}, see .demo/spark.log")
+
+
+def _offline() -> dict[str, str]:
+    """Iceberg's reader where it was fetched before, else Frazil's own: nothing is downloaded."""
+    import pyspark
+
+    from frazil.spark.local import JARS_VARIABLE, iceberg_runtime
+
+    return os.environ | (
+        {JARS_VARIABLE: ""} if iceberg_runtime(pyspark.__version__).downloads else {}
+    )
+
+
+def _said(spark: subprocess.Popen[str], failure: str) -> dict[str, Any]:
+    assert spark.stdout is not None
+    with deadline(SPARK_TIMEOUT_S, failure):
+        line = spark.stdout.readline()
+    if not line:
+        raise DemoFailed(f"{failure}:\n{(FOLDER / 'spark.log').read_text()}")
+    answer: dict[str, Any] = json.loads(line)
+    return answer
+
+
+def run_spark(url: str) -> None:
+    """What the process does: a Spark by one call, the changes as a view, one statement."""
+    import frazil.spark
+    from frazil.spark.java import feature_release
+
+    with frazil.spark.connect(uri=url) as session:
+        spark = session.spark
+        jar = spark.conf.get("spark.jars", None)
+        about = {
+            "spark": spark.version,
+            "java": feature_release(Path(os.environ["JAVA_HOME"])),
+            "reader": f"it reads by {Path(jar).name}" if jar else "it reads by Frazil's own reader",
+        }
+        print(json.dumps(about), flush=True)
+        session.client.set_properties(
+            f"{NAMESPACE}.{NAME}", {"format-version": "3", "write.merge.mode": "merge-on-read"}
+        )
+        columns = "id LONG, cents LONG, gone BOOLEAN"
+        spark.createDataFrame(changes_of_spark(), columns).createOrReplaceTempView("changes")
+        session.sql(MERGE)
+        print(json.dumps({"merged": True}), flush=True)
+        spark.stop()
+
+
 # --- stock clients -------------------------------------------------------------------------------
 
 
@@ -520,7 +637,7 @@ def next_steps() -> None:
         """
 Next: `make serve`, and docs/fine-grained-commits.md for every kind of commit. All that a writer
 needs is in demo/demo.py: write_parquet, declared and Catalog.commit; a client that does it for
-you is in docs/client.md.
+you is in docs/client.md, and what Spark can do in docs/spark.md.
 """
     )
 
@@ -528,5 +645,7 @@ you is in docs/client.md.
 if __name__ == "__main__":
     if sys.argv[1:2] == ["writer"]:
         write_and_commit(int(sys.argv[3]), sys.argv[2], sys.argv[4])
+    elif sys.argv[1:2] == ["spark"]:
+        run_spark(sys.argv[2])
     else:
         sys.exit(main())
