@@ -287,31 +287,6 @@ def test_a_refused_commit_leaves_no_file(
     assert written_files(client, table) == []
 
 
-def test_a_failed_task_leaves_no_file_and_is_not_committed(
-    source_spark: SparkSession, client: Client, table: str
-) -> None:
-    """One task has done its work when another fails."""
-
-    def fail(batches: Any) -> Any:
-        import time
-
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        assert context is not None
-        yield from batches
-        if context.partitionId() == 1:
-            time.sleep(1)
-            raise RuntimeError("injected")
-
-    rows = source_spark.range(0, 20, 1, 2).selectExpr("id", "'x' item", "date '2026-05-01' day")
-    broken = rows.mapInArrow(fail, "id long, item string, day date")
-    with pytest.raises(Exception, match="injected"):
-        broken.write.format("frazil").mode("append").save(table)
-    assert written_files(client, table) == []
-    assert client.load_table(table).refs == {}
-
-
 # --- commits and aborts, as Spark calls them ------------------------------------------------------
 
 SPARK_SCHEMA = spark_schema(parse_struct(SHOP, "schema"))
@@ -370,12 +345,23 @@ def test_an_epoch_that_comes_again_is_committed_once(
 def test_an_abort_of_failed_tasks_removes_what_others_have_written(
     server_url: str, client: Client, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    batch = TableWriter(options_for(server_url, table), SPARK_SCHEMA, overwrite=False)
+    batch.abort([batch.write(batches()), None])
+    assert written_files(client, table) == []
+    monkeypatch.setattr(source_writer, "task_properties", lambda: {"streaming.sql.batchId": "0"})
+    stream = TableStreamWriter(options_for(server_url, table), SPARK_SCHEMA, False)
+    message = stream.write(batches())
+    stream.abort([message], 0)
+    assert len(written_files(client, table)) == 2
+    stream.abort([message, None], 0)
+    assert written_files(client, table) == []
+
+
+def test_a_stream_that_is_not_known_leaves_no_file(
+    server_url: str, client: Client, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(source_writer, "task_properties", lambda: {"streaming.sql.batchId": "0"})
     writer = TableStreamWriter(options_for(server_url, table), SPARK_SCHEMA, False)
-    message = writer.write(batches())
-    writer.abort([message], 0)
-    assert len(written_files(client, table)) == 2
-    writer.abort([message, None], 0)
-    assert written_files(client, table) == []
     with pytest.raises(BadRequest, match="stream-id"):
-        writer.commit([message], 0)
+        writer.commit([writer.write(batches())], 0)
+    assert written_files(client, table) == []

@@ -79,7 +79,7 @@ def register(
 ) -> None:
     """Makes `format("frazil")` known to a Spark session; what is given here need not be an option.
 
-    What was registered last counts. Also on Spark Connect, whose server then needs frazil installed.
+    What was registered last counts. On Spark Connect the server then needs frazil installed.
     """
     defaults = dict(properties or {})
     if uri is not None:

@@ -11,6 +11,7 @@ commit without it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 from uuid import uuid4
@@ -89,20 +90,26 @@ def file_task(options: SourceOptions, table: Table, schema: SparkStruct) -> File
     )
 
 
-def committed(
-    folder: WriteFolder, messages: Messages, submit: Callable[[Sequence[DataFile]], Commit]
-) -> Commit | None:
-    """Sends what the tasks have written, and leaves no file behind that is in no table."""
-    write = Write(folder)
+@contextmanager
+def committing(folder: str, storage: Storage) -> Iterator[Write]:
+    """Leaves no file behind that is in no table, unless nobody knows whether it is."""
+    write = Write(WriteFolder(folder, storage))
     try:
-        files = [file for message in messages for file in _files(message)]
-        if not files:
-            folder.discard()
-            return None
-        return write.commit({file.file_path for file in files}, lambda: submit(files))
+        yield write
     except BaseException:
         write.fail()
         raise
+
+
+def committed(
+    write: Write, messages: Messages, submit: Callable[[Sequence[DataFile]], Commit]
+) -> Commit | None:
+    """Sends what the tasks have written; None where that is nothing."""
+    files = [file for message in messages for file in _files(message)]
+    if not files:
+        write.folder.discard()
+        return None
+    return write.commit({file.file_path for file in files}, lambda: submit(files))
 
 
 def _files(message: WriterCommitMessage | None) -> list[DataFile]:
@@ -135,8 +142,8 @@ class TableWriter(DataSourceArrowWriter):
         return Written(self._task.write(iterator, self._folder), self._folder)
 
     def commit(self, messages: Messages) -> None:
-        folder = WriteFolder(self._folder, self._task.storage)
-        done = committed(folder, messages, self._submit)
+        with committing(self._folder, self._task.storage) as write:
+            done = committed(write, messages, self._submit)
         if done is None and self._overwrite and self._options.overwrite_mode == "static":
             # Rows go even if none come.
             self._submit(())
@@ -186,15 +193,15 @@ class TableStreamWriter(StreamWriterBase):  # type: ignore[misc]
         written = [message for message in messages if isinstance(message, Written)]
         if not written:
             return
-        folder = WriteFolder(written[0].folder, self._task.storage)
-        table = self._options.load()
-        stream = self._stream(written[0])
-        if is_committed(table, self._options.branch, stream, batchId):
-            folder.discard()
-            return
-        done = committed(
-            folder, messages, lambda files: self._submit(table, stream, batchId, files)
-        )
+        with committing(written[0].folder, self._task.storage) as write:
+            table = self._options.load()
+            stream = self._stream(written[0])
+            if is_committed(table, self._options.branch, stream, batchId):
+                write.folder.discard()
+                return
+            done = committed(
+                write, messages, lambda files: self._submit(table, stream, batchId, files)
+            )
         if done is None and self._overwrite:
             self._submit(table, stream, batchId, ())
 
@@ -202,9 +209,11 @@ class TableStreamWriter(StreamWriterBase):  # type: ignore[misc]
         discarded(messages, self._task.storage)
 
     def _stream(self, written: Written) -> StreamId:
-        if written.query_id is None:
-            raise BadRequest("Spark has not said which query this is: give option stream-id")
-        return stream_id(self._options.stream_id, written.query_id)
+        if written.query_id is not None:
+            return stream_id(self._options.stream_id, written.query_id)
+        if self._options.stream_id is not None:
+            return StreamId(self._options.stream_id)
+        raise BadRequest("Spark has not said which query this is: give the option stream-id")
 
     def _submit(
         self, table: Table, stream: StreamId, epoch: int, files: Sequence[DataFile]
