@@ -25,7 +25,6 @@ from frazil.wire.errors import BadRequest
 _PROVIDERS: Final = frozenset({"iceberg", "frazil"})
 _NAMESPACE: Final = ("NAMESPACE", "DATABASE", "SCHEMA")
 _NAMESPACES: Final = ("NAMESPACES", "DATABASES", "SCHEMAS")
-_COLUMN_WORDS: Final = ("NOT", "COMMENT", "DEFAULT", "GENERATED", "FIRST", "AFTER", ",")
 
 
 def parse_create(cursor: Cursor) -> Statement:

@@ -6,7 +6,7 @@ expressions are not tables, nor are functions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -347,8 +347,8 @@ def qualifier_edits(
     return edits
 
 
-def _continues(tokens: object, position: int) -> bool:
-    assert isinstance(tokens, tuple)
+def _continues(tokens: Sequence[Token], position: int) -> bool:
+    """Whether a dot follows, and then a name or all columns."""
     if position + 2 >= len(tokens) or tokens[position + 1].word != ".":
         return False
-    return bool(tokens[position + 2].is_name or tokens[position + 2].word == "*")
+    return tokens[position + 2].is_name or tokens[position + 2].word == "*"

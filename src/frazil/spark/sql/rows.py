@@ -74,10 +74,10 @@ def _run(
     """`texts` and `relation`: all that the statement reads."""
     target = target_of(session, name)
     with progress(session.context, f"{title} {target}"):
-        return _shown(session, target, texts, relation, do)
+        return _carried_out(session, target, texts, relation, do)
 
 
-def _shown(
+def _carried_out(
     session: Session,
     target: Target,
     texts: tuple[str | None, ...],

@@ -8,7 +8,6 @@ from typing import TypeAlias
 
 from frazil.spark.sql.tokens import Name
 
-Literal: TypeAlias = str | int | float | bool | None
 Assignments: TypeAlias = tuple[tuple[Name, str], ...]
 """Columns and the text of what they are set to."""
 
