@@ -58,13 +58,10 @@ class KeyValues:
     """What partition transforms, by their text, make of the keys."""
 
 
-def key_filter(keys: KeyValues, *, transforms: bool = True) -> Expression:
-    """The rows whose column has one of the keys, and perhaps others.
-
-    Without `transforms` only the range tells of many keys.
-    """
+def key_filter(keys: KeyValues) -> Expression:
+    """The rows whose column has one of the keys, and perhaps others."""
     operand = col(keys.name)
-    parts = [_numbers(keys, transforms)]
+    parts = [_numbers(keys)]
     if keys.has_nan:
         parts.append(operand.is_nan())
     if keys.has_null:
@@ -84,7 +81,7 @@ def merge_filter(
     return any_of(all_of(*keys, target_only), *unmatched)
 
 
-def _numbers(keys: KeyValues, transforms: bool) -> Expression:
+def _numbers(keys: KeyValues) -> Expression:
     if keys.lowest is None:
         return always_false()
     bounds = (keys.lowest, keys.highest)
@@ -96,7 +93,7 @@ def _numbers(keys: KeyValues, transforms: bool) -> Expression:
         assert keys.values is not None
         listed = _within(Term(keys.name), keys.type, keys.values)
         return listed if len(keys.values) <= RANGED_KEYS else all_of(listed, _range(keys))
-    return all_of(*(_transform_parts(keys) if transforms else ()), _range(keys))
+    return all_of(*_transform_parts(keys), _range(keys))
 
 
 def _within(term: Term, type_: Type, values: Iterable[Any]) -> Expression:

@@ -22,10 +22,8 @@ from frazil.spark.on_conditions import SourceNames, on_parts
 
 @dataclass(frozen=True)
 class MergeReads:
-    conflicts: Expression
-    """The rows whose change by others would change what the MERGE does."""
-    scan: Expression
-    """The same, without the transforms of keys: rows need not be hashed to be joined."""
+    filter: Expression
+    """At least the rows that the MERGE looks at: whose change by others would be a conflict."""
     source_rows: int | None = None
     """How many rows the source has, where that is known."""
 
@@ -53,10 +51,5 @@ def merge_reads(context: Context, table: Table, merge: Merge, source: DataFrame)
 def _reads(
     found: CollectedKeys, target_only: Expression, unmatched: Sequence[Expression]
 ) -> MergeReads:
-    fine = [key_filter(one) for one in found.keys]
-    coarse = [key_filter(one, transforms=False) for one in found.keys]
-    return MergeReads(
-        merge_filter(fine, target_only, unmatched),
-        merge_filter(coarse, target_only, unmatched),
-        found.source_rows,
-    )
+    keys = [key_filter(one) for one in found.keys]
+    return MergeReads(merge_filter(keys, target_only, unmatched), found.source_rows)

@@ -108,11 +108,12 @@ class Attempt:
         return plan_tasks(self.table, self.reads, self.snapshot_id)
 
     def rows(self, columns: Sequence[str] | None, *, lineage: bool) -> DataFrame:
-        """The rows that may be concerned, under the table's alias."""
+        """The rows that may be concerned, and others of their files, under the table's alias."""
         return scan(
             self.context,
             self.table,
             filter=self.reads,
+            exact=False,
             columns=columns,
             snapshot_id=self.snapshot_id,
             metadata_columns=(FILE, POSITION, ROW_ID) if lineage else (FILE, POSITION),

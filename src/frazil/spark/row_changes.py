@@ -198,8 +198,8 @@ def _places(attempt: Attempt) -> list[Any]:
 
 def _merged(attempt: Attempt, merge: Merge, source: DataFrame, statement: Statement) -> Result:
     reads = merge_reads(attempt.context, attempt.table, merge, source)
-    conflicts = reads.conflicts if statement.conflict_filter is None else attempt.conflict_filter
-    attempt = replace(attempt, reads=reads.scan, conflict_filter=conflicts)
+    conflicts = reads.filter if statement.conflict_filter is None else attempt.conflict_filter
+    attempt = replace(attempt, reads=reads.filter, conflict_filter=conflicts)
     if isinstance(attempt.reads, AlwaysFalse) and not merge.inserts:
         return attempt.nothing()
     lineage = attempt.has_lineage
