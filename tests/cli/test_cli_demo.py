@@ -25,11 +25,11 @@ DEMO = Path(__file__).resolve().parent.parent.parent / "demo" / "demo.py"
 
 
 @contextmanager
-def running_demo(folder: Path) -> Iterator[subprocess.Popen[str]]:
+def running_demo(folder: Path, java: str = "") -> Iterator[subprocess.Popen[str]]:
     (folder / "demo").mkdir()
     copy = shutil.copy(DEMO, folder / "demo")
     # A setting of the user's shell must not reach the demo's server.
-    environ = clean_environment({"FRAZIL_PORT": "1", "PYTHONUNBUFFERED": "1"})
+    environ = clean_environment({"FRAZIL_PORT": "1", "PYTHONUNBUFFERED": "1", "FRAZIL_JAVA": java})
     process = subprocess.Popen(
         [sys.executable, copy],
         env=environ,
@@ -51,10 +51,11 @@ def address_in(text: str) -> str:
     return found[0]
 
 
-def test_the_demo_tells_its_story_over_what_an_earlier_one_left(tmp_path: Path) -> None:
+@pytest.mark.parametrize("java", ["", pytest.param("wheel", marks=pytest.mark.full)])
+def test_the_demo_tells_its_story_over_what_an_earlier_one_left(tmp_path: Path, java: str) -> None:
     (tmp_path / ".demo" / "warehouse" / "demo").mkdir(parents=True)
     (tmp_path / ".demo" / "frazil.db").write_text("left behind")
-    with running_demo(tmp_path) as demo:
+    with running_demo(tmp_path, java) as demo:
         told, errors = demo.communicate(timeout=PATIENCE_S)
     assert (demo.returncode, errors) == (0, "")
     measured = [line for line in told.splitlines() if re.match(r" *[0-9]+\.[0-9]{2} s  ", line)]
@@ -65,6 +66,8 @@ def test_the_demo_tells_its_story_over_what_an_earlier_one_left(tmp_path: Path) 
     assert "clause     required-data-files (index 0)" in told
     assert "by one word of configuration PyIceberg declares its files too" in told
     assert "built again from the 3 that are left, it was committed" in told
+    if java == "wheel":
+        assert "started on Java 21" in told
     assert "a MERGE deleted 500, changed 500 and added 1,000 rows by one POST" in told
     assert "no data file was rewritten: 1 deletion vector" in told
     for reader in ("DuckDB", "PyIceberg"):
