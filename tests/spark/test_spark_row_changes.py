@@ -11,8 +11,11 @@ from pyspark.sql import functions as fn
 
 from frazil.client.client import Client
 from frazil.client.expressions import col
+from frazil.client.tables import Table
+from frazil.spark.merges import MergeBuilder
 from frazil.spark.results import Result
 from frazil.spark.tables import SparkTable
+from frazil.spark.targets import Target
 from frazil.wire.errors import BadRequest, UnsupportedOperation, ValidationError
 from tests.spark.interleaving import once_before_commit
 
@@ -328,3 +331,24 @@ def test_statements_on_a_branch(session: Session, spark: SparkSession, namespace
     assert [row[0] for row in rows_of(audit)] == [0, 2, 3, 50]
     (first, second) = list(table.load().ancestors("audit"))[:2]
     assert (first.operation, second.summary["why"]) == ("overwrite", "test")
+
+
+def test_a_source_that_reads_the_target_reads_the_snapshot_of_each_run(
+    session: Session, spark: SparkSession, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = created(session, namespace, 3, MOR)
+    table.append(frame_of(spark, first_rows(4)).coalesce(1))
+    seen: list[int | None] = []
+
+    def doubled(loaded: Table) -> DataFrame:
+        seen.append(loaded.head())
+        return table.scan(snapshot=loaded.head()).withColumn("id", fn.expr("id + 100"))
+
+    target = Target(table.identifier)
+    merge = MergeBuilder(session.context, target, doubled, "target.id = source.id")
+    # Its key is one that the first run inserts too.
+    other = frame_of(spark, [(101, 1, "other", None)])
+    once_before_commit(monkeypatch, lambda: table.append(other))
+    assert merge.when_not_matched_insert_all().execute().attempts == 2
+    assert len(set(seen)) == 2
+    assert [row[0] for row in rows_of(table)] == [0, 1, 2, 3, 100, 101, 102, 103, 201]
