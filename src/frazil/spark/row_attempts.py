@@ -56,7 +56,7 @@ class Statement:
         """Loads the table and pins its snapshot."""
         table = self.target.load(self.context)
         alias = self.alias or self.target.identifier.name
-        placed = placed_options(self.context, self.target, self.commit_options)
+        placed = placed_options(self.context, self.target, self.commit_options, table)
         found = filter_of(self.context, table, self.where, alias=alias)
         given = None if self.conflict_filter is None else expression_of(self.conflict_filter)
         return Attempt(

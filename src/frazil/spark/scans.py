@@ -18,6 +18,7 @@ from frazil.client.expressions import AlwaysTrue, Expression
 from frazil.client.tables import Table
 from frazil.spark import jar_reader, own_reader
 from frazil.spark.arrow_reader import check_metadata_columns, with_metadata
+from frazil.spark.audits import audited_branch
 from frazil.spark.context import Context
 from frazil.spark.filters import (
     names_in,
@@ -110,6 +111,8 @@ def scan_of(
     metadata_columns: Sequence[str] = (),
 ) -> DataFrame:
     """As a user asks for it: by a snapshot, a moment or a ref, with any kind of condition."""
+    if all(one is None for one in (snapshot, timestamp, ref, from_snapshot, to_snapshot)):
+        ref = audited_branch(context, table)
     snapshot_id, schema = _at(context, table, snapshot, timestamp, ref)
     expression, condition = _condition_of(context, schema, filter)
     frame = scan(

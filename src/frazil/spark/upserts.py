@@ -208,7 +208,7 @@ def _by_equality(
         )
         if not files and not deletes and not fitted.updates:
             return Result(commit=None, operation=_OPERATION)
-        placed = placed_options(context, target, commit_options)
+        placed = placed_options(context, target, commit_options, table)
 
         def declare(changes: Changes[Any], added: Sequence[DataFile]) -> Any:
             # Nothing was read, so that there is nothing that others could have changed meanwhile.

@@ -18,6 +18,7 @@ from frazil.client.expressions import AlwaysTrue, Expression
 from frazil.client.outcomes import Commit
 from frazil.client.tables import Table
 from frazil.spark import statements
+from frazil.spark.audits import audited_options
 from frazil.spark.committing import writing
 from frazil.spark.conditions import exact_filter
 from frazil.spark.context import Context
@@ -25,6 +26,7 @@ from frazil.spark.results import Result
 from frazil.spark.schemas import Fitted, fit
 from frazil.spark.targets import Target
 from frazil.spark.writing import WriteOptions, write_rows
+from frazil.wire.actions import MAIN
 
 Options: TypeAlias = Mapping[str, Any]
 Declare: TypeAlias = Callable[[Changes[Any], Sequence[DataFile]], Any]
@@ -39,14 +41,15 @@ def append(
     options: WriteOptions | None,
     commit_options: Options,
 ) -> Result:
-    def attempt(_: int) -> Result:
+    def attempt(number: int) -> Result:
         table = target.load(context)
-        placed = placed_options(context, target, commit_options)
+        placed = placed_options(context, target, commit_options, table)
 
         def declare(changes: Changes[Any], files: Sequence[DataFile]) -> Any:
             return changes.append_files(files, **placed)
 
-        return write(context, table, frame, "append", declare, merge_schema, options)
+        done = write(context, table, frame, "append", declare, merge_schema, options)
+        return replace(done, attempts=number)
 
     return statements.run(context, attempt)
 
@@ -60,17 +63,18 @@ def overwrite(
     options: WriteOptions | None,
     commit_options: Options,
 ) -> Result:
-    def attempt(_: int) -> Result:
+    def attempt(number: int) -> Result:
         table = target.load(context)
-        placed = placed_options(context, target, commit_options)
+        placed = placed_options(context, target, commit_options, table)
         row_filter = AlwaysTrue() if where is None else exact_filter(context, table, where)
 
         def declare(changes: Changes[Any], files: Sequence[DataFile]) -> Any:
             return changes.overwrite_files(files, row_filter=row_filter, **placed)
 
-        return write(
+        done = write(
             context, table, frame, "overwrite", declare, merge_schema, options, even_empty=True
         )
+        return replace(done, attempts=number)
 
     return statements.run(context, attempt)
 
@@ -83,14 +87,15 @@ def overwrite_partitions(
     options: WriteOptions | None,
     commit_options: Options,
 ) -> Result:
-    def attempt(_: int) -> Result:
+    def attempt(number: int) -> Result:
         table = target.load(context)
-        placed = placed_options(context, target, commit_options)
+        placed = placed_options(context, target, commit_options, table)
 
         def declare(changes: Changes[Any], files: Sequence[DataFile]) -> Any:
             return changes.replace_partitions(files, **placed)
 
-        return write(context, table, frame, "overwrite", declare, merge_schema, options)
+        done = write(context, table, frame, "overwrite", declare, merge_schema, options)
+        return replace(done, attempts=number)
 
     return statements.run(context, attempt)
 
@@ -157,14 +162,16 @@ def submitted(
     return commit
 
 
-def placed_options(context: Context, target: Target, given: Options) -> dict[str, Any]:
-    """The branch, and in the summary which application this was, as stock Spark notes it."""
-    summary = dict(given.get("summary") or {})
+def placed_options(
+    context: Context, target: Target, given: Options, table: Table | None = None
+) -> dict[str, Any]:
+    """The branch, and in the summary which application this was, as stock Spark notes it; of a
+    table that is there also what Spark's settings say of an audit."""
+    has_branch = "branch" in given or target.branch != MAIN
+    audited = {} if table is None else audited_options(context, table, has_branch)
+    options = {"branch": target.branch, **audited, **given}
+    summary = {**audited.get("summary", {}), **(given.get("summary") or {})}
     application = context.spark.conf.get("spark.app.id", None)
     if application is not None:
         summary.setdefault("spark.app.id", application)
-    return {**given, "branch": given.get("branch", target.branch), "summary": summary}
-
-
-def described(result: Result, operation: str) -> Result:
-    return replace(result, operation=operation)
+    return {**options, "summary": summary}
