@@ -18,7 +18,7 @@ from frazil.client.names import identifier_of
 from frazil.client.tables import Table
 from frazil.spark import row_changes, scans, writes
 from frazil.spark.context import Context
-from frazil.spark.merges import MergeBuilder
+from frazil.spark.merges import MergeBuilder, Source
 from frazil.spark.progress import progress
 from frazil.spark.results import Result
 from frazil.spark.targets import Target
@@ -144,7 +144,7 @@ class SparkTable:
 
     def merge(
         self,
-        source: DataFrame | str,
+        source: Source,
         on: str | Column,
         *,
         target_alias: str = "target",
@@ -169,7 +169,8 @@ class SparkTable:
         return streams.write_stream(self.context, self._target(), frame, **options)
 
     def read_stream(self, **options: Any) -> DataFrame:
-        """The rows that are appended from now on, or from where `options` say, as a stream."""
+        """The rows that are there and those that are appended later, as a stream; `options` say from
+        where, and how much at once."""
         from frazil.spark import streams
 
         return streams.read_stream(self.context, self._target(), **options)
