@@ -111,7 +111,7 @@ def java_home(java: Java) -> Path:
 def jars_dir() -> Path:
     from scripts.jars import JARS_DIR, fetch
 
-    fetch(["spark", "kit"])
+    fetch(["spark", "spark-s3", "kit"])
     return JARS_DIR
 
 

@@ -1,4 +1,4 @@
-"""One small Spark for the whole run, with Iceberg's own runtime jar."""
+"""One small Spark for the whole run, with Iceberg's own runtime, and what that needs for S3."""
 
 from __future__ import annotations
 
@@ -52,13 +52,18 @@ def start_spark(java: Java, directory: Path, **others: str) -> SparkSession:
 
 
 def runtime_settings() -> dict[str, str]:
-    """Iceberg's runtime, where Spark is of the version that the locked one is for."""
+    """Iceberg's runtime and its bundle for S3, where Spark is of the version that the locked one
+    is for."""
     import pyspark
 
     (runtime,) = locked_jars(["spark"])
     if f"-{'.'.join(pyspark.__version__.split('.')[:2])}_" not in runtime.path.name:
         return {}
-    return {"spark.jars": str(runtime.path), "spark.sql.extensions": EXTENSIONS_CLASS}
+    jars = [runtime, *locked_jars(["spark-s3"])]
+    return {
+        "spark.jars": ",".join(str(jar.path) for jar in jars),
+        "spark.sql.extensions": EXTENSIONS_CLASS,
+    }
 
 
 def add_catalog(spark: SparkSession, name: str, url: str, **properties: str) -> None:
