@@ -11,6 +11,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum, auto
 from typing import Any, Final
+from uuid import uuid4
+
+from pyspark.sql import SparkSession
 
 from frazil.client.outcomes import Commit
 from frazil.client.tables import Table
@@ -59,6 +62,10 @@ class Write:
                 self.folder.discard()
         return commit
 
+    @property
+    def is_unsent(self) -> bool:
+        return self._state is _State.UNSENT
+
     def fail(self) -> None:
         """The write has come to nothing, or nobody knows."""
         if self._state in (_State.UNSENT, _State.REJECTED):
@@ -70,13 +77,34 @@ class Write:
 
 @contextmanager
 def writing(context: Context, table: Table) -> Iterator[Write]:
-    """A write whose files are gone when the block fails with nothing committed."""
+    """A write whose files are gone when the block ends with nothing committed."""
     write = Write(new_folder(context, table))
     try:
-        yield write
+        with _stopped_by_failure(context.spark, write):
+            yield write
     except BaseException:
         write.fail()
         raise
+    if write.is_unsent:
+        write.fail()
+
+
+@contextmanager
+def _stopped_by_failure(spark: SparkSession, write: Write) -> Iterator[None]:
+    """Jobs that the block has started end with it: an interrupt stops the waiting for a job, and
+    not always the job, which would go on writing."""
+    tag = f"frazil-{uuid4()}"
+    spark.addTag(tag)
+    try:
+        yield
+    except BaseException:
+        if write.is_unsent:
+            with _only_logged(write.folder):
+                spark.interruptTag(tag)
+        raise
+    finally:
+        with _only_logged(write.folder):
+            spark.removeTag(tag)
 
 
 def duplicate_paths(conflicts: Sequence[Mapping[str, Any]]) -> Iterator[str]:

@@ -7,12 +7,12 @@ committed can go, and after a proven failure everything.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 from uuid import uuid4
 
 from frazil.spark.context import Context
-from frazil.spark.storage import Storage, storage_of
+from frazil.spark.storage import Storage, is_local, storage_of
 
 DATA_PATH_PROPERTIES: Final = ("write.data.path", "write.folder-storage.path")
 """The second is what older tables call it."""
@@ -48,9 +48,13 @@ class WriteFolder:
 
 
 def new_folder(context: Context, table: _Located) -> WriteFolder:
-    return WriteFolder(
-        f"{data_location(table)}/{uuid4()}", storage_of(context.properties, table.config)
-    )
+    """The folder of a write that begins now; once it is discarded, nothing gets into it again."""
+    location = f"{data_location(table)}/{uuid4()}"
+    storage = storage_of(context.properties, table.config)
+    if is_local(location):
+        storage.make_folder(location)
+        storage = replace(storage, sealed_by=location)
+    return WriteFolder(location, storage)
 
 
 def data_location(table: _Located) -> str:

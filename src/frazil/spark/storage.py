@@ -26,13 +26,16 @@ _OBJECT_STORES: Final = frozenset({"s3", "gcs", "abfs"})
 class Storage:
     config: tuple[tuple[str, str], ...] = ()
     """How the files are reached, in the words of Iceberg's catalogs: `s3.endpoint` and so on."""
+    sealed_by: str | None = None
+    """A local folder: when it is gone, no file can be made any more. So tasks that run on a while
+    after their write was given up do not bring back what was removed."""
 
     @cached_property
     def _config(self) -> Mapping[str, str]:
         return dict(self.config)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"config": self.config}
+        return {"config": self.config, "sealed_by": self.sealed_by}
 
     def filesystem(self, path: str) -> tuple[Any, str]:
         """A filesystem of pyarrow, and the path as it takes it."""
@@ -51,6 +54,8 @@ class Storage:
         """
         filesystem, inner = self.filesystem(path)
         if filesystem.type_name not in _OBJECT_STORES:
+            if self.sealed_by is not None and not self.has_folder(self.sealed_by):
+                raise FileNotFoundError(f"{self.sealed_by} is gone: its write was given up")
             filesystem.create_dir(inner.rpartition("/")[0], recursive=True)
         return filesystem.open_output_stream(inner)
 
@@ -103,6 +108,12 @@ class Storage:
     def has_folder(self, folder: str) -> bool:
         filesystem, inner = self.filesystem(folder)
         return bool(filesystem.get_file_info(inner.rstrip("/")).type == pafs.FileType.Directory)
+
+    def make_folder(self, folder: str) -> None:
+        """With those above it; object stores have none to make."""
+        filesystem, inner = self.filesystem(folder)
+        if filesystem.type_name not in _OBJECT_STORES:
+            filesystem.create_dir(inner.rstrip("/"), recursive=True)
 
     def delete_folder(self, folder: str) -> None:
         """A folder with everything in it; one that is not there counts as deleted."""
