@@ -94,7 +94,7 @@ def test_frames_come_back_as_they_were_written(core: Session, namespace: str) ->
     done = table.append(core.spark.createDataFrame(values, columns))
     assert (done.operation, done.rows_written) == ("append", 2)
     frame = table.scan()
-    assert frame.schema == spark_schema(table.load().schema)
+    assert frame.schema.jsonValue() == spark_schema(table.load().schema).jsonValue()
     found = sorted(frame.collect(), key=lambda row: row.id)
     assert [tuple(row) for row in found] == values
 
