@@ -167,6 +167,15 @@ def test_a_dry_run_says_what_would_be_sent_and_leaves_nothing(
     assert not client.table_exists(f"{namespace}.new")
 
 
+def test_a_table_that_is_not_there_is_told_before_spark_starts(
+    run: Run, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("frazil.spark.local.local_spark", None)
+    for words in (["load", "x.csv"], ["merge", "--source", "x.csv", "--on", "id"]):
+        refused = run(*words, "--table", f"{namespace}.none", code=1)
+        assert f"{namespace}.none" in refused.stderr
+
+
 def test_rows_are_printed_up_to_the_limit(run: Run, tmp_path: Path) -> None:
     script = tmp_path / "two.sql"
     script.write_text("-- first; only\nSELECT ';' AS a;\n\nSELECT id FROM range(5);")

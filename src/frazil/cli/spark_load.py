@@ -37,7 +37,11 @@ def run(choice: CatalogChoice, order: LoadOrder) -> None:
     name = table_name(order.table)
     if not order.create and (order.partitioned_by or order.properties):
         usage("--partitioned-by and --property are for a new table: give --create", choice.output)
-    with spark_session(choice, order.conf, dry_run=order.dry_run) as session, on_its_way():
+    needed = None if order.create else name
+    with (
+        spark_session(choice, order.conf, table=needed, dry_run=order.dry_run) as session,
+        on_its_way(),
+    ):
         done = _load(session, name, order)
     print_result(choice, str(name), order.branch, done)
 

@@ -37,7 +37,10 @@ def run(choice: CatalogChoice, order: MergeOrder) -> None:
     name = table_name(order.table)
     if not (order.update or order.insert or order.delete_when or order.delete_missing):
         usage("merge: nothing to do, every clause is switched off", choice.output)
-    with spark_session(choice, order.conf, dry_run=order.dry_run) as session, on_its_way():
+    with (
+        spark_session(choice, order.conf, table=name, dry_run=order.dry_run) as session,
+        on_its_way(),
+    ):
         done = _merge(session, session.table(name).on_branch(order.branch), order)
     print_result(choice, str(name), order.branch, done)
 

@@ -18,6 +18,7 @@ from frazil.cli.render import count_text, plain, print_json
 if TYPE_CHECKING:
     from frazil.spark.results import Result
     from frazil.spark.session import Session
+    from frazil.wire.identifiers import Identifier
 
 QUERY_LOGGERS: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 """They repeat every error of a query on stderr, with the JVM's stack."""
@@ -26,9 +27,16 @@ PACKAGES: Final = ("pyspark", "pyarrow", "numpy", "mmh3", "pyroaring", "sqlglot"
 
 @contextmanager
 def spark_session(
-    choice: CatalogChoice, conf: Sequence[str], *, dry_run: bool = False
+    choice: CatalogChoice,
+    conf: Sequence[str],
+    *,
+    table: Identifier | None = None,
+    dry_run: bool = False,
 ) -> Iterator[Session]:
-    """A session of the chosen catalog on a Spark of this process, which ends with the block."""
+    """A session of the chosen catalog on a Spark of this process, which ends with the block.
+
+    A `table` must be there: whether it is, is asked before Spark is started.
+    """
     missing = [name for name in PACKAGES if find_spec(name) is None]
     if missing:
         fail(
@@ -49,6 +57,8 @@ def spark_session(
         logging.getLogger(name).disabled = True
     with ExitStack() as stack:
         client = stack.enter_context(choice.connect(dry_run=dry_run))
+        if table is not None:
+            client.load_table(table, snapshots="refs")
         try:
             spark = local_spark(settings)
             stack.callback(spark.stop)
