@@ -169,8 +169,8 @@ class SparkTable:
         return streams.write_stream(self.context, self._target(), frame, **options)
 
     def read_stream(self, **options: Any) -> DataFrame:
-        """The rows that are there and those that are appended later, as a stream; `options` say from
-        where, and how much at once."""
+        """The rows that are there and those that are appended later, as a stream; `options` say
+        from where, and how much at once."""
         from frazil.spark import streams
 
         return streams.read_stream(self.context, self._target(), **options)
