@@ -29,7 +29,7 @@ class Stage:
     tasks: int
     tasks_done: int
     rows: int
-    """Read so far, from files or a shuffle."""
+    """Read from files or a shuffle by the tasks that are done: Spark counts no others."""
 
 
 @contextmanager

@@ -106,8 +106,6 @@ def base_settings() -> dict[str, str]:
         "spark.driver.host": LOOPBACK,
         "spark.driver.bindAddress": LOOPBACK,
         "spark.ui.showConsoleProgress": "false",
-        # With it come the rows of running tasks, which a terminal shows.
-        "spark.executor.heartbeatInterval": "1s",
     }
     if "SPARK_CONF_DIR" not in os.environ and LOG_SETTINGS.is_file():
         settings["spark.driver.extraJavaOptions"] = (
