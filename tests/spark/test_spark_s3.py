@@ -118,6 +118,9 @@ def test_append_and_merge_on_s3(
     session_on_s3.sql(MERGE.format(t=name))
     assert rows(session_on_s3.table(name).scan()) == sorted(MERGED, key=repr)
     assert rows(spark.table(f"{stock_on_s3}.{name}")) == sorted(MERGED, key=repr)
+    uri = session_on_s3.context.uri
+    with connect(spark, uri, properties=KEYS, reader="jar") as by_jar:
+        assert rows(by_jar.table(name).scan()) == sorted(MERGED, key=repr)
     assert strays(session_on_s3, name) == set()
     config = session_on_s3.client.load_table(name).config
     assert storage_of(KEYS, config).list(f"{bucket}/temporary") == []
