@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,7 +11,7 @@ from pyspark.sql import functions as fn
 
 from frazil.client.tables import Table
 from frazil.spark.assignments import Rows
-from frazil.spark.merge_frames import merge_changes, numbered_source
+from frazil.spark.merge_frames import MergeFrames, numbered_source
 from frazil.spark.merges import (
     STAR,
     Clause,
@@ -77,22 +78,11 @@ def changes(
     merge.check()
     # Numbers of rows are stored with a source; a frame of values gives the same ones each time.
     numbered = numbered_source(source)
-    found = [
-        _lines(
-            merge_changes(
-                table(schema),
-                merge,
-                target,
-                numbered,
-                case_sensitive=False,
-                lineage=True,
-                is_small_source=is_small,
-            ),
-            schema,
-        )
-        # Only where rows are inserted, and nothing else is about the target alone, it matters.
-        for is_small in (True, False)[not merge.inserts or bool(merge.not_matched_by_source) :]
-    ]
+    frames = MergeFrames(table(schema), merge, target, numbered, False, True)
+    found = [_lines(frames.changes(), schema)]
+    small = replace(frames, is_small_source=True)
+    if small.matches_first:
+        found.append(_lines(small.changes_of(small.matches()), schema))
     assert all(one == found[0] for one in found)
     return found[0]
 
@@ -167,14 +157,8 @@ def test_only_deletes_need_no_columns(spark: SparkSession, target: DataFrame) ->
     merge = Merge(on="target.id = source.id", clauses=(WhenMatchedDelete(),))
     assert not merge.checks_cardinality
     narrow = target.select("id", "_file", "_pos", "_row_id")
-    frame = merge_changes(
-        table(),
-        merge,
-        narrow,
-        numbered_source(source_of(spark, "(2L, 0), (2L, 0)")),
-        case_sensitive=False,
-        lineage=True,
-    )
+    source = numbered_source(source_of(spark, "(2L, 0), (2L, 0)"))
+    frame = MergeFrames(table(), merge, narrow, source, False, True).changes()
     assert frame.columns == ["_file", "_pos", "_delete"]
     assert [row["_pos"] for row in frame.collect()] == [2, 2]
 

@@ -33,6 +33,8 @@ from frazil.spark.types import spark_type
 SOURCE_ROW: Final = "__frazil_source"
 """Numbers the rows of a source; null where a row of a join has no source row."""
 _ACTION: Final = "__frazil_action"
+_MATCHED: Final = "__frazil_matched"
+"""In a stored match, the number of its source row."""
 _NOTHING: Final = 0
 _JOINS: Final = {
     (False, False): "inner",
@@ -55,59 +57,52 @@ def source_columns(source: DataFrame) -> tuple[str, ...]:
     return tuple(name for name in source.columns if name != SOURCE_ROW)
 
 
-def merge_changes(
-    table: Table,
-    merge: Merge,
-    target: DataFrame,
-    source: DataFrame,
-    *,
-    case_sensitive: bool,
-    lineage: bool,
-    is_small_source: bool = False,
-) -> DataFrame:
-    """In the form that `write_changes` takes.
-
-    `target` has the table's columns, or those that the statement needs, with `_file` and `_pos`,
-    and with `lineage` also `_row_id`. `source` is numbered. A small one is sent to where the
-    target's rows are, which then need not be brought together.
-    """
-    frames = _Frames(table, merge, target, source, case_sensitive, lineage, is_small_source)
-    if is_small_source and merge.inserts and not merge.not_matched_by_source:
-        return frames.apart()
-    return frames.joined()
-
-
 @dataclass(frozen=True)
-class _Frames:
+class MergeFrames:
+    """`target` has the columns that the statement needs, with `_file` and `_pos`, and with
+    `lineage` also `_row_id`. `source` is numbered. Frames of changes are in the form that
+    `write_changes` takes."""
+
     table: Table
     merge: Merge
     target: DataFrame
     source: DataFrame
     case_sensitive: bool
     lineage: bool
-    is_small_source: bool
+    is_small_source: bool = False
+    """It is sent to where the target's rows are, which then need not be brought together."""
 
-    def joined(self) -> DataFrame:
+    @property
+    def matches_first(self) -> bool:
+        """Whether to go by `matches` and `changes_of`, and not by `changes`.
+
+        An outer join would need all rows of the target that have one key in one place. Those that
+        match are few instead, and of source rows without a match the numbers tell.
+        """
+        merge = self.merge
+        return self.is_small_source and bool(merge.inserts) and not merge.not_matched_by_source
+
+    def changes(self) -> DataFrame:
         """All rows out of one join."""
         merge = self.merge
         how = _JOINS[bool(merge.inserts), bool(merge.not_matched_by_source)]
         rows = self._target().join(self._sent(), expression(merge.on), how)
         return self._changes(rows)
 
-    def apart(self) -> DataFrame:
-        """Matched rows and inserted ones, each out of a join that no target row is moved for.
-
-        An outer join would need all rows of the target that have one key in one place. The source
-        rows that match are few instead, and their numbers tell which ones are left.
-        """
+    def matches(self) -> DataFrame:
+        """The target's rows that match, each with the number of its source row; to be stored."""
         merge = self.merge
         found = self._target().join(self._sent(), expression(merge.on), "inner")
-        matching = found.select(fn.col(quoted(merge.source_alias, SOURCE_ROW)))
-        unmatched = self.source.join(matching, SOURCE_ROW, "left_anti").alias(merge.source_alias)
-        inserted = self._inserted(unmatched)
-        if not merge.matched:
-            return inserted
-        return self._changes(found).unionByName(inserted)
+        number = fn.col(quoted(merge.source_alias, SOURCE_ROW)).alias(_MATCHED)
+        return found.select(*(_of_target(merge, name) for name in self.target.columns), number)
+
+    def changes_of(self, matches: DataFrame) -> DataFrame:
+        """What becomes of every row of the source and of the target's rows that match it."""
+        merge = self.merge
+        number = fn.col(quoted(merge.source_alias, SOURCE_ROW))
+        found = matches.alias(merge.target_alias)
+        source = self.source.alias(merge.source_alias)
+        return self._changes(source.join(found, number == _of_target(merge, _MATCHED), "left"))
 
     def _target(self) -> DataFrame:
         return self.target.alias(self.merge.target_alias)
@@ -117,11 +112,6 @@ class _Frames:
         takes no notice."""
         source = self.source.alias(self.merge.source_alias)
         return source.hint("broadcast") if self.is_small_source else source
-
-    def _inserted(self, unmatched: DataFrame) -> DataFrame:
-        """The target's columns are there as nulls: no clause can tell that they are missing."""
-        none = self.target.limit(0).alias(self.merge.target_alias)
-        return self._changes(none.join(unmatched, fn.lit(True), "right"))
 
     def _changes(self, rows: DataFrame) -> DataFrame:
         """What becomes of the rows of a join of target and source."""

@@ -26,7 +26,7 @@ from frazil.spark.condition_columns import quoted
 from frazil.spark.conditions import Condition
 from frazil.spark.context import Context
 from frazil.spark.lineage import ROW_ID
-from frazil.spark.merge_frames import merge_changes, numbered_source
+from frazil.spark.merge_frames import MergeFrames, numbered_source
 from frazil.spark.merge_reads import merge_reads
 from frazil.spark.merges import Assignments, Merge, Source
 from frazil.spark.needed_columns import needed_columns
@@ -203,7 +203,7 @@ def _merged(attempt: Attempt, merge: Merge, source: DataFrame, statement: Statem
     if isinstance(attempt.reads, AlwaysFalse) and not merge.inserts:
         return attempt.nothing()
     lineage = attempt.has_lineage
-    frame = merge_changes(
+    frames = MergeFrames(
         attempt.table,
         merge,
         attempt.rows(_merge_columns(attempt, merge), lineage=lineage),
@@ -212,7 +212,11 @@ def _merged(attempt: Attempt, merge: Merge, source: DataFrame, statement: Statem
         lineage=lineage,
         is_small_source=_is_small(source, reads.source_rows),
     )
-    return attempt.run(frame, check_cardinality=merge.checks_cardinality)
+    if not frames.matches_first:
+        return attempt.run(frames.changes(), check_cardinality=merge.checks_cardinality)
+    with staged(attempt.context, frames.matches(), attempt.table) as matches:
+        frame = frames.changes_of(matches)
+        return attempt.run(frame, check_cardinality=merge.checks_cardinality)
 
 
 def _is_small(source: DataFrame, rows: int | None) -> bool:

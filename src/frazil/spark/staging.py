@@ -30,6 +30,8 @@ from frazil.wire.errors import BadRequest
 Task: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 _ROW_GROUP_BYTES: Final = 32 << 20
+_CODEC: Final = "snappy"
+"""What is read once or twice and then removed is not worth the work of a better one."""
 _PATHS: Final = pa.schema([pa.field("path", pa.string())])
 
 
@@ -112,7 +114,7 @@ def _named(rows: DataFrame, frame: DataFrame) -> DataFrame:
 def _through_spark(context: Context, frame: DataFrame, folder: str) -> DataFrame:
     rows, types = _numbered(frame)
     with session_settings(context.spark, PARQUET_SETTINGS):
-        rows.write.option("compression", "zstd").parquet(folder)
+        rows.write.option("compression", _CODEC).parquet(folder)
     return _named(context.spark.read.schema(types).parquet(folder), frame)
 
 
@@ -142,7 +144,7 @@ def _write_task(storage: Storage, folder: str) -> Task:
         if first is not None:
             with (
                 storage.open_output(path) as sink,
-                pq.ParquetWriter(sink, first.schema, compression="zstd") as writer,
+                pq.ParquetWriter(sink, first.schema, compression=_CODEC) as writer,
             ):
                 for rows in chain([first], groups):
                     writer.write_table(rows)
