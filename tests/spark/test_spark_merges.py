@@ -22,6 +22,7 @@ from frazil.spark.merges import (
     WhenNotMatchedBySourceUpdate,
     WhenNotMatchedInsert,
 )
+from frazil.spark.side_names import of_side
 from frazil.values.type_json import struct_to_json
 from frazil.values.types import INT, LONG, STRING, NestedField, StructType
 from frazil.wire.errors import BadRequest
@@ -263,3 +264,36 @@ def test_inserts_need_what_is_required(rows: Rows) -> None:
         rows.inserted({"id": "1", "p.x": "1"})
     with pytest.raises(BadRequest, match="has no column p, small"):
         rows.all_from("s", ["ID", "text"])
+
+
+def test_names_of_clauses_that_see_one_side_only(spark: SparkSession, target: DataFrame) -> None:
+    """Both sides have `id` and `v`; stock Spark asks the side that is there."""
+    found = changes(
+        target,
+        source_of(spark, "(1L, 11), (9L, 90)"),
+        UPDATE,
+        WhenNotMatchedInsert({"id": "id", "v": "abs(v) + `V`"}, "id > 8"),
+        WhenNotMatchedBySourceUpdate({"v": "v + target.v"}, "id = 2"),
+    )
+    assert found == [
+        (1, True, 101, (1, 11)),
+        (2, True, 102, (2, 40)),
+        (None, False, None, (9, 180)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("id", "`s`.id"),
+        ("s.id + id", "s.id + `s`.id"),
+        ("concat(v, 'id')", "concat(`s`.v, 'id')"),
+        ("v.x", "`s`.v.x"),
+        ("id(v)", "id(`s`.v)"),
+        ("transform(v, id -> id + 1)", "transform(v, id -> id + 1)"),
+        ("other", "other"),
+        ("'unclosed", "'unclosed"),
+    ],
+)
+def test_where_an_alias_is_put(text: str, expected: str) -> None:
+    assert of_side(text, "s", ["id", "v"], case_sensitive=False) == expected

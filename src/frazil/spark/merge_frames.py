@@ -7,8 +7,8 @@ that holds for it is its action, a number. Columns then depend on that number al
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import reduce
+from dataclasses import dataclass, replace
+from functools import partial, reduce
 from typing import Final, TypeAlias
 
 from pyspark.sql import Column, DataFrame
@@ -28,6 +28,7 @@ from frazil.spark.merges import (
     WhenNotMatchedBySourceDelete,
     WhenNotMatchedInsert,
 )
+from frazil.spark.side_names import of_side
 from frazil.spark.types import spark_type
 
 SOURCE_ROW: Final = "__frazil_source"
@@ -116,7 +117,7 @@ class MergeFrames:
     def _changes(self, rows: DataFrame) -> DataFrame:
         """What becomes of the rows of a join of target and source."""
         merge = self.merge
-        numbered = list(enumerate(merge.clauses, start=1))
+        numbered = list(enumerate(map(self._resolved, merge.clauses), start=1))
         acting = rows.withColumn(_ACTION, _action(merge, numbered))
         chosen = fn.col(_ACTION) != _NOTHING
         if merge.checks_cardinality:
@@ -139,6 +140,20 @@ class MergeFrames:
             place.append(_of_target(merge, ROW_ID))
         columns = _columns(self.table, written)
         return acting.where(chosen).select(*columns, *place, *_marks(numbered, written))
+
+    def _resolved(self, clause: Clause) -> Clause:
+        """Its names with the alias of the only side that it sees, if it is one."""
+        if isinstance(clause, WhenMatchedUpdate | WhenMatchedDelete):
+            return clause
+        inserts = isinstance(clause, WhenNotMatchedInsert)
+        alias = self.merge.source_alias if inserts else self.merge.target_alias
+        columns = source_columns(self.source) if inserts else self.target.columns
+        name = partial(of_side, alias=alias, columns=columns, case_sensitive=self.case_sensitive)
+        condition = None if clause.condition is None else name(clause.condition)
+        if isinstance(clause, WhenNotMatchedBySourceDelete) or clause.assignments == STAR:
+            return replace(clause, condition=condition)
+        values = {column: name(value) for column, value in clause.assignments.items()}
+        return replace(clause, condition=condition, assignments=values)
 
 
 def _of_target(merge: Merge, name: str) -> Column:

@@ -187,7 +187,8 @@ def _jvm_frame(
 def _without_ids(field: NestedField) -> Column:
     """Field ids are for the reader alone: a frame that has them would write them."""
     column = F.col(quoted(field.name))
-    if field.type.is_nested:
+    if field.type.is_nested or field.doc is None:
+        # Spark 4.0 takes no notice of metadata that is empty; a cast has none.
         column = column.cast(spark_type(_optional(field.type)))
     return column.alias(field.name, metadata={} if field.doc is None else {"comment": field.doc})
 
