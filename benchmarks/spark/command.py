@@ -38,7 +38,7 @@ def parser() -> argparse.ArgumentParser:
         prog="python -m benchmarks spark", description=(__doc__ or "").splitlines()[0]
     )
     effort = parser.add_mutually_exclusive_group()
-    effort.add_argument("--quick", action="store_true", help="3 rounds of 2 million rows")
+    effort.add_argument("--quick", action="store_true", help="5 rounds of 2 million rows")
     effort.add_argument("--full", action="store_true", help="5 rounds of 5 million rows")
     parser.add_argument("--rows", type=int, help="another number of rows")
     parser.add_argument(

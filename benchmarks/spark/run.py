@@ -32,7 +32,7 @@ class Work:
 
 
 SMOKE = Work(rows=2_000, rounds=1, warm_ups=0)
-QUICK = Work(rows=2_000_000, rounds=3, warm_ups=1)
+QUICK = Work(rows=2_000_000, rounds=5, warm_ups=1)
 FULL = Work(rows=5_000_000, rounds=5, warm_ups=1)
 
 SPARK_SETTINGS = {
