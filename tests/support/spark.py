@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scripts.jars import locked_jars
-from scripts.java import Java
+from scripts.java import ROOT, Java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,6 +29,10 @@ def start_spark(java: Java, directory: Path, **others: str) -> SparkSession:
     os.environ["JAVA_HOME"] = str(java.home)
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    # Python workers run functions of the tests, too.
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        dict.fromkeys([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    )
     settings = {
         **runtime_settings(),
         "spark.driver.host": "127.0.0.1",

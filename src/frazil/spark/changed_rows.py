@@ -22,6 +22,7 @@ from typing import Final
 
 import msgspec
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as fn
 
 from frazil.client.data_files import DataFile
 from frazil.client.tables import Table
@@ -80,6 +81,21 @@ def write_changes(
         found = rows.mapInArrow(arrow_task(task), RESULT_SCHEMA).collect()
     answers = [decode_changes(bytes(row[0])) for row in found]
     return united(answers, check_cardinality=check_cardinality)
+
+
+def collect_deletes(frame: DataFrame) -> ChangedRows:
+    """The positions of rows that only go, of few files or rows: Spark brings them together itself.
+
+    What a task of Python costs is more than the work on some thousand positions. All of them pass
+    through the driver, so that the caller must know that they are not too many.
+    """
+    found = frame.groupBy(FILE).agg(fn.collect_list(POSITION).alias(POSITION)).toArrow()
+    paths, lists = found.column(0).to_pylist(), found.column(1).combine_chunks()
+    deleted = {}
+    for at, path in enumerate(paths):
+        numbers = lists[at].values.to_numpy(zero_copy_only=False)
+        deleted[path] = Positions.from_array(numbers)
+    return ChangedRows((), deleted, 0, sum(len(one) for one in deleted.values()))
 
 
 def united(answers: Iterable[TaskChanges], *, check_cardinality: bool) -> ChangedRows:

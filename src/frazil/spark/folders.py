@@ -43,6 +43,10 @@ class WriteFolder:
         """After a commit: what lost attempts of tasks have left behind goes."""
         wanted = frozenset(paths)
         found = self.storage.list(self.location)
+        unseen = [path for path in wanted.difference(found) if path.startswith(self.location)]
+        if unseen:
+            # Where a committed file is not found by its name, others could be deleted by mistake.
+            raise FileNotFoundError(f"{unseen[0]} is committed and not found below {self.location}")
         self.storage.delete(path for path in found if path not in wanted)
         self.storage.delete_empty_folders(self.location)
 

@@ -12,9 +12,9 @@ from pyspark.sql import functions as fn
 from frazil.client.expressions import Expression, Filter
 from frazil.client.isolation import Command
 from frazil.client.tables import Table
-from frazil.spark.changed_rows import write_changes
+from frazil.spark.changed_rows import ChangedRows, collect_deletes, write_changes
 from frazil.spark.changes_writer import FILE, POSITION
-from frazil.spark.committing import writing
+from frazil.spark.committing import Write, writing
 from frazil.spark.condition_columns import ColumnNames
 from frazil.spark.conditions import Condition, filter_of, is_case_sensitive
 from frazil.spark.context import Context
@@ -29,6 +29,8 @@ from frazil.spark.writes import placed_options
 from frazil.spark.writing import WriteOptions
 from frazil.wire.errors import BadRequest
 
+_COLLECTED_ROWS: Final = 5_000_000
+"""Of files with no more rows the driver can have the positions of all, should all of them go."""
 _COMMIT_OPTIONS: Final = ("branch", "summary", "stage_only", "once", "isolation")
 
 
@@ -133,26 +135,32 @@ class Attempt:
             return spark_condition(self.condition, self.table.schema)
         return self.condition
 
-    def run(
-        self,
-        frame: DataFrame,
-        tasks: Mapping[str, ScanTask] | None = None,
-        *,
-        check_cardinality: bool = False,
-    ) -> Result:
+    def run(self, frame: DataFrame, *, check_cardinality: bool = False) -> Result:
         """Writes what the frame of changed rows says, and commits it."""
         with writing(self.context, self.table) as write:
-            changes = write_changes(
-                self.context,
-                self.table,
-                frame,
-                write.folder,
-                self.write_options,
-                check_cardinality=check_cardinality,
-            )
-            if tasks is None:
-                tasks = self.tasks() if changes.deleted else {}
+            changes = self._written(frame, write, check_cardinality=check_cardinality)
+            tasks = self.tasks() if changes.deleted else {}
             return self._commit().commit(write, changes, tasks)
+
+    def run_deletes(self, frame: DataFrame, tasks: Mapping[str, ScanTask]) -> Result:
+        """The same for rows that only go, of planned files."""
+        rows = sum(task.data_file.record_count for task in tasks.values())
+        with writing(self.context, self.table) as write:
+            if rows <= _COLLECTED_ROWS:
+                changes = collect_deletes(frame)
+            else:
+                changes = self._written(frame, write, check_cardinality=False)
+            return self._commit().commit(write, changes, tasks)
+
+    def _written(self, frame: DataFrame, write: Write, *, check_cardinality: bool) -> ChangedRows:
+        return write_changes(
+            self.context,
+            self.table,
+            frame,
+            write.folder,
+            self.write_options,
+            check_cardinality=check_cardinality,
+        )
 
     def _commit(self) -> RowCommit:
         return RowCommit(

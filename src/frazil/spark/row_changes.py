@@ -153,7 +153,7 @@ def _deleted(attempt: Attempt) -> Result:
         return _dropped(attempt, len(tasks))
     columns = needed_columns([attempt.condition], attempt.names)
     frame = attempt.matching(columns, lineage=False)
-    return attempt.run(frame.select(*_places(attempt)), tasks)
+    return attempt.run_deletes(frame.select(*_places(attempt)), tasks)
 
 
 def _dropped(attempt: Attempt, files: int) -> Result:
