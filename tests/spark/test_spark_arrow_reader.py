@@ -52,7 +52,7 @@ def facts(*schemas: StructType, spec: Any = UNPARTITIONED, **properties: str) ->
         "partition-specs": [spec],
         "default-spec-id": 0,
     }
-    return TableFacts("ns.t", metadata, properties, {})
+    return TableFacts("ns.t", {**metadata, "properties": properties}, {})
 
 
 def column(name: str, type_: Any, field_id: int) -> pa.Field:

@@ -132,7 +132,7 @@ def test_a_partitioner_finds_nested_and_dropped_sources() -> None:
             "s": pa.array(["a", None, "b"]),
         }
     )
-    found = Partitioner(TableFacts("t", metadata, {}, {}))(rows)
+    found = Partitioner(TableFacts("t", metadata, {}))(rows)
     bucket = apply(parse_transform("bucket[4]"), TYPES["l"], 34)
     assert found.column("_partition_0").to_pylist() == [bucket, None, None]
     assert found.column("_partition_1").to_pylist() == [None, None, None]

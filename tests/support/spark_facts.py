@@ -75,4 +75,4 @@ def facts(
         "sort-orders": [sort_order],
         "default-sort-order-id": sort_order["order-id"],
     }
-    return TableFacts("db.t", metadata, dict(properties or {}), {})
+    return TableFacts("db.t", {**metadata, "properties": dict(properties or {})}, {})

@@ -10,14 +10,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, convert
 
 from frazil.client.changes import Change, Changes
 from frazil.client.outcomes import Commit
-from frazil.values.type_json import parse_struct
-from frazil.values.types import StructType
+from frazil.client.table_metadata import TableMetadata
 from frazil.wire.actions import MAIN
 from frazil.wire.errors import BadRequest, NotFound
 from frazil.wire.identifiers import Identifier
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
     from frazil.client.expressions import Filter
     from frazil.client.plans import Plan, PlanExtras
     from frazil.wire.planning import PlanTableScanRequest
-
-_EMPTY: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class Ref(Struct, frozen=True, rename="kebab"):
@@ -58,7 +55,7 @@ class Snapshot(Struct, frozen=True, rename="kebab"):
 
 
 @dataclass(frozen=True)
-class Table(Changes[Commit]):
+class Table(TableMetadata, Changes[Commit]):
     """Its verbs (`append_files` and the like) commit at once."""
 
     identifier: Identifier
@@ -86,44 +83,6 @@ class Table(Changes[Commit]):
     @property
     def uuid(self) -> str:
         return str(self.metadata["table-uuid"])
-
-    @property
-    def location(self) -> str:
-        return str(self.metadata["location"])
-
-    @property
-    def format_version(self) -> int:
-        return int(self.metadata["format-version"])
-
-    @property
-    def properties(self) -> Mapping[str, str]:
-        properties: Mapping[str, str] = self.metadata.get("properties") or _EMPTY
-        return properties
-
-    @cached_property
-    def schema(self) -> StructType:
-        """The current schema."""
-        return self.schema_by_id(self.metadata["current-schema-id"])
-
-    def schema_by_id(self, schema_id: int) -> StructType:
-        return parse_struct(self._part("schemas", "schema-id", schema_id), "schema")
-
-    def spec(self, spec_id: int | None = None) -> Mapping[str, Any]:
-        """The JSON of a partition spec; the default one where none is named."""
-        wanted = self.metadata["default-spec-id"] if spec_id is None else spec_id
-        return self._part("partition-specs", "spec-id", wanted)
-
-    def sort_order(self, order_id: int | None = None) -> Mapping[str, Any]:
-        wanted = self.metadata["default-sort-order-id"] if order_id is None else order_id
-        return self._part("sort-orders", "order-id", wanted)
-
-    def _part(self, name: str, id_name: str, wanted: int) -> Mapping[str, Any]:
-        for part in self.metadata[name]:
-            if part.get(id_name) == wanted:
-                found: Mapping[str, Any] = part
-                return found
-        known = ", ".join(str(part.get(id_name)) for part in self.metadata[name])
-        raise NotFound(f"{self} has no {id_name} {wanted}; it has {known}")
 
     # --- snapshots and refs --------------------------------------------------------------------
 

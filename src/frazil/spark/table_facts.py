@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, Final
 
+from frazil.client.table_metadata import TableMetadata
 from frazil.client.tables import Table
-from frazil.values.type_json import parse_struct, struct_to_json
+from frazil.values.type_json import struct_to_json
 from frazil.values.types import StructType
-from frazil.wire.errors import NotFound
 
 _PARTS: Final = (
     "format-version",
@@ -27,51 +26,26 @@ _PARTS: Final = (
     "default-sort-order-id",
     "last-column-id",
     "last-partition-id",
+    "properties",
 )
 
 
 @dataclass(frozen=True)
-class TableFacts:
+class TableFacts(TableMetadata):
     name: str
     metadata: Mapping[str, Any]
     """Without snapshots, refs and logs."""
-    properties: Mapping[str, str]
     config: Mapping[str, str]
     """How the table's files are reached."""
 
-    @property
-    def location(self) -> str:
-        return str(self.metadata["location"])
-
-    @property
-    def format_version(self) -> int:
-        return int(self.metadata["format-version"])
-
-    @cached_property
-    def schema(self) -> StructType:
-        wanted = self.metadata["current-schema-id"]
-        return parse_struct(self._part("schemas", "schema-id", wanted), "schema")
-
-    def spec(self, spec_id: int | None = None) -> Mapping[str, Any]:
-        wanted = self.metadata["default-spec-id"] if spec_id is None else spec_id
-        return self._part("partition-specs", "spec-id", wanted)
-
-    def sort_order(self, order_id: int | None = None) -> Mapping[str, Any]:
-        wanted = self.metadata["default-sort-order-id"] if order_id is None else order_id
-        return self._part("sort-orders", "order-id", wanted)
-
-    def _part(self, name: str, id_name: str, wanted: int) -> Mapping[str, Any]:
-        for part in self.metadata[name]:
-            if part.get(id_name) == wanted:
-                found: Mapping[str, Any] = part
-                return found
-        raise NotFound(f"{self.name} has no {id_name} {wanted}")
+    def __str__(self) -> str:
+        return self.name
 
 
 def facts_of(table: Table, schema: StructType | None = None) -> TableFacts:
     """`schema` is the one that the table will have, where a write changes it."""
     metadata = {name: table.metadata[name] for name in _PARTS if name in table.metadata}
-    facts = TableFacts(str(table), metadata, dict(table.properties), dict(table.config))
+    facts = TableFacts(str(table), metadata, dict(table.config))
     return facts if schema is None or schema == table.schema else _evolved(facts, schema)
 
 

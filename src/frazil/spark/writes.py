@@ -7,7 +7,7 @@ written into a folder of their own, and one request commits them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from pyspark.sql import Column, DataFrame
@@ -41,17 +41,8 @@ def append(
     options: WriteOptions | None,
     commit_options: Options,
 ) -> Result:
-    def attempt(number: int) -> Result:
-        table = target.load(context)
-        placed = placed_options(context, target, commit_options, table)
-
-        def declare(changes: Changes[Any], files: Sequence[DataFile]) -> Any:
-            return changes.append_files(files, **placed)
-
-        done = write(context, table, frame, "append", declare, merge_schema, options)
-        return replace(done, attempts=number)
-
-    return statements.run(context, attempt)
+    plan = _Plan(context, target, frame, merge_schema, options, commit_options)
+    return plan.run("append", Changes.append_files)
 
 
 def overwrite(
@@ -63,20 +54,12 @@ def overwrite(
     options: WriteOptions | None,
     commit_options: Options,
 ) -> Result:
-    def attempt(number: int) -> Result:
-        table = target.load(context)
-        placed = placed_options(context, target, commit_options, table)
-        row_filter = AlwaysTrue() if where is None else exact_filter(context, table, where)
+    def row_filter(table: Table) -> Options:
+        found = AlwaysTrue() if where is None else exact_filter(context, table, where)
+        return {"row_filter": found}
 
-        def declare(changes: Changes[Any], files: Sequence[DataFile]) -> Any:
-            return changes.overwrite_files(files, row_filter=row_filter, **placed)
-
-        done = write(
-            context, table, frame, "overwrite", declare, merge_schema, options, even_empty=True
-        )
-        return replace(done, attempts=number)
-
-    return statements.run(context, attempt)
+    plan = _Plan(context, target, frame, merge_schema, options, commit_options)
+    return plan.run("overwrite", Changes.overwrite_files, row_filter, even_empty=True)
 
 
 def overwrite_partitions(
@@ -87,17 +70,47 @@ def overwrite_partitions(
     options: WriteOptions | None,
     commit_options: Options,
 ) -> Result:
-    def attempt(number: int) -> Result:
-        table = target.load(context)
-        placed = placed_options(context, target, commit_options, table)
+    plan = _Plan(context, target, frame, merge_schema, options, commit_options)
+    return plan.run("overwrite", Changes.replace_partitions)
 
-        def declare(changes: Changes[Any], files: Sequence[DataFile]) -> Any:
-            return changes.replace_partitions(files, **placed)
 
-        done = write(context, table, frame, "overwrite", declare, merge_schema, options)
-        return replace(done, attempts=number)
+@dataclass(frozen=True)
+class _Plan:
+    """A frame on its way into a table, whatever state that is found in."""
 
-    return statements.run(context, attempt)
+    context: Context
+    target: Target
+    frame: DataFrame
+    merge_schema: bool
+    options: WriteOptions | None
+    commit_options: Options
+
+    def run(
+        self,
+        operation: str,
+        verb: Callable[..., Any],
+        further: Callable[[Table], Options] = lambda _: {},
+        *,
+        even_empty: bool = False,
+    ) -> Result:
+        """`verb` is the client's operation, `further` what it takes beside files and options."""
+
+        def attempt(_: int) -> Result:
+            table = self.target.load(self.context)
+            placed = placed_options(self.context, self.target, self.commit_options, table)
+            given = {**placed, **further(table)}
+            return write(
+                self.context,
+                table,
+                self.frame,
+                operation,
+                lambda changes, files: verb(changes, files, **given),
+                self.merge_schema,
+                self.options,
+                even_empty=even_empty,
+            )
+
+        return statements.run(self.context, attempt)
 
 
 def write(
