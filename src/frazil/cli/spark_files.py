@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -45,7 +46,7 @@ class Source:
         options = {**_DEFAULTS[chosen], **key_values("--option", self.options)}
         if chosen == "csv" and "sep" not in options and _suffix(self.files[0]) == ".tsv":
             options["sep"] = "\t"
-        paths = list(self.files)
+        paths = [_absolute(name) for name in self.files]
         if chosen == "parquet":
             return spark.read.options(**options).parquet(*paths)
         types = {field.name.lower(): field for field in known or ()}
@@ -55,6 +56,11 @@ class Source:
         if chosen == "csv" and _unknown(found, types):
             found = reader.options(inferSchema="true").load(paths).schema
         return spark.read.format(chosen).options(**options).schema(typed(found, types)).load(paths)
+
+
+def _absolute(name: str) -> str:
+    """From where the command is typed, which need not be where Spark was started."""
+    return name if ":/" in name else os.path.abspath(name)
 
 
 def format_of(files: Iterable[str]) -> str:

@@ -47,6 +47,7 @@ def spark_session(
     settings = {"spark.ui.enabled": "false", **key_values("--conf", conf)}
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
 
     from frazil.client.config import DEFAULT_URI
     from frazil.spark.java import JavaError
@@ -60,8 +61,10 @@ def spark_session(
         if table is not None:
             client.load_table(table, snapshots="refs")
         try:
+            found = SparkSession.getActiveSession()
             spark = local_spark(settings)
-            stack.callback(spark.stop)
+            if spark is not found:
+                stack.callback(spark.stop)
             uri = choice.properties.get("uri", DEFAULT_URI)
             yield connect(spark, uri, properties=choice.properties, client=client)
         except JavaError as error:
