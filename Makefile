@@ -31,7 +31,7 @@ serve: run-environment ## Start the catalog on port 8181 (./frazil.db, ./warehou
 	@.venv/bin/frazil serve $(ARGS)
 
 .PHONY: test
-test: test-environment ## Run the tests with real components, about 5 minutes
+test: test-environment ## Run the tests with real components, about 15 minutes
 	@$(PY) scripts/jars.py fetch spark spark-s3 kit
 	@$(PY) -m pytest $(HALVES) $(PYTEST_ARGS)
 
