@@ -16,25 +16,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from frazil.values.types import LONG, NestedField, StructType
-from frazil.wire.errors import BadRequest
+from frazil.values.types import LONG, NestedField
 
 ROW_ID: Final = "_row_id"
 LAST_UPDATED: Final = "_last_updated_sequence_number"
 ROW_ID_FIELD: Final = NestedField(2147483540, ROW_ID, LONG, required=False)
 LAST_UPDATED_FIELD: Final = NestedField(2147483539, LAST_UPDATED, LONG, required=False)
 MIN_FORMAT_VERSION: Final = 3
-
-
-def with_lineage(schema: StructType) -> StructType:
-    """The schema of a file whose rows take their lineage along."""
-    for field in schema.fields:
-        if field.name in (ROW_ID, LAST_UPDATED):
-            raise BadRequest(
-                f"column {field.name}: a table of format version 3 has a metadata column of that "
-                "name: rename the table's column before its rows are changed"
-            )
-    return StructType((*schema.fields, ROW_ID_FIELD, LAST_UPDATED_FIELD))
 
 
 @dataclass(frozen=True, slots=True)
