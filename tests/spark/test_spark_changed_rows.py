@@ -35,15 +35,15 @@ from frazil.spark.write_properties import file_options
 from frazil.wire.errors import BadRequest
 from tests.support.touched_tables import local, make_table
 
-COLUMNS = ("id", "part", "_file", "_pos", "_delete", "_write", "_row_id")
+COLUMNS = ("id", "part", "_file", "_pos", "__frazil_delete", "__frazil_write", "_row_id")
 TYPES = pa.schema(
     [
         ("id", pa.int64()),
         ("part", pa.string()),
         ("_file", pa.string()),
         ("_pos", pa.int64()),
-        ("_delete", pa.bool_()),
-        ("_write", pa.bool_()),
+        ("__frazil_delete", pa.bool_()),
+        ("__frazil_write", pa.bool_()),
         ("_row_id", pa.int64()),
         ("_partition_0", pa.string()),
     ]

@@ -31,6 +31,7 @@ from frazil.format.schema import parse_schema
 from frazil.spark.condition_columns import ColumnNames
 from frazil.spark.condition_literals import Zone
 from frazil.spark.conflicts import MAX_KEYS, RANGED_KEYS, KeyValues, key_filter, merge_filter
+from frazil.spark.merge_frames import numbered_source
 from frazil.spark.merge_keys import collected_keys, is_sound
 from frazil.spark.on_conditions import OnParts, SourceNames, conjuncts, on_parts
 from frazil.values import transforms
@@ -325,7 +326,8 @@ def test_keys_are_collected_in_the_types_of_the_target(spark: SparkSession) -> N
         (3000000000L, null, null, date'9999-12-31', 2.505, 'no uuid', double('nan'), X'01'),
         (null, null, null, null, null, null, null, null)
         as s(id, ts, local, day, amount, u, f, fx)"""
-    ).alias("s")
+    )
+    source = numbered_source(source).alias("s")
     names = [field.name for field in WIDE.fields[:-1]]
     target = ColumnNames(WIDE, "t")
     on = " and ".join(f"t.{name} <=> s.{name}" for name in names)
@@ -353,7 +355,7 @@ def test_keys_are_collected_in_the_types_of_the_target(spark: SparkSession) -> N
 
 
 def test_of_many_keys_the_transforms_of_the_partitions_are_collected(spark: SparkSession) -> None:
-    source = spark.range(0, 4000, 2).toDF("n").alias("s")
+    source = numbered_source(spark.range(0, 4000, 2).toDF("n")).alias("s")
     target = ColumnNames(WIDE, "t")
     found = on_parts("t.n = s.n", target, SourceNames(("n",), "s"), Zone("UTC"))
     collected = collected_keys(wide_table(), source, found.keys)
@@ -365,3 +367,14 @@ def test_of_many_keys_the_transforms_of_the_partitions_are_collected(spark: Spar
         "bucket[4]": frozenset({0, 1, 2, 3}),
         "truncate[1000]": frozenset({0, 1000, 2000, 3000}),
     }
+
+
+@pytest.mark.parametrize(("rows", "distinct"), [(40_000, 40), (40_000, 1_000), (1_200, 1_200)])
+def test_keys_are_counted_and_not_the_rows_that_have_them(
+    spark: SparkSession, rows: int, distinct: int
+) -> None:
+    source = numbered_source(spark.range(rows).selectExpr(f"id % {distinct} AS n")).alias("s")
+    found = on_parts("t.n = s.n", ColumnNames(WIDE, "t"), SourceNames(("n",), "s"), Zone("UTC"))
+    collected = collected_keys(wide_table(), source, found.keys)
+    assert collected.source_rows == rows
+    assert collected.keys[0].values == frozenset(range(distinct))

@@ -11,6 +11,7 @@ from pyspark.sql import functions as fn
 
 from frazil.client.tables import Table
 from frazil.spark.assignments import Rows
+from frazil.spark.file_codes import FileCodes
 from frazil.spark.merge_frames import MergeFrames, numbered_source
 from frazil.spark.merges import (
     STAR,
@@ -80,20 +81,34 @@ def changes(
     # Numbers of rows are stored with a source; a frame of values gives the same ones each time.
     numbered = numbered_source(source)
     frames = MergeFrames(table(schema), merge, target, numbered, False, True)
-    found = [_lines(frames.changes(), schema)]
+    found = _lines(frames.changes(), schema)
     small = replace(frames, is_small_source=True)
     if small.matches_first:
-        found.append(_lines(small.changes_of(small.matches()), schema))
-    assert all(one == found[0] for one in found)
-    return found[0]
+        matches = small.matches(FileCodes.of([]))
+        assert _gone(matches) == sorted(line[0] for line in found if line[1])
+        written = _written(small.written(matches), schema)
+        assert written == sorted((line[2:] for line in found if line[3] is not None), key=str)
+    return found
+
+
+def _gone(matches: DataFrame) -> list[int]:
+    return sorted(row["_pos"] for row in matches.where("__frazil_delete").collect())
+
+
+def _written(frame: DataFrame, schema: StructType) -> list[tuple[Any, ...]]:
+    names = [field.name for field in schema.fields]
+    assert frame.columns == [*names, "_row_id", "_last_updated_sequence_number"]
+    rows = frame.collect()
+    assert {row["_last_updated_sequence_number"] for row in rows} <= {None}
+    return sorted(((row["_row_id"], tuple(row[name] for name in names)) for row in rows), key=str)
 
 
 def _lines(frame: DataFrame, schema: StructType) -> list[tuple[Any, ...]]:
     names = [field.name for field in schema.fields]
     found = []
     for row in (line.asDict() for line in frame.collect()):
-        written = tuple(row[name] for name in names) if row.get("_write") else None
-        found.append((row["_pos"], row["_delete"], row.get("_row_id"), written))
+        written = tuple(row[name] for name in names) if row.get("__frazil_write") else None
+        found.append((row["_pos"], row["__frazil_delete"], row.get("_row_id"), written))
     return sorted(found, key=str)
 
 
@@ -160,7 +175,7 @@ def test_only_deletes_need_no_columns(spark: SparkSession, target: DataFrame) ->
     narrow = target.select("id", "_file", "_pos", "_row_id")
     source = numbered_source(source_of(spark, "(2L, 0), (2L, 0)"))
     frame = MergeFrames(table(), merge, narrow, source, False, True).changes()
-    assert frame.columns == ["_file", "_pos", "_delete"]
+    assert frame.columns == ["_file", "_pos", "__frazil_delete"]
     assert [row["_pos"] for row in frame.collect()] == [2, 2]
 
 

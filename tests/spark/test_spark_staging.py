@@ -42,7 +42,8 @@ def test_rows_are_those_of_the_first_time(context: Context, tmp_path: Path) -> N
     from pyspark.sql import functions as fn
 
     frame = context.spark.range(10).select("id", fn.rand().alias("chance"))
-    with staged(context, frame) as rows:
+    with staged(context, frame) as stored:
+        rows = stored.frame
         first = sorted(rows.collect())
         assert [row["id"] for row in first] == list(range(10))
         assert sorted(rows.collect()) == first
@@ -54,7 +55,8 @@ def test_rows_are_those_of_the_first_time(context: Context, tmp_path: Path) -> N
 
 def test_columns_may_be_of_any_name_and_type(context: Context) -> None:
     frame = context.spark.sql(ODD)
-    with staged(context, frame) as rows:
+    with staged(context, frame) as stored:
+        rows = stored.frame
         assert rows.columns == frame.columns
         assert [field.dataType.simpleString() for field in rows.schema] == [
             field.dataType.simpleString() for field in frame.schema
@@ -69,19 +71,20 @@ def test_microseconds_are_kept_whatever_the_session_says(context: Context) -> No
     assert before is not None
     context.spark.conf.set(name, "TIMESTAMP_MILLIS")
     try:
-        with staged(context, frame) as rows:
-            assert rows.collect() == frame.collect()
+        with staged(context, frame) as stored:
+            assert stored.frame.collect() == frame.collect()
         assert context.spark.conf.get(name) == "TIMESTAMP_MILLIS"
     finally:
         context.spark.conf.set(name, before)
 
 
 def test_no_rows_and_no_typed_columns(context: Context, tmp_path: Path) -> None:
-    with staged(context, context.spark.range(0)) as rows:
+    with staged(context, context.spark.range(0)) as stored:
+        rows = stored.frame
         assert rows.columns == ["id"]
         assert rows.collect() == []
-    with staged(context, context.spark.sql("SELECT null AS nothing FROM range(3)")) as rows:
-        assert [row["nothing"] for row in rows.collect()] == [None] * 3
+    with staged(context, context.spark.sql("SELECT null AS nothing FROM range(3)")) as stored:
+        assert [row["nothing"] for row in stored.frame.collect()] == [None] * 3
     assert list((tmp_path / "temp").glob("*")) == []
 
 

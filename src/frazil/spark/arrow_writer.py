@@ -48,6 +48,8 @@ class ArrowFileWriter:
         self._fields = partition_fields(facts.spec(options.spec_id), fields_by_id(facts.schema))
         self._reader = ParquetReader(facts, options.spec_id)
         self._open: OrderedDict[tuple[Any, ...], _PartitionFile] = OrderedDict()
+        self._pays: dict[str, bool] = {}
+        """Which columns are worth a dictionary."""
         self._pending_bytes = 0
         self._next_number = 0
         self._files: list[DataFile] = []
@@ -108,7 +110,7 @@ class ArrowFileWriter:
         folder = f"{self._folder}/{inner}" if inner else self._folder
         path = f"{folder}/{self._task}-{self._next_number:05d}.parquet"
         self._next_number += 1
-        return RollingFile(self._storage, path, self._schema, self._options)
+        return RollingFile(self._storage, path, self._schema, self._options, self._pays)
 
     def _roll(self, file: _PartitionFile) -> None:
         self._declare(file)

@@ -3,13 +3,13 @@
 The frame has one line for each target row that a statement has to do with and for each row that it
 inserts:
 
-    the table's columns   of the row to be written; they need not be there where `_write` is not
+    the table's columns   of the row to be written; they need not be there where WRITE is not
     _file, _pos           of the target row; null for a row that is inserted
-    _delete               whether the target row goes; without the column, all of them do
-    _write                whether the columns are a row to be written; without the column, none is
+    DELETE                whether the target row goes; without the column, all of them do
+    WRITE                 whether the columns are a row to be written; without the column, none is
     _row_id               in version 3, of the target row; null for a row that is inserted
 
-An updated row has both `_delete` and `_write`. A line with neither counts only where rows that are
+An updated row has both DELETE and WRITE. A line with neither counts only where rows that are
 matched twice are looked for.
 """
 
@@ -21,6 +21,7 @@ from itertools import chain
 from typing import Final
 
 import msgspec
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
@@ -35,11 +36,13 @@ from frazil.spark.changes_writer import (
     TaskChanges,
     decode_changes,
     found_positions,
+    note_places,
 )
 from frazil.spark.context import Context
+from frazil.spark.file_codes import FileCodes
 from frazil.spark.folders import WriteFolder
 from frazil.spark.lineage import MIN_FORMAT_VERSION, ROW_ID
-from frazil.spark.positions import FilePositions, Positions, unite
+from frazil.spark.positions import FilePositions, PositionCollector, Positions, unite
 from frazil.spark.python_workers import RESULT_SCHEMA, arrow_task
 from frazil.spark.table_facts import facts_of
 from frazil.spark.writing import WriteOptions, distributed, options_of_files, write_settings
@@ -83,19 +86,27 @@ def write_changes(
     return united(answers, check_cardinality=check_cardinality)
 
 
-def collect_deletes(frame: DataFrame) -> ChangedRows:
-    """The positions of rows that only go, of few files or rows: Spark brings them together itself.
+def collect_deletes(frame: DataFrame, codes: FileCodes) -> ChangedRows:
+    """The positions of rows that only go, of few files or rows: Spark brings them itself.
 
     What a task of Python costs is more than the work on some thousand positions. All of them pass
     through the driver, so that the caller must know that they are not too many.
     """
-    found = frame.groupBy(FILE).agg(fn.collect_list(POSITION).alias(POSITION)).toArrow()
-    paths, lists = found.column(0).to_pylist(), found.column(1).combine_chunks()
-    deleted = {}
-    for at, path in enumerate(paths):
-        numbers = lists[at].values.to_numpy(zero_copy_only=False)
-        deleted[path] = Positions.from_array(numbers)
-    return ChangedRows((), deleted, 0, sum(len(one) for one in deleted.values()))
+    file = codes.code(fn.col(FILE)).alias(FILE)
+    places = frame.select(file, fn.col(POSITION)).toArrow()
+    return deletes_of(places, codes, check_cardinality=False)
+
+
+def deletes_of(places: pa.Table, codes: FileCodes, *, check_cardinality: bool) -> ChangedRows:
+    """What goes by `_file`, in codes, `_pos` and perhaps DELETE."""
+    deleted, matched = PositionCollector(), PositionCollector()
+    for batch in places.to_batches():
+        files = codes.paths(batch.column(FILE))
+        note_places(batch.set_column(0, FILE, files), deleted, matched)
+    found = unite(deleted.collected())
+    if check_cardinality:
+        _refuse_twice(unite(chain(found.values(), matched.collected())).values())
+    return _changed_rows((), found)
 
 
 def united(answers: Iterable[TaskChanges], *, check_cardinality: bool) -> ChangedRows:
@@ -108,6 +119,10 @@ def united(answers: Iterable[TaskChanges], *, check_cardinality: bool) -> Change
     if check_cardinality:
         matched = chain.from_iterable(found_positions(one.matched) for one in answers)
         _refuse_twice(unite(chain(deleted.values(), matched)).values())
+    return _changed_rows(files, deleted)
+
+
+def _changed_rows(files: tuple[DataFile, ...], deleted: Mapping[str, FilePositions]) -> ChangedRows:
     return ChangedRows(
         files,
         {path: one.positions for path, one in deleted.items()},

@@ -23,8 +23,8 @@ from frazil.spark.write_properties import FileOptions
 
 FILE: Final = "_file"
 POSITION: Final = "_pos"
-DELETE: Final = "_delete"
-WRITE: Final = "_write"
+DELETE: Final = "__frazil_delete"
+WRITE: Final = "__frazil_write"
 
 
 class _Found(msgspec.Struct, frozen=True, array_like=True):
@@ -83,8 +83,7 @@ class _Changes:
 
     def add(self, batch: pa.RecordBatch) -> None:
         names = batch.schema.names
-        deletes = batch.column(names.index(DELETE)) if DELETE in names else None
-        self._note(batch, deletes)
+        note_places(batch, self._deleted, self._matched)
         if WRITE not in names:
             return
         rows = _chosen(batch, batch.column(names.index(WRITE)))
@@ -92,15 +91,6 @@ class _Changes:
             if self._writer is None:
                 self._writer = self._task.new_writer()
             self._writer.write(self._with_lineage(rows))
-
-    def _note(self, batch: pa.RecordBatch, deletes: pa.Array | None) -> None:
-        places = batch.select([FILE, POSITION])
-        if deletes is None:
-            _collect(places, self._deleted)
-            return
-        _collect(_chosen(places, deletes), self._deleted)
-        stays = pc.and_(pc.invert(pc.fill_null(deletes, False)), pc.is_valid(places.column(0)))
-        _collect(_chosen(places, stays), self._matched)
 
     def _with_lineage(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """An updated row keeps its id; the commit that is to come is its last update."""
@@ -118,6 +108,20 @@ class _Changes:
     def abort(self) -> None:
         if self._writer is not None:
             self._writer.abort()
+
+
+def note_places(
+    batch: pa.RecordBatch, deleted: PositionCollector, matched: PositionCollector
+) -> None:
+    """Sorts the places of rows by what becomes of them; those that are inserted have none."""
+    places = batch.select([FILE, POSITION])
+    if DELETE not in batch.schema.names:
+        _collect(places, deleted)
+        return
+    deletes = batch.column(batch.schema.names.index(DELETE))
+    _collect(_chosen(places, deletes), deleted)
+    stays = pc.and_(pc.invert(pc.fill_null(deletes, False)), pc.is_valid(places.column(0)))
+    _collect(_chosen(places, stays), matched)
 
 
 def _chosen(batch: pa.RecordBatch, mask: pa.Array) -> pa.RecordBatch:

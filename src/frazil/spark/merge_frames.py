@@ -9,16 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
+from pyspark.sql.types import NullType
 
 from frazil.client.tables import Table
 from frazil.spark.assignments import Rows, expression
 from frazil.spark.changes_writer import DELETE, FILE, POSITION, WRITE
-from frazil.spark.condition_columns import quoted
-from frazil.spark.lineage import ROW_ID
+from frazil.spark.condition_columns import ColumnNames, quoted
+from frazil.spark.file_codes import FileCodes
+from frazil.spark.lineage import LAST_UPDATED, ROW_ID
 from frazil.spark.merges import (
     STAR,
     Clause,
@@ -28,14 +30,18 @@ from frazil.spark.merges import (
     WhenNotMatchedBySourceDelete,
     WhenNotMatchedInsert,
 )
+from frazil.spark.names import NameMatcher
+from frazil.spark.needed_columns import needed_columns
 from frazil.spark.side_names import of_side
 from frazil.spark.types import spark_type
 
 SOURCE_ROW: Final = "__frazil_source"
 """Numbers the rows of a source; null where a row of a join has no source row."""
 _ACTION: Final = "__frazil_action"
-_MATCHED: Final = "__frazil_matched"
+MATCHED: Final = "__frazil_matched"
 """In a stored match, the number of its source row."""
+CHOSEN: Final = "__frazil_chosen"
+"""In a stored match, its action."""
 _NOTHING: Final = 0
 _JOINS: Final = {
     (False, False): "inner",
@@ -46,6 +52,12 @@ _JOINS: Final = {
 """By whether rows are inserted, and whether rows without a source row change."""
 
 Numbered: TypeAlias = tuple[int, Clause]
+
+
+class WrittenRow(NamedTuple):
+    numbers: tuple[int, ...]
+    """Of the clauses that write it."""
+    columns: list[Column]
 
 
 def numbered_source(source: DataFrame) -> DataFrame:
@@ -75,7 +87,7 @@ class MergeFrames:
 
     @property
     def matches_first(self) -> bool:
-        """Whether to go by `matches` and `changes_of`, and not by `changes`.
+        """Whether to go by `matches` and `written`, and not by `changes`.
 
         An outer join would need all rows of the target that have one key in one place. Those that
         match are few instead, and of source rows without a match the numbers tell.
@@ -90,20 +102,78 @@ class MergeFrames:
         rows = self._target().join(self._sent(), expression(merge.on), how)
         return self._changes(rows)
 
-    def matches(self) -> DataFrame:
-        """The target's rows that match, each with the number of its source row; to be stored."""
+    def matches(self, codes: FileCodes) -> DataFrame:
+        """The target's rows that match, each with the number of its source row and of what becomes
+        of it; to be stored, so that all who ask get the same answer. Files are in codes."""
         merge = self.merge
         found = self._target().join(self._sent(), expression(merge.on), "inner")
-        number = fn.col(quoted(merge.source_alias, SOURCE_ROW)).alias(_MATCHED)
-        return found.select(*(_of_target(merge, name) for name in self.target.columns), number)
+        number = fn.col(quoted(merge.source_alias, SOURCE_ROW)).alias(MATCHED)
+        columns = [
+            codes.code(_of_target(merge, name)).alias(FILE)
+            if name == FILE
+            else _of_target(merge, name)
+            for name in self._stored()
+        ]
+        chosen = _action(merge, self._numbered(inserts=False))
+        deletes = (chosen != _NOTHING).alias(DELETE)
+        return found.select(*columns, number, chosen.alias(CHOSEN), deletes)
 
-    def changes_of(self, matches: DataFrame) -> DataFrame:
-        """What becomes of every row of the source and of the target's rows that match it."""
+    def _stored(self) -> list[str]:
+        """Of the target's columns those that written rows are made of, and the metadata columns."""
+        names = ColumnNames(self.table.schema, self.merge.target_alias, self.case_sensitive)
+        kept = needed_columns(self.merge.kept_of_matches(names), names)
+        own = {field.name for field in self.table.schema.fields}
+        return [
+            name for name in self.target.columns if kept is None or name in kept or name not in own
+        ]
+
+    def written(self, matches: DataFrame) -> DataFrame:
+        """The rows to be written, of the source and of stored matches: with the table's columns
+        and, with `lineage`, those that tell a row's history."""
         merge = self.merge
         number = fn.col(quoted(merge.source_alias, SOURCE_ROW))
         found = matches.alias(merge.target_alias)
         source = self.source.alias(merge.source_alias)
-        return self._changes(source.join(found, number == _of_target(merge, _MATCHED), "left"))
+        rows = source.join(found, number == _of_target(merge, MATCHED), "left")
+        inserts = _action(merge, self._numbered(inserts=True))
+        acting = rows.withColumn(_ACTION, fn.coalesce(_of_target(merge, CHOSEN), inserts))
+        rows_of = self._written_rows(acting, self._numbered())
+        lineage: list[Column] = []
+        if self.lineage:
+            updated = fn.lit(None).cast("bigint").alias(LAST_UPDATED)
+            lineage = [_of_target(merge, ROW_ID), updated]
+        written = acting.where(_is_any([number for one in rows_of for number in one.numbers]))
+        columns = _columns(self.table, rows_of, all_written=True)
+        return written.select(*columns, *lineage)
+
+    def upserted_columns(self) -> list[str] | None:
+        """The source's columns that all written rows are made of, in the order and the types of
+        the table's; None where rows are made in any other way.
+
+        Whether matched rows are updated, stored matches tell.
+        """
+        merge = self.merge
+        inserts_all = [one.assignments == STAR and one.condition is None for one in merge.inserts]
+        updates = [one for one in merge.matched if isinstance(one, WhenMatchedUpdate)]
+        if inserts_all != [True] or not all(one.assignments == STAR for one in updates):
+            return None
+        names = NameMatcher(self.case_sensitive)
+        found = {names.key(one.name): one for one in self.source.schema.fields}
+        columns = []
+        for field in self.table.schema.fields:
+            column = found.get(names.key(field.name))
+            if column is None or column.dataType != spark_type(field.type):
+                return None
+            if isinstance(column.dataType, NullType):
+                return None
+            columns.append(column.name)
+        return columns
+
+    @property
+    def update_numbers(self) -> list[int]:
+        """What a match that is updated has as its choice."""
+        clauses = enumerate(self.merge.clauses, start=1)
+        return [number for number, one in clauses if isinstance(one, WhenMatchedUpdate)]
 
     def _target(self) -> DataFrame:
         return self.target.alias(self.merge.target_alias)
@@ -117,29 +187,50 @@ class MergeFrames:
     def _changes(self, rows: DataFrame) -> DataFrame:
         """What becomes of the rows of a join of target and source."""
         merge = self.merge
-        numbered = list(enumerate(map(self._resolved, merge.clauses), start=1))
+        numbered = self._numbered()
         acting = rows.withColumn(_ACTION, _action(merge, numbered))
         chosen = fn.col(_ACTION) != _NOTHING
         if merge.checks_cardinality:
             # A row that is matched and left alone counts as well, should it be matched twice.
             chosen = chosen | (_has_target(merge) & _has_source())
-        made = Rows(
-            acting,
-            self.table.schema,
-            merge.target_alias,
-            case_sensitive=self.case_sensitive,
-            table=str(self.table),
-        )
-        written = [
-            (number, _row(made, clause, merge, source_columns(self.source)))
-            for number, clause in numbered
-            if not isinstance(clause, WhenMatchedDelete | WhenNotMatchedBySourceDelete)
-        ]
+        written = self._written_rows(acting, numbered)
         place = [_of_target(merge, FILE), _of_target(merge, POSITION)]
         if self.lineage and written:
             place.append(_of_target(merge, ROW_ID))
         columns = _columns(self.table, written)
         return acting.where(chosen).select(*columns, *place, *_marks(numbered, written))
+
+    def _numbered(self, *, inserts: bool | None = None) -> list[Numbered]:
+        """The clauses with their numbers: all of them, those that insert, or the others."""
+        return [
+            (number, self._resolved(clause))
+            for number, clause in enumerate(self.merge.clauses, start=1)
+            if inserts is None or isinstance(clause, WhenNotMatchedInsert) == inserts
+        ]
+
+    def _written_rows(self, acting: DataFrame, numbered: Sequence[Numbered]) -> list[WrittenRow]:
+        """What is written by the clauses that write."""
+        made = Rows(
+            acting,
+            self.table.schema,
+            self.merge.target_alias,
+            case_sensitive=self.case_sensitive,
+            table=str(self.table),
+        )
+        rows, star = [], []
+        for number, clause in numbered:
+            if isinstance(clause, WhenMatchedDelete | WhenNotMatchedBySourceDelete):
+                continue
+            if clause.assignments == STAR:
+                star.append(number)
+            elif isinstance(clause, WhenNotMatchedInsert):
+                rows.append(WrittenRow((number,), made.inserted(clause.assignments)))
+            else:
+                rows.append(WrittenRow((number,), made.updated(clause.assignments)))
+        if star:
+            whole = made.all_from(self.merge.source_alias, source_columns(self.source))
+            rows.append(WrittenRow(tuple(star), whole))
+        return rows
 
     def _resolved(self, clause: Clause) -> Clause:
         """Its names with the alias of the only side that it sees, if it is one."""
@@ -186,36 +277,31 @@ def _applies(merge: Merge, clause: Clause) -> Column:
     return kind if clause.condition is None else kind & expression(clause.condition)
 
 
-def _row(rows: Rows, clause: Clause, merge: Merge, source_columns: Sequence[str]) -> list[Column]:
-    assert not isinstance(clause, WhenMatchedDelete | WhenNotMatchedBySourceDelete)
-    if clause.assignments == STAR:
-        return rows.all_from(merge.source_alias, source_columns)
-    if isinstance(clause, WhenNotMatchedInsert):
-        return rows.inserted(clause.assignments)
-    return rows.updated(clause.assignments)
-
-
-def _columns(table: Table, written: Sequence[tuple[int, list[Column]]]) -> list[Column]:
-    """The table's columns as the row's action sets them."""
+def _columns(
+    table: Table, written: Sequence[WrittenRow], *, all_written: bool = False
+) -> list[Column]:
+    """The table's columns as the row's action sets them; of rows that are not written nothing is
+    evaluated."""
     if not written:
         return []
+    if all_written and len(written) == 1:
+        named = zip(written[0].columns, table.schema.fields, strict=True)
+        return [column.alias(field.name) for column, field in named]
     columns = []
     for position, field in enumerate(table.schema.fields):
         value = fn.lit(None).cast(spark_type(field.type))
-        for number, row in reversed(written):
-            value = fn.when(fn.col(_ACTION) == number, row[position]).otherwise(value)
+        for row in written:
+            value = fn.when(_is_any(row.numbers), row.columns[position]).otherwise(value)
         columns.append(value.alias(field.name))
     return columns
 
 
-def _marks(
-    clauses: Sequence[Numbered], written: Sequence[tuple[int, list[Column]]]
-) -> list[Column]:
+def _marks(clauses: Sequence[Numbered], written: Sequence[WrittenRow]) -> list[Column]:
     """Which rows go and which are written."""
     deletes = [number for number, clause in clauses if not isinstance(clause, WhenNotMatchedInsert)]
     marks = [_is_any(deletes).alias(DELETE)]
     if written:
-        marks.append(_is_any([number for number, _ in written]).alias(WRITE))
+        marks.append(_is_any([each for row in written for each in row.numbers]).alias(WRITE))
     return marks
 
 

@@ -1,13 +1,13 @@
 """The keys of a MERGE's source, collected for the filter of what it reads.
 
-Two small jobs over the source, which lies in temporary files by then: how many keys there are and
-in which range, then the keys themselves or, of many, what the table's partition transforms make of
-them.
+Two small jobs over the source, which lies in temporary files by then: how many rows there are and
+in which range the keys, then the keys themselves or, of many, what the table's partition transforms
+make of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Context as DecimalContext
 from decimal import Decimal
@@ -20,6 +20,7 @@ from pyspark.sql import functions as fn
 
 from frazil.client.tables import Table
 from frazil.spark.conflicts import MAX_KEYS, KeyValues
+from frazil.spark.merge_frames import SOURCE_ROW
 from frazil.spark.on_conditions import Key
 from frazil.spark.partitioning import transform_column, unix_micros
 from frazil.spark.types import spark_type
@@ -31,6 +32,8 @@ _FEW: Final = MAX_KEYS + MAX_KEYS // 2
 """So many by estimate may be no more than `MAX_KEYS` in truth."""
 _MAX_SPREAD: Final = 50_000
 """Of transforms that keep the order at most so many values are collected."""
+_SAMPLED: Final = 16
+"""One row of so many is looked at first."""
 _ROWS: Final = "_rows"
 _WIDE: Final = DecimalContext(prec=100)
 _INTEGERS: Final = (st.ByteType, st.ShortType, st.IntegerType, st.LongType)
@@ -52,7 +55,7 @@ class CollectedKeys:
 def collected_keys(table: Table, source: DataFrame, keys: Sequence[Key]) -> CollectedKeys:
     """The keys of the source; those that say nothing certain about the target are left out.
 
-    `source` carries its alias, so that the keys' expressions can be evaluated on it.
+    `source` is numbered and carries its alias: the keys' expressions are evaluated on it.
     """
     if not keys:
         return CollectedKeys()
@@ -64,12 +67,31 @@ def collected_keys(table: Table, source: DataFrame, keys: Sequence[Key]) -> Coll
     ]
     if not sound:
         return CollectedKeys()
-    named = source.select(*(column for one in sound for column in one.columns()))
+    named = source.select(
+        *(column for one in sound for column in one.columns()), fn.col(SOURCE_ROW)
+    )
     counts = [column for one in sound for column in one.counts()]
-    counted = named.agg(fn.count(fn.lit(1)).alias(_ROWS), *counts).collect()[0]
+    counted = named.agg(fn.count(fn.lit(1)).alias(_ROWS), *counts).collect()[0].asDict()
+    counted |= _estimates(named, sound, counted)
     wanted = [column for one in sound for column in one.sets(counted)]
     found = named.agg(*wanted).collect()[0].asDict() if wanted else {}
     return CollectedKeys(tuple(one.values(counted, found) for one in sound), counted[_ROWS])
+
+
+def _estimates(
+    named: DataFrame, sound: Sequence[_KeyColumn], counted: Mapping[str, Any]
+) -> dict[str, int]:
+    """How many distinct keys there are, for those that a sample has shown few of.
+
+    To estimate it costs as much as all other numbers together, and mostly keys are either few
+    because rows are, or about as many as rows.
+    """
+    if counted[_ROWS] <= _FEW:
+        return {one.count_name: counted[_ROWS] for one in sound}
+    open_ = [one for one in sound if counted[one.count_name] <= _FEW]
+    if not open_:
+        return {}
+    return named.agg(*(one.count() for one in open_)).collect()[0].asDict()
 
 
 def is_sound(target: Type, key: st.DataType) -> bool:
@@ -162,18 +184,28 @@ class _KeyColumn:
         yield fn.max(value).alias(self._name("highest"))
         yield fn.bool_or(fn.col(self._name("null"))).alias(self._name("null"))
         yield fn.bool_or(fn.col(self._name("nan"))).alias(self._name("nan"))
-        yield fn.approx_count_distinct(value).alias(self._name("count"))
+        # Of a part of the rows there cannot be more than of all.
+        part = fn.when(fn.col(SOURCE_ROW) % _SAMPLED == 0, value)
+        yield fn.approx_count_distinct(part).alias(self.count_name)
 
-    def sets(self, counted: st.Row) -> Iterator[Column]:
+    @property
+    def count_name(self) -> str:
+        return self._name("count")
+
+    def count(self) -> Column:
+        value = encoded(self.type, self._value())
+        return fn.approx_count_distinct(value).alias(self.count_name)
+
+    def sets(self, counted: Mapping[str, Any]) -> Iterator[Column]:
         """The keys if they are few, else their transforms."""
-        if counted[self._name("count")] <= _FEW and self.type.type_id not in _NANOS:
+        if counted[self.count_name] <= _FEW and self.type.type_id not in _NANOS:
             yield fn.collect_set(encoded(self.type, self._value())).alias(self._name("keys"))
         for transform in self._collected(counted):
             result = transform.result_type(self.type)
             column = encoded(result, transform_column(transform, self.type, self._value()))
             yield fn.collect_set(column).alias(self._name(str(transform)))
 
-    def _collected(self, counted: st.Row) -> Iterator[Transform]:
+    def _collected(self, counted: Mapping[str, Any]) -> Iterator[Transform]:
         lowest, highest = counted[self._name("lowest")], counted[self._name("highest")]
         for transform in self.transforms:
             if isinstance(transform, Bucket):
@@ -194,7 +226,7 @@ class _KeyColumn:
 
     # --- what it has answered -----------------------------------------------------------------
 
-    def values(self, counted: st.Row, found: dict[str, Any]) -> KeyValues:
+    def values(self, counted: Mapping[str, Any], found: dict[str, Any]) -> KeyValues:
         keys = found.get(self._name("keys"))
         return KeyValues(
             name=self.key.column.name,

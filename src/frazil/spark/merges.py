@@ -81,6 +81,16 @@ def kept_columns(assignments: Assignments, names: ColumnNames) -> Iterator[str]:
             yield plain
 
 
+def _assigned(clause: Clause, names: ColumnNames) -> Iterator[Value]:
+    """What a written row is made of, as far as it may be of the target row."""
+    if isinstance(clause, WhenMatchedDelete | WhenNotMatchedBySourceDelete):
+        return
+    if not isinstance(clause.assignments, str):
+        yield from clause.assignments.values()
+        if not isinstance(clause, WhenNotMatchedInsert):
+            yield from kept_columns(clause.assignments, names)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Merge:
     """What a MERGE says, whatever it is held against."""
@@ -117,12 +127,12 @@ class Merge:
         for clause in self.clauses:
             if clause.condition is not None:
                 yield clause.condition
-            if isinstance(clause, WhenMatchedDelete | WhenNotMatchedBySourceDelete):
-                continue
-            if not isinstance(clause.assignments, str):
-                yield from clause.assignments.values()
-                if not isinstance(clause, WhenNotMatchedInsert):
-                    yield from kept_columns(clause.assignments, names)
+            yield from _assigned(clause, names)
+
+    def kept_of_matches(self, names: ColumnNames) -> Iterator[Value]:
+        """The part of that which is still asked for once it is known what becomes of a match."""
+        for clause in self.matched:
+            yield from _assigned(clause, names)
 
     def check(self) -> None:
         """As Spark: only the last clause of a kind may be without a condition."""

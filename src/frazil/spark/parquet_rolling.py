@@ -25,6 +25,8 @@ _FULL: Final = 0.95
 """A file of that part of its target is full: what is missing would be a tiny row group."""
 _LEAST_RATIO: Final = 1e-3
 _SAMPLE_ROWS: Final = 20_000
+_TELLING_ROWS: Final = 5_000
+"""So many tell what the rows of other files will be like."""
 _MAX_DISTINCT: Final = 0.4
 """Beyond that part of distinct values a dictionary costs more than it saves."""
 
@@ -53,8 +55,16 @@ class _Leaf:
 
 class RollingFile:
     def __init__(
-        self, storage: Storage, path: str, schema: pa.Schema, options: FileOptions
+        self,
+        storage: Storage,
+        path: str,
+        schema: pa.Schema,
+        options: FileOptions,
+        pays: dict[str, bool] | None = None,
     ) -> None:
+        """`pays` is what files of one writer know of their columns; the first that has rows enough
+        finds out for all."""
+        self._pays = {} if pays is None else pays
         self._storage = storage
         self._path = path
         self._schema = schema
@@ -161,12 +171,14 @@ class RollingFile:
 
     def _dictionaries(self, first: pa.Table) -> list[str]:
         """Columns of few distinct values: for others a dictionary is only tried and given up."""
+        pays = self._pays or {leaf.path: _pays(first, leaf) for leaf in self._leaves}
+        if first.num_rows >= _TELLING_ROWS:
+            self._pays.update(pays)
         said = dict(self._options.dictionaries)
-        sample = first.slice(0, _SAMPLE_ROWS)
         return [
             leaf.path
             for leaf in self._leaves
-            if said.get(leaf.name, _pays(sample, leaf)) and not pa.types.is_boolean(leaf.type)
+            if said.get(leaf.name, pays[leaf.path]) and not pa.types.is_boolean(leaf.type)
         ]
 
     def _bloom_filters(self, rows: int) -> dict[str, Any]:
@@ -228,11 +240,11 @@ def _arrays(table: pa.Table, steps: Sequence[int]) -> Iterator[pa.Array]:
         yield array
 
 
-def _pays(sample: pa.Table, leaf: _Leaf) -> bool:
+def _pays(first: pa.Table, leaf: _Leaf) -> bool:
     """Whether a column has few distinct values; inside lists and maps nobody looks."""
     if leaf.steps is None:
         return True
-    values = pa.chunked_array(list(_arrays(sample, leaf.steps)))
+    values = pa.chunked_array(list(_arrays(first.slice(0, _SAMPLE_ROWS), leaf.steps)))
     if isinstance(values.type, pa.BaseExtensionType):
         values = values.cast(values.type.storage_type)
     distinct: int = pc.count_distinct(values).as_py()

@@ -18,6 +18,7 @@ from frazil.spark.committing import Write, writing
 from frazil.spark.condition_columns import ColumnNames
 from frazil.spark.conditions import Condition, filter_of, is_case_sensitive
 from frazil.spark.context import Context
+from frazil.spark.file_codes import FileCodes
 from frazil.spark.filters import expression_of, spark_condition
 from frazil.spark.lineage import MIN_FORMAT_VERSION, ROW_ID
 from frazil.spark.results import Result
@@ -29,7 +30,7 @@ from frazil.spark.writes import placed_options
 from frazil.spark.writing import WriteOptions
 from frazil.wire.errors import BadRequest
 
-_COLLECTED_ROWS: Final = 5_000_000
+COLLECTED_ROWS: Final = 5_000_000
 """Of files with no more rows the driver can have the positions of all, should all of them go."""
 _COMMIT_OPTIONS: Final = ("branch", "summary", "stage_only", "once", "isolation")
 
@@ -138,21 +139,21 @@ class Attempt:
     def run(self, frame: DataFrame, *, check_cardinality: bool = False) -> Result:
         """Writes what the frame of changed rows says, and commits it."""
         with writing(self.context, self.table) as write:
-            changes = self._written(frame, write, check_cardinality=check_cardinality)
+            changes = self.written(frame, write, check_cardinality=check_cardinality)
             tasks = self.tasks() if changes.deleted else {}
-            return self._commit().commit(write, changes, tasks)
+            return self.commit(write, changes, tasks)
 
     def run_deletes(self, frame: DataFrame, tasks: Mapping[str, ScanTask]) -> Result:
         """The same for rows that only go, of planned files."""
         rows = sum(task.data_file.record_count for task in tasks.values())
         with writing(self.context, self.table) as write:
-            if rows <= _COLLECTED_ROWS:
-                changes = collect_deletes(frame)
+            if rows <= COLLECTED_ROWS:
+                changes = collect_deletes(frame, FileCodes.of(tasks.keys()))
             else:
-                changes = self._written(frame, write, check_cardinality=False)
-            return self._commit().commit(write, changes, tasks)
+                changes = self.written(frame, write, check_cardinality=False)
+            return self.commit(write, changes, tasks)
 
-    def _written(self, frame: DataFrame, write: Write, *, check_cardinality: bool) -> ChangedRows:
+    def written(self, frame: DataFrame, write: Write, *, check_cardinality: bool) -> ChangedRows:
         return write_changes(
             self.context,
             self.table,
@@ -162,8 +163,9 @@ class Attempt:
             check_cardinality=check_cardinality,
         )
 
-    def _commit(self) -> RowCommit:
-        return RowCommit(
+    def commit(self, write: Write, changes: ChangedRows, tasks: Mapping[str, ScanTask]) -> Result:
+        """`tasks` has the plan of every file that the scan can have read."""
+        commit = RowCommit(
             context=self.context,
             table=self.table,
             snapshot_id=self.snapshot_id,
@@ -172,6 +174,7 @@ class Attempt:
             conflict_filter=self.conflict_filter,
             options=self.options,
         )
+        return commit.commit(write, changes, tasks)
 
     def nothing(self) -> Result:
         return Result(commit=None, operation=self.command, mode=self.mode)

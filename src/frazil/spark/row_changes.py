@@ -11,12 +11,10 @@ without the namespace where none is given.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
-from pyspark.sql.types import NumericType
 
 from frazil.client.expressions import AlwaysFalse, Filter
 from frazil.spark import statements
@@ -26,8 +24,8 @@ from frazil.spark.condition_columns import quoted
 from frazil.spark.conditions import Condition
 from frazil.spark.context import Context
 from frazil.spark.lineage import ROW_ID
-from frazil.spark.merge_frames import MergeFrames, numbered_source
-from frazil.spark.merge_reads import merge_reads
+from frazil.spark.merge_attempts import run_merge
+from frazil.spark.merge_frames import numbered_source
 from frazil.spark.merges import Assignments, Merge, Source
 from frazil.spark.needed_columns import needed_columns
 from frazil.spark.results import Result
@@ -36,10 +34,6 @@ from frazil.spark.row_commits import Mode
 from frazil.spark.staging import staged
 from frazil.spark.targets import Target
 from frazil.spark.writing import WriteOptions
-
-_SMALL_SOURCE_BYTES: Final = 64 << 20
-_FLAT_BYTES: Final = 8
-_OTHER_BYTES: Final = 40
 
 
 def delete(
@@ -125,6 +119,7 @@ def merge(
         options=options,
         commit_options=commit_options,
     )
+    own_conflicts = conflict_filter is None
     if not isinstance(source, DataFrame | str):
         made = source
 
@@ -132,13 +127,14 @@ def merge(
             attempt = statement.attempt()
             numbered = numbered_source(made(attempt.table))
             with staged(context, numbered, attempt.table) as rows:
-                return _merged(attempt, merge, rows, statement)
+                return run_merge(attempt, merge, rows, own_conflicts=own_conflicts)
 
         return statements.run(context, with_own_source)
     frame = context.spark.table(source) if isinstance(source, str) else source
     with staged(context, numbered_source(frame), target.load(context)) as rows:
         return statements.run(
-            context, lambda _: _merged(statement.attempt(), merge, rows, statement)
+            context,
+            lambda _: run_merge(statement.attempt(), merge, rows, own_conflicts=own_conflicts),
         )
 
 
@@ -194,42 +190,3 @@ def _updated(attempt: Attempt, assignments: Assignments) -> Result:
 
 def _places(attempt: Attempt) -> list[Any]:
     return [fn.col(quoted(attempt.alias, name)) for name in (FILE, POSITION)]
-
-
-def _merged(attempt: Attempt, merge: Merge, source: DataFrame, statement: Statement) -> Result:
-    reads = merge_reads(attempt.context, attempt.table, merge, source)
-    conflicts = reads.filter if statement.conflict_filter is None else attempt.conflict_filter
-    attempt = replace(attempt, reads=reads.filter, conflict_filter=conflicts)
-    if isinstance(attempt.reads, AlwaysFalse) and not merge.inserts:
-        return attempt.nothing()
-    lineage = attempt.has_lineage
-    frames = MergeFrames(
-        attempt.table,
-        merge,
-        attempt.rows(_merge_columns(attempt, merge), lineage=lineage),
-        source,
-        case_sensitive=attempt.names.case_sensitive,
-        lineage=lineage,
-        is_small_source=_is_small(source, reads.source_rows),
-    )
-    if not frames.matches_first:
-        return attempt.run(frames.changes(), check_cardinality=merge.checks_cardinality)
-    with staged(attempt.context, frames.matches(), attempt.table) as matches:
-        frame = frames.changes_of(matches)
-        return attempt.run(frame, check_cardinality=merge.checks_cardinality)
-
-
-def _is_small(source: DataFrame, rows: int | None) -> bool:
-    """Whether every executor can hold the source, by a generous guess at the size of its rows."""
-    if rows is None:
-        return False
-    row_bytes = sum(
-        _FLAT_BYTES if isinstance(field.dataType, NumericType) else _OTHER_BYTES
-        for field in source.schema.fields
-    )
-    return rows * row_bytes <= _SMALL_SOURCE_BYTES
-
-
-def _merge_columns(attempt: Attempt, merge: Merge) -> list[str] | None:
-    """What is asked of a target row, and what an updated one keeps."""
-    return needed_columns(merge.expressions(attempt.names), attempt.names)

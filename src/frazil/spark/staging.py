@@ -9,6 +9,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import chain
 from typing import Final, TypeAlias
 from uuid import uuid4
@@ -32,11 +33,43 @@ Task: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 _ROW_GROUP_BYTES: Final = 32 << 20
 _CODEC: Final = "snappy"
 """What is read once or twice and then removed is not worth the work of a better one."""
+_SUFFIX: Final = ".parquet"
 _PATHS: Final = pa.schema([pa.field("path", pa.string())])
 
 
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """Rows that lie in temporary files."""
+
+    frame: DataFrame
+    _storage: Storage
+    _paths: tuple[str, ...] | None
+    """None where they are not known to be seen from here."""
+
+    def read_here(self, names: Sequence[str], max_rows: int) -> pa.Table | None:
+        """Columns without Spark; None where there are more rows, or where the files cannot be read
+        from here."""
+        if self._paths is None:
+            return None
+        columns = [f"c{self.frame.columns.index(name)}" for name in names]
+        read, rows = [], 0
+        for path in self._paths:
+            with self._storage.open_input(path) as source, pq.ParquetFile(source) as file:
+                rows += file.metadata.num_rows
+                if rows > max_rows:
+                    return None
+                read.append(file.read(columns=columns, use_threads=False).select(columns))
+        if not read:
+            return None
+        return pa.concat_tables(read).rename_columns(list(names))
+
+
 @contextmanager
-def staged(context: Context, frame: DataFrame, table: Table | None = None) -> Iterator[DataFrame]:
+def staged(
+    context: Context,
+    frame: DataFrame,
+    table: Table | None = None,
+) -> Iterator[Staged]:
     """The rows of a frame as they are now; they are gone when the block ends.
 
     They lie in the session's `temp-dir`; without one in this machine's, if Spark runs here alone,
@@ -46,7 +79,7 @@ def staged(context: Context, frame: DataFrame, table: Table | None = None) -> It
     storage = storage_of(context.properties, {} if table is None else table.config)
     try:
         if is_local(folder):
-            yield _through_spark(context, frame, folder)
+            yield _through_spark(context, frame, folder, storage)
         else:
             yield _through_arrow(context, frame, folder, storage)
     finally:
@@ -56,7 +89,7 @@ def staged(context: Context, frame: DataFrame, table: Table | None = None) -> It
 def _place(context: Context, table: Table | None) -> str:
     if context.settings.temp_dir is not None:
         return context.settings.temp_dir.rstrip("/")
-    if (context.spark.conf.get("spark.master", None) or "").startswith("local"):
+    if _is_here(context):
         return tempfile.gettempdir()
     if table is not None:
         return data_location(table)
@@ -64,6 +97,11 @@ def _place(context: Context, table: Table | None) -> str:
         "a frame has to be evaluated once, and there is no place that driver and executors share: "
         "name one as spark.frazil.temp-dir"
     )
+
+
+def _is_here(context: Context) -> bool:
+    """Whether Spark runs on one machine alone."""
+    return (context.spark.conf.get("spark.master", None) or "").startswith("local")
 
 
 # --- columns ------------------------------------------------------------------------------------
@@ -111,34 +149,42 @@ def _named(rows: DataFrame, frame: DataFrame) -> DataFrame:
 # --- through Spark ------------------------------------------------------------------------------
 
 
-def _through_spark(context: Context, frame: DataFrame, folder: str) -> DataFrame:
+def _through_spark(context: Context, frame: DataFrame, folder: str, storage: Storage) -> Staged:
     rows, types = _numbered(frame)
+    # To look for repeated values where there are none is a quarter of the work.
+    options = {"compression": _CODEC, "parquet.enable.dictionary": "false"}
     with session_settings(context.spark, PARQUET_SETTINGS):
-        rows.write.option("compression", _CODEC).parquet(folder)
-    return _named(context.spark.read.schema(types).parquet(folder), frame)
+        rows.write.options(**options).parquet(folder)
+    read = _named(context.spark.read.schema(types).parquet(folder), frame)
+    # On Connect that one machine need not be this one.
+    seen = _is_here(context) and storage.has_folder(folder)
+    paths = tuple(path for path in storage.list(folder) if path.endswith(_SUFFIX)) if seen else None
+    return Staged(read, storage, paths)
 
 
 # --- through Arrow ------------------------------------------------------------------------------
 
 
-def _through_arrow(context: Context, frame: DataFrame, folder: str, storage: Storage) -> DataFrame:
+def _through_arrow(context: Context, frame: DataFrame, folder: str, storage: Storage) -> Staged:
     """For places that Spark itself has no file system for."""
     rows, types = _numbered(frame)
     written = rows.mapInArrow(_write_task(storage, folder), "path string").collect()
-    paths = [str(row[0]) for row in written]
+    paths = tuple(str(row[0]) for row in written)
     if not paths:
-        return _named(context.spark.createDataFrame([], types), frame)
-    files = context.spark.createDataFrame(pa.table({"path": paths}, _PATHS))
+        empty = context.spark.createDataFrame([], types)
+        return Staged(_named(empty, frame), storage, paths)
+    files = context.spark.createDataFrame(pa.table({"path": list(paths)}, _PATHS))
     names = [field.name for field in types.fields]
     spread = files.coalesce(1).repartition(len(paths))
-    return _named(spread.mapInArrow(_read_task(storage, names), types), frame)
+    read = spread.mapInArrow(_read_task(storage, names), types)
+    return Staged(_named(read, frame), storage, paths)
 
 
 def _write_task(storage: Storage, folder: str) -> Task:
     """A file for each attempt of a task; only those that are returned are ever read."""
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        path = f"{folder}/{task_name()}.parquet"
+        path = f"{folder}/{task_name()}{_SUFFIX}"
         groups = _row_groups(batches)
         first = next(groups, None)
         if first is not None:

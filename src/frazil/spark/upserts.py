@@ -138,7 +138,8 @@ def write(
     commit_options: Mapping[str, Any],
 ) -> Result:
     """The rows are evaluated once: what is deleted and what is added must be of the same keys."""
-    with staged(context, prepared(frame, upsert), target.load(context)) as rows:
+    with staged(context, prepared(frame, upsert), target.load(context)) as stored:
+        rows = stored.frame
         refuse_twice(rows, upsert)
         if upsert.method != EQUALITY_DELETES:
             return _merge(context, target, rows, upsert, options, commit_options)

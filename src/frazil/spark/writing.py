@@ -12,10 +12,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from pyspark.sql import DataFrame
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
 
 from frazil.client.data_files import DataFile
 from frazil.client.tables import Table
+from frazil.spark.arrow_transforms import Partitioner
 from frazil.spark.context import Context
 from frazil.spark.distribution import Layout, layout_of, shuffle_settings, spread
 from frazil.spark.folders import WriteFolder
@@ -25,8 +27,8 @@ from frazil.spark.session_settings import session_settings
 from frazil.spark.settings import WRITERS
 from frazil.spark.table_facts import TableFacts, facts_of
 from frazil.spark.write_properties import FileOptions, file_options
-from frazil.spark.writing_arrow import write_arrow
-from frazil.spark.writing_jvm import objections, write_jvm
+from frazil.spark.writing_arrow import write_arrow, write_table
+from frazil.spark.writing_jvm import is_flat, objections, write_jvm
 from frazil.values.types import StructType
 from frazil.wire.errors import BadRequest
 
@@ -57,22 +59,54 @@ def write_rows(
     *,
     schema: StructType | None = None,
     lineage: bool = False,
+    few: bool = False,
 ) -> tuple[DataFile, ...]:
     """Writes rows and returns the files; a frame without rows gives none.
 
     The frame has exactly the table's columns, or those of `schema` where the write changes it, and
-    with `lineage` also `_row_id` and `_last_updated_sequence_number`.
+    with `lineage` also `_row_id` and `_last_updated_sequence_number`. Of `few` rows the driver can
+    hold all.
     """
     options = options or WriteOptions()
     facts = facts_of(table, schema)
     layout = _layout(facts, options)
     of_files = _file_options(facts, options, layout)
+    if few and can_write_here(context, table, options):
+        context.log.info("%s: written by the driver: the rows are few", facts.name)
+        rows = _with_partitions(facts, frame, options).toArrow()
+        return write_table(facts, rows, folder, of_files, lineage=lineage)
     engine = _chosen_engine(context, facts, folder, options, of_files)
     with session_settings(context.spark, _settings(facts, layout, of_files)):
         if engine == "jvm":
             return write_jvm(context, facts, frame, folder, of_files, layout, lineage=lineage)
         rows = _spread(facts, frame, options, layout)
         return write_arrow(facts, rows, folder, of_files, lineage=lineage)
+
+
+def can_write_here(context: Context, table: Table, options: WriteOptions) -> bool:
+    """Whether few rows may be written by the driver, which does not sort them."""
+    facts = facts_of(table)
+    layout = _layout(facts, options)
+    wanted = options.engine or context.settings.writer
+    return wanted == _AUTO and layout.sort_order is None and not layout.zorder and is_flat(facts)
+
+
+def write_here(
+    context: Context,
+    table: Table,
+    rows: pa.Table,
+    folder: WriteFolder,
+    options: WriteOptions,
+    *,
+    lineage: bool = False,
+) -> tuple[DataFile, ...]:
+    """As `write_rows`, of rows that are here already, as Spark has its types in Arrow."""
+    facts = facts_of(table)
+    of_files = _file_options(facts, options, _layout(facts, options))
+    context.log.info("%s: written by the driver: the rows are few", facts.name)
+    partitioned = map(Partitioner(facts, options.spec_id), rows.combine_chunks().to_batches())
+    rows = pa.Table.from_batches(partitioned) if rows.num_rows else rows
+    return write_table(facts, rows, folder, of_files, lineage=lineage)
 
 
 def distributed(
@@ -120,9 +154,17 @@ def _layout(facts: TableFacts, options: WriteOptions) -> Layout:
 def _spread(
     facts: TableFacts, frame: DataFrame, options: WriteOptions, layout: Layout
 ) -> DataFrame:
+    return spread(frame, _partitions(facts, options), layout, facts.schema)
+
+
+def _with_partitions(facts: TableFacts, frame: DataFrame, options: WriteOptions) -> DataFrame:
+    columns = _partitions(facts, options)
+    return frame.select("*", *(column.alias(name) for name, column in columns.items()))
+
+
+def _partitions(facts: TableFacts, options: WriteOptions) -> dict[str, Column]:
     columns = partition_columns(facts, options.spec_id)
-    names = [f"{PARTITION_PREFIX}{position}" for position in range(len(columns))]
-    return spread(frame, dict(zip(names, columns, strict=True)), layout, facts.schema)
+    return {f"{PARTITION_PREFIX}{position}": column for position, column in enumerate(columns)}
 
 
 def _file_options(facts: TableFacts, options: WriteOptions, layout: Layout) -> FileOptions:

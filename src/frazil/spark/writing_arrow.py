@@ -1,4 +1,8 @@
-"""Executors write through Arrow: every type, ids at every level, sizes by bytes, any storage."""
+"""Writes through Arrow: every type, ids at every level, sizes by bytes, any storage.
+
+Executors do it. Few rows are written by the driver: then nothing has to be shuffled, and no worker
+of Python be started.
+"""
 
 from __future__ import annotations
 
@@ -43,13 +47,33 @@ def write_task(
         writer = ArrowFileWriter(
             facts, storage, folder, task_name(), options=options, lineage=lineage
         )
-        try:
-            for batch in batches:
-                writer.write(batch)
-            files = writer.close()
-        except BaseException:
-            writer.abort()
-            raise
-        yield binary_rows("file", files)
+        yield binary_rows("file", _written(writer, batches))
 
     return write
+
+
+def write_table(
+    facts: TableFacts,
+    rows: pa.Table,
+    folder: WriteFolder,
+    options: FileOptions,
+    *,
+    lineage: bool = False,
+) -> tuple[DataFile, ...]:
+    """Writes rows that are here, and have their `_partition_*` columns, as if by a task."""
+    writer = ArrowFileWriter(
+        facts, folder.storage, folder.location, task_name(), options=options, lineage=lineage
+    )
+    # In one piece, so that the rows of a partition are found together.
+    files = _written(writer, rows.combine_chunks().to_batches())
+    return tuple(msgspec.json.decode(file, type=DataFile) for file in files)
+
+
+def _written(writer: ArrowFileWriter, batches: Iterable[pa.RecordBatch]) -> list[bytes]:
+    try:
+        for batch in batches:
+            writer.write(batch)
+        return writer.close()
+    except BaseException:
+        writer.abort()
+        raise

@@ -25,7 +25,7 @@ from frazil.client.parquet_values import internal_value
 from frazil.spark.context import Context
 from frazil.spark.distribution import Layout, spread
 from frazil.spark.folders import WriteFolder
-from frazil.spark.lineage import LAST_UPDATED_FIELD, ROW_ID_FIELD
+from frazil.spark.lineage import LAST_UPDATED_FIELD, ROW_ID, ROW_ID_FIELD
 from frazil.spark.partition_folders import IN_FILE, folder_columns, folder_values
 from frazil.spark.partitioning import spec_fields
 from frazil.spark.session_settings import PARQUET_SETTINGS, session_settings
@@ -100,6 +100,11 @@ def objections(
     return found
 
 
+def is_flat(facts: TableFacts) -> bool:
+    """Whether Spark has a type for every column that is stored as it is."""
+    return all(field.type.type_id in _FLAT for field in facts.schema.fields)
+
+
 def _named(field: NestedField) -> str:
     return field.type.type_id.value
 
@@ -165,6 +170,8 @@ def _writer_options(fields: Sequence[NestedField], options: FileOptions) -> dict
         found["parquet.writer.version"] = "v2"
     if options.compression_level is not None:
         found["parquet.compression.codec.zstd.level"] = options.compression_level
+    # A row's id is in a table once: there is nothing to look up.
+    found[f"parquet.enable.dictionary#{ROW_ID}"] = False
     for column, wanted in options.dictionaries:
         found[f"parquet.enable.dictionary#{column}"] = wanted
     for bloom in options.bloom_filters:
