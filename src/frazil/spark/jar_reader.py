@@ -58,6 +58,8 @@ def read(
     else:
         reader = reader.option("versionAsOf", str(pinned.snapshot_id))
     frame = reader.table(full_name(context, table))
+    if all(is_named_so(field, table.schema) for field in schema.fields):
+        return frame.select("*", *metadata_columns) if metadata_columns else frame
     columns = [
         F.col(quoted(field.name))
         if is_named_so(field, table.schema)

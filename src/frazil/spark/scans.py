@@ -305,16 +305,19 @@ def _jar_schema(table: Table, pinned: Pinned) -> StructType:
 def _through_jar(context: Context, scan: _Scan, pinned: Pinned) -> DataFrame:
     before = _jar_schema(scan.table, pinned)
     frame = jar_reader.read(context, scan.table, pinned, before, scan.metadata_columns)
-    return _filtered(mapped(frame, before, scan.schema), scan)
+    return _filtered(mapped(frame, before, scan.schema), scan, scan.schema)
 
 
-def _filtered(frame: DataFrame, scan: _Scan) -> DataFrame:
-    """The frame has all columns that the filter looks at."""
+def _filtered(frame: DataFrame, scan: _Scan, columns: StructType) -> DataFrame:
+    """The frame has these columns, among them all that the filter looks at, and the metadata
+    columns."""
     # Where rows may be too many, transforms are not worth their price: Spark cannot push them.
     filter = scan.filter if scan.exact else without_transforms(scan.filter)
     if not isinstance(filter, AlwaysTrue):
         frame = frame.where(spark_condition(filter, scan.schema))
-    return frame.select(*(F.col(quoted(field.name)) for field in scan.result.fields))
+    if columns == scan.columns:
+        return frame
+    return frame.select(*(quoted(field.name) for field in scan.result.fields))
 
 
 def _through_own(context: Context, scan: _Scan, pinned: Pinned) -> DataFrame:
@@ -323,8 +326,9 @@ def _through_own(context: Context, scan: _Scan, pinned: Pinned) -> DataFrame:
         return own_reader.read(
             context, OwnScan(scan.table, tasks, scan.columns, scan.metadata_columns)
         )
-    needed = OwnScan(scan.table, tasks, _needed(scan), scan.metadata_columns)
-    return _filtered(own_reader.read(context, needed), scan)
+    needed = _needed(scan)
+    frame = own_reader.read(context, OwnScan(scan.table, tasks, needed, scan.metadata_columns))
+    return _filtered(frame, scan, needed)
 
 
 def _needed(scan: _Scan) -> StructType:

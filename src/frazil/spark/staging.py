@@ -114,6 +114,8 @@ def _numbered(frame: DataFrame) -> tuple[DataFrame, StructType]:
     """
     fields = frame.schema.fields
     renamed = frame.toDF(*(f"c{at}" for at in range(len(fields))))
+    if not any(map(_has_no_type, fields)):
+        return renamed, StructType([_stored(at, field) for at, field in enumerate(fields)])
     # What has no type may still fail when it is evaluated, as `assert_true` does.
     rows = renamed.select(
         *(
@@ -121,12 +123,12 @@ def _numbered(frame: DataFrame) -> tuple[DataFrame, StructType]:
             for at, field in enumerate(fields)
         )
     )
-    types = [
-        StructField(f"c{at}", field.dataType, True)
-        for at, field in enumerate(fields)
-        if not _has_no_type(field)
-    ]
+    types = [_stored(at, field) for at, field in enumerate(fields) if not _has_no_type(field)]
     return rows, StructType(types)
+
+
+def _stored(at: int, field: StructField) -> StructField:
+    return StructField(f"c{at}", field.dataType, True)
 
 
 def _has_no_type(field: StructField) -> bool:
@@ -136,6 +138,8 @@ def _has_no_type(field: StructField) -> bool:
 def _named(rows: DataFrame, frame: DataFrame) -> DataFrame:
     """The columns as the frame had them."""
     fields = frame.schema.fields
+    if not any(map(_has_no_type, fields)):
+        return rows.toDF(*(field.name for field in fields))
     return rows.select(
         *(
             fn.lit(None).alias(field.name)
