@@ -191,7 +191,8 @@ def changed_frame(spark: SparkSession, table: Table, with_ids: bool) -> Any:
         (None, None, paths["2"], 6, False, False, 26),
         (100, "a", None, None, False, True, None),
     ]
-    types = "id long, part string, _file string, _pos long, _delete boolean, _write boolean"
+    types = "id long, part string, _file string, _pos long, __frazil_delete boolean, "
+    types += "__frazil_write boolean"
     frame = spark.createDataFrame(rows, f"{types}, _row_id long")
     return frame if with_ids else frame.drop("_row_id")
 

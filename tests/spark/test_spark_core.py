@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from datetime import date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -181,6 +182,33 @@ def test_statements(core: Session, namespace: str, client: Client) -> None:
     found = core.sql(f"SELECT id, n FROM {name} ORDER BY id").collect()
     assert [tuple(row) for row in found] == [(1, 100), (3, 31), (4, 40)]
     assert len(client.load_table(name).snapshots) == 4
+
+
+@pytest.mark.parametrize("upsert", [None, "equality-deletes", "deletion-vectors"])
+def test_a_stream_is_written(
+    core: Session, namespace: str, tmp_path: Path, upsert: str | None
+) -> None:
+    """On Connect the epochs are written by the server's Python."""
+    table = orders(core, namespace, "merge-on-read")
+    files, checkpoint = str(tmp_path / "files"), str(tmp_path / "checkpoint")
+    batches = [[(3, START[3][1], "new 3", 1), (20, START[2][1], "new 20", 2)]]
+    batches.append([(20, START[2][1], "newer 20", 3)])
+    for batch in batches:
+        core.spark.createDataFrame(batch, ORDERS).write.mode("append").parquet(files)
+        kind = {"mode": "append"} if upsert is None else {"mode": "upsert", "upsert": upsert}
+        query = table.write_stream(
+            core.spark.readStream.schema(ORDERS).parquet(files),
+            keys=None if upsert is None else ["id", "day"],
+            checkpoint_location=checkpoint,
+            trigger="availableNow",
+            **kind,
+        )
+        query.awaitTermination()
+    found = rows(table)
+    if upsert is None:
+        assert found == sorted([*START, *batches[0], *batches[1]])
+    else:
+        assert found == sorted([*(row for row in START if row[0] != 3), batches[0][0], *batches[1]])
 
 
 def test_nothing_reached_for_the_jvm_beside_connect(spark: SparkSession) -> None:
