@@ -184,7 +184,15 @@ def test_statements(core: Session, namespace: str, client: Client) -> None:
     assert len(client.load_table(name).snapshots) == 4
 
 
-@pytest.mark.parametrize("upsert", [None, "equality-deletes", "deletion-vectors"])
+@pytest.mark.parametrize(
+    ("core", "upsert"),
+    [
+        (READERS[0], None),
+        (READERS[-1], "equality-deletes"),
+        *((reader, "deletion-vectors") for reader in READERS),
+    ],
+    indirect=["core"],
+)
 def test_a_stream_is_written(
     core: Session, namespace: str, tmp_path: Path, upsert: str | None
 ) -> None:
