@@ -352,3 +352,25 @@ def test_a_source_that_reads_the_target_reads_the_snapshot_of_each_run(
     assert merge.when_not_matched_insert_all().execute().attempts == 2
     assert len(set(seen)) == 2
     assert [row[0] for row in rows_of(table)] == [0, 1, 2, 3, 100, 101, 102, 103, 201]
+
+
+@pytest.mark.parametrize("name", ["_row_id", "_last_updated_sequence_number"])
+def test_a_column_with_a_name_of_lineage_is_refused(
+    session: Session, namespace: str, name: str
+) -> None:
+    fields = [
+        {"id": 1, "name": "id", "required": False, "type": "long"},
+        {"id": 2, "name": name, "required": False, "type": "long"},
+    ]
+    session.client.create_table(
+        f"{namespace}.t",
+        {"type": "struct", "fields": fields},
+        properties={"format-version": "3"},
+    )
+    table = session.table(f"{namespace}.t")
+    table.append(session.spark.createDataFrame([(1, 2)], f"id long, {name} long"))
+    with pytest.raises(BadRequest, match=f"column {name} has a name"):
+        table.delete("id = 1")
+    with pytest.raises(BadRequest, match=f"column {name} has a name"):
+        table.update({"id": "2"})
+    assert [tuple(row) for row in table.scan().collect()] == [(1, 2)]

@@ -28,6 +28,19 @@ CATALOG_CLASS: Final = "org.apache.iceberg.spark.SparkCatalog"
 _UNREADABLE: Final = frozenset({TypeId.TIME, TypeId.TIMESTAMP_NS, TypeId.TIMESTAMPTZ_NS})
 """Types that Iceberg's runtime has no Spark type for: it refuses tables with such columns."""
 
+_RESERVED: Final = frozenset(
+    {
+        "_file",
+        "_pos",
+        "_deleted",
+        "_spec_id",
+        "_partition",
+        "_row_id",
+        "_last_updated_sequence_number",
+    }
+)
+"""What it calls metadata columns, wherever they come from."""
+
 
 @dataclass(frozen=True)
 class Pinned:
@@ -110,6 +123,8 @@ def why_not(context: Context, table: Table, schema: StructType, wanted: StructTy
     if missing is not None:
         return missing
     for field in schema.fields:
+        if field.name in _RESERVED:
+            return f"Iceberg's runtime reads no table with a column that is called {field.name}"
         odd = _unreadable(field.type)
         if odd is not None:
             return f"Iceberg's runtime cannot read column {field.name}, which has the type {odd}"

@@ -20,7 +20,7 @@ from frazil.spark.conditions import Condition, filter_of, is_case_sensitive
 from frazil.spark.context import Context
 from frazil.spark.file_codes import FileCodes
 from frazil.spark.filters import expression_of, spark_condition
-from frazil.spark.lineage import MIN_FORMAT_VERSION, ROW_ID
+from frazil.spark.lineage import LAST_UPDATED, MIN_FORMAT_VERSION, ROW_ID
 from frazil.spark.results import Result
 from frazil.spark.row_commits import Mode, RowCommit, mode_of
 from frazil.spark.scan_tasks import ScanTask
@@ -58,6 +58,7 @@ class Statement:
     def attempt(self) -> Attempt:
         """Loads the table and pins its snapshot."""
         table = self.target.load(self.context)
+        _check_lineage_names(table)
         alias = self.alias or self.target.identifier.name
         placed = placed_options(self.context, self.target, self.commit_options, table)
         found = filter_of(self.context, table, self.where, alias=alias)
@@ -178,3 +179,13 @@ class Attempt:
 
     def nothing(self) -> Result:
         return Result(commit=None, operation=self.command, mode=self.mode)
+
+
+def _check_lineage_names(table: Table) -> None:
+    """Files of rows that are moved have columns of these names."""
+    taken = {field.name for field in table.schema.fields} & {ROW_ID, LAST_UPDATED}
+    if taken and table.format_version >= MIN_FORMAT_VERSION:
+        raise BadRequest(
+            f"{table}: its own column {min(taken)} has a name that format version "
+            f"{MIN_FORMAT_VERSION} keeps for row lineage: rename it before rows are changed"
+        )

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql.types import BooleanType, DatetimeType, NumericType, StructType
+from pyspark.sql.types import (
+    BooleanType,
+    DateType,
+    NumericType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 _SMALL_BYTES: Final = 64 << 20
 _FLAT_BYTES: Final = 8
 _OTHER_BYTES: Final = 40
-_FLAT: Final = (NumericType, DatetimeType, BooleanType)
+_FLAT: Final = (NumericType, DateType, TimestampType, TimestampNTZType, BooleanType)
 
 
 def is_small(schema: StructType, rows: int | None) -> bool:
