@@ -50,6 +50,9 @@ class Operation:
     work: Mapping[str, Work]
     undo: Work
     """Brings the tables back to where they were; not measured."""
+    times: int = 1
+    """How often it is done in one sample: what takes some ticks of the clock is not measured by
+    doing it once."""
 
 
 class Bench:
@@ -94,10 +97,10 @@ class Bench:
             self._update(UPDATE_MOR, "mor"),
             self._merged(MERGE_COW, "cow"),
             self._merged(MERGE_MOR, "mor"),
-            self._read(READ_ALL, "cow", _all),
-            self._read(READ_ONE, "cow", _one),
-            self._read(READ_ALL_DELETES, "deleted", _all),
-            self._read(READ_ONE_DELETES, "deleted", _one),
+            self._read(READ_ALL, "cow", _all, 5),
+            self._read(READ_ONE, "cow", _one, 20),
+            self._read(READ_ALL_DELETES, "deleted", _all, 5),
+            self._read(READ_ONE_DELETES, "deleted", _one, 5),
             self._delete_one(),
         ]
 
@@ -178,7 +181,9 @@ class Bench:
             work[PLAIN] = lambda: self._write_plain(self._joined(), by_day=True)
         return Operation(operation, self.rows, work, lambda: self._back(table))
 
-    def _read(self, operation: str, table: str, consume: Callable[[DataFrame], None]) -> Operation:
+    def _read(
+        self, operation: str, table: str, consume: Callable[[DataFrame], None], times: int
+    ) -> Operation:
         name = f"{NAMESPACE}.{table}"
         work: dict[str, Work] = {
             STOCK: lambda: consume(self.spark.read.table(f"{CATALOG}.{name}")),
@@ -191,7 +196,7 @@ class Bench:
                 for one in self.client.load_table(name).plan().files
             ]
             work[PLAIN] = lambda: consume(self.spark.read.parquet(*files))
-        return Operation(operation, self.rows, work, lambda: None)
+        return Operation(operation, self.rows, work, lambda: None, times)
 
     def _delete_one(self) -> Operation:
         name = f"{NAMESPACE}.small"

@@ -37,8 +37,8 @@ SMOKE = Work(
     warm_ups=0,
     only=("append, flat", "MERGE 10 %, deletion", "read, one", "DELETE of one"),
 )
-QUICK = Work(rows=2_000_000, rounds=5, warm_ups=1)
-FULL = Work(rows=5_000_000, rounds=5, warm_ups=1)
+QUICK = Work(rows=2_000_000, rounds=5, warm_ups=2)
+FULL = Work(rows=5_000_000, rounds=5, warm_ups=2)
 
 SPARK_SETTINGS = {
     "spark.driver.memory": "4g",
@@ -81,7 +81,7 @@ def _cells(operation: Operation, work: Work, meter: Meter) -> Sequence[Cell]:
     order = random.Random(operation.name)
     for number in range(work.warm_ups + work.rounds):
         for system in order.sample(list(operation.work), len(operation.work)):
-            sample = meter.measure(operation.work[system])
+            sample = meter.measure(operation.work[system], operation.times)
             operation.undo()
             if number >= work.warm_ups:
                 samples[system].append(sample)
