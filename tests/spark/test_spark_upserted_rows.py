@@ -13,6 +13,7 @@ from pyspark.sql import functions as fn
 from frazil.spark import merge_attempts, merge_frames, row_sizes
 from frazil.spark.changes_writer import FILE
 from frazil.spark.file_codes import FileCodes
+from frazil.spark.merge_frames import CHOSEN, MATCHED
 from frazil.spark.upserted_rows import upserted_rows
 from frazil.spark.writing import WriteOptions
 from frazil.wire.errors import BadRequest, FrazilError
@@ -194,10 +195,11 @@ def test_rows_are_those_that_a_plain_loop_gives() -> None:
         told = pa.table(
             {
                 name: pa.array([one[at] for one in matches], pa.int64())
-                for at, name in enumerate(("matched", "chosen", "_row_id"))
+                for at, name in enumerate((MATCHED, CHOSEN, "_row_id"))
             }
         )
-        found = upserted_rows(source, pa.chunked_array([numbers], pa.int64()), told, updates)
+        given = pa.chunked_array([numbers], pa.int64())
+        found = upserted_rows(source, given, told, updates, lineage=True)
         matched = {one[0] for one in matches}
         wanted: list[tuple[int, int | None]] = [
             (number * 10, row_id) for number, chosen, row_id in matches if chosen in updates

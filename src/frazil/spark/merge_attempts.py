@@ -20,9 +20,11 @@ from frazil.spark.changes_writer import DELETE, FILE, POSITION
 from frazil.spark.committing import Write, writing
 from frazil.spark.file_codes import FileCodes
 from frazil.spark.lineage import ROW_ID
-from frazil.spark.merge_frames import CHOSEN, MATCHED, SOURCE_ROW, MergeFrames
+from frazil.spark.merge_evolution import evolved_merge
+from frazil.spark.merge_frames import CHOSEN, MATCHED, SOURCE_ROW, MergeFrames, source_schema
 from frazil.spark.merge_reads import merge_reads
 from frazil.spark.merges import Merge
+from frazil.spark.names import names_of
 from frazil.spark.needed_columns import needed_columns
 from frazil.spark.results import Result
 from frazil.spark.row_attempts import COLLECTED_ROWS, Attempt
@@ -37,10 +39,16 @@ _PLACES: Final = (FILE, POSITION, DELETE)
 
 def run_merge(attempt: Attempt, merge: Merge, source: Staged, *, own_conflicts: bool) -> Result:
     """`own_conflicts`: where others are in conflict is told by what the statement reads."""
+    if merge.evolves:
+        given = source_schema(source.frame)
+        made = evolved_merge(attempt.table, merge, given, names_of(attempt.context.spark))
+        attempt = replace(attempt, table=made.table, evolution=made.evolution)
+        merge = made.merge
     reads = merge_reads(attempt.context, attempt.table, merge, source.frame)
     conflicts = reads.filter if own_conflicts else attempt.conflict_filter
     attempt = replace(attempt, reads=reads.filter, conflict_filter=conflicts)
-    if isinstance(attempt.reads, AlwaysFalse) and not merge.inserts:
+    changes_schema = attempt.evolution is not None and attempt.evolution.updates
+    if isinstance(attempt.reads, AlwaysFalse) and not merge.inserts and not changes_schema:
         return attempt.nothing()
     # What is asked of a target row, and what an updated one keeps.
     columns = needed_columns(merge.expressions(attempt.names), attempt.names)
@@ -120,9 +128,13 @@ class _Stored:
             return None
         names = [field.name for field in self.attempt.table.schema.fields]
         own = rows.drop_columns([SOURCE_ROW]).rename_columns(names)
-        told = [MATCHED, CHOSEN, *([ROW_ID] if self.frames.lineage else [])]
-        updates = self.frames.update_numbers
-        return upserted_rows(own, rows.column(SOURCE_ROW), matches.select(told), updates)
+        return upserted_rows(
+            own,
+            rows.column(SOURCE_ROW),
+            matches,
+            self.frames.update_numbers,
+            lineage=self.frames.lineage,
+        )
 
     def _write(self, write: Write, *, few: bool) -> tuple[DataFile, ...]:
         return write_rows(

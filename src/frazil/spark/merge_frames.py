@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
-from pyspark.sql.types import NullType
+from pyspark.sql.types import NullType, StructType
 
 from frazil.client.tables import Table
 from frazil.spark.assignments import Rows, expression
@@ -68,6 +68,11 @@ def numbered_source(source: DataFrame) -> DataFrame:
 def source_columns(source: DataFrame) -> tuple[str, ...]:
     """The columns that a statement can name."""
     return tuple(name for name in source.columns if name != SOURCE_ROW)
+
+
+def source_schema(source: DataFrame) -> StructType:
+    """The same, with their types."""
+    return StructType([field for field in source.schema.fields if field.name != SOURCE_ROW])
 
 
 @dataclass(frozen=True)

@@ -99,6 +99,8 @@ class Merge:
     clauses: tuple[Clause, ...] = ()
     target_alias: str = "target"
     source_alias: str = "source"
+    evolves: bool = False
+    """Columns of the source that the table lacks are added to it."""
 
     @property
     def matched(self) -> tuple[Matched, ...]:
@@ -161,6 +163,11 @@ class MergeBuilder:
     target_alias: str = "target"
     source_alias: str = "source"
     clauses: tuple[Clause, ...] = ()
+    evolves: bool = False
+
+    def with_schema_evolution(self) -> MergeBuilder:
+        """Adds columns that only the source has, and widens types, in the same commit."""
+        return replace(self, evolves=True)
 
     def when(self, clause: Clause) -> MergeBuilder:
         return replace(self, clauses=(*self.clauses, clause))
@@ -198,6 +205,7 @@ class MergeBuilder:
             clauses=self.clauses,
             target_alias=self.target_alias,
             source_alias=self.source_alias,
+            evolves=self.evolves,
         )
 
     def execute(self, **options: Any) -> Result:

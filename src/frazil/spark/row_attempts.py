@@ -25,6 +25,7 @@ from frazil.spark.results import Result
 from frazil.spark.row_commits import Mode, RowCommit, mode_of
 from frazil.spark.scan_tasks import ScanTask
 from frazil.spark.scans import plan_tasks, scan
+from frazil.spark.schema_evolution import Evolution
 from frazil.spark.targets import Target
 from frazil.spark.writes import placed_options
 from frazil.spark.writing import WriteOptions
@@ -96,6 +97,8 @@ class Attempt:
     conflict_filter: Expression
     options: Mapping[str, Any]
     write_options: WriteOptions
+    evolution: Evolution | None = None
+    """How the table's schema changes with the statement; the table is as it will be then."""
 
     @property
     def has_lineage(self) -> bool:
@@ -174,6 +177,7 @@ class Attempt:
             mode=self.mode,
             conflict_filter=self.conflict_filter,
             options=self.options,
+            evolution=self.evolution,
         )
         return commit.commit(write, changes, tasks)
 

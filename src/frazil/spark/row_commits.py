@@ -7,11 +7,12 @@ committed since the snapshot that the statement has read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from frazil.client.changes import Changes
 from frazil.client.expressions import Expression
 from frazil.client.isolation import Command
 from frazil.client.outcomes import Commit
@@ -23,6 +24,7 @@ from frazil.spark.delete_files import write_deletes
 from frazil.spark.file_copies import copy_files
 from frazil.spark.results import Result
 from frazil.spark.scan_tasks import ScanTask
+from frazil.spark.schema_evolution import Evolution
 from frazil.spark.touched import Touched
 from frazil.wire.errors import BadRequest, FrazilError, UnsupportedOperation
 
@@ -65,11 +67,13 @@ class RowCommit:
     conflict_filter: Expression
     options: Mapping[str, Any]
     """Branch, summary, isolation and the like, as the client takes them."""
+    evolution: Evolution | None = None
+    """How the schema changes in the same commit."""
 
     def commit(self, write: Write, changes: ChangedRows, tasks: Mapping[str, ScanTask]) -> Result:
         """`tasks` has the plan of every file that the scan can have read."""
         touched = [Touched(_task(tasks, path), found) for path, found in changes.deleted.items()]
-        if not touched and not changes.files:
+        if not touched and not changes.files and not self._updates:
             return Result(commit=None, operation=self.command, mode=self.mode)
         if self.mode is Mode.MERGE_ON_READ:
             return self._merge_on_read(write, changes, touched)
@@ -83,7 +87,10 @@ class RowCommit:
         removed = [one.file_path for one in touched]
         commit = write.commit(
             {file.file_path for file in added},
-            lambda: self.table.overwrite_files(added, removed, **self._checks()),
+            lambda: self._submitted(
+                lambda table: table.overwrite_files(added, removed, **self._checks()),
+                bool(added or removed),
+            ),
         )
         return self._result(commit, changes, len(added), len(removed))
 
@@ -94,15 +101,35 @@ class RowCommit:
         files = (*changes.files, *deletes.added)
         commit = write.commit(
             {file.file_path for file in files},
-            lambda: self.table.row_delta(
-                changes.files,
-                deletes.added,
-                remove_deletes=deletes.removed,
-                referenced_data_files=[one.file_path for one in touched],
-                **self._checks(),
+            lambda: self._submitted(
+                lambda table: table.row_delta(
+                    changes.files,
+                    deletes.added,
+                    remove_deletes=deletes.removed,
+                    referenced_data_files=[one.file_path for one in touched],
+                    **self._checks(),
+                ),
+                bool(files),
             ),
         )
         return self._result(commit, changes, len(files), len(deletes.removed))
+
+    @property
+    def _updates(self) -> Sequence[Mapping[str, Any]]:
+        return () if self.evolution is None else self.evolution.updates
+
+    def _submitted(self, declare: Callable[[Changes[Any]], Any], has_files: bool) -> Commit:
+        """The change of the schema, if there is one, and that of the rows in one request."""
+        if self.evolution is None or not self.evolution.updates:
+            done: Commit = declare(self.table)
+            return done
+        with self.context.client.transaction() as transaction:
+            changes = transaction.table(self.table)
+            changes.declare_metadata(self.evolution.updates, self.evolution.requirements)
+            if has_files:
+                declare(changes)
+        (commit,) = transaction.commits
+        return commit
 
     def _checks(self) -> dict[str, Any]:
         return {

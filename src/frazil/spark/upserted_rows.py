@@ -8,41 +8,39 @@ take the place of which old ones is told by the matches.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from frazil.spark.lineage import LAST_UPDATED, ROW_ID
-
-_LINEAGE: Final = pa.int64()
+from frazil.spark.merge_frames import CHOSEN, MATCHED
 
 
 def upserted_rows(
-    source: pa.Table, numbers: pa.ChunkedArray, matches: pa.Table, updates: Sequence[int]
+    source: pa.Table,
+    numbers: pa.ChunkedArray,
+    matches: pa.Table,
+    updates: Sequence[int],
+    *,
+    lineage: bool,
 ) -> pa.Table:
     """Source rows that update a match, once for each, and those that match nothing.
 
-    `source` has the rows to be written and `numbers` their numbers. `matches` has the source row's
-    number of each match, what becomes of it, of which `updates` are updates, and with lineage the
-    old row's id.
+    `source` has the rows to be written, `numbers` are theirs. `matches` has for each match the
+    number of its source row, what becomes of it, of which `updates` are updates, and with lineage
+    the old row's id.
     """
     given = numbers.to_numpy()
     order = np.argsort(given, kind="stable")
-    matched, chosen = (matches.column(at).to_numpy() for at in (0, 1))
-    at = order[np.searchsorted(given, matched, sorter=order)]
-    is_update = np.isin(chosen, updates)
+    matched = order[np.searchsorted(given, matches.column(MATCHED).to_numpy(), sorter=order)]
+    is_update = np.isin(matches.column(CHOSEN).to_numpy(), updates)
     is_new = np.ones(len(given), dtype=bool)
-    is_new[at] = False
-    taken = np.concatenate([at[is_update], np.flatnonzero(is_new)])
-    rows = source.take(pa.array(taken))
-    if matches.num_columns == len((0, 1)):
+    is_new[matched] = False
+    new = np.flatnonzero(is_new)
+    rows = source.take(pa.array(np.concatenate([matched[is_update], new])))
+    if not lineage:
         return rows
-    kept = matches.column(2).filter(pa.array(is_update)).combine_chunks()
-    ids = pa.concat_arrays([_array(kept), pa.nulls(int(is_new.sum()), _LINEAGE)])
-    with_ids = rows.append_column(ROW_ID, ids)
-    return with_ids.append_column(LAST_UPDATED, pa.nulls(len(taken), _LINEAGE))
-
-
-def _array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else column
+    kept = matches.column(ROW_ID).filter(pa.array(is_update)).chunks
+    ids = pa.chunked_array([*kept, pa.nulls(len(new), pa.int64())], pa.int64())
+    nobody = pa.nulls(rows.num_rows, pa.int64())
+    return rows.append_column(ROW_ID, ids).append_column(LAST_UPDATED, nobody)

@@ -189,11 +189,6 @@ def _without_qualifier(work: Work, name: Name, alias: str | None) -> Name:
 
 
 def merge(session: Session, statement: Merge) -> Result:
-    if statement.merge_schema:
-        raise BadRequest(
-            "MERGE WITH SCHEMA EVOLUTION is not known here: ALTER TABLE … ADD COLUMN first"
-        )
-
     def do(work: Work) -> Result:
         builder = MergeBuilder(
             work.context,
@@ -202,6 +197,7 @@ def merge(session: Session, statement: Merge) -> Result:
             _expression(work, statement.on),
             target_alias=statement.alias or work.target.identifier.name,
             source_alias=statement.source_alias,
+            evolves=statement.merge_schema,
         )
         for clause in statement.clauses:
             builder = _with_clause(work, statement, builder, clause)
