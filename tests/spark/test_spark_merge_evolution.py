@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from frazil.spark.session import Session
 
 UPSERT = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
-NAMED = """WHEN MATCHED THEN UPDATE SET t.grade = s.grade
+NAMED = """WHEN MATCHED THEN UPDATE SET grade = s.grade
            WHEN NOT MATCHED THEN INSERT (id, name, pay) VALUES (s.id, 'new', s.pay)"""
 MATCHED = "WHEN MATCHED AND s.id = 1 THEN UPDATE SET * WHEN MATCHED THEN DELETE"
 MORE = "SELECT * FROM VALUES (1, 'a', 10, 'x'), (3, 'c', 30, 'y') AS v(id, name, pay, grade)"
@@ -50,9 +50,7 @@ def tables(session: Session, stock: str, namespace: str) -> list[str]:
 
 
 def merged(name: str, source: str, clauses: str) -> str:
-    return (
-        f"MERGE WITH SCHEMA EVOLUTION INTO {name} t USING ({source}) s ON t.id = s.id {clauses}"
-    )
+    return f"MERGE WITH SCHEMA EVOLUTION INTO {name} t USING ({source}) s ON t.id = s.id {clauses}"
 
 
 def found(session: Session, name: str) -> tuple[list[tuple[str, str]], list[tuple[Any, ...]]]:
@@ -84,11 +82,10 @@ def test_a_merge_that_finds_nothing_still_changes_the_schema(
     session: Session, tables: list[str]
 ) -> None:
     source = "SELECT 9 AS id, 'x' AS grade WHERE false"
-    result = session.sql(merged(tables[0], source, "WHEN MATCHED THEN UPDATE SET *"))
+    session.sql(merged(tables[0], source, "WHEN MATCHED THEN UPDATE SET *"))
     types, rows = found(session, tables[0])
     assert [name for name, _ in types] == ["id", "name", "pay", "grade"]
     assert rows == [(1, "one", 1, None), (2, "two", 2, None)]
-    del result
 
 
 def test_a_field_of_a_struct_is_added(session: Session, namespace: str) -> None:
@@ -123,3 +120,10 @@ def test_frames_can_ask_for_it(session: Session, tables: list[str]) -> None:
         (2, "two", 2, None),
         (3, "c", 30, "y"),
     ]
+
+
+def test_a_new_column_may_stand_behind_the_tables_alias(
+    session: Session, tables: list[str]
+) -> None:
+    session.sql(merged(tables[0], MORE, "WHEN MATCHED THEN UPDATE SET t.grade = s.grade"))
+    assert found(session, tables[0])[1] == [(1, "one", 1, "x"), (2, "two", 2, None)]
