@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum, auto
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
+from frazil.client.changes import Changes
 from frazil.client.outcomes import Commit
 from frazil.client.tables import Table
 from frazil.spark.context import LOGGER, Context
@@ -105,6 +106,38 @@ def _stopped_by_failure(spark: SparkSession, write: Write) -> Iterator[None]:
     finally:
         with _only_logged(write.folder):
             spark.removeTag(tag)
+
+
+class SchemaChange(Protocol):
+    """What makes a schema the table's; nothing where it stays."""
+
+    @property
+    def updates(self) -> Sequence[Mapping[str, Any]]: ...
+
+    @property
+    def requirements(self) -> Sequence[Mapping[str, Any]]: ...
+
+
+def submitted(
+    context: Context,
+    table: Table,
+    schema: SchemaChange,
+    declare: Callable[[Changes[Any]], Any],
+    *,
+    has_files: bool,
+) -> Commit:
+    """The change of the schema and what is declared of files in one request."""
+    if not schema.updates and not table.is_staged:
+        done: Commit = declare(table)
+        return done
+    with context.client.transaction() as transaction:
+        changes = transaction.table(table)
+        if schema.updates or not has_files:
+            changes.declare_metadata(schema.updates, schema.requirements)
+        if has_files:
+            declare(changes)
+    (commit,) = transaction.commits
+    return commit
 
 
 def duplicate_paths(conflicts: Sequence[Mapping[str, Any]]) -> Iterator[str]:

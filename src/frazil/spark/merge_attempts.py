@@ -47,8 +47,8 @@ def run_merge(attempt: Attempt, merge: Merge, source: Staged, *, own_conflicts: 
     reads = merge_reads(attempt.context, attempt.table, merge, source.frame)
     conflicts = reads.filter if own_conflicts else attempt.conflict_filter
     attempt = replace(attempt, reads=reads.filter, conflict_filter=conflicts)
-    changes_schema = attempt.evolution is not None and attempt.evolution.updates
-    if isinstance(attempt.reads, AlwaysFalse) and not merge.inserts and not changes_schema:
+    reads_nothing = isinstance(attempt.reads, AlwaysFalse)
+    if reads_nothing and not merge.inserts and not attempt.evolution.updates:
         return attempt.nothing()
     # What is asked of a target row, and what an updated one keeps.
     columns = needed_columns(merge.expressions(attempt.names), attempt.names)

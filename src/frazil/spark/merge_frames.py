@@ -164,6 +164,9 @@ class MergeFrames:
             return None
         names = NameMatcher(self.case_sensitive)
         found = {names.key(one.name): one for one in self.source.schema.fields}
+        if len(found) < len(self.source.columns):
+            # Which of two is meant, Spark has to tell.
+            return None
         columns = []
         for field in self.table.schema.fields:
             column = found.get(names.key(field.name))

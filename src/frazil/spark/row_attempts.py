@@ -77,6 +77,7 @@ class Statement:
             conflict_filter=found.expression if given is None else given,
             options=placed,
             write_options=replace(self.options or WriteOptions(), command=self.command),
+            evolution=Evolution(table.schema),
         )
 
 
@@ -97,7 +98,7 @@ class Attempt:
     conflict_filter: Expression
     options: Mapping[str, Any]
     write_options: WriteOptions
-    evolution: Evolution | None = None
+    evolution: Evolution
     """How the table's schema changes with the statement; the table is as it will be then."""
 
     @property

@@ -18,7 +18,7 @@ from frazil.client.isolation import Command
 from frazil.client.outcomes import Commit
 from frazil.client.tables import Table
 from frazil.spark.changed_rows import ChangedRows
-from frazil.spark.committing import Write
+from frazil.spark.committing import Write, submitted
 from frazil.spark.context import Context
 from frazil.spark.delete_files import write_deletes
 from frazil.spark.file_copies import copy_files
@@ -67,13 +67,13 @@ class RowCommit:
     conflict_filter: Expression
     options: Mapping[str, Any]
     """Branch, summary, isolation and the like, as the client takes them."""
-    evolution: Evolution | None = None
+    evolution: Evolution
     """How the schema changes in the same commit."""
 
     def commit(self, write: Write, changes: ChangedRows, tasks: Mapping[str, ScanTask]) -> Result:
         """`tasks` has the plan of every file that the scan can have read."""
         touched = [Touched(_task(tasks, path), found) for path, found in changes.deleted.items()]
-        if not touched and not changes.files and not self._updates:
+        if not touched and not changes.files and not self.evolution.updates:
             return Result(commit=None, operation=self.command, mode=self.mode)
         if self.mode is Mode.MERGE_ON_READ:
             return self._merge_on_read(write, changes, touched)
@@ -89,7 +89,7 @@ class RowCommit:
             {file.file_path for file in added},
             lambda: self._submitted(
                 lambda table: table.overwrite_files(added, removed, **self._checks()),
-                bool(added or removed),
+                has_files=bool(added or removed),
             ),
         )
         return self._result(commit, changes, len(added), len(removed))
@@ -109,27 +109,13 @@ class RowCommit:
                     referenced_data_files=[one.file_path for one in touched],
                     **self._checks(),
                 ),
-                bool(files),
+                has_files=bool(files),
             ),
         )
         return self._result(commit, changes, len(files), len(deletes.removed))
 
-    @property
-    def _updates(self) -> Sequence[Mapping[str, Any]]:
-        return () if self.evolution is None else self.evolution.updates
-
-    def _submitted(self, declare: Callable[[Changes[Any]], Any], has_files: bool) -> Commit:
-        """The change of the schema, if there is one, and that of the rows in one request."""
-        if self.evolution is None or not self.evolution.updates:
-            done: Commit = declare(self.table)
-            return done
-        with self.context.client.transaction() as transaction:
-            changes = transaction.table(self.table)
-            changes.declare_metadata(self.evolution.updates, self.evolution.requirements)
-            if has_files:
-                declare(changes)
-        (commit,) = transaction.commits
-        return commit
+    def _submitted(self, declare: Callable[[Changes[Any]], Any], *, has_files: bool) -> Commit:
+        return submitted(self.context, self.table, self.evolution, declare, has_files=has_files)
 
     def _checks(self) -> dict[str, Any]:
         return {

@@ -65,11 +65,7 @@ class Staged:
 
 
 @contextmanager
-def staged(
-    context: Context,
-    frame: DataFrame,
-    table: Table | None = None,
-) -> Iterator[Staged]:
+def staged(context: Context, frame: DataFrame, table: Table | None = None) -> Iterator[Staged]:
     """The rows of a frame as they are now; they are gone when the block ends.
 
     They lie in the session's `temp-dir`; without one in this machine's, if Spark runs here alone,

@@ -16,10 +16,9 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
 
 from frazil.client.changes import Changes
-from frazil.client.data_files import DataFile
 from frazil.client.tables import Table
 from frazil.spark import statements
-from frazil.spark.committing import writing
+from frazil.spark.committing import submitted, writing
 from frazil.spark.context import Context
 from frazil.spark.equality_deletes import covering_specs, write_equality_deletes
 from frazil.spark.filters import quoted
@@ -30,7 +29,7 @@ from frazil.spark.schemas import fit
 from frazil.spark.staging import staged
 from frazil.spark.targets import Target
 from frazil.spark.types import spark_type
-from frazil.spark.writes import placed_options, submitted
+from frazil.spark.writes import placed_options
 from frazil.spark.writing import WriteOptions, write_rows
 from frazil.values.types import NestedField, TypeId
 from frazil.wire.errors import BadRequest
@@ -211,16 +210,16 @@ def _by_equality(
             return Result(commit=None, operation=_OPERATION)
         placed = placed_options(context, target, commit_options, table)
 
-        def declare(changes: Changes[Any], added: Sequence[DataFile]) -> Any:
+        def declare(changes: Changes[Any]) -> Any:
             # Nothing was read, so that there is nothing that others could have changed meanwhile.
             return changes.row_delta(
-                added, deletes, command="delete", isolation="snapshot", **placed
+                files, deletes, command="delete", isolation="snapshot", **placed
             )
 
         paths = {file.file_path for file in (*files, *deletes)}
         commit = one.commit(
             paths,
-            lambda: submitted(context, table, fitted, files, declare, even_empty=bool(deletes)),
+            lambda: submitted(context, table, fitted, declare, has_files=bool(paths)),
         )
     return Result(
         commit=commit,

@@ -15,15 +15,14 @@ from pyspark.sql import Column, DataFrame
 from frazil.client.changes import Changes
 from frazil.client.data_files import DataFile
 from frazil.client.expressions import AlwaysTrue, Expression
-from frazil.client.outcomes import Commit
 from frazil.client.tables import Table
 from frazil.spark import statements
 from frazil.spark.audits import audited_options
-from frazil.spark.committing import writing
+from frazil.spark.committing import submitted, writing
 from frazil.spark.conditions import exact_filter
 from frazil.spark.context import Context
 from frazil.spark.results import Result
-from frazil.spark.schemas import Fitted, fit
+from frazil.spark.schemas import fit
 from frazil.spark.targets import Target
 from frazil.spark.writing import WriteOptions, write_rows
 from frazil.wire.actions import MAIN
@@ -142,7 +141,13 @@ def write(
             return Result(commit=None, operation=operation)
         commit = one.commit(
             {file.file_path for file in files},
-            lambda: submitted(context, table, fitted, files, declare, even_empty),
+            lambda: submitted(
+                context,
+                table,
+                fitted,
+                lambda changes: declare(changes, files),
+                has_files=bool(files) or even_empty,
+            ),
         )
     return Result(
         commit=commit,
@@ -151,28 +156,6 @@ def write(
         rows_deleted=None if even_empty else 0,
         files_added=len(files),
     )
-
-
-def submitted(
-    context: Context,
-    table: Table,
-    fitted: Fitted,
-    files: Sequence[DataFile],
-    declare: Declare,
-    even_empty: bool,
-) -> Commit:
-    """The change of the schema and the files in one request."""
-    if not fitted.updates and not table.is_staged:
-        done: Commit = declare(table, files)
-        return done
-    with context.client.transaction() as transaction:
-        changes = transaction.table(table)
-        if fitted.updates or not files:
-            changes.declare_metadata(fitted.updates, fitted.requirements)
-        if files or even_empty:
-            declare(changes, files)
-    (commit,) = transaction.commits
-    return commit
 
 
 def placed_options(
