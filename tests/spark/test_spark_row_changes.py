@@ -236,19 +236,6 @@ def test_a_row_that_is_matched_twice_is_an_error(
     assert merge.when_not_matched_insert_all().execute().rows_written == 3
 
 
-def test_version_1_has_no_delete_files(
-    session: Session, spark: SparkSession, namespace: str
-) -> None:
-    table = created(session, namespace, 1, MOR)
-    table.append(frame_of(spark, first_rows(4)))
-    with pytest.raises(UnsupportedOperation, match=r"write\.delete\.mode"):
-        table.delete("id = 1")
-    with pytest.raises(BadRequest, match="must be copy-on-write or merge-on-read"):
-        table.delete("id = 1", mode="sideways")
-    with pytest.raises(BadRequest, match="no option conflict"):
-        table.delete("id = 1", mode=COW, conflict="x")
-
-
 # --- beside others --------------------------------------------------------------------------------
 
 
@@ -374,3 +361,38 @@ def test_a_column_with_a_name_of_lineage_is_refused(
     with pytest.raises(BadRequest, match=f"column {name} has a name"):
         table.update({"id": "2"})
     assert [tuple(row) for row in table.scan().collect()] == [(1, 2)]
+
+
+def test_options_that_are_none_are_refused(session: Session, namespace: str) -> None:
+    table = created(session, namespace, 2, MOR)
+    with pytest.raises(BadRequest, match="must be copy-on-write or merge-on-read"):
+        table.delete("id = 1", mode="sideways")
+    with pytest.raises(BadRequest, match="no option conflict"):
+        table.delete("id = 1", mode=COW, conflict="x")
+
+
+def test_version_1_is_merged_on_read_as_long_as_that_needs_no_deletes(
+    session: Session, spark: SparkSession, namespace: str
+) -> None:
+    table = created(session, namespace, 1, MOR, BY_PART)
+    table.append(frame_of(spark, first_rows()))
+    head = table.load().head()
+    with pytest.raises(UnsupportedOperation, match=r"write\.delete\.mode"):
+        table.delete("id = 3")
+    with pytest.raises(UnsupportedOperation, match=r"write\.update\.mode"):
+        table.update({"name": "'x'"}, "id = 3")
+    with pytest.raises(UnsupportedOperation, match=r"write\.merge\.mode"):
+        upserted(table, frame_of(spark, [(3, 1, "x", None)]))
+    assert table.load().head() == head
+    assert table.delete("id = 77").commit is None
+    assert table.update({"name": "'x'"}, "id = 77").commit is None
+    upserted(table, frame_of(spark, [(77, 1, "new", None)]))
+    table.delete("part = 2")
+    assert rows_of(table) == sorted(
+        [row for row in first_rows() if row[1] != 2] + [(77, 1, "new", None)]
+    )
+
+
+def upserted(table: SparkTable, source: DataFrame) -> Result:
+    merge = table.merge(source, "target.id = source.id").when_matched_update_all()
+    return merge.when_not_matched_insert_all().execute()

@@ -48,6 +48,8 @@ def write_deletes(
     context: Context, table: Table, touched: Sequence[Touched], folder: WriteFolder
 ) -> WrittenDeletes:
     """Writes the deletes of the touched files; every one of them has a position at least."""
+    if not touched:
+        return WrittenDeletes((), ())
     if table.format_version < 2:
         raise UnsupportedOperation(
             f"{table} has format version {table.format_version}, which has no delete files: "

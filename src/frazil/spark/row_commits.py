@@ -45,13 +45,7 @@ def mode_of(table: Table, command: Command, given: str | None = None) -> Mode:
     if text.lower() not in (Mode.COPY_ON_WRITE, Mode.MERGE_ON_READ):
         where = name if given is None else "mode"
         raise BadRequest(f"{where}: {text!r} must be copy-on-write or merge-on-read")
-    mode = Mode(text.lower())
-    if mode is Mode.MERGE_ON_READ and table.format_version < DELETES_MIN_FORMAT_VERSION:
-        raise UnsupportedOperation(
-            f"{table}: cannot write delete files in a table of format version "
-            f"{table.format_version}: set {name} to copy-on-write, or upgrade the table"
-        )
-    return mode
+    return Mode(text.lower())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +91,7 @@ class RowCommit:
     def _merge_on_read(
         self, write: Write, changes: ChangedRows, touched: Sequence[Touched]
     ) -> Result:
+        self._check_version(touched)
         deletes = write_deletes(self.context, self.table, touched, write.folder)
         files = (*changes.files, *deletes.added)
         commit = write.commit(
@@ -113,6 +108,15 @@ class RowCommit:
             ),
         )
         return self._result(commit, changes, len(files), len(deletes.removed))
+
+    def _check_version(self, touched: Sequence[Touched]) -> None:
+        """As in stock Spark, a statement that comes to need no deletes is none the worse for it."""
+        if touched and self.table.format_version < DELETES_MIN_FORMAT_VERSION:
+            raise UnsupportedOperation(
+                f"{self.table}: cannot write delete files in a table of format version "
+                f"{self.table.format_version}: set write.{self.command}.mode to copy-on-write, or "
+                "upgrade the table"
+            )
 
     def _submitted(self, declare: Callable[[Changes[Any]], Any], *, has_files: bool) -> Commit:
         return submitted(self.context, self.table, self.evolution, declare, has_files=has_files)
