@@ -66,8 +66,8 @@ def run_merge(attempt: Attempt, merge: Merge, source: Staged, *, own_conflicts: 
     tasks = attempt.tasks()
     codes = FileCodes.of(tasks.keys())
     with (
-        staged(attempt.context, frames.matches(codes), attempt.table) as matches,
         writing(attempt.context, attempt.table) as write,
+        staged(attempt.context, frames.matches(codes), attempt.table) as matches,
     ):
         stored = _Stored(attempt, frames, source, reads.source_rows or 0, matches, codes)
         return attempt.commit(write, stored.changes(write), tasks)
