@@ -51,10 +51,13 @@ def rows_of(spark: SparkSession, first: int, last: int, name: str) -> DataFrame:
     )
 
 
+FULL = pytest.mark.full
 ONE_TABLE = pytest.mark.parametrize("table", ["by day"], indirect=True)
 
 
-@pytest.fixture(params=["by day", "by bucket", "flat"])
+@pytest.fixture(
+    params=["by day", pytest.param("by bucket", marks=FULL), pytest.param("flat", marks=FULL)]
+)
 def table(request: pytest.FixtureRequest, session: Session, namespace: str) -> SparkTable:
     fields = {"by day": BY_DAY, "by bucket": BY_BUCKET, "flat": []}[request.param]
     session.client.create_table(
@@ -97,7 +100,7 @@ def _with_paths(patch: pytest.MonkeyPatch) -> WriteOptions:
 
 
 def _large(patch: pytest.MonkeyPatch) -> WriteOptions:
-    patch.setattr(row_sizes, "_SMALL_BYTES", 0)
+    patch.setattr(row_sizes, "SMALL_BYTES", 0)
     return WriteOptions()
 
 
@@ -162,6 +165,23 @@ def test_every_way_refuses_the_same(
     with pytest.raises(Exception, match="column id is required"):
         insert.execute(options=options)
     assert table.load().head() == head
+
+
+@ONE_TABLE
+def test_rows_that_are_few_but_large_are_not_brought_here(
+    table: SparkTable, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merge_attempts, "SMALL_BYTES", 1 << 20)
+
+    def brought(*_: object, **__: object) -> None:
+        raise AssertionError("they are too large")
+
+    monkeypatch.setattr(merge_attempts, "write_here", brought)
+    large = rows_of(spark, 0, 3, "new").withColumn("name", fn.expr("repeat('x', 1 << 20)"))
+    merge = table.merge(large, "target.id = source.id").when_matched_update_all()
+    result = merge.when_not_matched_insert_all().execute()
+    assert result.rows_written == 3
+    assert [len(row["name"]) for row in table.scan().collect()] == [1 << 20] * 3
 
 
 @ONE_TABLE

@@ -28,7 +28,7 @@ from frazil.spark.names import names_of
 from frazil.spark.needed_columns import needed_columns
 from frazil.spark.results import Result
 from frazil.spark.row_attempts import COLLECTED_ROWS, Attempt
-from frazil.spark.row_sizes import is_small
+from frazil.spark.row_sizes import SMALL_BYTES, is_small
 from frazil.spark.staging import Staged, staged
 from frazil.spark.types import spark_schema
 from frazil.spark.upserted_rows import upserted_rows
@@ -102,9 +102,8 @@ class _Stored:
 
     def _write_few(self, matches: pa.Table, write: Write) -> tuple[DataFile, ...]:
         attempt = self.attempt
-        unmatched = self.source_rows - pc.count_distinct(matches.column(MATCHED)).as_py()
-        few = is_small(spark_schema(attempt.table.schema), matches.num_rows + unmatched)
-        if not few or not can_write_here(attempt.context, attempt.table, attempt.write_options):
+        here = can_write_here(attempt.context, attempt.table, attempt.write_options)
+        if not here or not self._are_few(matches):
             return self._write(write, few=False)
         rows = self._upserted(matches)
         if rows is None:
@@ -117,6 +116,15 @@ class _Stored:
             attempt.write_options,
             lineage=self.frames.lineage,
         )
+
+    def _are_few(self, matches: pa.Table) -> bool:
+        """By their number, and by the bytes that they are made of: a text may be of any length."""
+        unmatched = self.source_rows - pc.count_distinct(matches.column(MATCHED)).as_py()
+        schema = spark_schema(self.attempt.table.schema)
+        if not is_small(schema, matches.num_rows + unmatched):
+            return False
+        sizes = [stored.size_here() for stored in (self.source, self.matches)]
+        return all(size is not None and size <= SMALL_BYTES for size in sizes)
 
     def _upserted(self, matches: pa.Table) -> pa.Table | None:
         """The rows, if they are the source's own."""

@@ -13,7 +13,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-_SMALL_BYTES: Final = 64 << 20
+SMALL_BYTES: Final = 64 << 20
 _FLAT_BYTES: Final = 8
 _OTHER_BYTES: Final = 40
 _FLAT: Final = (NumericType, DateType, TimestampType, TimestampNTZType, BooleanType)
@@ -27,4 +27,4 @@ def is_small(schema: StructType, rows: int | None) -> bool:
         _FLAT_BYTES if isinstance(field.dataType, _FLAT) else _OTHER_BYTES
         for field in schema.fields
     )
-    return rows * row_bytes <= _SMALL_BYTES
+    return rows * row_bytes <= SMALL_BYTES

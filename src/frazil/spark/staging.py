@@ -46,6 +46,18 @@ class Staged:
     _paths: tuple[str, ...] | None
     """None where they are not known to be seen from here."""
 
+    def size_here(self) -> int | None:
+        """How many bytes the rows have before they are compressed; None as below."""
+        if self._paths is None:
+            return None
+        size = 0
+        for path in self._paths:
+            with self._storage.open_input(path) as source:
+                metadata = pq.read_metadata(source)
+            groups = range(metadata.num_row_groups)
+            size += sum(metadata.row_group(group).total_byte_size for group in groups)
+        return size
+
     def read_here(self, names: Sequence[str], max_rows: int) -> pa.Table | None:
         """Columns without Spark; None where there are more rows, or where the files cannot be read
         from here."""
