@@ -198,6 +198,16 @@ def test_a_source_row_may_update_many_rows(table: SparkTable, spark: SparkSessio
     assert [row["name"] for row in table.scan("id = 0").collect()] == ["new0"] * 4
 
 
+@ONE_TABLE
+def test_the_first_rows_of_a_table_may_come_from_a_merge(
+    table: SparkTable, spark: SparkSession
+) -> None:
+    merge = table.merge(rows_of(spark, 0, 3, "new"), "target.id = source.id")
+    result = merge.when_matched_update_all().when_not_matched_insert_all().execute()
+    assert (result.rows_deleted, result.rows_written) == (0, 3)
+    assert sorted(row["name"] for row in table.scan().collect()) == ["new0", "new1", "new2"]
+
+
 # --- parts ----------------------------------------------------------------------------------------
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from frazil.client.data_files import DataFile
 from frazil.client.expressions import AlwaysFalse
@@ -119,12 +119,16 @@ class _Stored:
 
     def _are_few(self, matches: pa.Table) -> bool:
         """By their number, and by the bytes that they are made of: a text may be of any length."""
-        unmatched = self.source_rows - pc.count_distinct(matches.column(MATCHED)).as_py()
+        _, times = np.unique(matches.column(MATCHED).to_numpy(), return_counts=True)
+        unmatched = self.source_rows - len(times)
         schema = spark_schema(self.attempt.table.schema)
         if not is_small(schema, matches.num_rows + unmatched):
             return False
-        sizes = [stored.size_here() for stored in (self.source, self.matches)]
-        return all(size is not None and size <= SMALL_BYTES for size in sizes)
+        source, found = self.source.size_here(), self.matches.size_here()
+        if source is None or found is None:
+            return False
+        # A row of the source may be written as often as it matches.
+        return source * int(times.max(initial=1)) + found <= SMALL_BYTES
 
     def _upserted(self, matches: pa.Table) -> pa.Table | None:
         """The rows, if they are the source's own."""
