@@ -83,6 +83,8 @@ def test_an_interrupted_commit_is_an_unknown_outcome(shop: Shop) -> None:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            # A run in the background hands on that it does not listen.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         deadline = time.monotonic() + 40
         while not any(one.statuses for one in proxy.changes):
