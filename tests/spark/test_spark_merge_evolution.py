@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from frazil.client.client import Client
 from frazil.wire.errors import BadRequest
 
 if TYPE_CHECKING:
@@ -97,11 +96,16 @@ def test_a_field_of_a_struct_is_added(session: Session, namespace: str) -> None:
     assert rows == [(1, (1, "x")), (2, (8, None))]
 
 
-def test_a_table_can_forbid_it(session: Session, client: Client, tables: list[str]) -> None:
-    name = tables[0]
-    client.set_properties(name, {"write.spark.auto-schema-evolution": "false"})
-    session.sql(merged(name, MORE, UPSERT))
-    assert [column for column, _ in found(session, name)[0]] == ["id", "name", "pay"]
+def test_a_table_can_forbid_it(
+    session: Session, spark: SparkSession, stock: str, tables: list[str]
+) -> None:
+    ours, theirs = tables
+    for name in tables:
+        session.client.set_properties(name, {"write.spark.auto-schema-evolution.enabled": "false"})
+    session.sql(merged(ours, MORE, UPSERT))
+    spark.sql(merged(f"{stock}.{theirs}", MORE, UPSERT))
+    assert [column for column, _ in found(session, ours)[0]] == ["id", "name", "pay"]
+    assert found(session, ours) == found(session, theirs)
 
 
 def test_without_it_columns_are_not_added(session: Session, tables: list[str]) -> None:

@@ -199,6 +199,15 @@ def test_a_source_row_may_update_many_rows(table: SparkTable, spark: SparkSessio
 
 
 @ONE_TABLE
+def test_a_merge_may_come_to_write_nothing(table: SparkTable, spark: SparkSession) -> None:
+    table.append(rows_of(spark, 0, 4, "old"))
+    merge = table.merge(rows_of(spark, 1, 3, "new"), "target.id = source.id").when_matched_delete()
+    result = merge.when_not_matched_insert_all().execute()
+    assert (result.rows_deleted, result.rows_written) == (2, 0)
+    assert sorted(row["name"] for row in table.scan().collect()) == ["old0", "old3"]
+
+
+@ONE_TABLE
 def test_the_first_rows_of_a_table_may_come_from_a_merge(
     table: SparkTable, spark: SparkSession
 ) -> None:

@@ -20,9 +20,8 @@ from frazil.spark.conditions import parse
 from frazil.spark.merges import STAR, Clause, Merge, WhenMatchedUpdate, WhenNotMatchedInsert
 from frazil.spark.names import NameMatcher
 from frazil.spark.schema_evolution import Evolution, evolve
-from frazil.values.type_json import struct_to_json
 
-PROPERTY: Final = "write.spark.auto-schema-evolution"
+PROPERTY: Final = "write.spark.auto-schema-evolution.enabled"
 
 
 @dataclass(frozen=True)
@@ -47,10 +46,9 @@ def evolved_merge(
 
 
 def _with_schema(table: Table, evolution: Evolution) -> Table:
-    schemas = table.metadata["schemas"]
-    schema_id = max(one["schema-id"] for one in schemas) + 1
-    added = {**struct_to_json(evolution.schema), "schema-id": schema_id}
-    changed = {"schemas": [*schemas, added], "current-schema-id": schema_id}
+    (added,) = (one["schema"] for one in evolution.updates if one["action"] == "add-schema")
+    schemas = [*table.metadata["schemas"], added]
+    changed = {"schemas": schemas, "current-schema-id": added["schema-id"]}
     return replace(table, metadata={**table.metadata, **changed})
 
 
@@ -84,10 +82,8 @@ def _assigned_by_name(
         given = _parts(value) if isinstance(value, str) else None
         if column is None or given is None:
             continue
-        qualified = len(given) == len((source_alias, name)) and (
-            names.key(given[0]) == names.key(source_alias)
-        )
-        if qualified and names.key(given[-1]) == names.key(column[-1]):
+        wanted = (source_alias, column[-1])
+        if [*map(names.key, given)] == [*map(names.key, wanted)]:
             yield column[-1]
 
 
