@@ -20,13 +20,13 @@ from typing import Any, TypeVar
 from benchmarks.results import RESULTS, machine
 from frazil.commit.file_places import check_places
 from frazil.commit.territory import Territory
-from frazil.format.content_files import DataFile
-from frazil.format.declared_files import DeclaredFiles
-from frazil.format.manifest_encoder import manifest_encoder
-from frazil.format.manifest_list import DATA
-from frazil.format.manifests import ADDED
-from frazil.format.table_builder import new_table
-from frazil.format.table_metadata import TableMetadata
+from frazil.format.declared.declared_files import DeclaredFiles
+from frazil.format.manifest.manifest_encoder import manifest_encoder
+from frazil.format.manifest.manifest_list import DATA
+from frazil.format.manifest.manifests import ADDED
+from frazil.format.metadata.content_files import DataFile
+from frazil.format.metadata.table_builder import new_table
+from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.store.locations import AllowedLocations
 from frazil.wire import json as wire_json
 from frazil.wire.actions import Append, check_request

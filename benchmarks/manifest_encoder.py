@@ -34,13 +34,13 @@ from pyiceberg.schema import Schema as StockSchema
 from pyiceberg.typedef import Record
 
 from benchmarks.results import RESULTS, machine
-from frazil.format.content_files import DataFile
-from frazil.format.manifest_columns import decode_columns
-from frazil.format.manifest_encoder import ManifestEncoder, manifest_encoder
-from frazil.format.manifest_list import DATA, ManifestFile
-from frazil.format.manifest_writer import RollingManifestWriter
-from frazil.format.partition_spec import parse_partition_spec
-from frazil.format.schema import parse_schema
+from frazil.format.manifest.manifest_columns import decode_columns
+from frazil.format.manifest.manifest_encoder import ManifestEncoder, manifest_encoder
+from frazil.format.manifest.manifest_list import DATA, ManifestFile
+from frazil.format.manifest.manifest_writer import RollingManifestWriter
+from frazil.format.metadata.content_files import DataFile
+from frazil.format.metadata.partition_spec import parse_partition_spec
+from frazil.format.metadata.schema import parse_schema
 
 OUTPUT = RESULTS / "manifest_encoder.json"
 COLUMNS = 10

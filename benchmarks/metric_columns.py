@@ -27,19 +27,19 @@ from typing import Any
 
 from benchmarks.manifest_columns import JAVA_BLOCK_ENTRIES, in_blocks, read_fastavro
 from benchmarks.results import RESULTS, machine
-from frazil.format.column_evaluators import inclusive_column_evaluator
-from frazil.format.content_files import DataFile
-from frazil.format.expression_binding import bind
-from frazil.format.expressions import Expression, from_json
-from frazil.format.manifest_columns import ManifestColumns, decode_columns
-from frazil.format.manifest_encoder import manifest_encoder
-from frazil.format.manifest_list import DATA
-from frazil.format.manifest_writer import RollingManifestWriter
-from frazil.format.metric_columns import MetricColumns
-from frazil.format.metric_decoder import decode_manifest, decode_metrics
-from frazil.format.metric_file import metrics_from_bytes, metrics_to_bytes
-from frazil.format.partition_spec import parse_partition_spec
-from frazil.format.schema import parse_schema
+from frazil.format.expr.expression_binding import bind
+from frazil.format.expr.expressions import Expression, from_json
+from frazil.format.manifest.manifest_columns import ManifestColumns, decode_columns
+from frazil.format.manifest.manifest_encoder import manifest_encoder
+from frazil.format.manifest.manifest_list import DATA
+from frazil.format.manifest.manifest_writer import RollingManifestWriter
+from frazil.format.metadata.content_files import DataFile
+from frazil.format.metadata.partition_spec import parse_partition_spec
+from frazil.format.metadata.schema import parse_schema
+from frazil.format.pruning.column_evaluators import inclusive_column_evaluator
+from frazil.format.pruning.metric_columns import MetricColumns
+from frazil.format.pruning.metric_decoder import decode_manifest, decode_metrics
+from frazil.format.pruning.metric_file import metrics_from_bytes, metrics_to_bytes
 
 OUTPUT = RESULTS / "metric_columns.json"
 TYPES = [*["long"] * 3, *["double"] * 2, *["timestamp"] * 2, "date", "string", "string"]

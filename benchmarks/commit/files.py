@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from frazil.format.content_files import DataFile
+from frazil.format.metadata.content_files import DataFile
 
 PATH_BYTES: Final = 120
 PARTITIONS: Final = 100

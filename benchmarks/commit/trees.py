@@ -33,11 +33,11 @@ from benchmarks.commit.files import (
     file_path,
 )
 from benchmarks.histories import History, Seed, file_url, make_history, prepare
-from frazil.format.manifest_encoder import manifest_encoder
-from frazil.format.manifest_list import DATA
-from frazil.format.manifest_writer import RollingManifestWriter, WrittenManifest
-from frazil.format.partition_spec import parse_partition_spec
-from frazil.format.schema import parse_schema
+from frazil.format.manifest.manifest_encoder import manifest_encoder
+from frazil.format.manifest.manifest_list import DATA
+from frazil.format.manifest.manifest_writer import RollingManifestWriter, WrittenManifest
+from frazil.format.metadata.partition_spec import parse_partition_spec
+from frazil.format.metadata.schema import parse_schema
 
 SNAPSHOT_ID: Final = 3051729675574597004
 MANIFEST_CODEC: Final = "deflate"

@@ -13,8 +13,8 @@ import msgspec
 
 from benchmarks.planning.filters import Filter
 from frazil.commit.manifest_cache import ManifestCache, ManifestReader
-from frazil.format.metadata_files import decode_metadata_file
-from frazil.format.table_metadata import TableMetadata
+from frazil.format.metadata.metadata_files import decode_metadata_file
+from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.plan.scans import resolve_scan
 from frazil.plan.walk import Walk
 from frazil.store.local import LocalStore

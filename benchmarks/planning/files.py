@@ -14,7 +14,7 @@ from datetime import date, timedelta
 from typing import Any, Final
 
 from benchmarks.commit.files import file_path
-from frazil.format.content_files import DataFile
+from frazil.format.metadata.content_files import DataFile
 
 CLUSTERED: Final = "clustered"
 SCATTERED: Final = "scattered"

@@ -11,11 +11,11 @@ from benchmarks.planning.engine import request_for
 from benchmarks.planning.filters import LONG_RANGE, filter_for
 from benchmarks.planning.results import Step, step_of
 from benchmarks.planning.trees import Tree
-from frazil.format.avro_files import MANIFEST_LIMITS, open_avro
-from frazil.format.column_evaluators import inclusive_mask
-from frazil.format.manifest_columns import decode_columns
-from frazil.format.metadata_files import decode_metadata_file
-from frazil.format.metric_decoder import decode_manifest, decode_metrics
+from frazil.format.avro.avro_files import MANIFEST_LIMITS, open_avro
+from frazil.format.manifest.manifest_columns import decode_columns
+from frazil.format.metadata.metadata_files import decode_metadata_file
+from frazil.format.pruning.column_evaluators import inclusive_mask
+from frazil.format.pruning.metric_decoder import decode_manifest, decode_metrics
 from frazil.plan.scans import resolve_scan
 from frazil.store.local import LocalStore
 

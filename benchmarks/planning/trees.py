@@ -39,12 +39,12 @@ from benchmarks.planning.files import (
     TYPES,
     content_file,
 )
-from frazil.format.content_files import DataFile
-from frazil.format.manifest_encoder import manifest_encoder
-from frazil.format.manifest_list import DATA
-from frazil.format.manifest_writer import RollingManifestWriter
-from frazil.format.partition_spec import parse_partition_spec
-from frazil.format.schema import parse_schema
+from frazil.format.manifest.manifest_encoder import manifest_encoder
+from frazil.format.manifest.manifest_list import DATA
+from frazil.format.manifest.manifest_writer import RollingManifestWriter
+from frazil.format.metadata.content_files import DataFile
+from frazil.format.metadata.partition_spec import parse_partition_spec
+from frazil.format.metadata.schema import parse_schema
 
 BY_PYICEBERG: Final = "scattered, written by PyIceberg"
 """Its manifests have one entry in each block."""

@@ -43,9 +43,9 @@ from frazil.client.expressions import (
     year,
 )
 from frazil.client.filter_text import parse_filter
-from frazil.format.expression_binding import bind
-from frazil.format.expressions import from_json
-from frazil.format.schema import parse_schema
+from frazil.format.expr.expression_binding import bind
+from frazil.format.expr.expressions import from_json
+from frazil.format.metadata.schema import parse_schema
 from frazil.wire.errors import BadRequest
 from frazil.wire.json import check_text
 

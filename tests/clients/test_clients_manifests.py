@@ -12,18 +12,23 @@ from uuid import UUID
 import pytest
 from pyspark.sql import SparkSession
 
-from frazil.format.content_files import (
+from frazil.format.manifest.manifest_encoder import manifest_encoder
+from frazil.format.manifest.manifest_list import (
+    DATA,
+    DELETES,
+    PartitionSummary,
+    manifest_list_schema,
+)
+from frazil.format.manifest.manifest_writer import RollingManifestWriter, WrittenManifest
+from frazil.format.metadata.content_files import (
     EQUALITY_DELETES,
     POSITION_DELETES,
     ContentFile,
     DataFile,
     DeleteFile,
 )
-from frazil.format.manifest_encoder import manifest_encoder
-from frazil.format.manifest_list import DATA, DELETES, PartitionSummary, manifest_list_schema
-from frazil.format.manifest_writer import RollingManifestWriter, WrittenManifest
-from frazil.format.partition_spec import parse_partition_spec
-from frazil.format.schema import parse_schema
+from frazil.format.metadata.partition_spec import parse_partition_spec
+from frazil.format.metadata.schema import parse_schema
 from tests.support.trees import avro_bytes
 
 SNAPSHOT_ID, SEQUENCE_NUMBER, FIRST_ROW_ID = 4_000_000_000, 7, 500

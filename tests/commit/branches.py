@@ -22,19 +22,19 @@ from frazil.commit.validations import (
     check_deletion_vectors,
     check_validations,
 )
-from frazil.format.content_files import (
+from frazil.format.manifest.manifest_encoder import manifest_encoder
+from frazil.format.manifest.manifest_list import DATA, DELETES
+from frazil.format.manifest.manifest_writer import RollingManifestWriter, WrittenManifest
+from frazil.format.metadata.content_files import (
     EQUALITY_DELETES,
     POSITION_DELETES,
     ContentFile,
     DataFile,
     DeleteFile,
 )
-from frazil.format.manifest_encoder import manifest_encoder
-from frazil.format.manifest_list import DATA, DELETES
-from frazil.format.manifest_writer import RollingManifestWriter, WrittenManifest
-from frazil.format.snapshots import Snapshot
-from frazil.format.table_builder import apply_updates, new_table
-from frazil.format.table_metadata import TableMetadata
+from frazil.format.metadata.snapshots import Snapshot
+from frazil.format.metadata.table_builder import apply_updates, new_table
+from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.store.memory import MemoryStore
 from frazil.values.single_value import to_binary
 from frazil.values.types import LONG

@@ -12,9 +12,9 @@ from frazil.commit.delete_index import (
     IndexedDataFile,
     TwoDeletionVectors,
 )
-from frazil.format.content_files import DataFile
-from frazil.format.manifest_columns import metrics
-from frazil.format.manifest_list import DELETES
+from frazil.format.manifest.manifest_columns import metrics
+from frazil.format.manifest.manifest_list import DELETES
+from frazil.format.metadata.content_files import DataFile
 from frazil.values.single_value import to_binary
 from frazil.values.types import LONG
 from tests.commit.branches import (

@@ -10,7 +10,7 @@ import pytest
 
 from frazil.commit.file_places import check_places
 from frazil.commit.territory import Territory
-from frazil.format.table_metadata import TableMetadata
+from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.store.locations import AllowedLocations
 from frazil.wire.errors import BadRequest
 from tests.support.tables import LOCATION, UUID, table

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from frazil.commit.manifest_cache import ManifestCache, ManifestReader
-from frazil.format.content_files import DataFile
-from frazil.format.manifest_columns import ManifestColumns, decode_columns
-from frazil.format.manifest_encoder import manifest_encoder
-from frazil.format.manifest_list import (
+from frazil.format.manifest.manifest_columns import ManifestColumns, decode_columns
+from frazil.format.manifest.manifest_encoder import manifest_encoder
+from frazil.format.manifest.manifest_list import (
     DATA,
     ListedManifest,
     ManifestFile,
@@ -22,10 +21,11 @@ from frazil.format.manifest_list import (
     manifest_list_schema,
     write_manifest_list,
 )
-from frazil.format.manifest_writer import RollingManifestWriter
-from frazil.format.partition_spec import parse_partition_spec
-from frazil.format.schema import parse_schema
-from frazil.format.snapshots import Snapshot, parse_snapshot
+from frazil.format.manifest.manifest_writer import RollingManifestWriter
+from frazil.format.metadata.content_files import DataFile
+from frazil.format.metadata.partition_spec import parse_partition_spec
+from frazil.format.metadata.schema import parse_schema
+from frazil.format.metadata.snapshots import Snapshot, parse_snapshot
 from frazil.store.base import StoreError
 from frazil.store.local import LocalStore
 from frazil.wire.errors import Forbidden, FrazilError

@@ -10,8 +10,8 @@ import pytest
 from frazil.commit import history
 from frazil.commit.history import metrics_reader
 from frazil.commit.manifest_cache import ManifestCache, ManifestReader
-from frazil.format.manifest_columns import ManifestColumns
-from frazil.format.metric_columns import MetricColumns
+from frazil.format.manifest.manifest_columns import ManifestColumns
+from frazil.format.pruning.metric_columns import MetricColumns
 from frazil.store.memory import MemoryStore
 from frazil.wire.errors import ValidationError
 from tests.commit.test_commit_manifest_cache import allow, listed

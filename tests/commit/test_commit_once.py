@@ -24,7 +24,7 @@ from frazil.commit.once import (
 )
 from frazil.commit.pending import commit_rows
 from frazil.db.base import StreamRow
-from frazil.format.table_metadata import TableMetadata
+from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.wire.actions import CommitUpdate, Delete, Once
 from frazil.wire.updates import SetLocation
 from tests.support.tables import UUID, apply, commit, history, set_ref, snapshot, table, update

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from frazil.commit.purge import files_of_table
-from frazil.format.table_builder import apply_updates, with_previous_file
+from frazil.format.metadata.table_builder import apply_updates, with_previous_file
 from frazil.store.local import LocalStore
 from frazil.wire.updates import (
     RemoveSnapshots,

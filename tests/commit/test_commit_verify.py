@@ -21,14 +21,14 @@ import pytest
 
 from frazil.commit.files import PendingStore
 from frazil.commit.verify import VERIFY_FILES, Verification, verification, verify_files
-from frazil.format.content_files import (
+from frazil.format.metadata.content_files import (
     EQUALITY_DELETES,
     POSITION_DELETES,
     DataFile,
     DeleteFile,
 )
-from frazil.format.table_builder import new_table
-from frazil.format.table_metadata import TableMetadata
+from frazil.format.metadata.table_builder import new_table
+from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.store.base import Store, StoreError
 from frazil.store.local import LocalStore
 from frazil.store.memory import MemoryStore

@@ -6,12 +6,12 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from frazil.format.content_files import ContentFile, DataFile, DeleteFile
-from frazil.format.manifest_encoder import ManifestEncoder, manifest_encoder
-from frazil.format.manifest_list import DATA, ManifestFile
-from frazil.format.manifest_writer import RollingManifestWriter
-from frazil.format.partition_spec import parse_partition_spec
-from frazil.format.schema import parse_schema
+from frazil.format.manifest.manifest_encoder import ManifestEncoder, manifest_encoder
+from frazil.format.manifest.manifest_list import DATA, ManifestFile
+from frazil.format.manifest.manifest_writer import RollingManifestWriter
+from frazil.format.metadata.content_files import ContentFile, DataFile, DeleteFile
+from frazil.format.metadata.partition_spec import parse_partition_spec
+from frazil.format.metadata.schema import parse_schema
 
 LISTED = ManifestFile(
     "m", 1, 0, DATA, 3, 3, 5, None, None, None, None, None, None, None, False, b""

@@ -12,8 +12,7 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
-from frazil.format.evaluators import IN_PREDICATE_LIMIT
-from frazil.format.expression_binding import (
+from frazil.format.expr.expression_binding import (
     BoundLiteralPredicate,
     BoundReference,
     BoundSetPredicate,
@@ -21,16 +20,10 @@ from frazil.format.expression_binding import (
     BoundTransform,
     BoundUnaryPredicate,
 )
-from frazil.format.expressions import (
-    ALWAYS_FALSE,
-    ALWAYS_TRUE,
-    And,
-    Expression,
-    Operation,
-    Or,
-)
-from frazil.format.manifest_columns import RowMetrics
-from frazil.format.metrics_evaluators import FileMetrics
+from frazil.format.expr.expressions import ALWAYS_FALSE, ALWAYS_TRUE, And, Expression, Operation, Or
+from frazil.format.manifest.manifest_columns import RowMetrics
+from frazil.format.pruning.evaluators import IN_PREDICATE_LIMIT
+from frazil.format.pruning.metrics_evaluators import FileMetrics
 from frazil.values import transforms
 from frazil.values.single_value import InvalidValue, check_value, to_binary
 from frazil.values.transforms import parse_transform

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from frazil.format.avro_files import MANIFEST_LIMITS, open_avro
-from frazil.format.content_files import POSITION_DELETES, ContentFile, DataFile, DeleteFile
-from frazil.format.manifest_columns import decode_columns
-from frazil.format.manifest_encoder import ManifestEncoder, manifest_encoder
-from frazil.format.manifest_list import DATA, DELETES
-from frazil.format.manifest_writer import RollingManifestWriter, WrittenManifest
-from frazil.format.partition_spec import parse_partition_spec
-from frazil.format.schema import parse_schema
+from frazil.format.avro.avro_files import MANIFEST_LIMITS, open_avro
+from frazil.format.manifest.manifest_columns import decode_columns
+from frazil.format.manifest.manifest_encoder import ManifestEncoder, manifest_encoder
+from frazil.format.manifest.manifest_list import DATA, DELETES
+from frazil.format.manifest.manifest_writer import RollingManifestWriter, WrittenManifest
+from frazil.format.metadata.content_files import POSITION_DELETES, ContentFile, DataFile, DeleteFile
+from frazil.format.metadata.partition_spec import parse_partition_spec
+from frazil.format.metadata.schema import parse_schema
 
 SCHEMA = parse_schema(
     json.dumps(

@@ -7,9 +7,9 @@ import os
 
 import pytest
 
-from frazil.format.avro_files import MANIFEST_LIMITS, AvroWriter, open_avro
-from frazil.format.avro_schema import record_schema
-from frazil.format.avro_types import write_long
+from frazil.format.avro.avro_files import MANIFEST_LIMITS, AvroWriter, open_avro
+from frazil.format.avro.avro_schema import record_schema
+from frazil.format.avro.avro_types import write_long
 
 SCHEMA = record_schema(
     json.dumps(

@@ -16,24 +16,31 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from frazil.format.column_evaluators import (
-    inclusive_column_evaluator,
-    inclusive_mask,
-    strict_column_evaluator,
-    strict_mask,
-)
-from frazil.format.expression_binding import (
+from frazil.format.expr.expression_binding import (
     BoundLiteralPredicate,
     BoundReference,
     BoundSetPredicate,
     BoundTransform,
     BoundUnaryPredicate,
 )
-from frazil.format.expressions import And, Expression, IdReference, Operation, Or, UnaryPredicate
-from frazil.format.manifest_columns import RowMetrics, decode_columns
-from frazil.format.metric_columns import MetricColumns, metrics_of_files
-from frazil.format.metric_decoder import decode_metrics
-from frazil.format.metrics_evaluators import (
+from frazil.format.expr.expressions import (
+    And,
+    Expression,
+    IdReference,
+    Operation,
+    Or,
+    UnaryPredicate,
+)
+from frazil.format.manifest.manifest_columns import RowMetrics, decode_columns
+from frazil.format.pruning.column_evaluators import (
+    inclusive_column_evaluator,
+    inclusive_mask,
+    strict_column_evaluator,
+    strict_mask,
+)
+from frazil.format.pruning.metric_columns import MetricColumns, metrics_of_files
+from frazil.format.pruning.metric_decoder import decode_metrics
+from frazil.format.pruning.metrics_evaluators import (
     inclusive_metrics_evaluator,
     strict_metrics_evaluator,
 )

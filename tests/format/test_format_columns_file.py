@@ -10,11 +10,11 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from frazil.format import columns_file
-from frazil.format.columns_file import columns_from_bytes, columns_to_bytes
-from frazil.format.content_files import EQUALITY_DELETES, POSITION_DELETES
-from frazil.format.manifest_columns import ManifestColumns, decode_columns
-from frazil.format.manifest_list import DELETES
+from frazil.format.manifest import columns_file
+from frazil.format.manifest.columns_file import columns_from_bytes, columns_to_bytes
+from frazil.format.manifest.manifest_columns import ManifestColumns, decode_columns
+from frazil.format.manifest.manifest_list import DELETES
+from frazil.format.metadata.content_files import EQUALITY_DELETES, POSITION_DELETES
 from tests.format.manifest_files import data_file, delete_file, encoder_of, manifest_of
 
 TYPES = ("decimal(9, 2)", "uuid", "string", "long", "double", "boolean", "binary")

@@ -13,12 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frazil.format.content_files import EQUALITY_DELETES, POSITION_DELETES, DataFile, DeleteFile
-from frazil.format.declared_files import DeclaredFiles
-from frazil.format.manifest_encoder import manifest_encoder
-from frazil.format.manifest_list import DATA
-from frazil.format.table_builder import new_table
-from frazil.format.table_metadata import TableMetadata
+from frazil.format.declared.declared_files import DeclaredFiles
+from frazil.format.manifest.manifest_encoder import manifest_encoder
+from frazil.format.manifest.manifest_list import DATA
+from frazil.format.metadata.content_files import (
+    EQUALITY_DELETES,
+    POSITION_DELETES,
+    DataFile,
+    DeleteFile,
+)
+from frazil.format.metadata.table_builder import new_table
+from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.values.single_value import from_json, to_binary, to_json
 from frazil.values.types import Type, type_from_name
 from frazil.wire import content_files as wire

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frazil.format.avro_numbers import encode_count, encode_counts, encode_long
-from frazil.format.content_files import DataFile, EncodedBounds
-from frazil.format.declared_bounds import BoundsPlan
-from frazil.format.manifest_encoder import ManifestEncoder, manifest_encoder
-from frazil.format.manifest_list import DATA
-from frazil.format.partition_spec import UNPARTITIONED
-from frazil.format.schema import parse_schema
+from frazil.format.avro.avro_numbers import encode_count, encode_counts, encode_long
+from frazil.format.declared.declared_bounds import BoundsPlan
+from frazil.format.manifest.manifest_encoder import ManifestEncoder, manifest_encoder
+from frazil.format.manifest.manifest_list import DATA
+from frazil.format.metadata.content_files import DataFile, EncodedBounds
+from frazil.format.metadata.partition_spec import UNPARTITIONED
+from frazil.format.metadata.schema import parse_schema
 from frazil.values.single_value import to_binary, to_json
 from frazil.values.types import type_from_name
 from frazil.wire.content_files import CountMap

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from frazil.format.expression_binding import (
+from frazil.format.expr.expression_binding import (
     BoundLiteralPredicate,
     BoundReference,
     BoundSetPredicate,
@@ -18,7 +18,7 @@ from frazil.format.expression_binding import (
     bind,
     rewrite_not,
 )
-from frazil.format.expressions import (
+from frazil.format.expr.expressions import (
     ALWAYS_FALSE,
     ALWAYS_TRUE,
     MAX_DEPTH,
@@ -29,7 +29,7 @@ from frazil.format.expressions import (
     Or,
     from_json,
 )
-from frazil.format.schema import Schema, parse_schema
+from frazil.format.metadata.schema import Schema, parse_schema
 from frazil.values.transforms import Bucket
 from frazil.wire.errors import BadRequest
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 from pyiceberg.expressions import BooleanExpression
 
-from frazil.format.expressions import (
+from frazil.format.expr.expressions import (
     ALWAYS_FALSE,
     ALWAYS_TRUE,
     MAX_DEPTH,

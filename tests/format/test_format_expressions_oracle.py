@@ -28,18 +28,18 @@ from pyiceberg.partitioning import PartitionSpec as OracleSpec
 from pyiceberg.schema import Schema as OracleSchema
 from pyiceberg.typedef import Record
 
-from frazil.format.evaluators import manifest_evaluator, partition_evaluator
-from frazil.format.expression_binding import bind
-from frazil.format.expressions import from_json
-from frazil.format.manifest_list import PartitionSummary
-from frazil.format.metrics_evaluators import (
+from frazil.format.expr.expression_binding import bind
+from frazil.format.expr.expressions import from_json
+from frazil.format.expr.projection import inclusive_projection, strict_projection
+from frazil.format.manifest.manifest_list import PartitionSummary
+from frazil.format.metadata.partition_spec import parse_partition_spec
+from frazil.format.metadata.schema import parse_schema
+from frazil.format.pruning.evaluators import manifest_evaluator, partition_evaluator
+from frazil.format.pruning.metrics_evaluators import (
     FileMetrics,
     inclusive_metrics_evaluator,
     strict_metrics_evaluator,
 )
-from frazil.format.partition_spec import parse_partition_spec
-from frazil.format.projection import inclusive_projection, strict_projection
-from frazil.format.schema import parse_schema
 from frazil.values.single_value import to_binary
 
 COLUMNS = {"i": "int", "l": "long", "s": "string", "f": "double", "d": "date", "t": "timestamp"}

@@ -9,27 +9,27 @@ from typing import Any
 
 import pytest
 
-from frazil.format.evaluators import (
-    IN_PREDICATE_LIMIT,
-    manifest_evaluator,
-    partition_evaluator,
-    row_evaluator,
-)
-from frazil.format.expression_binding import (
+from frazil.format.expr.expression_binding import (
     BoundLiteralPredicate,
     BoundSetPredicate,
     BoundTransform,
     bind,
 )
-from frazil.format.expressions import ALWAYS_FALSE, ALWAYS_TRUE, Expression, from_json
-from frazil.format.manifest_list import PartitionSummary
-from frazil.format.metrics_evaluators import (
+from frazil.format.expr.expressions import ALWAYS_FALSE, ALWAYS_TRUE, Expression, from_json
+from frazil.format.expr.projection import inclusive_projection, strict_projection
+from frazil.format.manifest.manifest_list import PartitionSummary
+from frazil.format.metadata.partition_spec import PartitionSpec, parse_partition_spec
+from frazil.format.metadata.schema import parse_schema
+from frazil.format.pruning.evaluators import (
+    IN_PREDICATE_LIMIT,
+    manifest_evaluator,
+    partition_evaluator,
+    row_evaluator,
+)
+from frazil.format.pruning.metrics_evaluators import (
     inclusive_metrics_evaluator,
     strict_metrics_evaluator,
 )
-from frazil.format.partition_spec import PartitionSpec, parse_partition_spec
-from frazil.format.projection import inclusive_projection, strict_projection
-from frazil.format.schema import parse_schema
 from frazil.values.single_value import to_binary
 from frazil.values.types import DOUBLE, INT, STRING, TIMESTAMP
 

@@ -14,22 +14,22 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from frazil.format.evaluators import (
+from frazil.format.expr.expression_binding import bind
+from frazil.format.expr.expressions import Expression, from_json
+from frazil.format.expr.projection import inclusive_projection, strict_projection
+from frazil.format.manifest.manifest_list import PartitionSummary
+from frazil.format.metadata.partition_spec import PartitionSpec, parse_partition_spec
+from frazil.format.metadata.schema import parse_schema
+from frazil.format.pruning.evaluators import (
     is_nan,
     manifest_evaluator,
     partition_evaluator,
     row_evaluator,
 )
-from frazil.format.expression_binding import bind
-from frazil.format.expressions import Expression, from_json
-from frazil.format.manifest_list import PartitionSummary
-from frazil.format.metrics_evaluators import (
+from frazil.format.pruning.metrics_evaluators import (
     inclusive_metrics_evaluator,
     strict_metrics_evaluator,
 )
-from frazil.format.partition_spec import PartitionSpec, parse_partition_spec
-from frazil.format.projection import inclusive_projection, strict_projection
-from frazil.format.schema import parse_schema
 from frazil.values import transforms
 from frazil.values.single_value import InvalidValue, to_binary, to_json
 from frazil.values.transforms import parse_transform

@@ -25,19 +25,11 @@ from pyiceberg.partitioning import PartitionSpec as StockSpec
 from pyiceberg.schema import Schema as StockSchema
 from pyiceberg.typedef import Record as StockRecord
 
-from frazil.format import manifest_decoder
-from frazil.format.avro_files import write_avro
-from frazil.format.avro_schema import RecordSchema, record_schema
-from frazil.format.avro_types import UnreadableAvro
-from frazil.format.content_files import (
-    EQUALITY_DELETES,
-    POSITION_DELETES,
-    ContentFile,
-    DataFile,
-    DeleteFile,
-    FieldMap,
-)
-from frazil.format.manifest_columns import (
+from frazil.format.avro.avro_files import write_avro
+from frazil.format.avro.avro_schema import RecordSchema, record_schema
+from frazil.format.avro.avro_types import UnreadableAvro
+from frazil.format.manifest import manifest_decoder
+from frazil.format.manifest.manifest_columns import (
     NO_SNAPSHOT,
     NONE,
     ManifestColumns,
@@ -48,10 +40,18 @@ from frazil.format.manifest_columns import (
     path_hash,
     path_hashes,
 )
-from frazil.format.manifest_encoder import ManifestEncoder
-from frazil.format.manifest_list import DATA, DELETES, ManifestFile
-from frazil.format.manifest_writer import RollingManifestWriter
-from frazil.format.manifests import ADDED, DELETED, EXISTING, inherited, read_manifest
+from frazil.format.manifest.manifest_encoder import ManifestEncoder
+from frazil.format.manifest.manifest_list import DATA, DELETES, ManifestFile
+from frazil.format.manifest.manifest_writer import RollingManifestWriter
+from frazil.format.manifest.manifests import ADDED, DELETED, EXISTING, inherited, read_manifest
+from frazil.format.metadata.content_files import (
+    EQUALITY_DELETES,
+    POSITION_DELETES,
+    ContentFile,
+    DataFile,
+    DeleteFile,
+    FieldMap,
+)
 from tests.format.manifest_files import (
     LISTED,
     data_file,

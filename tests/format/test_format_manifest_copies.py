@@ -13,19 +13,19 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from frazil.format.avro_files import MANIFEST_LIMITS, open_avro
-from frazil.format.avro_types import UnreadableAvro
-from frazil.format.content_files import EQUALITY_DELETES, POSITION_DELETES, DataFile
-from frazil.format.manifest_columns import (
+from frazil.format.avro.avro_files import MANIFEST_LIMITS, open_avro
+from frazil.format.avro.avro_types import UnreadableAvro
+from frazil.format.manifest.manifest_columns import (
     ManifestColumns,
     content_files,
     data_file_bytes,
     decode_columns,
 )
-from frazil.format.manifest_encoder import ManifestEncoder
-from frazil.format.manifest_list import DATA, DELETES, ManifestFile
-from frazil.format.manifest_writer import RollingManifestWriter, WrittenManifest
-from frazil.format.manifests import ADDED, DELETED, EXISTING, read_manifest
+from frazil.format.manifest.manifest_encoder import ManifestEncoder
+from frazil.format.manifest.manifest_list import DATA, DELETES, ManifestFile
+from frazil.format.manifest.manifest_writer import RollingManifestWriter, WrittenManifest
+from frazil.format.manifest.manifests import ADDED, DELETED, EXISTING, read_manifest
+from frazil.format.metadata.content_files import EQUALITY_DELETES, POSITION_DELETES, DataFile
 from tests.format.manifest_files import LISTED, data_file, delete_file, encoder_of, manifest_of
 from tests.support.trees import avro_bytes, avro_records
 

@@ -20,22 +20,22 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import ManifestContent
 from pyiceberg.manifest import ManifestFile as StockManifestFile
 
-from frazil.format.avro_files import MANIFEST_LIMITS as LIMITS
-from frazil.format.avro_files import AvroWriter, open_avro
-from frazil.format.avro_types import read_long
-from frazil.format.content_files import (
+from frazil.format.avro.avro_files import MANIFEST_LIMITS as LIMITS
+from frazil.format.avro.avro_files import AvroWriter, open_avro
+from frazil.format.avro.avro_types import read_long
+from frazil.format.manifest.manifest_encoder import ManifestEncoder, avro_codec, manifest_encoder
+from frazil.format.manifest.manifest_list import DATA, DELETES
+from frazil.format.manifest.manifest_schema import avro_name, decimal_bytes
+from frazil.format.manifest.manifests import ADDED, DELETED, EXISTING, read_manifest
+from frazil.format.metadata.content_files import (
     EQUALITY_DELETES,
     POSITION_DELETES,
     ContentFile,
     DataFile,
     DeleteFile,
 )
-from frazil.format.manifest_encoder import ManifestEncoder, avro_codec, manifest_encoder
-from frazil.format.manifest_list import DATA, DELETES
-from frazil.format.manifest_schema import avro_name, decimal_bytes
-from frazil.format.manifests import ADDED, DELETED, EXISTING, read_manifest
-from frazil.format.partition_spec import PartitionSpec, parse_partition_spec
-from frazil.format.schema import Schema, parse_schema
+from frazil.format.metadata.partition_spec import PartitionSpec, parse_partition_spec
+from frazil.format.metadata.schema import Schema, parse_schema
 from frazil.wire.errors import BadRequest
 
 VERSIONS = [1, 2, 3]

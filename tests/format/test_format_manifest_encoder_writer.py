@@ -12,9 +12,8 @@ from uuid import UUID
 
 import pytest
 
-from frazil.format.content_files import DataFile
-from frazil.format.manifest_encoder import ManifestEncoder, manifest_encoder
-from frazil.format.manifest_list import (
+from frazil.format.manifest.manifest_encoder import ManifestEncoder, manifest_encoder
+from frazil.format.manifest.manifest_list import (
     DATA,
     ListedManifest,
     ManifestFile,
@@ -25,10 +24,11 @@ from frazil.format.manifest_list import (
     read_manifest_list,
     write_manifest_list,
 )
-from frazil.format.manifest_writer import RollingManifestWriter, WrittenManifest
-from frazil.format.manifests import ADDED, DELETED, EXISTING, read_manifest
-from frazil.format.partition_spec import PartitionSpec, parse_partition_spec
-from frazil.format.schema import Schema, parse_schema
+from frazil.format.manifest.manifest_writer import RollingManifestWriter, WrittenManifest
+from frazil.format.manifest.manifests import ADDED, DELETED, EXISTING, read_manifest
+from frazil.format.metadata.content_files import DataFile
+from frazil.format.metadata.partition_spec import PartitionSpec, parse_partition_spec
+from frazil.format.metadata.schema import Schema, parse_schema
 
 LISTED = ManifestFile(
     "m", 1, 0, DATA, 3, 3, 5, None, None, None, None, None, None, None, False, b""

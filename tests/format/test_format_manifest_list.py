@@ -9,9 +9,9 @@ from typing import Any
 import fastavro
 import pytest
 
-from frazil.format import manifest_list as listing
-from frazil.format.avro_types import UnreadableAvro
-from frazil.format.manifest_list import (
+from frazil.format.avro.avro_types import UnreadableAvro
+from frazil.format.manifest import manifest_list as listing
+from frazil.format.manifest.manifest_list import (
     ListedManifest,
     ManifestList,
     PartitionSummary,

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frazil.format import manifest_list as listing
-from frazil.format.manifest_list import (
+from frazil.format.manifest import manifest_list as listing
+from frazil.format.manifest.manifest_list import (
     ListedManifest,
     ManifestList,
     WrittenManifestList,

@@ -18,10 +18,10 @@ from pyiceberg.types import (
     StringType,
 )
 
-from frazil.format.avro_schema import record_schema
-from frazil.format.avro_types import Field, UnreadableAvro
-from frazil.format.manifest_list import PartitionSummary
-from frazil.format.partition_summaries import summarise
+from frazil.format.avro.avro_schema import record_schema
+from frazil.format.avro.avro_types import Field, UnreadableAvro
+from frazil.format.manifest.manifest_list import PartitionSummary
+from frazil.format.manifest.partition_summaries import summarise
 
 FIXED = {"type": "fixed", "name": "f2", "size": 2}
 

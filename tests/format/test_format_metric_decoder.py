@@ -13,15 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from frazil.format import metric_builder, metric_decoder
-from frazil.format.avro_files import MANIFEST_LIMITS, AvroWriter, open_avro, write_avro
-from frazil.format.avro_schema import record_schema
-from frazil.format.avro_types import UnreadableAvro
-from frazil.format.content_files import DataFile
-from frazil.format.manifest_columns import RowMetrics, decode_columns
-from frazil.format.manifests import ADDED
-from frazil.format.metric_columns import MetricColumns, metrics_of_files
-from frazil.format.metric_decoder import decode_metrics
+from frazil.format.avro.avro_files import MANIFEST_LIMITS, AvroWriter, open_avro, write_avro
+from frazil.format.avro.avro_schema import record_schema
+from frazil.format.avro.avro_types import UnreadableAvro
+from frazil.format.manifest.manifest_columns import RowMetrics, decode_columns
+from frazil.format.manifest.manifests import ADDED
+from frazil.format.metadata.content_files import DataFile
+from frazil.format.pruning import metric_builder, metric_decoder
+from frazil.format.pruning.metric_columns import MetricColumns, metrics_of_files
+from frazil.format.pruning.metric_decoder import decode_metrics
 from tests.format.manifest_files import data_file, encoder_of, manifest_of
 from tests.format.metric_worlds import ALL, Column, plain, rows_of
 

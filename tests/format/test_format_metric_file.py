@@ -9,11 +9,11 @@ import zlib
 import numpy as np
 import pytest
 
-from frazil.format import metric_decoder
-from frazil.format.manifest_columns import ManifestColumns, decode_columns
-from frazil.format.metric_columns import MetricColumns, SparseField
-from frazil.format.metric_decoder import decode_manifest, decode_metrics
-from frazil.format.metric_file import metrics_from_bytes, metrics_to_bytes
+from frazil.format.manifest.manifest_columns import ManifestColumns, decode_columns
+from frazil.format.pruning import metric_decoder
+from frazil.format.pruning.metric_columns import MetricColumns, SparseField
+from frazil.format.pruning.metric_decoder import decode_manifest, decode_metrics
+from frazil.format.pruning.metric_file import metrics_from_bytes, metrics_to_bytes
 from tests.format.manifest_files import data_file, encoder_of, manifest_of
 from tests.format.metric_worlds import plain
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from frazil.format.partition_spec import (
+from frazil.format.metadata.partition_spec import (
     UNPARTITIONED,
     PartitionSpec,
     check_partition_spec,
@@ -17,7 +17,7 @@ from frazil.format.partition_spec import (
     partition_type,
     with_spec_id,
 )
-from frazil.format.schema import parse_schema
+from frazil.format.metadata.schema import parse_schema
 from frazil.values.transforms import Bucket
 from frazil.values.types import DATE, INT, STRING, UNKNOWN, NestedField, StructType
 from frazil.wire.errors import BadRequest

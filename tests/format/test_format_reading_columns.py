@@ -6,11 +6,11 @@ import random
 
 import pytest
 
-from frazil.format import reading_columns
-from frazil.format.avro_files import MANIFEST_LIMITS, open_avro
-from frazil.format.content_files import ContentFile
-from frazil.format.manifest_columns import content_files, decode_columns
-from frazil.format.reading_columns import ReadingColumns, decode_reading
+from frazil.format.avro.avro_files import MANIFEST_LIMITS, open_avro
+from frazil.format.manifest import reading_columns
+from frazil.format.manifest.manifest_columns import content_files, decode_columns
+from frazil.format.manifest.reading_columns import ReadingColumns, decode_reading
+from frazil.format.metadata.content_files import ContentFile
 from tests.format.manifest_files import data_file, encoder_of, manifest_of
 
 FORMATS = ("PARQUET", "parquet", "ORC")

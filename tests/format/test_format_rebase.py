@@ -15,8 +15,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frazil.format.manifest_list import DELETES, ManifestFile, ManifestList, read_manifest_list
-from frazil.format.manifests import ADDED, DELETED, EXISTING, Manifest, ManifestEntry, read_manifest
+from frazil.format.manifest.manifest_list import (
+    DELETES,
+    ManifestFile,
+    ManifestList,
+    read_manifest_list,
+)
+from frazil.format.manifest.manifests import (
+    ADDED,
+    DELETED,
+    EXISTING,
+    Manifest,
+    ManifestEntry,
+    read_manifest,
+)
+from frazil.format.metadata.snapshots import Snapshot, parse_snapshot
+from frazil.format.metadata.table_builder import apply_updates, new_table
+from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.format.rebase import (
     AddedManifest,
     RebaseRefused,
@@ -26,9 +41,6 @@ from frazil.format.rebase import (
     rebase_target,
     rebased_snapshot,
 )
-from frazil.format.snapshots import Snapshot, parse_snapshot
-from frazil.format.table_builder import apply_updates, new_table
-from frazil.format.table_metadata import TableMetadata
 from frazil.wire.updates import AddSnapshot, SetSnapshotRef, UpgradeFormatVersion
 from tests.support.trees import SCHEMA, list_bytes, manifest_bytes
 

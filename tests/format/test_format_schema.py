@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from frazil.format.schema import (
+from frazil.format.metadata.schema import (
     Schema,
     assign_fresh_ids,
     check_schema_for_version,

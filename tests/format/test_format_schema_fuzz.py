@@ -12,19 +12,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from frazil.format.partition_spec import (
+from frazil.format.metadata.partition_spec import (
     check_partition_spec,
     freshen_partition_spec,
     parse_partition_spec,
 )
-from frazil.format.schema import (
+from frazil.format.metadata.schema import (
     Schema,
     assign_fresh_ids,
     check_schema_for_version,
     parse_schema,
 )
-from frazil.format.sort_order import check_sort_order, freshen_sort_order, parse_sort_order
-from frazil.format.view_metadata import encode_view_metadata, parse_view_metadata
+from frazil.format.metadata.sort_order import check_sort_order, freshen_sort_order, parse_sort_order
+from frazil.format.metadata.view_metadata import encode_view_metadata, parse_view_metadata
 from frazil.wire.errors import BadRequest
 
 SCHEMA: dict[str, Any] = {

@@ -18,8 +18,14 @@ from pyiceberg.table.snapshots import (
 )
 from pyiceberg.typedef import Record as StockRecord
 
-from frazil.format.content_files import DATA_CONTENT, EQUALITY_DELETES, POSITION_DELETES
-from frazil.format.snapshot_summary import TOTALS, Changes, FileCounts, SummaryBuilder, number
+from frazil.format.metadata.content_files import DATA_CONTENT, EQUALITY_DELETES, POSITION_DELETES
+from frazil.format.metadata.snapshot_summary import (
+    TOTALS,
+    Changes,
+    FileCounts,
+    SummaryBuilder,
+    number,
+)
 
 MANIFESTS = {"manifests_created": 1, "manifests_kept": 2, "manifests_replaced": 3}
 NO_TOTALS = {name: "0" for name, _, _ in TOTALS}

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from frazil.format.schema import parse_schema
-from frazil.format.sort_order import (
+from frazil.format.metadata.schema import parse_schema
+from frazil.format.metadata.sort_order import (
     UNSORTED,
     NullOrder,
     SortDirection,

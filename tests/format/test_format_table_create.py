@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from frazil.format.table_builder import (
+from frazil.format.metadata.table_builder import (
     create_from_updates,
     dropped_from_metadata_log,
     new_table,
     with_previous_file,
 )
-from frazil.format.table_metadata import TableMetadata
+from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.wire.errors import BadRequest
 from frazil.wire.updates import TableUpdate
 from tests.support.tables import (

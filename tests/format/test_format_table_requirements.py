@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from frazil.format.requirements import check_requirements
+from frazil.format.metadata.requirements import check_requirements
 from frazil.wire.errors import BadRequest, CommitFailed
 from frazil.wire.updates import TableRequirement
 from tests.support.tables import UUID, apply, history, set_ref, table

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from frazil.format.table_builder import apply_updates
-from frazil.format.table_metadata import TableMetadata
+from frazil.format.metadata.table_builder import apply_updates
+from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.wire.errors import BadRequest, CommitFailed
 from tests.support.tables import (
     LOCATION,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from frazil.format.table_builder import apply_updates
+from frazil.format.metadata.table_builder import apply_updates
 from frazil.wire.errors import BadRequest, CommitFailed
 from tests.support.tables import (
     DAY_SPEC,

@@ -9,8 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from frazil.format.view_builder import apply_view_updates, check_view_requirements, new_view
-from frazil.format.view_metadata import (
+from frazil.format.metadata.view_builder import (
+    apply_view_updates,
+    check_view_requirements,
+    new_view,
+)
+from frazil.format.metadata.view_metadata import (
     ViewMetadata,
     encode_view_metadata,
     new_view_location,

@@ -97,7 +97,7 @@ class _Recorder:
 def _count() -> None:
     from frazil.commit import apply, creation
     from frazil.commit.tables import Tables
-    from frazil.format import requirements, table_builder, view_builder
+    from frazil.format.metadata import requirements, table_builder, view_builder
 
     recorder = _Recorder(os.environ[_FILE])
     recorder.updates("table", table_builder._APPLY)

@@ -10,8 +10,8 @@ import httpx
 import pytest
 from hypothesis import given, settings
 
-from frazil.format.metadata_files import decode_metadata_file
-from frazil.format.view_metadata import parse_view_metadata
+from frazil.format.metadata.metadata_files import decode_metadata_file
+from frazil.format.metadata.view_metadata import parse_view_metadata
 from tests.hostile.bodies import CREATE_UPDATES, encoded, filled
 from tests.hostile.strategies import spoiled, table_commits, view_commits
 from tests.hostile.world import World, assert_refused

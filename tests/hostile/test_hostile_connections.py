@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
-from frazil.format.metadata_files import decode_metadata_file
+from frazil.format.metadata.metadata_files import decode_metadata_file
 from tests.hostile.counting import COMMAND, Reached
 from tests.hostile.sockets import connected, last, parse, read_all, read_one, request, talk
 from tests.hostile.world import World, snapshot

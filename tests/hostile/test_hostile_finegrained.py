@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from frazil.format.metadata_files import decode_metadata_file
-from frazil.format.snapshots import Snapshot
+from frazil.format.metadata.metadata_files import decode_metadata_file
+from frazil.format.metadata.snapshots import Snapshot
 from tests.hostile.bodies import encoded, filled
 from tests.hostile.strategies import spoiled
 from tests.hostile.test_hostile_commits import file_of

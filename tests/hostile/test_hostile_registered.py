@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from frazil.format.metadata_files import decode_metadata_file
+from frazil.format.metadata.metadata_files import decode_metadata_file
 from tests.hostile.bodies import encoded, number
 from tests.hostile.world import SCHEMA, SPEC, World, assert_refused, set_ref, snapshot
 

@@ -44,7 +44,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from frazil.format import expressions as server
+from frazil.format.expr import expressions as server
 from frazil.pyiceberg.expressions import IN_LIMIT, conflict_filter, filter_json
 from frazil.values.single_value import InvalidValue
 

@@ -12,7 +12,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from frazil.commit import changes, verify
-from frazil.format import manifest_merging
+from frazil.format.manifest import manifest_merging
 from frazil.rest.service import openapi
 from frazil.wire.actions import MAX_STREAM_BYTES, CommitUpdate, CommitValidation, check_request
 from frazil.wire.conflicts import MAX_CONFLICT_ITEMS, ConflictClause

@@ -24,10 +24,10 @@ from frazil.client.expressions import (
     filter_json,
 )
 from frazil.client.tables import Table
-from frazil.format.evaluators import row_evaluator
-from frazil.format.expression_binding import bind
-from frazil.format.expressions import from_json
-from frazil.format.schema import parse_schema
+from frazil.format.expr.expression_binding import bind
+from frazil.format.expr.expressions import from_json
+from frazil.format.metadata.schema import parse_schema
+from frazil.format.pruning.evaluators import row_evaluator
 from frazil.spark.condition_columns import ColumnNames
 from frazil.spark.condition_literals import Zone
 from frazil.spark.conflicts import MAX_KEYS, RANGED_KEYS, KeyValues, key_filter, merge_filter

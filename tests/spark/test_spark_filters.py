@@ -26,10 +26,10 @@ from frazil.client.expressions import (
     truncate,
     year,
 )
-from frazil.format.evaluators import row_evaluator
-from frazil.format.expression_binding import bind
-from frazil.format.expressions import from_json
-from frazil.format.schema import Schema
+from frazil.format.expr.expression_binding import bind
+from frazil.format.expr.expressions import from_json
+from frazil.format.metadata.schema import Schema
+from frazil.format.pruning.evaluators import row_evaluator
 from frazil.spark.filters import expression_of, names_in, renamed, spark_condition, top_field
 from frazil.values import types
 from frazil.values.type_json import parse_struct, struct_to_json

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from frazil.format.metadata_json import encode_table_metadata, parse_table_metadata
-from frazil.format.table_builder import apply_updates, new_table
-from frazil.format.table_metadata import TableMetadata
+from frazil.format.metadata.metadata_json import encode_table_metadata, parse_table_metadata
+from frazil.format.metadata.table_builder import apply_updates, new_table
+from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.wire.updates import TableUpdate
 
 NOW_MS = 1_700_000_000_000

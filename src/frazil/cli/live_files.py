@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from frazil.client.tables import Snapshot, Table
     from frazil.commit.manifest_cache import ManifestReader
-    from frazil.format.manifest_columns import ManifestColumns
-    from frazil.format.manifest_list import ManifestFile
+    from frazil.format.manifest.manifest_columns import ManifestColumns
+    from frazil.format.manifest.manifest_list import ManifestFile
     from frazil.store.router import RoutingStore
 
 CONTENTS: Final = ("data", "position-deletes", "equality-deletes")
@@ -107,7 +107,7 @@ class FileReader:
         return FileChanges(added=_minus(right, left), removed=_minus(left, right))
 
     def _manifests(self, snapshot: Snapshot | None) -> list[ManifestFile]:
-        from frazil.format.manifest_list import may_have_live
+        from frazil.format.manifest.manifest_list import may_have_live
 
         if snapshot is None:
             return []
@@ -168,7 +168,7 @@ def _whole(table: Table, snapshot: Snapshot) -> Any:
     """The snapshot as the server's readers take it: old tables name their manifests in it."""
     import msgspec
 
-    from frazil.format.snapshots import parse_snapshot
+    from frazil.format.metadata.snapshots import parse_snapshot
 
     raw = next(
         one for one in table.metadata["snapshots"] if one["snapshot-id"] == snapshot.snapshot_id
@@ -179,9 +179,9 @@ def _whole(table: Table, snapshot: Snapshot) -> Any:
 def _partition_text(table: Table, spec_id: int) -> Callable[[Sequence[Any]], str]:
     import msgspec
 
-    from frazil.format.partition_paths import partition_path
-    from frazil.format.partition_spec import parse_partition_spec, partition_type
-    from frazil.format.schema import parse_schema
+    from frazil.format.metadata.partition_paths import partition_path
+    from frazil.format.metadata.partition_spec import parse_partition_spec, partition_type
+    from frazil.format.metadata.schema import parse_schema
 
     spec = parse_partition_spec(msgspec.json.encode(table.spec(spec_id)))
     current = table.metadata["current-schema-id"]

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from frazil.commit.metadata_cache import CachedTable, CachedView
-from frazil.format.table_metadata import TableMetadata
-from frazil.format.view_metadata import ViewMetadata
+from frazil.format.metadata.table_metadata import TableMetadata
+from frazil.format.metadata.view_metadata import ViewMetadata
 from frazil.wire.identifiers import Identifier
 
 

@@ -18,12 +18,12 @@ from frazil.commit.once import already_committed, branch_of, stream_row, summary
 from frazil.commit.rebase import NotRebasable, rebase_append
 from frazil.commit.updates import is_fine_grained, updated
 from frazil.db.base import StreamRow
-from frazil.format.raw_json import InvalidMetadata
-from frazil.format.requirements import check_requirements
-from frazil.format.snapshots import Snapshot, parse_snapshot
-from frazil.format.table_metadata import TableMetadata
-from frazil.format.view_builder import apply_view_updates, check_view_requirements
-from frazil.format.view_metadata import ViewMetadata
+from frazil.format.metadata.raw_json import InvalidMetadata
+from frazil.format.metadata.requirements import check_requirements
+from frazil.format.metadata.snapshots import Snapshot, parse_snapshot
+from frazil.format.metadata.table_metadata import TableMetadata
+from frazil.format.metadata.view_builder import apply_view_updates, check_view_requirements
+from frazil.format.metadata.view_metadata import ViewMetadata
 from frazil.store.base import StoreError
 from frazil.wire.actions import CommitUpdate
 from frazil.wire.errors import BadRequest, CommitFailed, FrazilError, TooManyRequests

@@ -20,11 +20,11 @@ from frazil.commit.removals import (
 )
 from frazil.commit.tree import AddedFiles, Head
 from frazil.commit.validation_scope import rejected
-from frazil.format.content_files import ContentFile, DeleteFile
-from frazil.format.manifest_columns import ManifestColumns
-from frazil.format.manifest_list import DATA, DELETES, ManifestFile
-from frazil.format.manifest_rows import referenced_data_file
-from frazil.format.table_metadata import TableMetadata
+from frazil.format.manifest.manifest_columns import ManifestColumns
+from frazil.format.manifest.manifest_list import DATA, DELETES, ManifestFile
+from frazil.format.manifest.manifest_rows import referenced_data_file
+from frazil.format.metadata.content_files import ContentFile, DeleteFile
+from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.wire.actions import Append, FileUpdate, Overwrite, Replace
 from frazil.wire.conflicts import Conflict, ConflictClause, ConflictFile, conflict
 from frazil.wire.content_files import NamedDeleteFile, data_file_path, delete_file_key

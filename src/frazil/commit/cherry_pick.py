@@ -30,12 +30,12 @@ from frazil.commit.produce import (
 from frazil.commit.removals import LiveFiles, Removals
 from frazil.commit.tree import AddedFiles
 from frazil.commit.validation_scope import rejected
-from frazil.format.content_files import DataFile
-from frazil.format.manifest_columns import ManifestColumns, content_files
-from frazil.format.manifest_list import DATA, ManifestFile
-from frazil.format.manifests import ADDED, DELETED
-from frazil.format.snapshots import Snapshot
-from frazil.format.table_metadata import TableMetadata
+from frazil.format.manifest.manifest_columns import ManifestColumns, content_files
+from frazil.format.manifest.manifest_list import DATA, ManifestFile
+from frazil.format.manifest.manifests import ADDED, DELETED
+from frazil.format.metadata.content_files import DataFile
+from frazil.format.metadata.snapshots import Snapshot
+from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.wire.actions import CherryPick
 from frazil.wire.conflicts import ConflictFile, ConflictSnapshot, conflict
 from frazil.wire.errors import ValidationError

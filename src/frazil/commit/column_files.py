@@ -22,10 +22,10 @@ from queue import Full, Queue
 from typing import Final, TypeVar
 
 from frazil.commit.cache_counts import FolderCounts
-from frazil.format.columns_file import columns_from_bytes, columns_to_bytes
-from frazil.format.manifest_columns import ManifestColumns
-from frazil.format.metric_columns import MetricColumns
-from frazil.format.metric_file import metrics_from_bytes, metrics_to_bytes
+from frazil.format.manifest.columns_file import columns_from_bytes, columns_to_bytes
+from frazil.format.manifest.manifest_columns import ManifestColumns
+from frazil.format.pruning.metric_columns import MetricColumns
+from frazil.format.pruning.metric_file import metrics_from_bytes, metrics_to_bytes
 
 DEFAULT_FOLDER_BYTES: Final = 2 << 30
 MIN_ENTRIES: Final = 1_000

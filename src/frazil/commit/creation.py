@@ -14,8 +14,8 @@ from frazil.commit.table_uuids import row_uuid
 from frazil.commit.territory import Territory
 from frazil.commit.updates import created
 from frazil.db.base import Kind, Relation, StreamRow
-from frazil.format.table_builder import new_table
-from frazil.format.table_metadata import TableMetadata
+from frazil.format.metadata.table_builder import new_table
+from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.wire.errors import BadRequest
 from frazil.wire.identifiers import Identifier
 from frazil.wire.requests import CommitTableRequest, CreateTableRequest

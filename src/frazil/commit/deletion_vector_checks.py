@@ -25,8 +25,8 @@ from frazil.commit.validation_scope import (
     snapshot_names,
     start_again,
 )
-from frazil.format.content_files import DeleteFile
-from frazil.format.manifest_list import DELETES, may_have_live
+from frazil.format.manifest.manifest_list import DELETES, may_have_live
+from frazil.format.metadata.content_files import DeleteFile
 from frazil.wire.actions import Append, Replace
 from frazil.wire.conflicts import Conflict
 from frazil.wire.content_files import delete_file_key

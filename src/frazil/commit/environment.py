@@ -15,8 +15,8 @@ from frazil.commit.once import LoadStream
 from frazil.commit.territory import Territory
 from frazil.commit.verify import verify_files
 from frazil.db.base import Database, StreamRow
-from frazil.format.content_files import DataFile, DeleteFile
-from frazil.format.table_metadata import TableMetadata
+from frazil.format.metadata.content_files import DataFile, DeleteFile
+from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.store.base import Store
 
 

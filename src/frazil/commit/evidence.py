@@ -27,9 +27,9 @@ from frazil.commit.history import (
 )
 from frazil.commit.manifest_cache import ManifestReader
 from frazil.commit.validation_scope import Found, Scope
-from frazil.format.manifest_columns import NONE, ManifestColumns
-from frazil.format.manifest_list import DATA, DELETES, ManifestFile, may_have_live
-from frazil.format.manifests import ADDED, DELETED
+from frazil.format.manifest.manifest_columns import NONE, ManifestColumns
+from frazil.format.manifest.manifest_list import DATA, DELETES, ManifestFile, may_have_live
+from frazil.format.manifest.manifests import ADDED, DELETED
 
 ADDING_DATA: Final = frozenset({APPEND, OVERWRITE})
 ADDING_DELETES: Final = frozenset({OVERWRITE, DELETE})

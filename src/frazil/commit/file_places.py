@@ -16,7 +16,7 @@ from typing import Final
 
 from frazil.commit.table_uuids import row_uuid
 from frazil.commit.territory import PATH_PROPERTIES, Territory
-from frazil.format.table_metadata import TableMetadata
+from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.store.locations import Location, parse_location
 from frazil.wire.errors import BadRequest
 

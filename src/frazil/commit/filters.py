@@ -19,28 +19,15 @@ import numpy as np
 from msgspec import Raw
 from numpy.typing import NDArray
 
-from frazil.format.avro_schema import RecordSchema
-from frazil.format.column_evaluators import (
-    ColumnEvaluator,
-    inclusive_column_evaluator,
-    inclusive_mask,
-    strict_mask,
-)
-from frazil.format.evaluators import (
-    Evaluator,
-    Summaries,
-    is_nan,
-    manifest_evaluator,
-    partition_evaluator,
-)
-from frazil.format.expression_binding import (
+from frazil.format.avro.avro_schema import RecordSchema
+from frazil.format.expr.expression_binding import (
     BoundLiteralPredicate,
     BoundSetPredicate,
     BoundTerm,
     BoundUnaryPredicate,
     bind,
 )
-from frazil.format.expressions import (
+from frazil.format.expr.expressions import (
     ALWAYS_FALSE,
     ALWAYS_TRUE,
     AlwaysFalse,
@@ -55,18 +42,31 @@ from frazil.format.expressions import (
     UnaryPredicate,
     from_json,
 )
-from frazil.format.manifest_list import ManifestFile, partition_summaries
-from frazil.format.metric_columns import MetricColumns
-from frazil.format.metrics_evaluators import (
+from frazil.format.expr.projection import inclusive_projection, strict_projection
+from frazil.format.manifest.manifest_list import ManifestFile, partition_summaries
+from frazil.format.metadata.partition_spec import PartitionSpec
+from frazil.format.metadata.schema import Schema
+from frazil.format.metadata.table_metadata import TableMetadata
+from frazil.format.pruning.column_evaluators import (
+    ColumnEvaluator,
+    inclusive_column_evaluator,
+    inclusive_mask,
+    strict_mask,
+)
+from frazil.format.pruning.evaluators import (
+    Evaluator,
+    Summaries,
+    is_nan,
+    manifest_evaluator,
+    partition_evaluator,
+)
+from frazil.format.pruning.metric_columns import MetricColumns
+from frazil.format.pruning.metrics_evaluators import (
     FileMetrics,
     inclusive_metrics_evaluator,
     strict_metrics_evaluator,
 )
-from frazil.format.partition_spec import PartitionSpec
-from frazil.format.projection import inclusive_projection, strict_projection
-from frazil.format.residuals import residual_evaluator
-from frazil.format.schema import Schema
-from frazil.format.table_metadata import TableMetadata
+from frazil.format.pruning.residuals import residual_evaluator
 from frazil.values.transforms import Identity
 from frazil.values.types import TypeId
 from frazil.wire.errors import BadRequest

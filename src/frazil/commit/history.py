@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 
 from frazil.commit.filters import Bools, MetricsOf
 from frazil.commit.manifest_cache import ManifestReader
-from frazil.format.avro_schema import RecordSchema
-from frazil.format.manifest_columns import NONE, ManifestColumns, metrics, path_hashes
-from frazil.format.manifest_list import ManifestFile, ManifestList, may_have_live
-from frazil.format.metric_columns import MetricColumns, metrics_of_files
-from frazil.format.metrics_evaluators import FileMetrics
-from frazil.format.snapshots import Snapshot
-from frazil.format.table_metadata import TableMetadata
+from frazil.format.avro.avro_schema import RecordSchema
+from frazil.format.manifest.manifest_columns import NONE, ManifestColumns, metrics, path_hashes
+from frazil.format.manifest.manifest_list import ManifestFile, ManifestList, may_have_live
+from frazil.format.metadata.snapshots import Snapshot
+from frazil.format.metadata.table_metadata import TableMetadata
+from frazil.format.pruning.metric_columns import MetricColumns, metrics_of_files
+from frazil.format.pruning.metrics_evaluators import FileMetrics
 
 _FEW_ROWS: Final = 100
 _FEW_OF: Final = 20

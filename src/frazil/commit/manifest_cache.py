@@ -2,7 +2,7 @@
 
 Manifests never change and a location stands for one content, so what was read or built is kept
 as long as the byte budget allows. Look-ups, validations, rewrites and scan planning all stand on
-the columnar form (`format/manifest_columns`, `format/metric_columns`).
+the columnar form (`format/manifest/manifest_columns`, `format/pruning/metric_columns`).
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from frazil.commit.column_files import DEFAULT_FOLDER_BYTES, ColumnFiles
 from frazil.commit.lru import LruByBytes, LruCounts
 from frazil.commit.new_manifests import NewManifest
 from frazil.commit.path_index import Hashed, Hashes, PathIndex, PathIndexes
-from frazil.format.avro_files import MANIFEST_LIMITS, MANIFEST_LIST_LIMITS
-from frazil.format.avro_types import UnreadableAvro
-from frazil.format.inline_manifests import inline_manifest_list
-from frazil.format.manifest_columns import ManifestColumns, decode_columns
-from frazil.format.manifest_list import ManifestFile, ManifestList, read_manifest_list
-from frazil.format.metric_columns import MetricColumns, metrics_of_files
-from frazil.format.metric_decoder import decode_manifest, decode_metrics
-from frazil.format.reading_columns import ReadingColumns, decode_reading
-from frazil.format.snapshots import Snapshot
+from frazil.format.avro.avro_files import MANIFEST_LIMITS, MANIFEST_LIST_LIMITS
+from frazil.format.avro.avro_types import UnreadableAvro
+from frazil.format.manifest.inline_manifests import inline_manifest_list
+from frazil.format.manifest.manifest_columns import ManifestColumns, decode_columns
+from frazil.format.manifest.manifest_list import ManifestFile, ManifestList, read_manifest_list
+from frazil.format.manifest.reading_columns import ReadingColumns, decode_reading
+from frazil.format.metadata.snapshots import Snapshot
+from frazil.format.pruning.metric_columns import MetricColumns, metrics_of_files
+from frazil.format.pruning.metric_decoder import decode_manifest, decode_metrics
 from frazil.store.base import ObjectMissing, ObjectTooLarge, Store
 from frazil.wire.errors import ValidationError
 

@@ -15,10 +15,10 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from frazil.format.content_files import ContentFile, DataFile
-from frazil.format.manifest_columns import ManifestColumns, path_hashes
-from frazil.format.manifest_list import ManifestFile
-from frazil.format.manifest_writer import RollingManifestWriter
+from frazil.format.manifest.manifest_columns import ManifestColumns, path_hashes
+from frazil.format.manifest.manifest_list import ManifestFile
+from frazil.format.manifest.manifest_writer import RollingManifestWriter
+from frazil.format.metadata.content_files import ContentFile, DataFile
 
 MAX_FILES: Final = 16
 _MANIFEST_BYTES: Final = 8_000

@@ -21,8 +21,8 @@ from frazil.commit.committed import (
     committed_json,
 )
 from frazil.db.base import StreamRow
-from frazil.format.snapshots import MAIN_BRANCH, Snapshot
-from frazil.format.table_metadata import TableMetadata
+from frazil.format.metadata.snapshots import MAIN_BRANCH, Snapshot
+from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.wire.actions import CommitUpdate, FileUpdate, FineGrainedUpdate, Once
 from frazil.wire.requests import CommitTableRequest
 from frazil.wire.updates import AssignUUID

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from frazil.format.file_columns import FileColumn
+from frazil.format.declared.file_columns import FileColumn
 from frazil.values.types import (
     BINARY,
     BOOLEAN,

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frazil.commit.lru import LruByBytes, LruCounts
-from frazil.format.manifest_list import ManifestFile
+from frazil.format.manifest.manifest_list import ManifestFile
 
 Hashes = NDArray[np.uint64]
 

@@ -27,12 +27,12 @@ from frazil.commit.validations import (
     check_deletion_vectors,
     check_validations,
 )
-from frazil.format.content_files import DataFile, DeleteFile
-from frazil.format.declared_files import DeclaredFiles
-from frazil.format.expressions import ALWAYS_FALSE, from_json
-from frazil.format.manifest_list import DATA, DELETES
-from frazil.format.snapshots import MAIN_BRANCH, Snapshot, SnapshotRef
-from frazil.format.table_metadata import MIN_FORMAT_VERSION_ROW_LINEAGE, TableMetadata
+from frazil.format.declared.declared_files import DeclaredFiles
+from frazil.format.expr.expressions import ALWAYS_FALSE, from_json
+from frazil.format.manifest.manifest_list import DATA, DELETES
+from frazil.format.metadata.content_files import DataFile, DeleteFile
+from frazil.format.metadata.snapshots import MAIN_BRANCH, Snapshot, SnapshotRef
+from frazil.format.metadata.table_metadata import MIN_FORMAT_VERSION_ROW_LINEAGE, TableMetadata
 from frazil.wire import content_files as wire
 from frazil.wire.actions import Append, Delete, FileUpdate, Overwrite, Replace
 from frazil.wire.errors import BadRequest

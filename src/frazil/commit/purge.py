@@ -6,12 +6,12 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from frazil.format.avro_files import MANIFEST_LIST_LIMITS, AvroLimits
-from frazil.format.avro_types import UnreadableAvro
-from frazil.format.manifest_list import read_manifest_list
-from frazil.format.manifests import file_paths
-from frazil.format.snapshots import Snapshot
-from frazil.format.table_metadata import TableMetadata
+from frazil.format.avro.avro_files import MANIFEST_LIST_LIMITS, AvroLimits
+from frazil.format.avro.avro_types import UnreadableAvro
+from frazil.format.manifest.manifest_list import read_manifest_list
+from frazil.format.manifest.manifests import file_paths
+from frazil.format.metadata.snapshots import Snapshot
+from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.store.base import Store, StoreError
 from frazil.wire.errors import FrazilError
 

@@ -9,16 +9,18 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from frazil.commit.manifest_cache import ManifestCache
-from frazil.format.avro_files import MANIFEST_LIMITS, MANIFEST_LIST_LIMITS
-from frazil.format.avro_types import UnreadableAvro
-from frazil.format.manifest_list import (
+from frazil.format.avro.avro_files import MANIFEST_LIMITS, MANIFEST_LIST_LIMITS
+from frazil.format.avro.avro_types import UnreadableAvro
+from frazil.format.manifest.manifest_list import (
     ManifestFile,
     ManifestList,
     read_manifest_list,
     write_manifest_list,
 )
-from frazil.format.manifests import Manifest, only_added, read_manifest
-from frazil.format.metadata_files import metadata_folder
+from frazil.format.manifest.manifests import Manifest, only_added, read_manifest
+from frazil.format.metadata.metadata_files import metadata_folder
+from frazil.format.metadata.snapshots import Snapshot
+from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.format.rebase import (
     AddedManifest,
     RebaseRefused,
@@ -30,8 +32,6 @@ from frazil.format.rebase import (
     rebase_target,
     rebased_snapshot,
 )
-from frazil.format.snapshots import Snapshot
-from frazil.format.table_metadata import TableMetadata
 from frazil.store.base import ObjectMissing, ObjectTooLarge, Store
 
 _READERS: Final = 8

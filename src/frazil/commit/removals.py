@@ -15,9 +15,9 @@ import numpy as np
 from frazil.commit.filters import PartitionSet
 from frazil.commit.manifest_cache import ManifestReader
 from frazil.commit.tree import Head
-from frazil.format.manifest_columns import NONE, ManifestColumns, path_hashes
-from frazil.format.manifest_list import DELETES, ManifestFile
-from frazil.format.manifests import DELETED
+from frazil.format.manifest.manifest_columns import NONE, ManifestColumns, path_hashes
+from frazil.format.manifest.manifest_list import DELETES, ManifestFile
+from frazil.format.manifest.manifests import DELETED
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,14 +26,18 @@ from frazil.commit.metadata_cache import CachedTable, CachedView, MetadataCache
 from frazil.commit.once import Streams, branches_moved_back
 from frazil.commit.territory import Territory
 from frazil.db.base import Kind
-from frazil.format.metadata_files import (
+from frazil.format.metadata.metadata_files import (
     encode_metadata_file,
     metadata_version,
     new_metadata_location,
 )
-from frazil.format.table_builder import dropped_from_metadata_log, with_previous_file
-from frazil.format.table_metadata import TableMetadata
-from frazil.format.view_metadata import ViewMetadata, encode_view_metadata, new_view_location
+from frazil.format.metadata.table_builder import dropped_from_metadata_log, with_previous_file
+from frazil.format.metadata.table_metadata import TableMetadata
+from frazil.format.metadata.view_metadata import (
+    ViewMetadata,
+    encode_view_metadata,
+    new_view_location,
+)
 from frazil.wire.identifiers import Identifier
 from frazil.wire.requests import CommitTableRequest, CommitViewRequest
 

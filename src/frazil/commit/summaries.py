@@ -8,17 +8,13 @@ from typing import Any
 from frazil.commit.changes import FileChanges
 from frazil.commit.filters import partitions_of
 from frazil.commit.tree import Head, Tree, schema_for_spec
-from frazil.format.content_files import ContentFile, DeleteFile
-from frazil.format.manifest_columns import NONE, ManifestColumns
-from frazil.format.partition_paths import partition_path
-from frazil.format.partition_spec import PartitionSpec, partition_type
-from frazil.format.snapshot_summary import (
-    PARTITION_SUMMARY_LIMIT,
-    Changes,
-    SummaryBuilder,
-)
-from frazil.format.table_metadata import TableMetadata
-from frazil.format.updates_table import parse_int
+from frazil.format.manifest.manifest_columns import NONE, ManifestColumns
+from frazil.format.metadata.content_files import ContentFile, DeleteFile
+from frazil.format.metadata.partition_paths import partition_path
+from frazil.format.metadata.partition_spec import PartitionSpec, partition_type
+from frazil.format.metadata.snapshot_summary import PARTITION_SUMMARY_LIMIT, Changes, SummaryBuilder
+from frazil.format.metadata.table_metadata import TableMetadata
+from frazil.format.metadata.updates_table import parse_int
 
 
 def summarised(

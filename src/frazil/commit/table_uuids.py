@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 
-from frazil.format.table_metadata import TableMetadata
+from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.wire.errors import BadRequest
 
 

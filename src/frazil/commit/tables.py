@@ -42,7 +42,7 @@ from frazil.db.base import (
     Relation,
     SwapRelation,
 )
-from frazil.format.table_metadata import TableMetadata
+from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.store.base import Store, StoreError
 from frazil.wire.errors import AlreadyExists, CommitFailed, Forbidden, FrazilError
 from frazil.wire.identifiers import Identifier, Namespace, check_name

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from frazil.format.table_metadata import TableMetadata
-from frazil.format.view_metadata import ViewMetadata
+from frazil.format.metadata.table_metadata import TableMetadata
+from frazil.format.metadata.view_metadata import ViewMetadata
 from frazil.store.locations import AllowedLocations, Location, canonical_location, is_within
 from frazil.wire.errors import FrazilError
 

@@ -55,7 +55,7 @@ from frazil.db.base import (
     SwapRelation,
     Transaction,
 )
-from frazil.format.table_metadata import TableMetadata
+from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.wire.errors import AlreadyExists, CommitFailed, FrazilError, TooManyRequests
 from frazil.wire.identifiers import Identifier
 from frazil.wire.requests import CommitTableRequest

@@ -14,11 +14,10 @@ from typing import Protocol, TypeAlias
 
 from frazil.commit.manifest_cache import ManifestReader
 from frazil.commit.new_manifests import MAX_FILES, NewManifest, new_manifest
-from frazil.format.avro_types import UnreadableAvro
-from frazil.format.content_files import ContentFile
-from frazil.format.manifest_columns import ManifestColumns
-from frazil.format.manifest_encoder import ManifestEncoder, avro_codec, manifest_encoder
-from frazil.format.manifest_list import (
+from frazil.format.avro.avro_types import UnreadableAvro
+from frazil.format.manifest.manifest_columns import ManifestColumns
+from frazil.format.manifest.manifest_encoder import ManifestEncoder, avro_codec, manifest_encoder
+from frazil.format.manifest.manifest_list import (
     DATA,
     DELETES,
     ListedManifest,
@@ -30,19 +29,24 @@ from frazil.format.manifest_list import (
     new_listed,
     write_manifest_list,
 )
-from frazil.format.manifest_merging import (
+from frazil.format.manifest.manifest_merging import (
     MAX_MERGED_ENTRIES,
     Mergeable,
     MergeSettings,
     bin_to_merge,
     mergeable,
 )
-from frazil.format.manifest_writer import MAX_ENTRIES, RollingManifestWriter, WrittenManifest
-from frazil.format.metadata_files import metadata_folder
-from frazil.format.partition_spec import PartitionSpec
-from frazil.format.schema import Schema
-from frazil.format.snapshots import Snapshot
-from frazil.format.table_metadata import TableMetadata
+from frazil.format.manifest.manifest_writer import (
+    MAX_ENTRIES,
+    RollingManifestWriter,
+    WrittenManifest,
+)
+from frazil.format.metadata.content_files import ContentFile
+from frazil.format.metadata.metadata_files import metadata_folder
+from frazil.format.metadata.partition_spec import PartitionSpec
+from frazil.format.metadata.schema import Schema
+from frazil.format.metadata.snapshots import Snapshot
+from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.wire.errors import BadRequest, ValidationError
 
 _COMPRESSION_CODEC = "write.manifest.compression-codec"

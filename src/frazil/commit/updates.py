@@ -9,10 +9,10 @@ from frazil.commit.cherry_pick import cherry_pick
 from frazil.commit.committed import CommittedSnapshot
 from frazil.commit.environment import Environment
 from frazil.commit.produce import Produced, Tools, produce
-from frazil.format.avro_types import UnreadableAvro
-from frazil.format.table_builder import apply_update, empty_state
-from frazil.format.table_metadata import TableMetadata
-from frazil.format.table_state import TableState, build, interim
+from frazil.format.avro.avro_types import UnreadableAvro
+from frazil.format.metadata.table_builder import apply_update, empty_state
+from frazil.format.metadata.table_metadata import TableMetadata
+from frazil.format.metadata.table_state import TableState, build, interim
 from frazil.store.base import StoreError
 from frazil.wire.actions import CherryPick, CommitUpdate, FineGrainedUpdate
 from frazil.wire.errors import TooManyRequests, ValidationError

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from frazil.commit.history import base_is_refuted
-from frazil.format.snapshots import MAIN_BRANCH, Snapshot
-from frazil.format.table_metadata import TableMetadata
+from frazil.format.metadata.snapshots import MAIN_BRANCH, Snapshot
+from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.wire.actions import FileUpdate
 from frazil.wire.conflicts import (
     Conflict,

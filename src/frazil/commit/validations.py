@@ -36,7 +36,7 @@ from frazil.commit.validation_scope import (
     snapshot_names,
     start_again,
 )
-from frazil.format.manifest_list import DATA, DELETES
+from frazil.format.manifest.manifest_list import DATA, DELETES
 from frazil.wire.actions import (
     CommitValidation,
     FileUpdate,

@@ -23,9 +23,8 @@ from itertools import islice
 from typing import Final, TypeVar
 
 from frazil.commit.parquet_footer import InvalidParquet, check_installed, read_footer
-from frazil.format.content_files import EQUALITY_DELETES, ContentFile, DataFile, DeleteFile
-from frazil.format.declared_values import Misfit
-from frazil.format.file_columns import (
+from frazil.format.declared.declared_values import Misfit
+from frazil.format.declared.file_columns import (
     NAME_MAPPING_PROPERTY,
     ColumnMisfit,
     FileColumn,
@@ -33,7 +32,8 @@ from frazil.format.file_columns import (
     has_field_ids,
     parse_name_mapping,
 )
-from frazil.format.table_metadata import TableMetadata
+from frazil.format.metadata.content_files import EQUALITY_DELETES, ContentFile, DataFile, DeleteFile
+from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.store.base import ObjectMissing, Store
 from frazil.values import puffin
 from frazil.values.deletion_vectors import InvalidDeletionVector, read_deletion_vector

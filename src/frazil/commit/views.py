@@ -17,8 +17,8 @@ from frazil.commit.subjects import NextFile, view_file
 from frazil.commit.table_uuids import check_uuid
 from frazil.commit.territory import Territory
 from frazil.db.base import CreateRelation, Database, Kind, Relation
-from frazil.format.view_builder import new_view
-from frazil.format.view_metadata import ViewMetadata
+from frazil.format.metadata.view_builder import new_view
+from frazil.format.metadata.view_metadata import ViewMetadata
 from frazil.wire.errors import AlreadyExists
 from frazil.wire.identifiers import Identifier, Namespace, check_name
 from frazil.wire.requests import CreateViewRequest, RegisterViewRequest

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from frazil.format import manifest_list as listing
-from frazil.format.manifest_list import (
+from frazil.format.manifest import manifest_list as listing
+from frazil.format.manifest.manifest_list import (
     DATA,
     ListedManifest,
     ManifestFile,
@@ -23,11 +23,18 @@ from frazil.format.manifest_list import (
     PartitionSummary,
     partition_summaries,
 )
-from frazil.format.manifests import ADDED, DELETED, EXISTING, Manifest, ManifestEntry, inherited
-from frazil.format.partition_summaries import summarise
-from frazil.format.raw_json import patch_object
-from frazil.format.snapshots import Snapshot
-from frazil.format.table_metadata import MAX_FORMAT_VERSION, TableMetadata
+from frazil.format.manifest.manifests import (
+    ADDED,
+    DELETED,
+    EXISTING,
+    Manifest,
+    ManifestEntry,
+    inherited,
+)
+from frazil.format.manifest.partition_summaries import summarise
+from frazil.format.metadata.raw_json import patch_object
+from frazil.format.metadata.snapshots import Snapshot
+from frazil.format.metadata.table_metadata import MAX_FORMAT_VERSION, TableMetadata
 
 MAX_MANIFESTS: Final = 5_000
 """How many manifests one proof may read; a merge of more is for the client to do again."""

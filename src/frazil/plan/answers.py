@@ -17,8 +17,11 @@ import numpy as np
 from frazil.commit.delete_index import DeleteEntry, DeleteIndex, IndexedDataFile
 from frazil.commit.filters import partitions_of
 from frazil.commit.manifest_cache import ManifestReader
-from frazil.format.avro_files import MANIFEST_LIMITS, open_avro
-from frazil.format.content_files import (
+from frazil.format.avro.avro_files import MANIFEST_LIMITS, open_avro
+from frazil.format.manifest.manifest_columns import NONE, ManifestColumns, metrics, row_places
+from frazil.format.manifest.manifest_list import ManifestFile
+from frazil.format.manifest.manifest_rows import read_content_files
+from frazil.format.metadata.content_files import (
     DATA_CONTENT,
     EQUALITY_DELETES,
     POSITION_DELETES,
@@ -27,11 +30,8 @@ from frazil.format.content_files import (
     DeleteFile,
     FieldMap,
 )
-from frazil.format.manifest_columns import NONE, ManifestColumns, metrics, row_places
-from frazil.format.manifest_list import ManifestFile
-from frazil.format.manifest_rows import read_content_files
-from frazil.format.metrics_evaluators import FileMetrics
-from frazil.format.partition_spec import partition_type
+from frazil.format.metadata.partition_spec import partition_type
+from frazil.format.pruning.metrics_evaluators import FileMetrics
 from frazil.plan.residual_json import residual_json
 from frazil.plan.scans import Scan
 from frazil.plan.walk import Piece, Rows, Walk

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from frazil.format.expression_binding import (
+from frazil.format.expr.expression_binding import (
     BoundLiteralPredicate,
     BoundSetPredicate,
     BoundTerm,
     BoundTransform,
     BoundUnaryPredicate,
 )
-from frazil.format.expressions import AlwaysFalse, AlwaysTrue, And, Expression, Or
-from frazil.format.schema import Schema
+from frazil.format.expr.expressions import AlwaysFalse, AlwaysTrue, And, Expression, Or
+from frazil.format.metadata.schema import Schema
 from frazil.values.single_value import to_json
 
 

@@ -23,7 +23,7 @@ from frazil.commit.answers import LoadedTable
 from frazil.commit.context import Context
 from frazil.commit.delete_index import TwoDeletionVectors
 from frazil.commit.manifest_cache import ManifestReader
-from frazil.format.table_metadata import TableMetadata
+from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.plan.answers import TaskWriter
 from frazil.plan.metrics import PlanMetrics
 from frazil.plan.scans import Scan, resolve_scan

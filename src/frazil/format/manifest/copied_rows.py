@@ -1,0 +1,320 @@
+"""Entries of one manifest carried into another by the bytes of their `data_file`.
+
+A manifest that loses entries, or is merged with others, is written anew; the files that stay are
+not decoded for it. Their bytes lie where the manifest's columns say, and only a first row id that
+an entry had inherited is put into them. Where the manifest was written by another schema, fields
+with the same bytes are still copied, and only the others are translated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+
+from frazil.format.avro.avro_files import AvroFile
+from frazil.format.avro.avro_numbers import encode_long
+from frazil.format.avro.avro_schema import record_schema
+from frazil.format.avro.avro_types import (
+    Field,
+    Fixed,
+    Null,
+    Record,
+    Union,
+    UnreadableAvro,
+    read_long,
+)
+from frazil.format.manifest.manifest_columns import Inherited, ManifestColumns, Rows, data_files_of
+from frazil.format.manifest.manifest_encoder import BLOCK_SIZE_BYTES, ManifestEncoder
+from frazil.format.manifest.manifest_fields import (
+    CONTENT,
+    FIRST_ROW_ID,
+    MALFORMED,
+    NONE,
+    PARTITION,
+    data_file_record,
+)
+from frazil.format.manifest.manifest_list import DATA, ManifestFile
+from frazil.format.metadata.content_files import DATA_CONTENT
+from frazil.values.single_value import decimal_from_unscaled
+from frazil.values.types import DecimalType, Type, TypeId
+
+_BLOCK_SIZE: Final = 105
+
+_DEFAULTS: Final[Mapping[int, int]] = {CONTENT: DATA_CONTENT, _BLOCK_SIZE: BLOCK_SIZE_BYTES}
+"""What required fields are that another version's manifests do not have."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CopiedRows:
+    """Entries of a manifest on their way into new ones."""
+
+    columns: ManifestColumns
+    rows: NDArray[np.int64]
+    inherited: Inherited
+    """Of these rows: a copy lies in another manifest and inherits nothing any more."""
+    data_files: list[bytes]
+    """Encoded for the manifests they go to; empty where whole blocks go there."""
+    first_row_id_at: NDArray[np.int64]
+    """Where the field begins within each `data_file`; NONE where there is none."""
+    partitions: tuple[tuple[Any, ...], ...]
+    """The columns' partition tuples, in the order of the encoder's spec."""
+
+
+def copied_rows(
+    file: AvroFile,
+    columns: ManifestColumns,
+    listed: ManifestFile,
+    rows: Rows,
+    encoder: ManifestEncoder,
+) -> CopiedRows:
+    """Live entries of a manifest for manifests of `encoder`. Raises UnreadableAvro."""
+    chosen = np.asarray(rows, np.int64)
+    target = data_file_record(encoder.schema.record)
+    source = data_file_record(file.schema.record)
+    whole = columns.inherited(listed)
+    inherited = Inherited(
+        whole.snapshot_id[chosen],
+        whole.sequence_number[chosen],
+        whole.file_sequence_number[chosen],
+        whole.first_row_id[chosen],
+    )
+    own = columns.first_row_id[chosen]
+    data_files = data_files_of(file, columns, chosen)
+    places = columns.first_row_id_at[chosen].astype(np.int64)
+    suffix = _remembered_suffix(file.schema.text, encoder.schema.text)
+    if suffix is None:
+        data_files = _translated_files(source, target, data_files)
+        places = _row_id_places(target, data_files)
+    elif suffix:
+        data_files = [data_file + suffix for data_file in data_files]
+        places = _row_id_places(target, data_files) if _lacks_row_id(source, target) else places
+    _set_row_ids(target, data_files, places, own, inherited.first_row_id)
+    in_data = listed.content == DATA
+    return CopiedRows(
+        columns=columns,
+        rows=chosen,
+        inherited=inherited,
+        data_files=data_files,
+        first_row_id_at=places if in_data else np.full(len(chosen), NONE, np.int64),
+        partitions=_partitions(columns, encoder),
+    )
+
+
+def rows_in_place(
+    columns: ManifestColumns, rows: NDArray[np.int64], encoder: ManifestEncoder
+) -> CopiedRows:
+    """Entries that stay in their blocks, which manifests of `encoder` take over as they are."""
+    return CopiedRows(
+        columns=columns,
+        rows=rows,
+        inherited=Inherited(
+            columns.snapshot_id[rows],
+            columns.sequence_number[rows],
+            columns.file_sequence_number[rows],
+            columns.first_row_id[rows],
+        ),
+        data_files=[],
+        first_row_id_at=columns.first_row_id_at[rows].astype(np.int64),
+        partitions=_partitions(columns, encoder),
+    )
+
+
+# --- the data file ---------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=256)
+def _remembered_suffix(source: str, target: str) -> bytes | None:
+    return _suffix(
+        data_file_record(record_schema(source).record),
+        data_file_record(record_schema(target).record),
+    )
+
+
+def _suffix(source: Record, target: Record) -> bytes | None:
+    """What is to be added behind a `data_file` where the target is the source and more; None
+    where the fields differ before that."""
+    size = len(source.fields)
+    known = [(field.field_id, _bytes_form(field)) for field in source.fields]
+    wanted = [(field.field_id, _bytes_form(field)) for field in target.fields[:size]]
+    if known != wanted or any(field_id is None for field_id, _ in known):
+        return None
+    return b"".join(_default(field) for field in target.fields[size:])
+
+
+def _bytes_form(field: Field) -> str:
+    """Equal for fields whose values have the same bytes: an `int` is written as a `long` is, and
+    PyIceberg has longs where Java has ints."""
+    return field.node.layout.replace("int", "long")
+
+
+def _lacks_row_id(source: Record, target: Record) -> bool:
+    return source.by_id(FIRST_ROW_ID) is None and target.by_id(FIRST_ROW_ID) is not None
+
+
+def _default(field: Field) -> bytes:
+    return _encoded(field, _DEFAULTS.get(-1 if field.field_id is None else field.field_id))
+
+
+def _translated_files(source: Record, target: Record, data_files: list[bytes]) -> list[bytes]:
+    translate = _translator(source, target)
+    try:
+        return [translate(data_file) for data_file in data_files]
+    except MALFORMED as error:
+        raise UnreadableAvro(f"a record ends early or is malformed: {error}") from None
+
+
+def _translator(source: Record, target: Record) -> Callable[[bytes], bytes]:
+    found = [_counterpart(source, field) for field in target.fields]
+
+    def translate(raw: bytes) -> bytes:
+        spans = source.spans(raw, 0)
+        parts: list[bytes] = []
+        for field, position in zip(target.fields, found, strict=True):
+            if position is None:
+                parts.append(_default(field))
+                continue
+            start, end = spans[position]
+            own = source.fields[position]
+            same = _bytes_form(own) == _bytes_form(field)
+            parts.append(raw[start:end] if same else _translated(own, field, raw[start:end]))
+        return b"".join(parts)
+
+    return translate
+
+
+def _counterpart(source: Record, target: Field) -> int | None:
+    if target.field_id is None:
+        found = (at for at, own in enumerate(source.fields) if own.name == target.name)
+    else:
+        found = (at for at, own in enumerate(source.fields) if own.field_id == target.field_id)
+    return next(found, None)
+
+
+def _translated(own: Field, target: Field, raw: bytes) -> bytes:
+    branched = _with_null(own, target, raw)
+    if branched is not None:
+        return branched
+    value, _ = own.node.read(raw, 0)
+    if target.field_id == PARTITION:
+        if not isinstance(own.node, Record) or not isinstance(target.node, Record):
+            raise UnreadableAvro("the schema's field partition can be null")
+        by_id = {field.field_id: value[field.name] for field in own.node.fields}
+        value = {
+            field.name: _resized(by_id.get(field.field_id), field) for field in target.node.fields
+        }
+    if value is None:
+        value = _DEFAULTS.get(-1 if target.field_id is None else target.field_id)
+    return _encoded(target, value)
+
+
+def _resized(value: Any, target: Field) -> Any:
+    """Only decimals change their number of bytes: with the precision, which can be widened."""
+    node = target.value_node
+    if not isinstance(value, bytes) or not isinstance(node, Fixed) or len(value) == node.size:
+        return value
+    try:
+        return int.from_bytes(value, "big", signed=True).to_bytes(node.size, "big", signed=True)
+    except OverflowError:
+        return value
+
+
+def _with_null(own: Field, target: Field, raw: bytes) -> bytes | None:
+    """The bytes of a value whose field is the same but can be null now."""
+    if not isinstance(target.node, Union) or target.node.branches[0] != Null():
+        return None
+    others = target.node.branches[1:]
+    if others == (own.node,):
+        return encode_long(1) + raw
+    if isinstance(own.node, Union) and others == own.node.branches:
+        branch, at = read_long(raw, 0)
+        return encode_long(branch + 1) + raw[at:]
+    return None
+
+
+def _encoded(target: Field, value: Any) -> bytes:
+    try:
+        return target.encoded(value)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise UnreadableAvro(f"{target.name} cannot be written: {error}") from None
+
+
+# --- first row ids ---------------------------------------------------------------------------
+
+
+def _row_id_places(target: Record, data_files: list[bytes]) -> NDArray[np.int64]:
+    """Where the field begins in data files of which that is not known."""
+    field = target.by_id(FIRST_ROW_ID)
+    if field is None:
+        return np.full(len(data_files), NONE, np.int64)
+    before = target.fields[: target.fields.index(field)]
+    places: list[int] = []
+    for data_file in data_files:
+        at = 0
+        for each in before:
+            at = each.node.skip(data_file, at)
+        places.append(at)
+    return np.array(places, np.int64)
+
+
+def _set_row_ids(
+    target: Record,
+    data_files: list[bytes],
+    places: NDArray[np.int64],
+    own: NDArray[np.int64],
+    given: NDArray[np.int64],
+) -> None:
+    """Writes the first row ids that entries had inherited (spec, "First Row ID Inheritance")."""
+    field = target.by_id(FIRST_ROW_ID)
+    changed = np.flatnonzero(own != given)
+    if field is None or not len(changed):
+        return
+    null, some = field.encoded(None), _some(field)
+    places_of, numbers = places[changed].tolist(), given[changed].tolist()
+    for index, at, number in zip(changed.tolist(), places_of, numbers, strict=True):
+        data_file = data_files[index]
+        end = at + 1 if data_file[at : at + 1] == null else field.node.skip(data_file, at)
+        value = null if number == NONE else some + encode_long(number)
+        data_files[index] = data_file[:at] + value + data_file[end:]
+
+
+def _some(field: Field) -> bytes:
+    """What stands before a value that is not null."""
+    if not isinstance(field.node, Union):
+        return b""
+    return encode_long(field.node.branches.index(field.value_node))
+
+
+# --- partition tuples ------------------------------------------------------------------------
+
+
+def _partitions(columns: ManifestColumns, encoder: ManifestEncoder) -> tuple[tuple[Any, ...], ...]:
+    """The partition tuples in the order of the encoder's spec."""
+    positions = {field_id: at for at, field_id in enumerate(columns.partition_field_ids)}
+    plan = [
+        (positions.get(field.field_id), _internal_value(field.type))
+        for field in encoder.partition_type.fields
+    ]
+    return tuple(
+        tuple(read(None if at is None else values[at]) for at, read in plan)
+        for values in columns.partitions
+    )
+
+
+def _internal_value(type_: Type) -> Callable[[Any], Any]:
+    """Decimals and uuids of a writer that does not call them so come as bytes."""
+    if isinstance(type_, DecimalType):
+        scale = type_.scale
+        return lambda value: (
+            decimal_from_unscaled(int.from_bytes(value, "big", signed=True), scale)
+            if isinstance(value, bytes)
+            else value
+        )
+    if type_.type_id is TypeId.UUID:
+        return lambda value: UUID(bytes=value) if isinstance(value, bytes) else value
+    return lambda value: value

@@ -1,0 +1,77 @@
+"""Manifest lists for snapshots that name their manifests inline, as old writers of version 1 do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from frazil.format.manifest import manifest_list
+from frazil.format.manifest.manifest_columns import NO_SNAPSHOT, ManifestColumns
+from frazil.format.manifest.manifest_list import (
+    DATA,
+    ManifestFile,
+    ManifestList,
+    manifest_list_schema,
+)
+from frazil.format.manifest.manifests import ADDED, DELETED, EXISTING
+
+
+def inline_manifest_list(
+    snapshot_id: int, manifests: Sequence[tuple[str, int, ManifestColumns]]
+) -> ManifestList:
+    """The list that the snapshot would have, from the path, length and columns of its manifests.
+
+    As in Java's BaseSnapshot, such manifests are of the first partition spec. Nothing is known of
+    the partitions, which readers take to be any.
+    """
+    listed = tuple(_listed(snapshot_id, *manifest) for manifest in manifests)
+    return ManifestList(manifest_list_schema(1), {}, "deflate", listed)
+
+
+def _listed(snapshot_id: int, path: str, length: int, columns: ManifestColumns) -> ManifestFile:
+    files = np.bincount(columns.status, minlength=3)
+    rows = [int(columns.record_count[columns.status == status].sum()) for status in range(3)]
+    values: dict[int, Any] = {
+        manifest_list.PATH: path,
+        manifest_list.LENGTH: length,
+        manifest_list.SPEC_ID: 0,
+        manifest_list.ADDED_SNAPSHOT_ID: _added_by(columns, snapshot_id),
+        manifest_list.ADDED_FILES: int(files[ADDED]),
+        manifest_list.EXISTING_FILES: int(files[EXISTING]),
+        manifest_list.DELETED_FILES: int(files[DELETED]),
+        manifest_list.ADDED_ROWS: rows[ADDED],
+        manifest_list.EXISTING_ROWS: rows[EXISTING],
+        manifest_list.DELETED_ROWS: rows[DELETED],
+    }
+    raw = b"".join(
+        field.encoded(values.get(field.field_id or -1))
+        for field in manifest_list_schema(1).record.fields
+    )
+    return ManifestFile(
+        manifest_path=path,
+        manifest_length=length,
+        partition_spec_id=0,
+        content=DATA,
+        sequence_number=0,
+        min_sequence_number=0,
+        added_snapshot_id=values[manifest_list.ADDED_SNAPSHOT_ID],
+        added_files_count=values[manifest_list.ADDED_FILES],
+        existing_files_count=values[manifest_list.EXISTING_FILES],
+        deleted_files_count=values[manifest_list.DELETED_FILES],
+        added_rows_count=rows[ADDED],
+        existing_rows_count=rows[EXISTING],
+        deleted_rows_count=rows[DELETED],
+        first_row_id=None,
+        encrypted=False,
+        raw=raw,
+    )
+
+
+def _added_by(columns: ManifestColumns, snapshot_id: int) -> int:
+    """The snapshot that wrote the manifest: that of the files it added or deleted."""
+    changed = columns.snapshot_id[
+        (columns.status != EXISTING) & (columns.snapshot_id != NO_SNAPSHOT)
+    ]
+    return int(changed[0]) if len(changed) else snapshot_id

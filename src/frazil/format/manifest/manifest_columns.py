@@ -1,0 +1,429 @@
+"""The entries of a manifest, column by column: what look-ups and validations stand on.
+
+A manifest never changes, so neither do its columns; what its entries inherit depends on the list
+that names it and is worked out by `ManifestColumns.inherited`. Metrics are columns of their own
+(`metric_columns`); of a few rows they are read at the place that the columns know.
+
+Also here, beside what the columns hold: `path_hashes` for many paths at once, and `content_files`,
+which reads whole rows back into files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from frazil.format.avro.avro_files import (
+    MANIFEST_LIMITS,
+    AvroFile,
+    AvroLimits,
+    decompress,
+    open_avro,
+)
+from frazil.format.avro.avro_types import UnreadableAvro
+from frazil.format.manifest.manifest_decoder import DecodedRows, decode_rows
+from frazil.format.manifest.manifest_fields import NO_SNAPSHOT, NONE
+from frazil.format.manifest.manifest_list import DATA, DELETES, ManifestFile
+from frazil.format.manifest.manifest_rows import (
+    DeleteFields,
+    RowMetrics,
+    delete_fields,
+    partition_field_ids,
+    partition_values,
+    read_content_files,
+    read_metrics,
+)
+from frazil.format.manifest.manifests import ADDED, DELETED
+from frazil.format.manifest.metric_arrays import compact, constant, is_constant, own_bytes
+from frazil.format.metadata.content_files import DATA_CONTENT, EQUALITY_DELETES, ContentFile
+from frazil.format.pruning.metrics_evaluators import FileMetrics
+
+__all__ = [
+    "NONE",
+    "NO_SNAPSHOT",
+    "DeleteColumns",
+    "Inherited",
+    "ManifestColumns",
+    "RowMetrics",
+    "content_files",
+    "data_file_bytes",
+    "decode_columns",
+    "make_columns",
+    "metrics",
+    "path_hash",
+    "path_hashes",
+]
+
+Rows = Sequence[int] | NDArray[np.int64]
+
+_HASH_BYTES: Final = 8
+_FEW: Final = 64
+_OBJECT_BYTES: Final = 120
+"""About what a value outside of the arrays takes in memory."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeleteColumns:
+    """What only delete files have."""
+
+    content_offset: NDArray[np.int64]
+    content_size_in_bytes: NDArray[np.int64]
+    referenced_data_file: tuple[str | None, ...]
+    """The field, or the one file that the bounds of `file_path` name: what Java's
+    ContentFileUtil.referencedDataFile gives."""
+    equality_ids: tuple[tuple[int, ...] | None, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Inherited:
+    """The columns that a list decides, with what the entries inherit from it."""
+
+    snapshot_id: NDArray[np.int64]
+    sequence_number: NDArray[np.int64]
+    file_sequence_number: NDArray[np.int64]
+    first_row_id: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ManifestColumns:
+    """The entries of one manifest, column by column; row i is entry i of the file. A column with
+    one value for all rows has it once (`metric_arrays.constant`)."""
+
+    content_kind: int
+    """DATA or DELETES, by what the entries are."""
+    status: NDArray[np.uint8]
+    content: NDArray[np.uint8]
+    snapshot_id: NDArray[np.int64]
+    """NO_SNAPSHOT where it is null."""
+    sequence_number: NDArray[np.int64]
+    """NONE where it is null; so in the others."""
+    file_sequence_number: NDArray[np.int64]
+    record_count: NDArray[np.int64]
+    file_size_in_bytes: NDArray[np.int64]
+    first_row_id: NDArray[np.int64]
+    partition_field_ids: tuple[int, ...]
+    partitions: tuple[tuple[Any, ...], ...]
+    """The distinct partition tuples, of Iceberg's internal values (`frazil.values.types`)."""
+    partition: NDArray[np.int32]
+    """By row, the index into `partitions`."""
+    deletes: DeleteColumns | None
+    """None in data manifests."""
+    data_file_at: NDArray[np.uint32]
+    """Where the bytes of the row's `data_file` begin in the decompressed blocks, put together."""
+    data_file_end: NDArray[np.uint32]
+    first_row_id_at: NDArray[np.int32]
+    """Where the field begins within the row's `data_file`; NONE where the schema has none, and in
+    delete manifests."""
+    block_starts: NDArray[np.uint32]
+    """Where the blocks begin, so that one row is read out of its own block."""
+    path_bytes: bytes
+    path_offsets: NDArray[np.uint32]
+    sorted_hashes: NDArray[np.uint64]
+    hash_order: NDArray[np.uint32]
+    """The rows in the order of `sorted_hashes`."""
+
+    def __len__(self) -> int:
+        return len(self.status)
+
+    def path(self, row: int) -> str:
+        return self.encoded_path(row).decode()
+
+    def encoded_path(self, row: int) -> bytes:
+        return self.path_bytes[int(self.path_offsets[row]) : int(self.path_offsets[row + 1])]
+
+    def encoded_paths(self, rows: NDArray[np.int64]) -> list[bytes]:
+        data = self.path_bytes
+        starts, ends = self.path_offsets[rows].tolist(), self.path_offsets[rows + 1].tolist()
+        return [data[start:end] for start, end in zip(starts, ends, strict=True)]
+
+    def paths(self, rows: Iterable[int]) -> list[str]:
+        return [self.path(row) for row in rows]
+
+    def find(self, path: str) -> Sequence[int]:
+        """The rows with this path, whatever their status: a Puffin file has many."""
+        key = np.uint64(path_hash(path))
+        start = int(np.searchsorted(self.sorted_hashes, key, "left"))
+        if start == len(self.sorted_hashes) or self.sorted_hashes[start] != key:
+            return ()
+        end = int(np.searchsorted(self.sorted_hashes, key, "right"))
+        encoded = path.encode()
+        rows = sorted(int(row) for row in self.hash_order[start:end])
+        return [row for row in rows if self.encoded_path(row) == encoded]
+
+    def may_hold(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """The indexes into `hashes` (`path_hashes`) that occur here. Sorted and distinct hashes,
+        as `numpy.unique` gives them, are the fastest where they are many."""
+        own = self.sorted_hashes
+        if not len(own) or not len(hashes):
+            return np.empty(0, np.int64)
+        if len(own) * len(hashes) <= _FEW:
+            # Most commits ask small manifests for one path; numpy's calls would cost the most.
+            mine = own.tolist()
+            return np.array([at for at, one in enumerate(hashes.tolist()) if one in mine], np.int64)
+        if len(own) < len(hashes) and bool((hashes[:-1] < hashes[1:]).all()):
+            found = np.searchsorted(hashes, own)
+            found[found == len(hashes)] = 0
+            return np.unique(found[hashes[found] == own]).astype(np.int64)
+        found = np.searchsorted(own, hashes)
+        found[found == len(own)] = 0
+        return np.flatnonzero(own[found] == hashes).astype(np.int64)
+
+    def hashes(self) -> NDArray[np.uint64]:
+        """The path hash of each row."""
+        by_row = np.empty(len(self), np.uint64)
+        by_row[self.hash_order] = self.sorted_hashes
+        return by_row
+
+    def live(self) -> NDArray[np.bool_]:
+        return np.not_equal(self.status, DELETED)
+
+    def inherited(self, listed: ManifestFile) -> Inherited:
+        """What Java's ManifestReader gives (spec, "Sequence Number Inheritance", "First Row ID
+        Inheritance"). A DELETED row keeps what it has; only a snapshot id that it lacks, and in a
+        manifest of version 1 the sequence number 0, come from the list for it too."""
+        return Inherited(
+            snapshot_id=_or(self.snapshot_id, NO_SNAPSHOT, listed.added_snapshot_id),
+            sequence_number=self._number(self.sequence_number, listed),
+            file_sequence_number=self._number(self.file_sequence_number, listed),
+            first_row_id=self._first_row_ids(listed),
+        )
+
+    def _number(self, own: NDArray[np.int64], listed: ManifestFile) -> NDArray[np.int64]:
+        if listed.sequence_number == 0:
+            return _or(own, NONE, 0)
+        if is_constant(self.status):
+            return _or(own, NONE, listed.sequence_number) if self.status[0] == ADDED else own
+        takes = (own == NONE) & (self.status == ADDED)
+        return np.where(takes, listed.sequence_number, own)
+
+    def _first_row_ids(self, listed: ManifestFile) -> NDArray[np.int64]:
+        if listed.first_row_id is None:
+            return constant(NONE, len(self), np.int64)
+        if listed.content != DATA:
+            return self.first_row_id
+        takes = (self.first_row_id == NONE) & self.live()
+        rows = np.where(takes, self.record_count, 0)
+        before = np.cumsum(rows) - rows
+        return np.where(takes, listed.first_row_id + before, self.first_row_id)
+
+    @property
+    def size_bytes(self) -> int:
+        """About what it costs in memory."""
+        arrays = (
+            *(self.status, self.content, self.snapshot_id, self.sequence_number),
+            *(self.file_sequence_number, self.record_count, self.file_size_in_bytes),
+            *(self.first_row_id, self.partition, self.data_file_at, self.data_file_end),
+            *(
+                self.first_row_id_at,
+                self.block_starts,
+                self.path_offsets,
+                self.sorted_hashes,
+                self.hash_order,
+            ),
+        )
+        values = sum(_OBJECT_BYTES * (1 + len(values)) for values in self.partitions)
+        size = sum(own_bytes(array) for array in arrays) + len(self.path_bytes) + values + 500
+        if self.deletes is not None:
+            texts = sum(len(text) for text in self.deletes.referenced_data_file if text)
+            size += texts + len(self) * (16 + _OBJECT_BYTES)
+        return size
+
+
+def _or(own: NDArray[np.int64], missing: int, value: int | None) -> NDArray[np.int64]:
+    if value is None:
+        return own
+    if is_constant(own):
+        return constant(value, len(own), np.int64) if own[0] == missing else own
+    return np.where(own == missing, value, own)
+
+
+# --- hashes ----------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1 << 14)
+def path_hash(path: str) -> int:
+    """64 bits of a path. The same in every process and version: the cache on disk has them."""
+    return int.from_bytes(_digest(path.encode()), "little")
+
+
+def path_hashes(paths: Iterable[str]) -> NDArray[np.uint64]:
+    return _hashes([path.encode() for path in paths])
+
+
+def _digest(path: bytes) -> bytes:
+    return hashlib.blake2b(path, digest_size=_HASH_BYTES).digest()
+
+
+def _hashes(paths: Sequence[bytes]) -> NDArray[np.uint64]:
+    blake2b = hashlib.blake2b
+    digests = b"".join([blake2b(path, digest_size=_HASH_BYTES).digest() for path in paths])
+    return np.frombuffer(digests, "<u8").astype(np.uint64, copy=False)
+
+
+# --- making columns --------------------------------------------------------------------------
+
+
+def decode_columns(content: bytes, limits: AvroLimits = MANIFEST_LIMITS) -> ManifestColumns:
+    """The columns of a manifest. Raises UnreadableAvro."""
+    return columns_of_file(open_avro(content, limits))
+
+
+def columns_of_file(file: AvroFile) -> ManifestColumns:
+    """The same for a manifest that has been opened."""
+    rows = decode_rows(file)
+    _check(rows)
+    has_deletes = bool((rows.content != DATA_CONTENT).any())
+    if not len(rows.status):
+        has_deletes = file.text("content") == "deletes"
+    return make_columns(
+        rows,
+        content_kind=DELETES if has_deletes else DATA,
+        partition_field_ids=partition_field_ids(file.schema),
+        partitions=partition_values(file.schema, rows.partitions),
+        deletes=delete_fields(file, rows) if has_deletes else None,
+    )
+
+
+def make_columns(
+    rows: DecodedRows,
+    *,
+    content_kind: int,
+    partition_field_ids: tuple[int, ...],
+    partitions: tuple[tuple[Any, ...], ...],
+    deletes: DeleteFields | None,
+    hashes: NDArray[np.uint64] | None = None,
+) -> ManifestColumns:
+    """Columns of rows that are known to be right; their path hashes too, where they are known."""
+    hashes = _hashes(rows.paths) if hashes is None else hashes
+    order = np.argsort(hashes, kind="stable")
+    lengths = np.fromiter(map(len, rows.paths), np.int64, len(rows.paths))
+    offsets = np.zeros(len(rows.paths) + 1, np.uint32)
+    np.cumsum(lengths, out=offsets[1:])
+    return ManifestColumns(
+        content_kind=content_kind,
+        status=compact(rows.status.astype(np.uint8)),
+        content=compact(rows.content.astype(np.uint8)),
+        snapshot_id=compact(rows.snapshot_id),
+        sequence_number=compact(rows.sequence_number),
+        file_sequence_number=compact(rows.file_sequence_number),
+        record_count=compact(rows.record_count),
+        file_size_in_bytes=compact(rows.file_size_in_bytes),
+        first_row_id=compact(rows.first_row_id),
+        partition_field_ids=partition_field_ids,
+        partitions=partitions,
+        partition=compact(rows.partition.astype(np.int32)),
+        deletes=None if deletes is None else _delete_columns(deletes),
+        data_file_at=rows.data_file_at.astype(np.uint32),
+        data_file_end=rows.data_file_end.astype(np.uint32),
+        first_row_id_at=_row_id_at(rows, content_kind),
+        block_starts=np.array(rows.block_starts, np.uint32),
+        path_bytes=b"".join(rows.paths),
+        path_offsets=offsets,
+        sorted_hashes=hashes[order],
+        hash_order=order.astype(np.uint32),
+    )
+
+
+def _row_id_at(rows: DecodedRows, content_kind: int) -> NDArray[np.int32]:
+    if content_kind == DATA:
+        return compact(rows.first_row_id_at.astype(np.int32))
+    return constant(NONE, len(rows.status), np.int32)
+
+
+def _delete_columns(fields: DeleteFields) -> DeleteColumns:
+    return DeleteColumns(
+        np.array(fields.content_offset, np.int64),
+        np.array(fields.content_size_in_bytes, np.int64),
+        tuple(fields.referenced_data_file),
+        tuple(fields.equality_ids),
+    )
+
+
+def _check(rows: DecodedRows) -> None:
+    if not len(rows.status):
+        return
+    if rows.status.min() < 0 or rows.status.max() > DELETED:
+        raise UnreadableAvro("an entry has an unknown status")
+    if rows.content.min() < DATA_CONTENT or rows.content.max() > EQUALITY_DELETES:
+        raise UnreadableAvro("an entry has an unknown content")
+    if rows.record_count.min() < 0:
+        raise UnreadableAvro("an entry has no record count")
+    others = (rows.sequence_number, rows.file_sequence_number, rows.file_size_in_bytes)
+    if any(numbers.min() < NONE for numbers in (*others, rows.first_row_id)):
+        raise UnreadableAvro("an entry has a negative sequence number, size or first row id")
+    try:
+        b"\n".join(rows.paths).decode()
+    except UnicodeDecodeError:
+        raise UnreadableAvro("a file path is not UTF-8") from None
+
+
+# --- rows ------------------------------------------------------------------------------------
+
+
+def data_file_bytes(
+    content: bytes, columns: ManifestColumns, rows: Rows, limits: AvroLimits = MANIFEST_LIMITS
+) -> list[bytes]:
+    """The encoded `data_file` of some rows of the manifest that has this content."""
+    return data_files_of(open_avro(content, limits), columns, rows)
+
+
+def data_files_of(file: AvroFile, columns: ManifestColumns, rows: Rows) -> list[bytes]:
+    """The same for a manifest that has been opened."""
+    places = row_places(file, columns, rows)
+    sizes = (columns.data_file_end[rows] - columns.data_file_at[rows]).tolist()
+    return [block[at : at + size] for (block, at), size in zip(places, sizes, strict=True)]
+
+
+def metrics(
+    content: bytes, columns: ManifestColumns, rows: Rows, limits: AvroLimits = MANIFEST_LIMITS
+) -> Iterator[FileMetrics]:
+    """The metrics of some rows of the manifest that has this content, in their order. Where they
+    are many, `metric_decoder` is far faster."""
+    file = open_avro(content, limits)
+    return read_metrics(file.schema, row_places(file, columns, rows))
+
+
+def content_files(
+    content: bytes, columns: ManifestColumns, rows: Rows, limits: AvroLimits = MANIFEST_LIMITS
+) -> Iterator[ContentFile]:
+    """Some rows of the manifest as whole files; a first row id only where the entry has its own."""
+    file = open_avro(content, limits)
+    tuples = [columns.partitions[index] for index in columns.partition[rows].tolist()]
+    return read_content_files(file.schema, row_places(file, columns, rows), tuples)
+
+
+def row_places(file: AvroFile, columns: ManifestColumns, rows: Rows) -> list[tuple[bytes, int]]:
+    """The block of each row, decompressed, and where in it the `data_file` begins. Blocks without
+    any of the rows are left alone."""
+    starts = columns.block_starts
+    at = columns.data_file_at[rows]
+    numbers = np.searchsorted(starts, at, "right") - 1
+    blocks = _some_blocks(file, columns, set(numbers.tolist()))
+    within = (at - starts[numbers]).tolist() if len(at) else []
+    return [(blocks[number], place) for number, place in zip(numbers.tolist(), within, strict=True)]
+
+
+def _some_blocks(file: AvroFile, columns: ManifestColumns, wanted: set[int]) -> dict[int, bytes]:
+    """Some blocks by number. They must be as large as the columns' rows need them to be."""
+    starts = columns.block_starts.tolist()
+    last = int(columns.data_file_end[-1]) if len(columns) else 0
+    ends = [*starts[1:], last]
+    blocks: dict[int, bytes] = {}
+    places = list(file.block_places())
+    if len(places) != len(starts):
+        raise UnreadableAvro("the manifest is not the one that the columns are of")
+    bytes_left = file.limits.decoded_bytes
+    for number, (_, start, end) in enumerate(places):
+        if number in wanted:
+            block = decompress(file.codec, file.content[start:end], bytes_left)
+            bytes_left -= len(block)
+            if len(block) < ends[number] - starts[number]:
+                raise UnreadableAvro("the manifest is not the one that the columns are of")
+            blocks[number] = block
+    return blocks

@@ -1,0 +1,76 @@
+"""The fields of manifest entries that the columnar form is made of, by their Iceberg ids."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from frazil.format.avro.avro_schema import optional_field, required_field
+from frazil.format.avro.avro_types import Integer, Record, String, UnreadableAvro
+
+NONE: Final = -1
+"""No value, for numbers that are never negative."""
+NO_SNAPSHOT: Final = -(1 << 63)
+"""No snapshot id: any other number may be one."""
+
+STATUS: Final = 0
+SNAPSHOT_ID: Final = 1
+DATA_FILE: Final = 2
+SEQUENCE_NUMBER: Final = 3
+FILE_SEQUENCE_NUMBER: Final = 4
+FILE_PATH: Final = 100
+PARTITION: Final = 102
+RECORD_COUNT: Final = 103
+FILE_SIZE: Final = 104
+CONTENT: Final = 134
+FIRST_ROW_ID: Final = 142
+
+MALFORMED: Final = (IndexError, ValueError, struct.error, OverflowError)
+"""What bytes that are no values of their schema raise, beside UnreadableAvro."""
+
+ENTRY_NUMBERS: Final = {
+    STATUS: ("status", NONE),
+    SNAPSHOT_ID: ("snapshot_id", NO_SNAPSHOT),
+    SEQUENCE_NUMBER: ("sequence_number", NONE),
+    FILE_SEQUENCE_NUMBER: ("file_sequence_number", NONE),
+}
+"""Numbers of an entry: the name of the column, and what it holds where there is no value."""
+FILE_NUMBERS: Final = {
+    CONTENT: ("content", 0),
+    RECORD_COUNT: ("record_count", NONE),
+    FILE_SIZE: ("file_size_in_bytes", NONE),
+    FIRST_ROW_ID: ("first_row_id", NONE),
+}
+"""Numbers of its `data_file`."""
+
+
+def data_file_record(record: Record) -> Record:
+    """The type of the field `data_file`."""
+    node = required_field(record, DATA_FILE, Record).node
+    if not isinstance(node, Record):
+        raise UnreadableAvro("the schema's field data_file can be null")
+    return node
+
+
+def partition_record(data_file: Record) -> Record | None:
+    """The type of the field `partition`."""
+    field = optional_field(data_file, PARTITION, Record)
+    if field is None:
+        return None
+    if not isinstance(field.node, Record):
+        raise UnreadableAvro("the schema's field partition can be null")
+    return field.node
+
+
+def checked_data_file(record: Record) -> Record:
+    """The type of `data_file` in a schema that has what the columns need."""
+    data_file = data_file_record(record)
+    required_field(record, STATUS, Integer)
+    required_field(data_file, FILE_PATH, String)
+    required_field(data_file, RECORD_COUNT, Integer)
+    partition_record(data_file)
+    for field_id in ENTRY_NUMBERS:
+        optional_field(record, field_id, Integer)
+    for field_id in FILE_NUMBERS:
+        optional_field(data_file, field_id, Integer)
+    return data_file

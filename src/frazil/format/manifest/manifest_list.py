@@ -1,0 +1,569 @@
+"""Manifest lists: one record for each manifest of a snapshot (spec, "Manifest Lists").
+
+A list that has been read keeps every record's own bytes. A new list is made of those bytes, so
+that manifests which stay keep all their fields, also those we do not know.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from dataclasses import field as dataclass_field
+from functools import lru_cache
+from typing import Any, Final
+
+from frazil.format.avro.avro_files import (
+    MANIFEST_LIST_LIMITS,
+    AvroBlock,
+    AvroLimits,
+    Projection,
+    avro_block,
+    open_avro,
+    write_avro_blocks,
+)
+from frazil.format.avro.avro_numbers import encode_long
+from frazil.format.avro.avro_schema import (
+    RecordSchema,
+    optional_field,
+    record_schema,
+    required_field,
+)
+from frazil.format.avro.avro_types import (
+    Array,
+    Bytes,
+    Field,
+    Integer,
+    Record,
+    String,
+    UnreadableAvro,
+)
+
+DATA: Final = 0
+DELETES: Final = 1
+
+PATH: Final = 500
+LENGTH: Final = 501
+SPEC_ID: Final = 502
+ADDED_SNAPSHOT_ID: Final = 503
+ADDED_FILES: Final = 504
+EXISTING_FILES: Final = 505
+DELETED_FILES: Final = 506
+PARTITIONS: Final = 507
+ADDED_ROWS: Final = 512
+EXISTING_ROWS: Final = 513
+DELETED_ROWS: Final = 514
+SEQUENCE_NUMBER: Final = 515
+MIN_SEQUENCE_NUMBER: Final = 516
+CONTENT: Final = 517
+KEY_METADATA: Final = 519
+FIRST_ROW_ID: Final = 520
+
+_NAMES: Final[Mapping[int, str]] = {
+    PATH: "manifest_path",
+    LENGTH: "manifest_length",
+    SPEC_ID: "partition_spec_id",
+    CONTENT: "content",
+    SEQUENCE_NUMBER: "sequence_number",
+    MIN_SEQUENCE_NUMBER: "min_sequence_number",
+    ADDED_SNAPSHOT_ID: "added_snapshot_id",
+    ADDED_FILES: "added_files_count",
+    EXISTING_FILES: "existing_files_count",
+    DELETED_FILES: "deleted_files_count",
+    ADDED_ROWS: "added_rows_count",
+    EXISTING_ROWS: "existing_rows_count",
+    DELETED_ROWS: "deleted_rows_count",
+    PARTITIONS: "partitions",
+    KEY_METADATA: "key_metadata",
+    FIRST_ROW_ID: "first_row_id",
+}
+_TYPES: Final[Mapping[int, str]] = {
+    PATH: "string",
+    SPEC_ID: "int",
+    CONTENT: "int",
+    ADDED_FILES: "int",
+    EXISTING_FILES: "int",
+    DELETED_FILES: "int",
+    KEY_METADATA: "bytes",
+}
+"""Avro's names of the types; what is not listed is a long."""
+_ORDER_V1: Final = (
+    *(PATH, LENGTH, SPEC_ID, ADDED_SNAPSHOT_ID, ADDED_FILES, EXISTING_FILES, DELETED_FILES),
+    *(PARTITIONS, ADDED_ROWS, EXISTING_ROWS, DELETED_ROWS, KEY_METADATA),
+)
+_ORDER_V2: Final = (
+    *(PATH, LENGTH, SPEC_ID, CONTENT, SEQUENCE_NUMBER, MIN_SEQUENCE_NUMBER, ADDED_SNAPSHOT_ID),
+    *(ADDED_FILES, EXISTING_FILES, DELETED_FILES, ADDED_ROWS, EXISTING_ROWS, DELETED_ROWS),
+    *(PARTITIONS, KEY_METADATA),
+)
+_ORDERS: Final = {1: _ORDER_V1, 2: _ORDER_V2, 3: (*_ORDER_V2, FIRST_ROW_ID)}
+_PLAIN_NUMBERS: Final = tuple(
+    field_id for field_id in _ORDER_V2 if field_id not in (PATH, PARTITIONS, KEY_METADATA)
+)
+_REQUIRED_V1: Final = frozenset({PATH, LENGTH, SPEC_ID, ADDED_SNAPSHOT_ID})
+_REQUIRED_V2: Final = frozenset(_ORDER_V2) - {PARTITIONS, KEY_METADATA}
+_SUMMARY_FIELDS: Final = (
+    (509, "contains_null", "boolean", True),
+    (518, "contains_nan", "boolean", False),
+    (510, "lower_bound", "bytes", False),
+    (511, "upper_bound", "bytes", False),
+)
+_BLOCK_MANIFESTS: Final = 32
+
+_DEFAULTS: Final[Mapping[int, int]] = {CONTENT: DATA, SEQUENCE_NUMBER: 0, MIN_SEQUENCE_NUMBER: 0}
+"""What the fields of later versions are for manifests listed by version 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestFile:
+    """A manifest as its list tells of it. The fields are the specification's `manifest_file`."""
+
+    manifest_path: str
+    manifest_length: int
+    partition_spec_id: int
+    content: int
+    sequence_number: int
+    min_sequence_number: int
+    added_snapshot_id: int | None
+    added_files_count: int | None
+    existing_files_count: int | None
+    deleted_files_count: int | None
+    added_rows_count: int | None
+    existing_rows_count: int | None
+    deleted_rows_count: int | None
+    first_row_id: int | None
+    encrypted: bool
+    raw: bytes = dataclass_field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestList:
+    schema: RecordSchema
+    metadata: Mapping[str, bytes]
+    codec: str
+    manifests: tuple[ManifestFile, ...]
+    blocks: tuple[AvroBlock, ...] = dataclass_field(default=(), repr=False, compare=False)
+    """The manifests as they were written; the next list takes over what it has of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSummary:
+    """The specification's `field_summary` of one partition field."""
+
+    contains_null: bool
+    contains_nan: bool | None
+    lower_bound: bytes | None
+    upper_bound: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class ListedManifest:
+    """A manifest on its way into a new list: its record in another list, and what differs."""
+
+    manifest: ManifestFile
+    schema: RecordSchema
+    """That of the list the record is from."""
+    changes: Mapping[int, Any] = dataclass_field(default_factory=dict)
+
+    def count(self, field_id: int, name: str) -> int:
+        value = self.changes.get(field_id, getattr(self.manifest, name))
+        if value is None:
+            raise UnreadableAvro(
+                f"the list has no {name} for the manifest {self.manifest.manifest_path}"
+            )
+        assert isinstance(value, int)
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenManifestList:
+    content: bytes
+    parsed: ManifestList
+    """What reading the content gives; the next commit on this head need not read it."""
+    assigned_rows: int
+    """Row ids handed out to manifests that had none (version 3)."""
+
+
+def read_manifest_list(content: bytes, limits: AvroLimits = MANIFEST_LIST_LIMITS) -> ManifestList:
+    """Reads a list. Raises UnreadableAvro."""
+    file = open_avro(content, limits)
+    projection = _projection(file.schema.record)
+    manifests = tuple(_manifest_file(values, raw) for values, raw in file.records(projection.read))
+    return ManifestList(file.schema, file.metadata, file.codec, manifests)
+
+
+def partition_summaries(
+    schema: RecordSchema, manifest: ManifestFile
+) -> Sequence[PartitionSummary] | None:
+    """The partition summaries of a manifest in a list with this schema."""
+    return _summaries(schema.text, manifest.raw)
+
+
+@lru_cache(maxsize=1 << 13)
+def _summaries(schema_text: str, raw: bytes) -> tuple[PartitionSummary, ...] | None:
+    """Remembered, because every scan of a table asks for those of all its manifests."""
+    schema = record_schema(schema_text)
+    found = optional_field(schema.record, PARTITIONS, Array)
+    if found is None:
+        return None
+    position = schema.record.fields.index(found)
+    start, _ = schema.record.spans(raw, 0)[position]
+    value, _ = found.node.read(raw, start)
+    return None if value is None else tuple(_summary(found, item) for item in value)
+
+
+def write_manifest_list(
+    entries: Sequence[ListedManifest],
+    *,
+    like: ManifestList,
+    format_version: int,
+    snapshot_id: int,
+    parent_snapshot_id: int | None,
+    sequence_number: int,
+    first_row_id: int | None,
+    codec: str,
+) -> WrittenManifestList:
+    """A list with the schema of `like` where that has every field of the format version, otherwise
+    with ours and its unknown fields. Assigns row ids as Java's ManifestListWriter does."""
+    schema = _schema_like(format_version, like.schema)
+    next_row_id = first_row_id
+    manifests: list[ManifestFile] = []
+    for entry in entries:
+        takes_row_ids = next_row_id is not None and _lacks_row_ids(entry)
+        if entry.schema is schema and not entry.changes and not takes_row_ids:
+            manifests.append(entry.manifest)
+            continue
+        changes = dict(entry.changes)
+        if next_row_id is not None and takes_row_ids:
+            changes[FIRST_ROW_ID] = next_row_id
+            # Room for existing rows too: files from before version 3 have no ids yet.
+            next_row_id += entry.count(EXISTING_ROWS, "existing_rows_count")
+            next_row_id += entry.count(ADDED_ROWS, "added_rows_count")
+        raw = _encoded(schema, entry, changes)
+        unchanged = raw is entry.manifest.raw
+        manifests.append(entry.manifest if unchanged else _read_manifest_file(schema, raw))
+    header = {
+        "snapshot-id": str(snapshot_id),
+        "parent-snapshot-id": "null" if parent_snapshot_id is None else str(parent_snapshot_id),
+        **({"sequence-number": str(sequence_number)} if format_version > 1 else {}),
+        **({"first-row-id": str(first_row_id)} if first_row_id is not None else {}),
+        "format-version": str(format_version),
+        **_iceberg_schema_header(schema, like, format_version),
+    }
+    metadata = {key: value.encode() for key, value in header.items()}
+    assigned = 0 if first_row_id is None or next_row_id is None else next_row_id - first_row_id
+    same_form = schema is like.schema and codec == like.codec
+    blocks = _blocks(manifests, codec, like if same_form else None)
+    content = write_avro_blocks(schema, metadata, codec, blocks)
+    parsed = ManifestList(schema, metadata, codec, tuple(manifests), blocks)
+    return WrittenManifestList(content, parsed, assigned)
+
+
+def _blocks(
+    manifests: Sequence[ManifestFile], codec: str, like: ManifestList | None
+) -> tuple[AvroBlock, ...]:
+    """Most lists are the one before with a manifest in front of it, so that all blocks but the
+    first stay as they are. That one is written anew until it has grown large enough."""
+    kept: list[AvroBlock] = []
+    covered = 0
+    if like is not None:
+        common = _common_tail(manifests, like.manifests)
+        for block in reversed(like.blocks):
+            if covered + block.count > common or block.count < _BLOCK_MANIFESTS:
+                break
+            kept.append(block)
+            covered += block.count
+    front = [manifest.raw for manifest in manifests[: len(manifests) - covered]]
+    # The first block takes the rest that does not make a whole one: it is the one that grows.
+    ends = list(range(len(front), 0, -_BLOCK_MANIFESTS)) if front else []
+    starts = [max(0, end - _BLOCK_MANIFESTS) for end in ends]
+    new = [avro_block(codec, front[start:end]) for start, end in zip(starts, ends, strict=True)]
+    return (*reversed(new), *reversed(kept))
+
+
+def _common_tail(one: Sequence[ManifestFile], other: Sequence[ManifestFile]) -> int:
+    """How many manifests both end with, being the very same objects."""
+    count = 0
+    for mine, theirs in zip(reversed(one), reversed(other), strict=False):
+        if mine is not theirs:
+            break
+        count += 1
+    return count
+
+
+def may_have_live(listed: ManifestFile) -> bool:
+    """A count that is not in the list may hide files."""
+    return listed.added_files_count != 0 or listed.existing_files_count != 0
+
+
+def new_listed(
+    values: Mapping[int, Any], format_version: int, like: ManifestList | None
+) -> ListedManifest:
+    """A manifest that no list has named yet, by the ids of the `manifest_file`'s fields."""
+    schema = manifest_list_schema(format_version)
+    if like is not None:
+        schema = _schema_like(format_version, like.schema)
+    if format_version > 1 and schema is manifest_list_schema(format_version):
+        raw = _encoded_by_our_schema(values, format_version)
+    else:
+        raw = b"".join(
+            _encoded_value(field, None if field.field_id is None else values.get(field.field_id))
+            for field in schema.record.fields
+        )
+    return ListedManifest(_manifest_file([values.get(each) for each in _READ], raw), schema)
+
+
+def empty_list(format_version: int, codec: str) -> ManifestList:
+    """The list of a table without a snapshot."""
+    return ManifestList(manifest_list_schema(format_version), {}, codec, ())
+
+
+@lru_cache(maxsize=8)
+def manifest_list_schema(format_version: int) -> RecordSchema:
+    """The schema of the specification for a format version."""
+    return record_schema(json.dumps(_avro_tree(format_version)))
+
+
+# --- reading ---------------------------------------------------------------------------------
+
+_READ: Final = (
+    *(PATH, LENGTH, SPEC_ID, CONTENT, SEQUENCE_NUMBER, MIN_SEQUENCE_NUMBER, ADDED_SNAPSHOT_ID),
+    *(ADDED_FILES, EXISTING_FILES, DELETED_FILES, ADDED_ROWS, EXISTING_ROWS, DELETED_ROWS),
+    *(FIRST_ROW_ID, KEY_METADATA),
+)
+
+
+def _projection(record: Record) -> Projection:
+    kinds: dict[int, type] = {PATH: String, KEY_METADATA: Bytes}
+    wanted: list[Field | None] = []
+    for field_id in _READ:
+        find = required_field if field_id in (PATH, LENGTH, SPEC_ID) else optional_field
+        wanted.append(find(record, field_id, kinds.get(field_id, Integer)))
+    return Projection(record, wanted)
+
+
+def _read_manifest_file(schema: RecordSchema, raw: bytes) -> ManifestFile:
+    return _manifest_file(_projection(schema.record).read(raw, 0)[0], raw)
+
+
+def _manifest_file(values: list[Any], raw: bytes) -> ManifestFile:
+    path, length, spec_id, content, sequence_number, min_sequence_number, *rest = values
+    snapshot_id, added, existing, deleted, *rows, first_row_id, key_metadata = rest
+    if path is None or length is None or spec_id is None:
+        raise UnreadableAvro("a manifest has no path, length or partition spec")
+    if content not in (None, DATA, DELETES):
+        raise UnreadableAvro(f"a manifest has the unknown content {content}")
+    return ManifestFile(
+        manifest_path=path,
+        manifest_length=length,
+        partition_spec_id=spec_id,
+        content=content or DATA,
+        sequence_number=sequence_number or 0,
+        min_sequence_number=min_sequence_number or 0,
+        added_snapshot_id=snapshot_id,
+        added_files_count=added,
+        existing_files_count=existing,
+        deleted_files_count=deleted,
+        added_rows_count=rows[0],
+        existing_rows_count=rows[1],
+        deleted_rows_count=rows[2],
+        first_row_id=first_row_id,
+        encrypted=bool(key_metadata),
+        raw=raw,
+    )
+
+
+def _summary(partitions: Field, item: Mapping[str, Any]) -> PartitionSummary:
+    record = _summary_record(partitions)
+    found = [record.by_id(field_id) for field_id, _, _, _ in _SUMMARY_FIELDS]
+    null, nan, lower, upper = (None if field is None else item[field.name] for field in found)
+    return PartitionSummary(bool(null), nan, lower, upper)
+
+
+def _summary_record(partitions: Field) -> Record:
+    array = partitions.value_node
+    if not isinstance(array, Array) or not isinstance(array.items, Record):
+        raise UnreadableAvro("the schema's field partitions is not a list of summaries")
+    return array.items
+
+
+# --- writing ---------------------------------------------------------------------------------
+
+
+def _encoded_by_our_schema(values: Mapping[int, Any], format_version: int) -> bytes:
+    """A new manifest's record from version 2 on. Every commit writes one, and code that is made for
+    the schema takes a fifth of the time of the general one."""
+    path = values[PATH].encode()
+    parts = [encode_long(len(path)), path]
+    parts += [encode_long(values[field_id]) for field_id in _PLAIN_NUMBERS]
+    parts.append(b"\x02")
+    summaries = values[PARTITIONS]
+    if summaries:
+        parts.append(encode_long(len(summaries)))
+        parts += map(_encoded_summary, summaries)
+    parts.append(b"\x00")
+    parts.append(_optional_bytes(values.get(KEY_METADATA)))
+    if format_version > 2:
+        row_id = values.get(FIRST_ROW_ID)
+        parts.append(b"\x00" if row_id is None else b"\x02" + encode_long(row_id))
+    return b"".join(parts)
+
+
+def _encoded_summary(summary: PartitionSummary) -> bytes:
+    nan = summary.contains_nan
+    return b"".join(
+        (
+            b"\x01" if summary.contains_null else b"\x00",
+            b"\x00" if nan is None else b"\x02\x01" if nan else b"\x02\x00",
+            _optional_bytes(summary.lower_bound),
+            _optional_bytes(summary.upper_bound),
+        )
+    )
+
+
+def _optional_bytes(value: bytes | None) -> bytes:
+    return b"\x00" if value is None else b"\x02" + encode_long(len(value)) + value
+
+
+def _lacks_row_ids(entry: ListedManifest) -> bool:
+    first_row_id = entry.changes.get(FIRST_ROW_ID, entry.manifest.first_row_id)
+    return entry.manifest.content == DATA and first_row_id is None
+
+
+def _encoded(schema: RecordSchema, entry: ListedManifest, changes: Mapping[int, Any]) -> bytes:
+    raw, source = entry.manifest.raw, entry.schema.record
+    if not changes and source.layout == schema.record.layout:
+        return raw
+    spans = dict(zip((id(field) for field in source.fields), source.spans(raw, 0), strict=True))
+    parts: list[bytes] = []
+    for target in schema.record.fields:
+        field_id = target.field_id
+        found = _counterpart(source, target)
+        if field_id is not None and field_id in changes:
+            parts.append(_encoded_value(target, changes[field_id]))
+        elif found is None:
+            parts.append(_encoded_value(target, _DEFAULTS.get(field_id or -1)))
+        else:
+            start, end = spans[id(found)]
+            if found.node.layout == target.node.layout:
+                parts.append(raw[start:end])
+            else:
+                parts.append(_encoded_value(target, _value(entry, found, start)))
+    return b"".join(parts)
+
+
+def _counterpart(source: Record, target: Field) -> Field | None:
+    if target.field_id is None:
+        return next((field for field in source.fields if field.name == target.name), None)
+    return source.by_id(target.field_id)
+
+
+def _value(entry: ListedManifest, found: Field, start: int) -> Any:
+    if found.field_id == PARTITIONS:
+        return partition_summaries(entry.schema, entry.manifest)
+    value = found.node.read(entry.manifest.raw, start)[0]
+    return _DEFAULTS.get(found.field_id or -1) if value is None else value
+
+
+def _encoded_value(target: Field, value: Any) -> bytes:
+    if target.field_id == PARTITIONS and value is not None:
+        record = _summary_record(target)
+        value = [_summary_values(record, summary) for summary in value]
+    if value is None and not target.nullable:
+        raise UnreadableAvro(f"the list's schema requires {target.name}, which has no value")
+    try:
+        return target.encoded(value)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise UnreadableAvro(f"{target.name} cannot be written: {error}") from None
+
+
+def _summary_values(record: Record, summary: PartitionSummary) -> dict[str, Any]:
+    values: dict[str, Any] = {field.name: None for field in record.fields}
+    for field_id, name, _, _ in _SUMMARY_FIELDS:
+        field = record.by_id(field_id)
+        if field is not None:
+            values[field.name] = getattr(summary, name)
+    return values
+
+
+def _schema_like(format_version: int, source: RecordSchema) -> RecordSchema:
+    ids = {field.field_id for field in source.record.fields}
+    if ids.issuperset(_ORDERS[format_version]):
+        return source
+    known = manifest_list_schema(format_version)
+    unknown = [
+        _nullable(field)
+        for field in source.tree["fields"]
+        if field.get("field-id") not in _NAMES and field["name"] not in _NAMES.values()
+    ]
+    if not unknown:
+        return known
+    tree = known.tree
+    tree["fields"] += unknown
+    return record_schema(json.dumps(tree))
+
+
+def _nullable(field: dict[str, Any]) -> dict[str, Any]:
+    kind = field["type"]
+    branches = kind if isinstance(kind, list) else [kind]
+    others = [branch for branch in branches if branch != "null"]
+    return {**field, "type": ["null", *others], "default": None}
+
+
+def _iceberg_schema_header(
+    schema: RecordSchema, like: ManifestList, format_version: int
+) -> dict[str, str]:
+    """Java describes the schema in Iceberg's own terms too; kept where the schema is kept."""
+    if schema is like.schema:
+        kept = like.metadata.get("iceberg.schema")
+        return {} if kept is None else {"iceberg.schema": kept.decode("utf-8", "replace")}
+    if schema is not manifest_list_schema(format_version):
+        return {}
+    return {"iceberg.schema": json.dumps(_iceberg_tree(format_version))}
+
+
+def _avro_tree(format_version: int) -> dict[str, Any]:
+    required = _REQUIRED_V1 if format_version == 1 else _REQUIRED_V2
+    fields = [
+        _avro_field(field_id, _NAMES[field_id], _avro_type(field_id), field_id in required)
+        for field_id in _ORDERS[format_version]
+    ]
+    return {"type": "record", "name": "manifest_file", "fields": fields}
+
+
+def _avro_type(field_id: int) -> Any:
+    if field_id != PARTITIONS:
+        return _TYPES.get(field_id, "long")
+    fields: Iterable[dict[str, Any]] = (_avro_field(*field) for field in _SUMMARY_FIELDS)
+    items = {"type": "record", "name": "r508", "fields": list(fields)}
+    return {"type": "array", "items": items, "element-id": 508}
+
+
+def _avro_field(field_id: int, name: str, kind: Any, required: bool) -> dict[str, Any]:
+    if required:
+        return {"name": name, "type": kind, "field-id": field_id}
+    return {"name": name, "type": ["null", kind], "default": None, "field-id": field_id}
+
+
+def _iceberg_tree(format_version: int) -> dict[str, Any]:
+    required = _REQUIRED_V1 if format_version == 1 else _REQUIRED_V2
+    element = {
+        "type": "struct",
+        "fields": [_iceberg_field(*field) for field in _SUMMARY_FIELDS],
+    }
+    partitions = {"type": "list", "element-id": 508, "element": element, "element-required": True}
+    fields = [
+        _iceberg_field(
+            field_id,
+            _NAMES[field_id],
+            partitions if field_id == PARTITIONS else _TYPES.get(field_id, "long"),
+            field_id in required,
+        )
+        for field_id in _ORDERS[format_version]
+    ]
+    return {"type": "struct", "schema-id": 0, "fields": fields}
+
+
+def _iceberg_field(field_id: int, name: str, kind: Any, required: bool) -> dict[str, Any]:
+    own = "binary" if kind == "bytes" else kind
+    return {"id": field_id, "name": name, "required": required, "type": own}

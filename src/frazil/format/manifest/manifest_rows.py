@@ -1,0 +1,438 @@
+"""Fields of single manifest entries, read at the place that `manifest_columns` knows.
+
+Partition tuples become Iceberg's internal values by the logical types of the Avro schema; bounds
+stay the binary single values that they are (spec, Appendix D).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+from uuid import UUID
+
+from frazil.format.avro.avro_files import AvroFile, Projection
+from frazil.format.avro.avro_schema import RecordSchema, named_types, optional_field, record_schema
+from frazil.format.avro.avro_types import (
+    Array,
+    Boolean,
+    Bytes,
+    Field,
+    Fixed,
+    Floating,
+    Integer,
+    Null,
+    Record,
+    String,
+    UnreadableAvro,
+)
+from frazil.format.manifest.encoded_maps import EncodedBytes, EncodedCounts, MapForm, map_form
+from frazil.format.manifest.manifest_decoder import DecodedRows
+from frazil.format.manifest.manifest_fields import (
+    CONTENT,
+    DATA_FILE,
+    FILE_PATH,
+    FILE_SIZE,
+    FIRST_ROW_ID,
+    MALFORMED,
+    NONE,
+    PARTITION,
+    RECORD_COUNT,
+    data_file_record,
+    partition_record,
+)
+from frazil.format.metadata.content_files import (
+    DATA_CONTENT,
+    EQUALITY_DELETES,
+    POSITION_DELETES,
+    ContentFile,
+    DataFile,
+    DeleteFile,
+    FieldMap,
+)
+from frazil.values.single_value import decimal_from_unscaled
+
+_FILE_FORMAT: Final = 101
+_COLUMN_SIZES: Final = 108
+_VALUE_COUNTS: Final = 109
+_NULL_VALUE_COUNTS: Final = 110
+_NAN_VALUE_COUNTS: Final = 137
+_LOWER_BOUNDS: Final = 125
+_UPPER_BOUNDS: Final = 128
+_KEY_METADATA: Final = 131
+_SPLIT_OFFSETS: Final = 132
+_EQUALITY_IDS: Final = 135
+_SORT_ORDER_ID: Final = 140
+_REFERENCED_DATA_FILE: Final = 143
+_CONTENT_OFFSET: Final = 144
+_CONTENT_SIZE: Final = 145
+
+_DELETE_FILE_PATH: Final = 2147483546
+"""The column `file_path` of position delete files (spec, "Reserved Field IDs")."""
+_PARTITION_KINDS: Final = (Boolean, Integer, Floating, String, Bytes, Fixed, Null)
+
+
+Place = tuple[bytes, int]
+"""A block, decompressed, and a position in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowMetrics:
+    """What `metrics_evaluators` look at in a file."""
+
+    record_count: int
+    value_counts: Mapping[int, int] | None
+    null_value_counts: Mapping[int, int] | None
+    nan_value_counts: Mapping[int, int] | None
+    lower_bounds: Mapping[int, bytes] | None
+    upper_bounds: Mapping[int, bytes] | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteFields:
+    """The columns that only delete files have, NONE where a number is null."""
+
+    content_offset: list[int]
+    content_size_in_bytes: list[int]
+    referenced_data_file: list[str | None]
+    equality_ids: list[tuple[int, ...] | None]
+
+
+# --- partition tuples ------------------------------------------------------------------------
+
+
+def partition_field_ids(schema: RecordSchema) -> tuple[int, ...]:
+    record = partition_record(data_file_record(schema.record))
+    fields = () if record is None else record.fields
+    return tuple(NONE if field.field_id is None else field.field_id for field in fields)
+
+
+def partition_values(schema: RecordSchema, encoded: Iterable[bytes]) -> tuple[tuple[Any, ...], ...]:
+    """Partition tuples as Iceberg's internal values. Raises UnreadableAvro."""
+    record = partition_record(data_file_record(schema.record))
+    if record is None:
+        return tuple(() for _ in encoded)
+    for field in record.fields:
+        if not isinstance(field.value_node, _PARTITION_KINDS):
+            raise UnreadableAvro(f"the partition field {field.name} cannot be {field.node.layout}")
+    readers = [
+        (field, _internal_value(field, kind))
+        for field, kind in zip(record.fields, _partition_types(schema), strict=True)
+    ]
+    return tuple(_read_partition(readers, data) for data in encoded)
+
+
+def _read_partition(
+    readers: Sequence[tuple[Field, Callable[[Any], Any] | None]], data: bytes
+) -> tuple[Any, ...]:
+    values: list[Any] = []
+    at = 0
+    try:
+        for field, internal in readers:
+            value, at = field.node.read(data, at)
+            values.append(value if internal is None or value is None else internal(value))
+    except (*MALFORMED, ArithmeticError) as error:
+        raise UnreadableAvro(f"a partition value is malformed: {error}") from None
+    return tuple(values)
+
+
+def _partition_types(schema: RecordSchema) -> Sequence[Mapping[str, Any]]:
+    """The Avro types of the partition fields with their logical types, references resolved."""
+    return _remembered_types(schema.text)
+
+
+@lru_cache(maxsize=256)
+def _remembered_types(schema_text: str) -> tuple[Mapping[str, Any], ...]:
+    tree = record_schema(schema_text).tree
+    named = named_types(tree)
+    data_file = _resolved(_field_tree(tree, DATA_FILE)["type"], named)
+    partition = _resolved(_field_tree(data_file, PARTITION)["type"], named)
+    return tuple(_resolved(field["type"], named) for field in partition["fields"])
+
+
+def _field_tree(record: Mapping[str, Any], field_id: int) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = next(
+        field for field in record["fields"] if field.get("field-id") == field_id
+    )
+    return found
+
+
+def _resolved(kind: Any, named: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
+    if isinstance(kind, list):
+        others = [branch for branch in kind if branch != "null"]
+        return _resolved(others[0], named) if others else {"type": "null"}
+    if isinstance(kind, str):
+        return named.get(kind.rsplit(".", 1)[-1], {"type": kind})
+    if isinstance(kind.get("type"), dict | list):
+        return {**_resolved(kind["type"], named), **{k: v for k, v in kind.items() if k != "type"}}
+    result: Mapping[str, Any] = kind
+    return result
+
+
+def _internal_value(field: Field, kind: Mapping[str, Any]) -> Callable[[Any], Any] | None:
+    """Where Iceberg's value is not the one that Avro has: decimals and uuids."""
+    node, logical = field.value_node, kind.get("logicalType")
+    if logical == "decimal" and isinstance(node, Fixed | Bytes):
+        scale = kind.get("scale", 0)
+        if type(scale) is not int or not 0 <= scale <= 38:
+            raise UnreadableAvro(f"the partition field {field.name} has no scale up to 38")
+        return lambda data: decimal_from_unscaled(int.from_bytes(data, "big", signed=True), scale)
+    if logical == "uuid" and isinstance(node, Fixed):
+        return lambda data: UUID(bytes=data)
+    if logical == "uuid" and isinstance(node, String):
+        return UUID
+    return None
+
+
+# --- metrics ---------------------------------------------------------------------------------
+
+
+class _MapReader(Projection):
+    """Reads an optional map, which Iceberg keeps as an array of key and value."""
+
+    def __init__(self, field: Field) -> None:
+        self._node = field.node
+        self._form = map_form(field, _kind(field))
+        self._read = self._form.bytes_at if _kind(field) is Bytes else self._form.counts_at
+
+    def read(self, data: bytes, at: int) -> tuple[Any, int]:
+        found = self._read(data, at)
+        return None if found is None else dict(found.items()), self._node.skip(data, at)
+
+
+def _kind(field: Field) -> type:
+    """Of the values of a map."""
+    return Bytes if field.field_id in (_LOWER_BOUNDS, _UPPER_BOUNDS) else Integer
+
+
+def _map(record: Record, field_id: int) -> tuple[Field, Projection] | None:
+    field = optional_field(record, field_id, Array)
+    return None if field is None else (field, _MapReader(field))
+
+
+def _placed(projection: Projection, places: Iterable[Place]) -> Iterator[Sequence[Any]]:
+    for data, at in places:
+        try:
+            yield projection.read(data, at)[0]
+        except MALFORMED as error:
+            raise UnreadableAvro(f"a record ends early or is malformed: {error}") from None
+
+
+def read_metrics(schema: RecordSchema, places: Iterable[Place]) -> Iterator[RowMetrics]:
+    """The metrics of the files whose `data_file` begins at these places."""
+    record = data_file_record(schema.record)
+    projection = Projection(
+        record,
+        [
+            optional_field(record, RECORD_COUNT, Integer),
+            _map(record, _VALUE_COUNTS),
+            _map(record, _NULL_VALUE_COUNTS),
+            _map(record, _NAN_VALUE_COUNTS),
+            _map(record, _LOWER_BOUNDS),
+            _map(record, _UPPER_BOUNDS),
+        ],
+    )
+    for values in _placed(projection, places):
+        yield RowMetrics(*values)
+
+
+METRICS: Final = (
+    *(_VALUE_COUNTS, _NULL_VALUE_COUNTS, _NAN_VALUE_COUNTS, _LOWER_BOUNDS, _UPPER_BOUNDS),
+)
+
+
+class EncodedMetrics:
+    """The metrics of a file, looked into only where they are asked for."""
+
+    __slots__ = ("_data", "_forms", "_places", "record_count")
+
+    def __init__(
+        self,
+        record_count: int,
+        data: bytes,
+        places: tuple[int, ...],
+        forms: tuple[MapForm | None, ...],
+    ) -> None:
+        """Places and forms are those of METRICS, in that order."""
+        self.record_count = record_count
+        self._data, self._places, self._forms = data, places, forms
+
+    @property
+    def value_counts(self) -> FieldMap[int] | None:
+        return self._counts(0)
+
+    @property
+    def null_value_counts(self) -> FieldMap[int] | None:
+        return self._counts(1)
+
+    @property
+    def nan_value_counts(self) -> FieldMap[int] | None:
+        return self._counts(2)
+
+    @property
+    def lower_bounds(self) -> FieldMap[bytes] | None:
+        return self._bounds(3)
+
+    @property
+    def upper_bounds(self) -> FieldMap[bytes] | None:
+        return self._bounds(4)
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self._data)
+
+    def _counts(self, number: int) -> EncodedCounts | None:
+        form = self._forms[number]
+        return None if form is None else form.counts_at(self._data, self._places[number])
+
+    def _bounds(self, number: int) -> EncodedBytes | None:
+        form = self._forms[number]
+        return None if form is None else form.bytes_at(self._data, self._places[number])
+
+
+class MetricsFinder:
+    """Finds the metrics of files of one schema without taking them apart."""
+
+    def __init__(self, schema: RecordSchema) -> None:
+        """Raises UnreadableAvro where the schema has something else in their place."""
+        record = data_file_record(schema.record)
+        fields = [optional_field(record, field_id, Array) for field_id in METRICS]
+        self._forms = tuple(
+            None if field is None else map_form(field, _kind(field)) for field in fields
+        )
+        self._number = {
+            field.field_id: number for number, field in enumerate(fields) if field is not None
+        }
+        places = [at for at, own in enumerate(record.fields) if own.field_id in self._number]
+        self._fields = record.fields[: max(places, default=-1) + 1]
+
+    def find(self, data: bytes, at: int, end: int, record_count: int) -> EncodedMetrics:
+        """Of the file whose `data_file` lies there; the rest of the data is not kept."""
+        places = [0] * len(METRICS)
+        start = at
+        try:
+            for own in self._fields:
+                number = self._number.get(own.field_id)
+                if number is not None:
+                    places[number] = at - start
+                at = own.node.skip(data, at)
+        except MALFORMED as error:
+            raise UnreadableAvro(f"a record ends early or is malformed: {error}") from None
+        if at > end:
+            raise UnreadableAvro("a record ends early or is malformed")
+        return EncodedMetrics(record_count, data[start:at], tuple(places), self._forms)
+
+
+# --- whole files -----------------------------------------------------------------------------
+
+_FILE: Final[Mapping[str, tuple[int, type]]] = {
+    "content": (CONTENT, Integer),
+    "file_path": (FILE_PATH, String),
+    "file_format": (_FILE_FORMAT, String),
+    "record_count": (RECORD_COUNT, Integer),
+    "file_size_in_bytes": (FILE_SIZE, Integer),
+    "key_metadata": (_KEY_METADATA, Bytes),
+    "split_offsets": (_SPLIT_OFFSETS, Array),
+    "sort_order_id": (_SORT_ORDER_ID, Integer),
+    "equality_ids": (_EQUALITY_IDS, Array),
+    "first_row_id": (FIRST_ROW_ID, Integer),
+    "referenced_data_file": (_REFERENCED_DATA_FILE, String),
+    "content_offset": (_CONTENT_OFFSET, Integer),
+    "content_size_in_bytes": (_CONTENT_SIZE, Integer),
+}
+_MAPS: Final[Mapping[str, int]] = {
+    "column_sizes": _COLUMN_SIZES,
+    "value_counts": _VALUE_COUNTS,
+    "null_value_counts": _NULL_VALUE_COUNTS,
+    "nan_value_counts": _NAN_VALUE_COUNTS,
+    "lower_bounds": _LOWER_BOUNDS,
+    "upper_bounds": _UPPER_BOUNDS,
+}
+_DELETES_ONLY: Final = (
+    *("equality_ids", "referenced_data_file", "content_offset", "content_size_in_bytes"),
+)
+
+
+def read_content_files(
+    schema: RecordSchema,
+    places: Iterable[Place],
+    partitions: Iterable[tuple[Any, ...]],
+    *,
+    metrics: bool = True,
+) -> Iterator[ContentFile]:
+    """The files whose `data_file` begins at these places, with their partition tuples; without
+    `metrics` the maps of statistics are passed over."""
+    record = data_file_record(schema.record)
+    maps = _MAPS if metrics else {}
+    fields = [optional_field(record, field_id, kind) for field_id, kind in _FILE.values()]
+    projection = Projection(record, [*fields, *(_map(record, field) for field in maps.values())])
+    names = (*_FILE, *maps)
+    found = _placed(projection, places)
+    for values, partition in zip(found, partitions, strict=True):
+        yield _content_file(dict(zip(names, values, strict=True)), partition)
+
+
+def _content_file(values: dict[str, Any], partition: tuple[Any, ...]) -> ContentFile:
+    content = values.pop("content") or DATA_CONTENT
+    values["file_format"] = values["file_format"] or ""
+    values["file_size_in_bytes"] = values["file_size_in_bytes"] or 0
+    if content == DATA_CONTENT:
+        for name in _DELETES_ONLY:
+            del values[name]
+        return DataFile(partition=partition, **values)
+    del values["first_row_id"]
+    return DeleteFile(content=content, partition=partition, **values)
+
+
+# --- delete files ----------------------------------------------------------------------------
+
+
+def delete_fields(file: AvroFile, rows: DecodedRows) -> DeleteFields:
+    """What only delete files have, for every row. Raises UnreadableAvro."""
+    record = data_file_record(file.schema.record)
+    projection = Projection(
+        record,
+        [
+            optional_field(record, _CONTENT_OFFSET, Integer),
+            optional_field(record, _CONTENT_SIZE, Integer),
+            optional_field(record, _REFERENCED_DATA_FILE, String),
+            optional_field(record, _EQUALITY_IDS, Array),
+            _map(record, _LOWER_BOUNDS),
+            _map(record, _UPPER_BOUNDS),
+        ],
+    )
+    offsets: list[int] = []
+    sizes: list[int] = []
+    referenced: list[str | None] = []
+    ids: list[tuple[int, ...] | None] = []
+    # Positions count from the first block, put together with all that follow.
+    data = b"".join([block for _, block in file.blocks()])
+    found = _placed(projection, ((data, at) for at in rows.data_file_at.tolist()))
+    for content, values in zip(rows.content.tolist(), found, strict=True):
+        offset, size, path, equality_ids, lower, upper = values
+        offsets.append(NONE if offset is None else offset)
+        sizes.append(NONE if size is None else size)
+        referenced.append(referenced_data_file(content, path, lower, upper))
+        ids.append(None if equality_ids is None else tuple(equality_ids))
+    return DeleteFields(offsets, sizes, referenced, ids)
+
+
+def referenced_data_file(
+    content: int,
+    referenced: str | None,
+    lower: FieldMap[bytes] | None,
+    upper: FieldMap[bytes] | None,
+) -> str | None:
+    """The one data file that a position delete file is for, where it is for one: the field, or
+    bounds of the column `file_path` that are equal (Java's ContentFileUtil)."""
+    if content != POSITION_DELETES or referenced is not None:
+        return None if content == EQUALITY_DELETES else referenced
+    low = None if lower is None else lower.get(_DELETE_FILE_PATH)
+    high = None if upper is None else upper.get(_DELETE_FILE_PATH)
+    if low is None or low != high:
+        return None
+    try:
+        return low.decode()
+    except UnicodeDecodeError:
+        raise UnreadableAvro("the bounds of file_path are not UTF-8") from None

@@ -1,0 +1,253 @@
+"""The schemas of manifests for each format version, as Iceberg's Java library writes them.
+
+Names, ids and order of the fields are those of Java's V1Metadata, V2Metadata and V3Metadata; types
+become Avro's by the rules of its TypeToSchema (spec, Appendix A).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+from frazil.format.avro.avro_schema import RecordSchema, record_schema
+from frazil.values.types import (
+    BINARY,
+    INT,
+    LONG,
+    STRING,
+    DecimalType,
+    FixedType,
+    ListType,
+    MapType,
+    NestedField,
+    StructType,
+    Type,
+    TypeId,
+)
+
+FORMAT_VERSIONS: Final = (1, 2, 3)
+
+
+def _required(field_id: int, name: str, type_: Type) -> NestedField:
+    return NestedField(field_id, name, type_, required=True)
+
+
+def _optional(field_id: int, name: str, type_: Type) -> NestedField:
+    return NestedField(field_id, name, type_, required=False)
+
+
+def _metrics(field_id: int, name: str, key_id: int, value_id: int, value: Type) -> NestedField:
+    kind = MapType(_required(key_id, "key", INT), _required(value_id, "value", value))
+    return _optional(field_id, name, kind)
+
+
+_CONTENT: Final = _required(134, "content", INT)
+_FILE: Final = (_required(100, "file_path", STRING), _required(101, "file_format", STRING))
+_SIZES: Final = (
+    _required(103, "record_count", LONG),
+    _required(104, "file_size_in_bytes", LONG),
+)
+_BLOCK_SIZE: Final = _required(105, "block_size_in_bytes", LONG)
+_METRICS: Final = (
+    _metrics(108, "column_sizes", 117, 118, LONG),
+    _metrics(109, "value_counts", 119, 120, LONG),
+    _metrics(110, "null_value_counts", 121, 122, LONG),
+    _metrics(137, "nan_value_counts", 138, 139, LONG),
+    _metrics(125, "lower_bounds", 126, 127, BINARY),
+    _metrics(128, "upper_bounds", 129, 130, BINARY),
+    _optional(131, "key_metadata", BINARY),
+    _optional(132, "split_offsets", ListType(_required(133, "element", LONG))),
+)
+_EQUALITY_IDS: Final = _optional(135, "equality_ids", ListType(_required(136, "element", INT)))
+_SORT_ORDER_ID: Final = _optional(140, "sort_order_id", INT)
+_FIRST_ROW_ID: Final = _optional(142, "first_row_id", LONG)
+_REFERENCED_DATA_FILE: Final = _optional(143, "referenced_data_file", STRING)
+_DELETION_VECTOR: Final = (
+    _optional(144, "content_offset", LONG),
+    _optional(145, "content_size_in_bytes", LONG),
+)
+_STATUS: Final = (_required(0, "status", INT), _optional(1, "snapshot_id", LONG))
+_SEQUENCE_NUMBERS: Final = (
+    _optional(3, "sequence_number", LONG),
+    _optional(4, "file_sequence_number", LONG),
+)
+
+
+@lru_cache(maxsize=256)
+def manifest_schema(partition_type: StructType, format_version: int) -> RecordSchema:
+    """The Avro schema of a manifest's entries."""
+    tree = _AvroTypes().struct(_entry_type(partition_type, format_version), "manifest_entry")
+    return record_schema(json.dumps(tree, separators=(",", ":")))
+
+
+def iceberg_schema_json(partition_type: StructType, format_version: int) -> str:
+    """The same schema in Iceberg's own terms, which Java writes beside Avro's."""
+    tree = {"schema-id": 0, **_iceberg_type(_entry_type(partition_type, format_version))}
+    return json.dumps(tree, separators=(",", ":"))
+
+
+def _entry_type(partition_type: StructType, format_version: int) -> StructType:
+    if format_version not in FORMAT_VERSIONS:
+        raise ValueError(f"format version {format_version} has no manifests that can be written")
+    file = StructType(_file_fields(partition_type, format_version))
+    numbers = _SEQUENCE_NUMBERS if format_version > 1 else ()
+    return StructType((*_STATUS, *numbers, _required(2, "data_file", file)))
+
+
+def _file_fields(partition_type: StructType, format_version: int) -> tuple[NestedField, ...]:
+    partition = _required(102, "partition", partition_type)
+    if format_version == 1:
+        return (*_FILE, partition, *_SIZES, _BLOCK_SIZE, *_METRICS, _SORT_ORDER_ID)
+    second = (_CONTENT, *_FILE, partition, *_SIZES, *_METRICS, _EQUALITY_IDS, _SORT_ORDER_ID)
+    if format_version == 2:
+        return (*second, _REFERENCED_DATA_FILE)
+    return (*second, _FIRST_ROW_ID, _REFERENCED_DATA_FILE, *_DELETION_VECTOR)
+
+
+# --- Avro's terms ----------------------------------------------------------------------------
+
+_AVRO: Final[Mapping[TypeId, Any]] = {
+    TypeId.UNKNOWN: "null",
+    TypeId.BOOLEAN: "boolean",
+    TypeId.INT: "int",
+    TypeId.LONG: "long",
+    TypeId.FLOAT: "float",
+    TypeId.DOUBLE: "double",
+    TypeId.STRING: "string",
+    TypeId.BINARY: "bytes",
+    TypeId.GEOMETRY: "bytes",
+    TypeId.GEOGRAPHY: "bytes",
+    TypeId.DATE: {"type": "int", "logicalType": "date"},
+    TypeId.TIME: {"type": "long", "logicalType": "time-micros"},
+    TypeId.TIMESTAMP: {
+        "type": "long",
+        "logicalType": "timestamp-micros",
+        "adjust-to-utc": False,
+    },
+    TypeId.TIMESTAMPTZ: {
+        "type": "long",
+        "logicalType": "timestamp-micros",
+        "adjust-to-utc": True,
+    },
+    TypeId.TIMESTAMP_NS: {
+        "type": "long",
+        "logicalType": "timestamp-nanos",
+        "adjust-to-utc": False,
+    },
+    TypeId.TIMESTAMPTZ_NS: {
+        "type": "long",
+        "logicalType": "timestamp-nanos",
+        "adjust-to-utc": True,
+    },
+}
+
+
+class _AvroTypes:
+    """Iceberg's types as Avro's. One for each schema: a named type is defined only once in it."""
+
+    def __init__(self) -> None:
+        self._defined: set[str] = set()
+
+    def struct(self, struct: StructType, name: str) -> dict[str, Any]:
+        return {
+            "type": "record",
+            "name": name,
+            "fields": [self._field(field) for field in struct.fields],
+        }
+
+    def _field(self, field: NestedField) -> dict[str, Any]:
+        name = avro_name(field.name)
+        tree: dict[str, Any] = {"name": name, "type": self._type(field.type, field.field_id)}
+        if not field.required:
+            if tree["type"] != "null":
+                tree["type"] = ["null", tree["type"]]
+            tree["default"] = None
+        if name != field.name:
+            tree["iceberg-field-name"] = field.name
+        return {**tree, "field-id": field.field_id}
+
+    def _type(self, type_: Type, field_id: int) -> Any:
+        if isinstance(type_, StructType):
+            return self.struct(type_, f"r{field_id}")
+        if isinstance(type_, ListType):
+            element = type_.element
+            items = self._type(element.type, element.field_id)
+            return {"type": "array", "items": items, "element-id": element.field_id}
+        if isinstance(type_, MapType):
+            name = f"k{type_.key.field_id}_v{type_.value.field_id}"
+            items = self.struct(StructType((type_.key, type_.value)), name)
+            return {"type": "array", "items": items, "logicalType": "map"}
+        if isinstance(type_, DecimalType):
+            name = f"decimal_{type_.precision}_{type_.scale}"
+            logical = {
+                "logicalType": "decimal",
+                "precision": type_.precision,
+                "scale": type_.scale,
+            }
+            return self._fixed(name, decimal_bytes(type_.precision), logical)
+        if isinstance(type_, FixedType):
+            return self._fixed(f"fixed_{type_.length}", type_.length, {})
+        if type_.type_id is TypeId.UUID:
+            return self._fixed("uuid_fixed", 16, {"logicalType": "uuid"})
+        return _AVRO[type_.type_id]
+
+    def _fixed(self, name: str, size: int, logical: dict[str, Any]) -> Any:
+        if name in self._defined:
+            return name
+        self._defined.add(name)
+        return {"type": "fixed", "name": name, "size": size, **logical}
+
+
+def decimal_bytes(precision: int) -> int:
+    """The bytes that hold every decimal of this precision (spec, Appendix A)."""
+    largest: int = 10**precision - 1
+    return (largest.bit_length() + 8) // 8
+
+
+def avro_name(name: str) -> str:
+    """The name as Avro allows it: Java's AvroSchemaUtil.makeCompatibleName."""
+    units = name.encode("utf-16-be", "surrogatepass")
+    chars = [chr(units[at] << 8 | units[at + 1]) for at in range(0, len(units), 2)]
+    return "".join(_avro_char(char, position == 0) for position, char in enumerate(chars))
+
+
+def _avro_char(char: str, first: bool) -> str:
+    if char == "_" or char.isalpha() or (char.isdecimal() and not first):
+        return char
+    return f"_{char}" if char.isdecimal() else f"_x{ord(char):X}"
+
+
+# --- Iceberg's terms -------------------------------------------------------------------------
+
+
+def _iceberg_type(type_: Type) -> Any:
+    if isinstance(type_, StructType):
+        return {"type": "struct", "fields": [_iceberg_field(field) for field in type_.fields]}
+    if isinstance(type_, ListType):
+        return {
+            "type": "list",
+            "element-id": type_.element.field_id,
+            "element": _iceberg_type(type_.element.type),
+            "element-required": type_.element.required,
+        }
+    if isinstance(type_, MapType):
+        return {
+            "type": "map",
+            "key-id": type_.key.field_id,
+            "key": _iceberg_type(type_.key.type),
+            "value-id": type_.value.field_id,
+            "value": _iceberg_type(type_.value.type),
+            "value-required": type_.value.required,
+        }
+    return str(type_)
+
+
+def _iceberg_field(field: NestedField) -> dict[str, Any]:
+    return {
+        "id": field.field_id,
+        "name": field.name,
+        "required": field.required,
+        "type": _iceberg_type(field.type),
+    }

@@ -1,0 +1,457 @@
+"""Manifests written one after another, each up to the target size (Java's RollingManifestWriter).
+
+Nothing here touches a store: a written manifest is its path, its bytes, and all that a manifest
+list says of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from dataclasses import field as dataclass_field
+from typing import Any, Final
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+
+from frazil.format.avro.avro_files import MANIFEST_LIMITS, AvroWriter, open_avro
+from frazil.format.avro.avro_types import Field, Fixed, Null, Record, UnreadableAvro
+from frazil.format.manifest import manifest_list
+from frazil.format.manifest.copied_blocks import Blocks
+from frazil.format.manifest.copied_rows import CopiedRows, copied_rows
+from frazil.format.manifest.manifest_columns import ManifestColumns, decode_columns
+from frazil.format.manifest.manifest_encoder import ManifestEncoder
+from frazil.format.manifest.manifest_fields import NO_SNAPSHOT, NONE
+from frazil.format.manifest.manifest_list import ManifestFile, PartitionSummary
+from frazil.format.manifest.manifests import ADDED, DELETED, EXISTING
+from frazil.format.manifest.partition_summaries import summarise
+from frazil.format.manifest.unknown_fields import encoder_keeping
+from frazil.format.manifest.written_columns import WrittenRows
+from frazil.format.metadata.content_files import ContentFile
+from frazil.values.single_value import to_binary
+from frazil.values.types import Type
+
+BLOCK_ENTRIES: Final = 500
+DEFAULT_TARGET_SIZE_BYTES: Final = 8 << 20
+"""Of `commit.manifest.target-size-bytes`."""
+
+# Whatever the target size, a manifest stays far inside what our own reader accepts.
+_MAX_LENGTH_BYTES: Final = MANIFEST_LIMITS.file_bytes // 2
+_MAX_DECODED_BYTES: Final = MANIFEST_LIMITS.decoded_bytes // 2
+MAX_ENTRIES: Final = MANIFEST_LIMITS.records // 2
+_BLOCKS_AT_ONCE: Final = 4
+"""Whole blocks that are taken over before the size is looked at again."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenManifest:
+    """A manifest's bytes, and its `manifest_file` as far as the commit does not decide it."""
+
+    manifest_path: str
+    file: bytes = dataclass_field(repr=False)
+    partition_spec_id: int
+    content: int
+    min_sequence_number: int | None
+    """None where every live entry inherits: then it is the sequence number of the commit."""
+    added_files_count: int
+    existing_files_count: int
+    deleted_files_count: int
+    added_rows_count: int
+    existing_rows_count: int
+    deleted_rows_count: int
+    partitions: tuple[PartitionSummary, ...]
+    rows: WrittenRows = dataclass_field(repr=False)
+    """What the writer noted for `columns`."""
+    block_starts: Sequence[int] = dataclass_field(repr=False)
+    encoder: ManifestEncoder = dataclass_field(repr=False)
+    first_row_id: int | None = None
+    """Assigned by the manifest list."""
+    key_metadata: bytes | None = None
+
+    @property
+    def manifest_length(self) -> int:
+        return len(self.file)
+
+    @property
+    def has_live_files(self) -> bool:
+        return self.added_files_count + self.existing_files_count > 0
+
+    def columns(self) -> ManifestColumns:
+        """What decoding the manifest gives, made of what went into it."""
+        made = self.rows.columns(self.encoder, self.block_starts)
+        return decode_columns(self.file) if made is None else made
+
+    def listed(self, snapshot_id: int, sequence_number: int) -> Mapping[int, Any]:
+        """The record of a manifest list, by field id, once the commit has a sequence number."""
+        least = self.min_sequence_number
+        return {
+            manifest_list.PATH: self.manifest_path,
+            manifest_list.LENGTH: self.manifest_length,
+            manifest_list.SPEC_ID: self.partition_spec_id,
+            manifest_list.CONTENT: self.content,
+            manifest_list.SEQUENCE_NUMBER: sequence_number,
+            manifest_list.MIN_SEQUENCE_NUMBER: sequence_number if least is None else least,
+            manifest_list.ADDED_SNAPSHOT_ID: snapshot_id,
+            manifest_list.ADDED_FILES: self.added_files_count,
+            manifest_list.EXISTING_FILES: self.existing_files_count,
+            manifest_list.DELETED_FILES: self.deleted_files_count,
+            manifest_list.ADDED_ROWS: self.added_rows_count,
+            manifest_list.EXISTING_ROWS: self.existing_rows_count,
+            manifest_list.DELETED_ROWS: self.deleted_rows_count,
+            manifest_list.PARTITIONS: list(self.partitions),
+            manifest_list.KEY_METADATA: self.key_metadata,
+            manifest_list.FIRST_ROW_ID: self.first_row_id,
+        }
+
+
+class RollingManifestWriter:
+    """Takes entries and makes as many manifests as the target size needs; none without entries."""
+
+    def __init__(
+        self,
+        encoder: ManifestEncoder,
+        *,
+        new_path: Callable[[], str],
+        snapshot_id: int | None,
+        target_size_bytes: int = DEFAULT_TARGET_SIZE_BYTES,
+        max_entries: int = MAX_ENTRIES,
+        codec: str = "deflate",
+    ) -> None:
+        """`snapshot_id` is that of the commit; None, from version 2 on, lets ADDED entries inherit
+        it. `codec` is Avro's name of one (`avro_codec`)."""
+        self._encoder = encoder
+        self._new_path = new_path
+        self._snapshot_id = snapshot_id
+        self._target_size_bytes = min(target_size_bytes, _MAX_LENGTH_BYTES)
+        self._max_entries = min(max_entries, MAX_ENTRIES)
+        self._codec = codec
+        self._open: _OpenManifest | None = None
+        self._written: list[WrittenManifest] = []
+
+    def add(self, file: ContentFile, sequence_number: int | None = None) -> None:
+        """A new file. A data sequence number is given only where rewritten rows keep theirs."""
+        self._write_file(ADDED, self._snapshot_id, sequence_number, None, file)
+
+    def add_all(self, files: Sequence[ContentFile], sequence_number: int | None = None) -> None:
+        """New files, as `add` takes them, a block at a time."""
+        numbers = ADDED, self._snapshot_id, sequence_number, None
+        start = 0
+        while start < len(files):
+            current = self._opened()
+            batch = files[start : start + current.writer.records_left]
+            data_files = self._encoder.data_files(batch)
+            head = self._encoder.entry(*numbers, b"")
+            position = current.writer.position
+            taken = current.writer.write_many([head + data_file for data_file in data_files])
+            current.add(numbers, batch[:taken], len(head), data_files, position)
+            start += taken
+            if current.writer.at_block and self._is_full(current):
+                self._roll(current)
+
+    def existing(
+        self,
+        file: ContentFile,
+        snapshot_id: int,
+        sequence_number: int,
+        file_sequence_number: int | None,
+    ) -> None:
+        """A file that stays, with what it was given when it was added."""
+        self._write_file(EXISTING, snapshot_id, sequence_number, file_sequence_number, file)
+
+    def delete(
+        self, file: ContentFile, sequence_number: int, file_sequence_number: int | None
+    ) -> None:
+        """A file that this commit removes; it keeps its sequence numbers."""
+        number = file_sequence_number
+        self._write_file(DELETED, self._snapshot_id, sequence_number, number, file)
+
+    def copy_rows(
+        self,
+        content: bytes,
+        columns: ManifestColumns,
+        listed: ManifestFile,
+        removed: Collection[int] = (),
+    ) -> None:
+        """The live entries of another manifest: those of the rows `removed` as files that this
+        commit removes, the others as files that stay.
+
+        `content` and `columns` are the manifest's, `listed` what its list says of it. Where it has
+        fields that we do not know, a new manifest is begun that has them too. Raises
+        UnreadableAvro.
+        """
+        if removed and self._snapshot_id is None:
+            raise ValueError("an entry that is removed needs the snapshot id of the commit")
+        file = open_avro(content, MANIFEST_LIMITS)
+        encoder = encoder_keeping(self._encoder, file.schema)
+        if encoder is not self._encoder:
+            if self._open is not None:
+                self._roll(self._open)
+            self._encoder = encoder
+        rows = np.flatnonzero(columns.live())
+        gone = np.isin(rows, np.fromiter(removed, np.int64, len(removed)))
+        if np.count_nonzero(gone) != len(removed):
+            raise ValueError(f"{listed.manifest_path} has no live entry for a row to remove")
+        status = np.where(gone, DELETED, EXISTING)
+        if file.schema.text != encoder.schema.text or file.codec != self._codec:
+            self._write_copies(copied_rows(file, columns, listed, rows, encoder), status)
+            return
+        blocks = Blocks.of(file, columns)
+        for run in blocks.runs(listed, rows[gone], encoder.format_version > 1):
+            if run.whole:
+                self._take_blocks(blocks, run.numbers)
+            else:
+                first, behind = np.searchsorted(rows, (run.first_row, run.behind)).tolist()
+                part = copied_rows(file, columns, listed, rows[first:behind], encoder)
+                self._write_copies(part, status[first:behind])
+
+    def finish(self) -> tuple[WrittenManifest, ...]:
+        """Ends the last manifest; all that were written."""
+        if self._open is not None:
+            self._roll(self._open)
+        return tuple(self._written)
+
+    def _opened(self) -> _OpenManifest:
+        if self._open is None:
+            encoder = self._encoder
+            writer = AvroWriter(encoder.schema, encoder.header, self._codec, BLOCK_ENTRIES)
+            self._open = _OpenManifest(writer)
+        return self._open
+
+    def _write_file(
+        self,
+        status: int,
+        snapshot_id: int | None,
+        sequence_number: int | None,
+        file_sequence_number: int | None,
+        file: ContentFile,
+    ) -> None:
+        encoder = self._encoder
+        numbers = status, snapshot_id, sequence_number, file_sequence_number
+        data_file = encoder.data_file(file)
+        record = encoder.entry(*numbers, data_file)
+        current = self._opened()
+        current.count(status, file.record_count, sequence_number, file.partition)
+        end = current.writer.position + len(record)
+        current.collected.add(*numbers, file, end - len(data_file), end)
+        if current.writer.write(record) and self._is_full(current):
+            self._roll(current)
+
+    def _write_copies(self, copied: CopiedRows, status: NDArray[np.int64]) -> None:
+        snapshot_id = copied.inherited.snapshot_id
+        if self._snapshot_id is not None:
+            snapshot_id = np.where(status == DELETED, self._snapshot_id, snapshot_id)
+        heads = self._heads(copied, status, snapshot_id)
+        start = 0
+        while start < len(heads):
+            current = self._opened()
+            window = slice(start, start + BLOCK_ENTRIES)
+            pairs = zip(heads[window], copied.data_files[window], strict=True)
+            records = [head + data_file for head, data_file in pairs]
+            position = current.writer.position
+            taken = current.writer.write_many(records)
+            chosen = slice(start, start + taken)
+            before = np.fromiter(map(len, heads[chosen]), np.int64, taken)
+            ends = position + np.cumsum(np.fromiter(map(len, records[:taken]), np.int64, taken))
+            starts = np.concatenate(([position], ends[:-1])) + before
+            current.copy(copied, chosen, status[chosen], snapshot_id[chosen], starts, ends)
+            start = chosen.stop
+            if current.writer.at_block and self._is_full(current):
+                self._roll(current)
+
+    def _take_blocks(self, blocks: Blocks, numbers: range) -> None:
+        """Whole blocks, compressed as they are."""
+        current = self._opened()
+        current.writer.end_block()
+        for first in range(numbers.start, numbers.stop, _BLOCKS_AT_ONCE):
+            if self._is_full(current):
+                self._roll(current)
+                current = self._opened()
+            some = range(first, min(first + _BLOCKS_AT_ONCE, numbers.stop))
+            moved = [blocks.copy_into(current.writer, number) for number in some]
+            copied, starts, ends = blocks.moved(some, moved, self._encoder)
+            status = np.full(len(starts), EXISTING, np.int64)
+            snapshot_id = copied.inherited.snapshot_id
+            current.copy(copied, slice(0, len(starts)), status, snapshot_id, starts, ends)
+        if self._is_full(current):
+            self._roll(current)
+
+    def _heads(
+        self, copied: CopiedRows, status: NDArray[np.int64], snapshot_id: NDArray[np.int64]
+    ) -> list[bytes]:
+        """What stands before the `data_file` of each entry; many share theirs."""
+        known: dict[tuple[int, int, int, int], bytes] = {}
+        numbers = copied.inherited.sequence_number, copied.inherited.file_sequence_number
+        columns = status, snapshot_id, *numbers
+        keys = list(zip(*(column.tolist() for column in columns), strict=True))
+        for key in set(keys):
+            own, snapshot, number, file_number = key
+            try:
+                known[key] = self._encoder.entry(
+                    own, _given(snapshot, NO_SNAPSHOT), _given(number), _given(file_number), b""
+                )
+            except ValueError as error:
+                raise UnreadableAvro(f"an entry cannot be carried over: {error}") from None
+        return [known[key] for key in keys]
+
+    def _is_full(self, current: _OpenManifest) -> bool:
+        return (
+            current.writer.decoded_bytes >= _MAX_DECODED_BYTES
+            or sum(current.files) >= self._max_entries
+            or current.writer.is_at_least(self._target_size_bytes)
+        )
+
+    def _roll(self, current: _OpenManifest) -> None:
+        encoder, files, rows = self._encoder, current.files, current.rows
+        has_numbers = encoder.format_version > 1
+        self._written.append(
+            WrittenManifest(
+                manifest_path=self._new_path(),
+                file=current.writer.finish(),
+                partition_spec_id=encoder.spec_id,
+                content=encoder.content,
+                min_sequence_number=current.min_sequence_number if has_numbers else 0,
+                added_files_count=files[ADDED],
+                existing_files_count=files[EXISTING],
+                deleted_files_count=files[DELETED],
+                added_rows_count=rows[ADDED],
+                existing_rows_count=rows[EXISTING],
+                deleted_rows_count=rows[DELETED],
+                partitions=_summaries(encoder, current.partitions),
+                rows=current.collected,
+                block_starts=current.writer.block_starts,
+                encoder=encoder,
+            )
+        )
+        self._open = None
+
+
+def _given(value: int, missing: int = NONE) -> int | None:
+    return None if value == missing else value
+
+
+class _OpenManifest:
+    """A manifest under way and what its list entry will say."""
+
+    def __init__(self, writer: AvroWriter) -> None:
+        self.writer = writer
+        self.files = [0, 0, 0]
+        """By status; rows too."""
+        self.rows = [0, 0, 0]
+        self.min_sequence_number: int | None = None
+        self.partitions: set[tuple[Any, ...]] = set()
+        self.collected = WrittenRows()
+
+    def count(
+        self,
+        status: int,
+        record_count: int,
+        sequence_number: int | None,
+        partition: tuple[Any, ...],
+    ) -> None:
+        self.files[status] += 1
+        self.rows[status] += record_count
+        self.partitions.add(partition)
+        if status != DELETED and sequence_number is not None:
+            least = self.min_sequence_number
+            if least is None or sequence_number < least:
+                self.min_sequence_number = sequence_number
+
+    def add(
+        self,
+        numbers: tuple[int, int | None, int | None, int | None],
+        files: Sequence[ContentFile],
+        head_bytes: int,
+        data_files: Sequence[bytes],
+        position: int,
+    ) -> None:
+        """Counts new files that were written from `position` on, each behind a head."""
+        status, _, sequence_number, _ = numbers
+        self.files[status] += len(files)
+        self.rows[status] += sum([file.record_count for file in files])
+        self.partitions.update([file.partition for file in files])
+        if sequence_number is not None:
+            least = self.min_sequence_number
+            self.min_sequence_number = (
+                sequence_number if least is None else min(least, sequence_number)
+            )
+        sizes = [len(data_file) for data_file in data_files[: len(files)]]
+        self.collected.add_all(numbers, files, head_bytes, sizes, position)
+
+    def copy(
+        self,
+        copied: CopiedRows,
+        chosen: slice,
+        status: NDArray[np.int64],
+        snapshot_id: NDArray[np.int64],
+        data_file_at: NDArray[np.int64],
+        data_file_end: NDArray[np.int64],
+    ) -> None:
+        """Counts copied entries; the arrays are of those that are chosen."""
+        rows = copied.rows[chosen]
+        counts = copied.columns.record_count[rows]
+        for kind in (EXISTING, DELETED):
+            of_kind = status == kind
+            self.files[kind] += int(np.count_nonzero(of_kind))
+            self.rows[kind] += int(counts[of_kind].sum())
+        staying = copied.inherited.sequence_number[chosen][status != DELETED]
+        if len(staying):
+            known = self.min_sequence_number
+            least = int(staying.min())
+            self.min_sequence_number = least if known is None else min(known, least)
+        used = np.unique(copied.columns.partition[rows]).tolist()
+        self.partitions.update(copied.partitions[index] for index in used)
+        self.collected.copy(copied, chosen, status, snapshot_id, data_file_at, data_file_end)
+
+
+# --- partition summaries ---------------------------------------------------------------------
+
+
+def _summaries(
+    encoder: ManifestEncoder, partitions: set[tuple[Any, ...]]
+) -> tuple[PartitionSummary, ...]:
+    values = list(partitions)
+    fields = _partition_fields(encoder)
+    types = [field.type for field in encoder.partition_type.fields]
+    typed = [
+        _typed_summary(type_, [row[position] for row in values])
+        if isinstance(field.value_node, Fixed | Null)
+        else _NO_SUMMARY
+        for position, (field, type_) in enumerate(zip(fields, types, strict=True))
+    ]
+    summaries = summarise(fields, values, typed)
+    assert summaries is not None
+    return tuple(summaries)
+
+
+_NO_SUMMARY: Final = PartitionSummary(False, None, None, None)
+"""In the place of a field that `summarise` summarises by its Avro type."""
+
+
+def _partition_fields(encoder: ManifestEncoder) -> tuple[Field, ...]:
+    data_file = encoder.schema.record.by_id(2)
+    assert data_file is not None
+    assert isinstance(data_file.node, Record)
+    partition = data_file.node.by_id(102)
+    assert partition is not None
+    assert isinstance(partition.node, Record)
+    return partition.node.fields
+
+
+def _typed_summary(type_: Type, values: list[Any]) -> PartitionSummary:
+    """The summary of values whose Avro type, a fixed, does not tell how Iceberg orders them."""
+    known = [value for value in values if value is not None]
+    return PartitionSummary(
+        contains_null=len(known) < len(values),
+        contains_nan=False,
+        lower_bound=to_binary(type_, min(known, key=_order)) if known else None,
+        upper_bound=to_binary(type_, max(known, key=_order)) if known else None,
+    )
+
+
+def _order(value: Any) -> Any:
+    """Java compares a uuid's halves as signed numbers, in writers and in readers that prune."""
+    if isinstance(value, UUID):
+        halves = value.bytes[:8], value.bytes[8:]
+        return tuple(int.from_bytes(half, "big", signed=True) for half in halves)
+    return value

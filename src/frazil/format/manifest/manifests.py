@@ -1,0 +1,257 @@
+"""Manifests: one entry for each data or delete file (spec, "Manifests").
+
+Entries are read without their metrics, which nothing here needs; where a manifest is written anew,
+the bytes of the `data_file` that stay are copied, not decoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from frazil.format.avro.avro_files import (
+    MANIFEST_LIMITS,
+    AvroFile,
+    AvroLimits,
+    Projection,
+    open_avro,
+    write_avro,
+)
+from frazil.format.avro.avro_schema import RecordSchema, optional_field, required_field
+from frazil.format.avro.avro_types import (
+    Boolean,
+    Bytes,
+    Field,
+    Fixed,
+    Floating,
+    Integer,
+    Null,
+    Record,
+    String,
+    UnreadableAvro,
+)
+from frazil.format.manifest.manifest_list import DATA, ManifestFile
+
+EXISTING: Final = 0
+ADDED: Final = 1
+DELETED: Final = 2
+
+_STATUS: Final = 0
+_SNAPSHOT_ID: Final = 1
+_DATA_FILE: Final = 2
+_SEQUENCE_NUMBER: Final = 3
+_FILE_SEQUENCE_NUMBER: Final = 4
+_FILE_PATH: Final = 100
+_FILE_FORMAT: Final = 101
+_PARTITION: Final = 102
+_RECORD_COUNT: Final = 103
+_FILE_SIZE: Final = 104
+_CONTENT: Final = 134
+_FIRST_ROW_ID: Final = 142
+
+_PARTITION_KINDS: Final = (Boolean, Integer, Floating, String, Bytes, Fixed, Null)
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestEntry:
+    """The specification's `manifest_entry` with what identifies its `data_file`."""
+
+    status: int
+    snapshot_id: int | None
+    sequence_number: int | None
+    file_sequence_number: int | None
+    content: int
+    file_path: str
+    file_format: str | None
+    record_count: int
+    file_size_in_bytes: int | None
+    first_row_id: int | None
+    partition: tuple[Any, ...]
+
+    @property
+    def is_live(self) -> bool:
+        return self.status != DELETED
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    schema: RecordSchema
+    metadata: Mapping[str, bytes]
+    codec: str
+    length: int
+    has_sequence_numbers: bool
+    """Manifests of format version 1 have no columns for them."""
+    partition_fields: tuple[Field, ...]
+    entries: tuple[ManifestEntry, ...]
+
+
+def read_manifest(content: bytes, limits: AvroLimits = MANIFEST_LIMITS) -> Manifest:
+    """Reads a manifest. Raises UnreadableAvro."""
+    file = open_avro(content, limits)
+    data_file = _data_file(file.schema.record)
+    partition = _partition(data_file)
+    projection = _entry_projection(file.schema.record, data_file)
+    return Manifest(
+        schema=file.schema,
+        metadata=file.metadata,
+        codec=file.codec,
+        length=len(content),
+        has_sequence_numbers=_has_sequence_numbers(file),
+        partition_fields=() if partition is None else partition.fields,
+        entries=tuple(_entry(values) for values, _ in file.records(projection.read)),
+    )
+
+
+def file_paths(content: bytes, limits: AvroLimits = MANIFEST_LIMITS) -> Iterator[str]:
+    """The path of every entry, whatever its status, one at a time."""
+    file = open_avro(content, limits)
+    record = file.schema.record
+    data_file = _data_file(record)
+    path = required_field(data_file, _FILE_PATH, String)
+    inner = Projection(data_file, [path])
+    projection = Projection(record, [(_data_file_field(record), inner)])
+    for values, _ in file.records(projection.read):
+        if values[0][0] is not None:
+            yield values[0][0]
+
+
+def inherited(manifest: Manifest, listed: ManifestFile) -> Iterator[ManifestEntry]:
+    """The live entries with what they inherit from the list, as Java's ManifestReader gives them
+    (spec, "Sequence Number Inheritance", "First Row ID Inheritance")."""
+    next_row_id = listed.first_row_id if listed.content == DATA else None
+    for entry in manifest.entries:
+        if not entry.is_live:
+            continue
+        takes_number = listed.sequence_number == 0 or entry.status == ADDED
+        number = listed.sequence_number if takes_number else None
+        first_row_id = entry.first_row_id if listed.first_row_id is not None else None
+        if next_row_id is not None and first_row_id is None:
+            first_row_id = next_row_id
+            next_row_id += entry.record_count
+        yield replace(
+            entry,
+            snapshot_id=_first(entry.snapshot_id, listed.added_snapshot_id),
+            sequence_number=_first(entry.sequence_number, number),
+            file_sequence_number=_first(entry.file_sequence_number, number),
+            first_row_id=first_row_id,
+        )
+
+
+def only_added(content: bytes, sequence_number: int, limits: AvroLimits = MANIFEST_LIMITS) -> bytes:
+    """The manifest with its ADDED entries alone, which inherit their numbers and row ids again.
+
+    A schema that does not allow null gets the given sequence number instead, and keeps the entry's
+    snapshot id, which is right as it is.
+    """
+    file = open_avro(content, limits)
+    record = file.schema.record
+    status = required_field(record, _STATUS, Integer)
+    projection = Projection(record, [status])
+    data_file = _data_file(record)
+    records = [
+        _inheriting(record, data_file, raw, sequence_number)
+        for values, raw in file.records(projection.read)
+        if values[0] == ADDED
+    ]
+    return write_avro(file.schema, file.metadata, file.codec, records)
+
+
+def _inheriting(record: Record, data_file: Record, raw: bytes, sequence_number: int) -> bytes:
+    changes: dict[int, bytes] = {}
+    for field_id in (_SEQUENCE_NUMBER, _FILE_SEQUENCE_NUMBER):
+        field = record.by_id(field_id)
+        if field is not None:
+            changes[field_id] = field.encoded(None if field.nullable else sequence_number)
+    first_row_id = data_file.by_id(_FIRST_ROW_ID)
+    if first_row_id is not None and first_row_id.nullable:
+        position = record.fields.index(_data_file_field(record))
+        start, _ = record.spans(raw, 0)[position]
+        changes[_DATA_FILE] = data_file.spliced(
+            raw, start, {_FIRST_ROW_ID: first_row_id.encoded(None)}
+        )
+    return record.spliced(raw, 0, changes)
+
+
+# --- the schema ------------------------------------------------------------------------------
+
+
+def _data_file_field(record: Record) -> Field:
+    return required_field(record, _DATA_FILE, Record)
+
+
+def _data_file(record: Record) -> Record:
+    node = _data_file_field(record).node
+    if not isinstance(node, Record):
+        raise UnreadableAvro("the schema's field data_file can be null")
+    return node
+
+
+def _partition(data_file: Record) -> Record | None:
+    field = optional_field(data_file, _PARTITION, Record)
+    if field is None:
+        return None
+    node = field.node
+    if not isinstance(node, Record):
+        raise UnreadableAvro("the schema's field partition can be null")
+    for part in node.fields:
+        if not isinstance(part.value_node, _PARTITION_KINDS):
+            raise UnreadableAvro(f"the partition field {part.name} cannot be {part.node.layout}")
+    return node
+
+
+def _entry_projection(record: Record, data_file: Record) -> Projection:
+    inner = Projection(
+        data_file,
+        [
+            optional_field(data_file, _CONTENT, Integer),
+            required_field(data_file, _FILE_PATH, String),
+            optional_field(data_file, _FILE_FORMAT, String),
+            required_field(data_file, _RECORD_COUNT, Integer),
+            optional_field(data_file, _FILE_SIZE, Integer),
+            optional_field(data_file, _FIRST_ROW_ID, Integer),
+            optional_field(data_file, _PARTITION, Record),
+        ],
+    )
+    return Projection(
+        record,
+        [
+            required_field(record, _STATUS, Integer),
+            optional_field(record, _SNAPSHOT_ID, Integer),
+            optional_field(record, _SEQUENCE_NUMBER, Integer),
+            optional_field(record, _FILE_SEQUENCE_NUMBER, Integer),
+            (_data_file_field(record), inner),
+        ],
+    )
+
+
+def _entry(values: Sequence[Any]) -> ManifestEntry:
+    status, snapshot_id, sequence_number, file_sequence_number, data_file = values
+    content, path, file_format, record_count, size, first_row_id, partition = data_file
+    if status not in (EXISTING, ADDED, DELETED):
+        raise UnreadableAvro(f"an entry has the unknown status {status}")
+    if path is None or record_count is None or record_count < 0:
+        raise UnreadableAvro("an entry has no file path or no record count")
+    return ManifestEntry(
+        status=status,
+        snapshot_id=snapshot_id,
+        sequence_number=sequence_number,
+        file_sequence_number=file_sequence_number,
+        content=content or 0,
+        file_path=path,
+        file_format=file_format,
+        record_count=record_count,
+        file_size_in_bytes=size,
+        first_row_id=first_row_id,
+        partition=() if partition is None else tuple(partition.values()),
+    )
+
+
+def _has_sequence_numbers(file: AvroFile) -> bool:
+    """By the columns, for early writers leave the format version out of the header."""
+    has_columns = file.schema.record.by_id(_SEQUENCE_NUMBER) is not None
+    return has_columns and file.text("format-version") != "1"
+
+
+def _first(value: int | None, otherwise: int | None) -> int | None:
+    return otherwise if value is None else value

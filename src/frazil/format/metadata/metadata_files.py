@@ -1,0 +1,102 @@
+"""Metadata files: their names, as Java gives them, and their bytes.
+
+Mirrors Java's BaseMetastoreTableOperations and TableMetadataParser.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from uuid import uuid4
+
+from frazil.format.metadata.metadata_json import (
+    InvalidMetadata,
+    encode_gzip,
+    encode_table_metadata,
+    parse_table_metadata,
+)
+from frazil.format.metadata.table_metadata import TableMetadata, strip_trailing_slash
+from frazil.format.metadata.updates_table import METADATA_COMPRESSION
+
+WRITE_METADATA_PATH = "write.metadata.path"
+
+_EXTENSION = ".metadata.json"
+_GZIP_EXTENSION = ".gz.metadata.json"
+_OLD_GZIP_EXTENSION = ".metadata.json.gz"
+_GZIP_MAGIC = b"\x1f\x8b"
+_VERSION = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
+_UNPARSABLE_VERSION = -1
+_INFLATED_FREELY_BYTES = 64 << 20
+_MAX_INFLATION = 100
+# One is usual. Each costs a copy of all that follow it.
+_MAX_MEMBERS = 100
+
+
+def new_metadata_location(metadata: TableMetadata, version: int) -> str:
+    """A location for the next metadata file; its UUID makes it unlike any other."""
+    codec = metadata.properties.get(METADATA_COMPRESSION, "none").lower()
+    extension = _GZIP_EXTENSION if codec == "gzip" else _EXTENSION
+    return f"{metadata_folder(metadata)}/{version:05d}-{uuid4()}{extension}"
+
+
+def metadata_folder(metadata: TableMetadata) -> str:
+    path = metadata.properties.get(WRITE_METADATA_PATH)
+    return strip_trailing_slash(path) if path else f"{metadata.location}/metadata"
+
+
+def metadata_version(location: str) -> int:
+    """The version in a metadata file's name, -1 where there is none (files of other catalogs)."""
+    version, dash, _ = location.rpartition("/")[2].partition("-")
+    if not dash or not _VERSION.fullmatch(version) or not -(2**31) <= int(version) < 2**31:
+        return _UNPARSABLE_VERSION
+    return int(version)
+
+
+def is_gzip_location(location: str) -> bool:
+    """Whether a metadata file of this name is compressed; `.metadata.json.gz` is the old form."""
+    return location.endswith((_GZIP_EXTENSION, _OLD_GZIP_EXTENSION))
+
+
+def encode_metadata_file(metadata: TableMetadata, location: str) -> list[bytes]:
+    """The bytes of the file, in chunks, compressed if the location's name says so."""
+    return encode_gzip(metadata) if is_gzip_location(location) else encode_table_metadata(metadata)
+
+
+def decode_metadata_file(data: bytes, max_bytes: int, *, summaries: bool = False) -> TableMetadata:
+    """Read a metadata file of at most `max_bytes` once inflated.
+
+    Whether it is compressed is told by its first bytes, not by its name. `summaries` is for files
+    of unknown origin: see `parse_table_metadata`.
+    """
+    plain = _inflate(data, max_bytes) if data.startswith(_GZIP_MAGIC) else data
+    if len(plain) > max_bytes:
+        raise InvalidMetadata("", f"metadata file is larger than {max_bytes} bytes")
+    return parse_table_metadata(plain, summaries=summaries)
+
+
+def inflated_limit(compressed_bytes: int, max_bytes: int) -> int:
+    """How far a compressed file may be inflated: metadata shrinks ten to thirty times, so what
+    grows far beyond that is not metadata, and must not cost its reader a gigabyte of memory."""
+    return min(max_bytes, max(_INFLATED_FREELY_BYTES, _MAX_INFLATION * compressed_bytes))
+
+
+def _inflate(data: bytes, max_bytes: int) -> bytes:
+    """All members of a gzip file, as far as the limits go."""
+    max_bytes = inflated_limit(len(data), max_bytes)
+    plain = bytearray()
+    members = 0
+    while data:
+        members += 1
+        if members > _MAX_MEMBERS:
+            raise InvalidMetadata("", f"gzip file has more than {_MAX_MEMBERS} members")
+        inflater = zlib.decompressobj(zlib.MAX_WBITS | 16)
+        try:
+            plain += inflater.decompress(data, max_bytes + 1 - len(plain))
+        except zlib.error as error:
+            raise InvalidMetadata("", f"not a valid gzip file: {error}") from None
+        if len(plain) > max_bytes:
+            raise InvalidMetadata("", f"metadata file inflates to more than {max_bytes} bytes")
+        if not inflater.eof:
+            raise InvalidMetadata("", "not a valid gzip file: it ends too early")
+        data = inflater.unused_data.lstrip(b"\x00")
+    return bytes(plain)

@@ -1,0 +1,308 @@
+"""Partition specs: read, bound to a schema and compared as Java's `PartitionSpec`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, Final
+
+import msgspec
+
+from frazil.format.metadata import json_object
+from frazil.format.metadata.schema import Schema, is_nested_in_list_or_map
+from frazil.values.transforms import (
+    VOID,
+    InvalidTransform,
+    Transform,
+    Unknown,
+    parse_transform,
+)
+from frazil.values.types import UNKNOWN, NestedField, StructType
+from frazil.wire.errors import BadRequest
+
+INITIAL_SPEC_ID: Final = 0
+PARTITION_DATA_ID_START: Final = 1000
+NO_FIELD_ID: Final = PARTITION_DATA_ID_START - 1
+"""The last assigned field id of a table that never had a partition field."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionField:
+    source_ids: tuple[int, ...]
+    """One id for `source-id`, several for the `source-ids` of a multi-argument transform."""
+    field_id: int
+    name: str
+    transform: Transform
+
+    @property
+    def source_id(self) -> int:
+        """The first, and nearly always the only, source column."""
+        return self.source_ids[0]
+
+    def __str__(self) -> str:
+        sources = ", ".join(map(str, self.source_ids))
+        return f"{self.field_id}: {self.name}: {self.transform}({sources})"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSpec:
+    """One partition spec of a table; equal when its JSON is equal."""
+
+    raw: bytes
+    """The compact JSON, with `spec-id` and every `field-id`, as it will be written again."""
+    spec_id: int
+    fields: tuple[PartitionField, ...] = field(compare=False)
+
+    @property
+    def is_unpartitioned(self) -> bool:
+        return all(part.transform == VOID for part in self.fields)
+
+    @property
+    def last_assigned_field_id(self) -> int:
+        """The highest field id, 999 without fields."""
+        return max((part.field_id for part in self.fields), default=NO_FIELD_ID)
+
+    @property
+    def has_sequential_ids(self) -> bool:
+        """What format version 1 demands: 1000, 1001, ... in the order of the fields."""
+        return all(
+            part.field_id == expected
+            for part, expected in zip(self.fields, count(PARTITION_DATA_ID_START), strict=False)
+        )
+
+
+UNPARTITIONED: Final = PartitionSpec(b'{"spec-id":0,"fields":[]}', INITIAL_SPEC_ID, ())
+
+
+def parse_partition_spec(
+    raw: bytes | msgspec.Raw,
+    *,
+    known_specs: Sequence[PartitionSpec] = (),
+    last_assigned_field_id: int = NO_FIELD_ID,
+) -> PartitionSpec:
+    """Reads a spec; a missing `spec-id` is 0.
+
+    Field ids are on all fields or on none. Where there are none they are assigned: the id of a
+    field of a known spec with the same source and transform, else the next after the last assigned
+    one (spec, "Partition Evolution"). With neither given that is 1000, 1001, ... as in Java.
+    """
+    value = json_object.decode_object(raw, "partition-spec")
+    spec_id = json_object.get_int(value, "spec-id", "partition-spec", INITIAL_SPEC_ID)
+    items = json_object.get_list(value, "fields", "partition-spec")
+    return _build(value, spec_id, items, known_specs, last_assigned_field_id)
+
+
+def parse_partition_fields(raw: bytes | msgspec.Raw, spec_id: int) -> PartitionSpec:
+    """Reads the bare list of fields that the deprecated `partition-spec` of v1 metadata holds."""
+    items = json_object.decode(raw, "partition-spec")
+    if not isinstance(items, list):
+        raise BadRequest("partition-spec must be a list of partition fields")
+    return _build({}, spec_id, items, (), NO_FIELD_ID)
+
+
+def _build(
+    value: dict[str, Any],
+    spec_id: int,
+    items: list[Any],
+    known_specs: Sequence[PartitionSpec],
+    last_assigned_field_id: int,
+) -> PartitionSpec:
+    objects = [
+        _field_object(item, f"partition-spec.fields[{position}]")
+        for position, item in enumerate(items)
+    ]
+    _assign_missing_ids(objects, known_specs, last_assigned_field_id)
+    fields = tuple(
+        _parse_field(item, f"partition-spec.fields[{position}]")
+        for position, item in enumerate(objects)
+    )
+    _check_unique(fields)
+    raw = json_object.encode({"spec-id": spec_id} | value | {"spec-id": spec_id, "fields": objects})
+    return PartitionSpec(raw, spec_id, fields)
+
+
+def _field_object(item: object, path: str) -> dict[str, Any]:
+    if not isinstance(item, dict):
+        raise BadRequest(f"{path} must be an object with source-id, name and transform")
+    return item
+
+
+def _assign_missing_ids(
+    items: list[dict[str, Any]], known_specs: Sequence[PartitionSpec], last_assigned: int
+) -> None:
+    missing = [item for item in items if item.get("field-id") is None]
+    if not missing:
+        return
+    if len(missing) != len(items):
+        raise BadRequest(
+            f"partition-spec: field-id is missing on {len(missing)} of {len(items)} fields: "
+            "give it on all of them or on none"
+        )
+    known = {
+        (part.source_ids, str(part.transform)): part.field_id
+        for spec in known_specs
+        for part in spec.fields
+    }
+    next_id = count(last_assigned + 1)
+    for position, item in enumerate(items):
+        path = f"partition-spec.fields[{position}]"
+        key = (source_ids_of(item, path), str(transform_of(item, path)))
+        found = known.get(key)
+        item["field-id"] = next(next_id) if found is None else found
+
+
+def _parse_field(item: dict[str, Any], path: str) -> PartitionField:
+    part = PartitionField(
+        source_ids_of(item, path),
+        json_object.get_int(item, "field-id", path),
+        json_object.get_str(item, "name", path),
+        transform_of(item, path),
+    )
+    # Written in the canonical case: Java reads any, other readers only this one.
+    item["transform"] = str(part.transform)
+    return part
+
+
+def source_ids_of(item: Mapping[str, Any], path: str) -> tuple[int, ...]:
+    """The source columns of a partition or sort field: `source-id`, or `source-ids` in v3."""
+    several = json_object.get_ints(item, "source-ids", path)
+    if item.get("source-id") is None:
+        if not several:
+            raise BadRequest(f"{path}: 'source-id' is missing: give the id of a column")
+        return several
+    single = json_object.get_int(item, "source-id", path)
+    if several and several != (single,):
+        raise BadRequest(f"{path}: give either 'source-id' or 'source-ids', not both")
+    return (single,)
+
+
+def transform_of(item: Mapping[str, Any], path: str) -> Transform:
+    try:
+        return parse_transform(json_object.get_str(item, "transform", path))
+    except InvalidTransform as error:
+        raise BadRequest(f"{path}.transform: {error}") from None
+
+
+def _check_unique(fields: tuple[PartitionField, ...]) -> None:
+    ids: set[int] = set()
+    names: set[str] = set()
+    for part in fields:
+        if part.field_id in ids:
+            raise BadRequest(f"Cannot use partition field id more than once: {part.field_id}")
+        if not part.name:
+            raise BadRequest(f"Cannot use empty partition name: {part}")
+        if part.name in names:
+            raise BadRequest(f"Cannot use partition name more than once: {part.name}")
+        ids.add(part.field_id)
+        names.add(part.name)
+
+
+def compatible_specs(one: PartitionSpec, other: PartitionSpec) -> bool:
+    """Whether two specs partition alike, as Java's `compatibleWith`: ids of fields do not count.
+
+    Names do, because they are the directories and the columns of metadata tables.
+    """
+    return len(one.fields) == len(other.fields) and all(
+        mine.source_ids == theirs.source_ids
+        and mine.name == theirs.name
+        and str(mine.transform) == str(theirs.transform)
+        for mine, theirs in zip(one.fields, other.fields, strict=True)
+    )
+
+
+def with_spec_id(spec: PartitionSpec, spec_id: int) -> PartitionSpec:
+    if spec.spec_id == spec_id:
+        return spec
+    return PartitionSpec(json_object.with_field(spec.raw, "spec-id", spec_id), spec_id, spec.fields)
+
+
+def check_partition_spec(spec: PartitionSpec, schema: Schema) -> None:
+    """Refuses a spec that cannot be used with a schema: Java's `bind` and `checkCompatibility`.
+
+    Two equal fields are refused too; Java leaves that to its clients. Several time transforms of
+    one column are accepted, because tables that have them exist.
+    """
+    seen: dict[tuple[tuple[int, ...], str], PartitionField] = {}
+    for part in spec.fields:
+        _check_name(part, schema)
+        if part.transform == VOID:
+            continue
+        for source_id in part.source_ids:
+            _check_source(part, source_id, schema)
+        key = (part.source_ids, str(part.transform))
+        if key in seen:
+            raise BadRequest(f"Cannot add redundant partition: {seen[key]} conflicts with {part}")
+        seen[key] = part
+
+
+def _check_name(part: PartitionField, schema: Schema) -> None:
+    """A partition may carry the name of its own source column, but of no other column."""
+    if schema.find_field(part.source_id) is None:
+        return
+    column = schema.find_by_name(part.name)
+    if column is not None and column.field_id not in part.source_ids:
+        raise BadRequest(
+            f"Cannot create identity partition sourced from different field in schema: {part.name}"
+        )
+
+
+def _check_source(part: PartitionField, source_id: int, schema: Schema) -> None:
+    source = schema.find_type(source_id)
+    if source is None:
+        raise BadRequest(f"Cannot find source column for partition field: {part}")
+    if not source.is_primitive:
+        raise BadRequest(f"Cannot partition by non-primitive source field: {source}")
+    if not part.transform.accepts(source):
+        raise BadRequest(f"Invalid source type {source} for transform: {part.transform}")
+    if is_nested_in_list_or_map(schema, source_id):
+        raise BadRequest(f"Invalid partition field parent: {part} is inside a list or a map")
+
+
+def freshen_partition_spec(spec: PartitionSpec, new_ids: Mapping[int, int]) -> PartitionSpec:
+    """The spec of a new table: spec id 0, field ids from 1000, the source ids of the new schema."""
+    value = json_object.decode_object(spec.raw, "partition-spec")
+    for field_id, part, item in zip(
+        count(PARTITION_DATA_ID_START), spec.fields, value["fields"], strict=False
+    ):
+        remap_sources(item, part.source_ids, new_ids, f"partition field: {part}")
+        item["field-id"] = field_id
+    value["spec-id"] = INITIAL_SPEC_ID
+    return parse_partition_spec(json_object.encode(value))
+
+
+def remap_sources(
+    item: dict[str, Any], source_ids: tuple[int, ...], new_ids: Mapping[int, int], what: str
+) -> None:
+    """Writes the new ids of the source columns into the JSON of a partition or sort field."""
+    missing = [source_id for source_id in source_ids if source_id not in new_ids]
+    if missing:
+        raise BadRequest(f"Cannot find source column for {what}")
+    renamed = [new_ids[source_id] for source_id in source_ids]
+    if item.get("source-id") is not None:
+        item["source-id"] = renamed[0]
+    if item.get("source-ids") is not None:
+        item["source-ids"] = renamed
+
+
+def partition_type(spec: PartitionSpec, schema: Schema) -> StructType:
+    """The struct of partition tuples: every field optional, with the partition field's id.
+
+    The type of a dropped source column is lost; transforms with a fixed result keep theirs.
+    """
+    return StructType(
+        tuple(
+            NestedField(
+                part.field_id,
+                part.name,
+                part.transform.result_type(schema.find_type(part.source_id) or UNKNOWN),
+                required=False,
+            )
+            for part in spec.fields
+        )
+    )
+
+
+def has_unknown_transform(spec: PartitionSpec) -> bool:
+    """Whether nothing here can compute this spec's partition values."""
+    return any(isinstance(part.transform, Unknown) for part in spec.fields)

@@ -1,0 +1,217 @@
+"""Persistent lists of metadata parts, cut into segments that never change.
+
+Appending makes a new list that shares every full segment with the old one, so a commit costs the
+same however long the history is. A segment holds the joined JSON of its parts and remembers its
+compressed form once it was asked for.
+
+New parts go to segments of SMALL_SEGMENT; when enough of those stand in a row they become one of
+LARGE_SEGMENT. So a commit compresses a few kilobytes anew, and long histories still compress well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, chain, pairwise
+from typing import Generic, Self, TypeVar
+
+import msgspec
+from msgspec import Raw
+from msgspec.structs import force_setattr
+
+from frazil.format.metadata.gzip_member import Packed, pack
+from frazil.format.metadata.raw_json import Part, decode
+
+SMALL_SEGMENT = 16
+LARGE_SEGMENT = 256
+_SMALL_IN_LARGE = LARGE_SEGMENT // SMALL_SEGMENT
+
+P = TypeVar("P", bound=Part)
+
+_RAW_ARRAY: msgspec.json.Decoder[list[Raw]] = msgspec.json.Decoder(list[Raw])
+
+
+class Segment(Generic[P]):
+    """Some parts in a row and their JSON, joined by commas."""
+
+    __slots__ = ("_items", "_packed", "_packed_first", "index", "json", "lengths")
+
+    def __init__(self, items: tuple[P, ...], json: bytes, lengths: tuple[int, ...]) -> None:
+        self._items = items
+        self.json = json
+        self.lengths = lengths
+        self.index: dict[int, int] | None = None
+        """Position by snapshot id, for those lists that look parts up."""
+        self._packed: Packed | None = None
+        self._packed_first: Packed | None = None
+
+    @classmethod
+    def of(cls, items: Sequence[P]) -> Segment[P]:
+        raws = [item.raw for item in items]
+        return cls(tuple(items), b",".join(raws), tuple(map(len, raws)))
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    @property
+    def bare_items(self) -> tuple[P, ...]:
+        """The parts with their known fields; `raw` may not be filled in yet."""
+        return self._items
+
+    def item(self, position: int) -> P:
+        """The part at a position. Its `raw` is cut out of the segment's JSON on first use."""
+        item = self._items[position]
+        if not item.raw:
+            start = sum(self.lengths[:position]) + position
+            force_setattr(item, "raw", self.json[start : start + self.lengths[position]])
+        return item
+
+    def items(self) -> Iterator[P]:
+        return (self.item(position) for position in range(len(self._items)))
+
+    def packed(self, *, first: bool) -> Packed:
+        """The compressed JSON, with a comma in front unless the segment begins the array."""
+        if first:
+            if self._packed_first is None:
+                self._packed_first = pack(self.json)
+            return self._packed_first
+        if self._packed is None:
+            self._packed = pack(b"," + self.json)
+        return self._packed
+
+    def extended(self, item: P) -> Segment[P]:
+        return Segment(
+            (*self._items, item), self.json + b"," + item.raw, (*self.lengths, len(item.raw))
+        )
+
+
+def merged(segments: Sequence[Segment[P]]) -> Segment[P]:
+    return Segment(
+        tuple(chain.from_iterable(segment.bare_items for segment in segments)),
+        b",".join(segment.json for segment in segments),
+        tuple(chain.from_iterable(segment.lengths for segment in segments)),
+    )
+
+
+class SegmentedList(Generic[P]):
+    """An immutable list of parts. Every change gives a new list that shares what stayed."""
+
+    __slots__ = ("_length", "segments")
+
+    def __init__(self, segments: tuple[Segment[P], ...] = ()) -> None:
+        self.segments = segments
+        self._length = sum(map(len, segments))
+
+    @classmethod
+    def of(cls, items: Sequence[P]) -> Self:
+        return cls(tuple(Segment.of(items[at:end]) for at, end in _cuts(len(items))))
+
+    @classmethod
+    def from_json(
+        cls, array: bytes | Raw | memoryview, decoder: msgspec.json.Decoder[list[P]], field: str
+    ) -> Self:
+        """Read a compact JSON array. The parts' own JSON is not copied one by one."""
+        items = decode(decoder, array, field)
+        lengths = [len(memoryview(raw)) for raw in decode(_RAW_ARRAY, array, field)]
+        # The array is "[part,part]": each part is followed by one byte.
+        starts = list(accumulate((length + 1 for length in lengths), initial=1))
+        view = memoryview(array)
+        return cls(
+            tuple(
+                Segment(
+                    tuple(items[at:end]),
+                    bytes(view[starts[at] : starts[end] - 1]),
+                    tuple(lengths[at:end]),
+                )
+                for at, end in _cuts(len(items))
+            )
+        )
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[P]:
+        return chain.from_iterable(segment.items() for segment in self.segments)
+
+    def __getitem__(self, position: int) -> P:
+        wanted = position + self._length if position < 0 else position
+        if not 0 <= wanted < self._length:
+            raise IndexError(f"position {position} of a list of {self._length}")
+        for segment in self.segments:
+            if wanted < len(segment):
+                return segment.item(wanted)
+            wanted -= len(segment)
+        raise IndexError(position)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, SegmentedList):
+            return NotImplemented
+        if self is other or self.segments == other.segments:
+            return True
+        return self._length == other._length and b"".join(self.chunks()) == b"".join(other.chunks())
+
+    def __hash__(self) -> int:
+        return hash((self._length, self.segments[-1].json if self.segments else b""))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({list(self)!r})"
+
+    @property
+    def last(self) -> P | None:
+        if not self.segments:
+            return None
+        segment = self.segments[-1]
+        return segment.item(len(segment) - 1)
+
+    def bare_items(self) -> Iterator[P]:
+        """The parts with their known fields, without cutting out each one's JSON."""
+        return chain.from_iterable(segment.bare_items for segment in self.segments)
+
+    def append(self, item: P) -> Self:
+        segments = self.segments
+        if segments and len(segments[-1]) < SMALL_SEGMENT:
+            return type(self)((*segments[:-1], segments[-1].extended(item)))
+        tail = segments[-_SMALL_IN_LARGE:]
+        if len(tail) == _SMALL_IN_LARGE and all(len(part) == SMALL_SEGMENT for part in tail):
+            segments = (*segments[:-_SMALL_IN_LARGE], merged(tail))
+        return type(self)((*segments, Segment.of([item])))
+
+    def extend(self, items: Iterable[P]) -> Self:
+        result = self
+        for item in items:
+            result = result.append(item)
+        return result
+
+    def drop_first(self, count: int) -> Self:
+        """The list without its first parts; only the segment that is cut is made anew."""
+        if count <= 0:
+            return self
+        for position, segment in enumerate(self.segments):
+            if count < len(segment):
+                rest = self.segments[position + 1 :]
+                if count == 0:
+                    return type(self)((segment, *rest))
+                return type(self)((Segment.of(list(segment.items())[count:]), *rest))
+            count -= len(segment)
+        return type(self)()
+
+    def chunks(self) -> list[bytes]:
+        """The JSON of the parts, joined by commas, without the array's brackets."""
+        result: list[bytes] = []
+        for segment in self.segments:
+            if result:
+                result.append(b",")
+            result.append(segment.json)
+        return result
+
+    def packed(self) -> list[Packed]:
+        """The same bytes, compressed."""
+        return [
+            segment.packed(first=position == 0) for position, segment in enumerate(self.segments)
+        ]
+
+
+def _cuts(length: int) -> list[tuple[int, int]]:
+    """Where a list of this length is cut: large segments, then small ones for the rest."""
+    full = length - length % LARGE_SEGMENT
+    starts = [*range(0, full, LARGE_SEGMENT), *range(full, length, SMALL_SEGMENT)]
+    return list(pairwise([*starts, length]))

@@ -1,0 +1,206 @@
+"""Updates applied to table metadata, and the metadata of new tables.
+
+Every function is pure: a request is immutable intent, and applying it again to a fresh base is a
+retry. Semantics are those of Java's MetadataUpdate.applyTo and TableMetadata.Builder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Raw
+from msgspec.structs import replace
+
+from frazil.format.metadata import updates_schema, updates_snapshots, updates_table
+from frazil.format.metadata.partition_spec import (
+    UNPARTITIONED,
+    freshen_partition_spec,
+    parse_partition_spec,
+)
+from frazil.format.metadata.schema import assign_fresh_ids
+from frazil.format.metadata.snapshots import metadata_log_entry
+from frazil.format.metadata.sort_order import UNSORTED, freshen_sort_order, parse_sort_order
+from frazil.format.metadata.table_metadata import (
+    DEFAULT_FORMAT_VERSION,
+    MAX_FORMAT_VERSION,
+    MIN_FORMAT_VERSION,
+    MIN_FORMAT_VERSION_ROW_LINEAGE,
+    TableMetadata,
+)
+from frazil.format.metadata.table_state import TableState, build
+from frazil.format.metadata.updates_table import (
+    FORMAT_VERSION_PROPERTY,
+    METADATA_PREVIOUS_VERSIONS_MAX,
+    check_property_values,
+    parse_format_version,
+    parse_int,
+    unreserved,
+)
+from frazil.wire import updates as wire
+from frazil.wire.actions import CommitUpdate
+from frazil.wire.errors import BadRequest
+from frazil.wire.updates import TableUpdate
+
+PREVIOUS_VERSIONS_MAX_DEFAULT = 100
+
+_NEW_TABLE_PROPERTIES = {"write.parquet.compression-codec": "zstd"}
+"""Defaults that Java writes into new tables only, so that old ones keep theirs."""
+
+_COMMIT_PROPERTIES = (
+    "commit.retry.num-retries",
+    "commit.retry.min-wait-ms",
+    "commit.retry.max-wait-ms",
+    "commit.retry.total-timeout-ms",
+)
+_ENCRYPTION_PROPERTIES = ("encryption.key-id", "encryption.data-key-length")
+
+_APPLY: dict[type[Any], Callable[[TableState, Any], None]] = {
+    wire.AssignUUID: updates_table.assign_uuid,
+    wire.UpgradeFormatVersion: updates_table.upgrade_format_version,
+    wire.SetLocation: updates_table.set_location,
+    wire.SetProperties: updates_table.set_properties,
+    wire.RemoveProperties: updates_table.remove_properties,
+    wire.AddSchema: updates_schema.add_schema,
+    wire.SetCurrentSchema: updates_schema.set_current_schema,
+    wire.RemoveSchemas: updates_schema.remove_schemas,
+    wire.AddPartitionSpec: updates_schema.add_partition_spec,
+    wire.SetDefaultSpec: updates_schema.set_default_spec,
+    wire.RemovePartitionSpecs: updates_schema.remove_partition_specs,
+    wire.AddSortOrder: updates_schema.add_sort_order,
+    wire.SetDefaultSortOrder: updates_schema.set_default_sort_order,
+    wire.AddSnapshot: updates_snapshots.add_snapshot,
+    wire.SetSnapshotRef: updates_snapshots.set_snapshot_ref,
+    wire.RemoveSnapshotRef: updates_snapshots.remove_snapshot_ref,
+    wire.RemoveSnapshots: updates_snapshots.remove_snapshots,
+    wire.SetStatistics: updates_snapshots.set_statistics,
+    wire.RemoveStatistics: updates_snapshots.remove_statistics,
+    wire.SetPartitionStatistics: updates_snapshots.set_partition_statistics,
+    wire.RemovePartitionStatistics: updates_snapshots.remove_partition_statistics,
+    wire.AddEncryptionKey: updates_snapshots.add_encryption_key,
+    wire.RemoveEncryptionKey: updates_snapshots.remove_encryption_key,
+}
+
+
+def apply_updates(
+    base: TableMetadata, updates: Sequence[TableUpdate], *, now_ms: int
+) -> TableMetadata:
+    """The metadata after one request; the base itself when the updates change nothing."""
+    state = TableState.of(base, now_ms=now_ms)
+    for update in updates:
+        apply_update(state, update)
+    return build(state)
+
+
+def apply_update(state: TableState, update: TableUpdate) -> None:
+    """One of Iceberg's own updates, applied to metadata in the making."""
+    _APPLY[type(update)](state, update)
+
+
+def empty_state(updates: Sequence[CommitUpdate], *, now_ms: int) -> TableState:
+    """What a commit with assert-create starts from, in the format version that it asks for."""
+    versions = [u.format_version for u in updates if isinstance(u, wire.UpgradeFormatVersion)]
+    version = versions[0] if versions else DEFAULT_FORMAT_VERSION
+    _check_format_version(version, "upgrade-format-version.format-version")
+    return TableState.empty(version, now_ms=now_ms)
+
+
+def create_from_updates(updates: Sequence[TableUpdate], *, now_ms: int) -> TableMetadata:
+    """The metadata of a table that a commit with assert-create brings to life."""
+    state = empty_state(updates, now_ms=now_ms)
+    for update in updates:
+        apply_update(state, update)
+    return build(state)
+
+
+def new_table(
+    *,
+    schema: bytes | Raw,
+    spec: bytes | Raw | None,
+    order: bytes | Raw | None,
+    location: str,
+    properties: Mapping[str, str],
+    uuid: str,
+    now_ms: int,
+) -> TableMetadata:
+    """The metadata of a new table, with field ids of its own (Java's newTableMetadata)."""
+    field = f"properties.{FORMAT_VERSION_PROPERTY}"
+    version_text = properties.get(FORMAT_VERSION_PROPERTY, str(DEFAULT_FORMAT_VERSION))
+    version = parse_format_version(version_text, field)
+    _check_format_version(version, field)
+    _check_new_table_properties(properties, version)
+
+    fresh_schema, new_ids = assign_fresh_ids(schema)
+    given_spec = UNPARTITIONED if spec is None else parse_partition_spec(spec)
+    given_order = UNSORTED if order is None else parse_sort_order(order, "write-order")
+
+    state = TableState.empty(version, now_ms=now_ms)
+    updates: list[TableUpdate] = [
+        wire.AssignUUID(uuid),
+        wire.SetLocation(location),
+        wire.AddSchema(Raw(fresh_schema.raw)),
+        wire.SetCurrentSchema(updates_schema.LAST_ADDED),
+        wire.AddPartitionSpec(Raw(freshen_partition_spec(given_spec, new_ids).raw)),
+        wire.SetDefaultSpec(updates_schema.LAST_ADDED),
+        wire.AddSortOrder(Raw(freshen_sort_order(given_order, new_ids).raw)),
+        wire.SetDefaultSortOrder(updates_schema.LAST_ADDED),
+    ]
+    for update in updates:
+        apply_update(state, update)
+    state.properties = _NEW_TABLE_PROPERTIES | unreserved(properties)
+    return build(state)
+
+
+def _check_format_version(version: int, field: str) -> None:
+    if not MIN_FORMAT_VERSION <= version <= MAX_FORMAT_VERSION:
+        raise BadRequest(
+            f"{field}: Unsupported format version: v{version} (supported: v{MIN_FORMAT_VERSION} "
+            f"to v{MAX_FORMAT_VERSION})"
+        )
+
+
+def _check_new_table_properties(properties: Mapping[str, str], version: int) -> None:
+    """Java's PropertyUtil.validateCommitProperties and EncryptionUtil.checkCompatibility."""
+    check_property_values(properties)
+    for name in _COMMIT_PROPERTIES:
+        text = properties.get(name)
+        if text is None:
+            continue
+        value = parse_int(text)
+        if value is None or value < 0:
+            raise BadRequest(f"Table property {name} must have non negative integer value")
+    if version < MIN_FORMAT_VERSION_ROW_LINEAGE:
+        found = [name for name in _ENCRYPTION_PROPERTIES if name in properties]
+        if found:
+            raise BadRequest(f"Invalid properties for v{version}: {', '.join(found)}")
+
+
+def with_previous_file(
+    metadata: TableMetadata, previous_location: str, previous_last_updated_ms: int
+) -> TableMetadata:
+    """The metadata with one more entry in its metadata log, trimmed to what the table keeps."""
+    excess = _excess(metadata)
+    entry = metadata_log_entry(previous_last_updated_ms, previous_location)
+    return replace(metadata, metadata_log=metadata.metadata_log.drop_first(excess).append(entry))
+
+
+def dropped_from_metadata_log(before: TableMetadata, after: TableMetadata) -> tuple[str, ...]:
+    """The metadata files that a commit takes out of the log.
+
+    With write.metadata.delete-after-commit.enabled they are deleted after the commit, as Java's
+    CatalogUtil.deleteRemovedMetadataFiles does.
+    """
+    kept = {entry.metadata_file for entry in after.metadata_log.bare_items()}
+    return tuple(
+        entry.metadata_file
+        for entry in before.metadata_log.bare_items()
+        if entry.metadata_file not in kept
+    )
+
+
+def _excess(metadata: TableMetadata) -> int:
+    """How many entries have to go to make room for one more."""
+    text = metadata.properties.get(METADATA_PREVIOUS_VERSIONS_MAX, "")
+    value = parse_int(text)
+    kept = max(1, PREVIOUS_VERSIONS_MAX_DEFAULT if value is None else value)
+    return max(0, len(metadata.metadata_log) - kept + 1)

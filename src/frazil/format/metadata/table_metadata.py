@@ -1,0 +1,152 @@
+"""Table metadata: what one metadata file says, as an immutable value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TypeVar
+
+from msgspec import Struct
+
+from frazil.format.metadata.partition_spec import PartitionSpec
+from frazil.format.metadata.schema import Schema
+from frazil.format.metadata.snapshots import (
+    MetadataLog,
+    Snapshot,
+    SnapshotList,
+    SnapshotLog,
+    SnapshotRef,
+)
+from frazil.format.metadata.sort_order import SortOrder
+from frazil.format.metadata.table_files import EncryptedKey, PartitionStatisticsFile, StatisticsFile
+
+T = TypeVar("T")
+
+MIN_FORMAT_VERSION = 1
+MAX_FORMAT_VERSION = 3
+DEFAULT_FORMAT_VERSION = 2
+MIN_FORMAT_VERSION_ROW_LINEAGE = 3
+INITIAL_SEQUENCE_NUMBER = 0
+INITIAL_ROW_ID = 0
+
+ONE_MINUTE_MS = 60_000
+"""How far timestamps of different writers' clocks may run backwards, as Java has it."""
+
+RESERVED_PROPERTIES = frozenset(
+    {
+        "format-version",
+        "uuid",
+        "snapshot-count",
+        "current-snapshot-summary",
+        "current-snapshot-id",
+        "current-snapshot-timestamp-ms",
+        "current-schema",
+        "default-partition-spec",
+        "default-sort-order",
+    }
+)
+"""Names that steer a request and are never stored (Java's TableProperties)."""
+
+
+class TableMetadata(Struct, frozen=True, kw_only=True):
+    """The fields of the specification's table metadata, in its own names.
+
+    Valid by construction: metadata comes from `parse_table_metadata`, `new_table` or the updates.
+    """
+
+    format_version: int
+    table_uuid: str | None
+    """Always there from format version 2 on."""
+    location: str
+    """Never with a slash at its end."""
+    last_sequence_number: int
+    last_updated_ms: int
+    last_column_id: int
+    schemas: tuple[Schema, ...]
+    current_schema_id: int
+    partition_specs: tuple[PartitionSpec, ...]
+    default_spec_id: int
+    last_partition_id: int
+    sort_orders: tuple[SortOrder, ...]
+    default_sort_order_id: int
+    properties: Mapping[str, str]
+    current_snapshot_id: int | None
+    snapshots: SnapshotList
+    snapshot_log: SnapshotLog
+    metadata_log: MetadataLog
+    refs: Mapping[str, SnapshotRef]
+    statistics: tuple[StatisticsFile, ...]
+    partition_statistics: tuple[PartitionStatisticsFile, ...]
+    encryption_keys: tuple[EncryptedKey, ...]
+    next_row_id: int
+    """Meaningful from format version 3 on, 0 before."""
+    extra: Mapping[str, bytes]
+    """Top-level fields that we do not know, each as its JSON."""
+
+    def snapshot(self, snapshot_id: int) -> Snapshot | None:
+        return self.snapshots.get(snapshot_id)
+
+    @property
+    def current_snapshot(self) -> Snapshot | None:
+        if self.current_snapshot_id is None:
+            return None
+        return self.snapshots.get(self.current_snapshot_id)
+
+    def schema(self, schema_id: int) -> Schema | None:
+        return next((schema for schema in self.schemas if schema.schema_id == schema_id), None)
+
+    @property
+    def current_schema(self) -> Schema:
+        return _present(self.schema(self.current_schema_id), "current-schema-id")
+
+    def spec(self, spec_id: int) -> PartitionSpec | None:
+        return next((spec for spec in self.partition_specs if spec.spec_id == spec_id), None)
+
+    @property
+    def default_spec(self) -> PartitionSpec:
+        return _present(self.spec(self.default_spec_id), "default-spec-id")
+
+    def sort_order(self, order_id: int) -> SortOrder | None:
+        return next((order for order in self.sort_orders if order.order_id == order_id), None)
+
+    @property
+    def default_sort_order(self) -> SortOrder:
+        return _present(self.sort_order(self.default_sort_order_id), "default-sort-order-id")
+
+    def ref(self, name: str) -> SnapshotRef | None:
+        return self.refs.get(name)
+
+    def ancestors(self, snapshot_id: int) -> Iterator[Snapshot]:
+        """The snapshot and its ancestors, newest first, as far as the history is kept."""
+        for ancestor_id in self.ancestor_ids(snapshot_id):
+            found = self.snapshots.get(ancestor_id)
+            if found is not None:
+                yield found
+
+    def ancestor_ids(self, snapshot_id: int) -> Iterator[int]:
+        """The ids of the same snapshots, without touching their JSON."""
+        seen: set[int] = set()
+        wanted: int | None = snapshot_id
+        while wanted is not None and wanted not in seen:
+            seen.add(wanted)
+            found = self.snapshots.bare(wanted)
+            if found is None:
+                return
+            yield wanted
+            wanted = found.parent_snapshot_id
+
+    def is_ancestor(self, ancestor_id: int, of_id: int) -> bool:
+        """Whether one snapshot is the other or one of its ancestors."""
+        return any(found == ancestor_id for found in self.ancestor_ids(of_id))
+
+
+def _present(value: T | None, field: str) -> T:
+    if value is None:
+        raise LookupError(f"table metadata without what its {field} names")
+    return value
+
+
+def strip_trailing_slash(location: str) -> str:
+    """As Java's LocationUtil: no slash at the end, but a bare `scheme://` stays."""
+    while location.endswith("/") and not location.endswith("://"):
+        location = location[:-1]
+    return location

@@ -1,0 +1,303 @@
+"""The working state that the updates of one request are applied to.
+
+It starts as a base's metadata or as nothing, each update changes it, and `build` turns it into new
+metadata. Mirrors the fields of Java's TableMetadata.Builder; what Java keeps as a list of changes
+is kept here as the few facts that are later asked for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from uuid import uuid4
+
+from msgspec.structs import asdict
+
+from frazil.format.metadata.compatibility import order_problem, spec_problem
+from frazil.format.metadata.partition_spec import INITIAL_SPEC_ID, NO_FIELD_ID, PartitionSpec
+from frazil.format.metadata.schema import INITIAL_SCHEMA_ID, Schema
+from frazil.format.metadata.snapshots import (
+    MetadataLog,
+    SnapshotList,
+    SnapshotLog,
+    SnapshotLogEntry,
+    SnapshotRef,
+)
+from frazil.format.metadata.sort_order import UNSORTED_ORDER_ID, SortOrder
+from frazil.format.metadata.table_files import EncryptedKey, PartitionStatisticsFile, StatisticsFile
+from frazil.format.metadata.table_metadata import (
+    INITIAL_ROW_ID,
+    INITIAL_SEQUENCE_NUMBER,
+    ONE_MINUTE_MS,
+    TableMetadata,
+)
+from frazil.wire.errors import BadRequest, CommitFailed
+
+
+@dataclass(slots=True, kw_only=True)
+class TableState:
+    """Table metadata in the making."""
+
+    base: TableMetadata | None
+    now_ms: int
+    """The time of this change: never before the base's last update or its last log entry."""
+
+    format_version: int
+    table_uuid: str | None = None
+    location: str | None = None
+    last_sequence_number: int = INITIAL_SEQUENCE_NUMBER
+    last_column_id: int = 0
+    schemas: tuple[Schema, ...] = ()
+    current_schema_id: int = INITIAL_SCHEMA_ID
+    partition_specs: tuple[PartitionSpec, ...] = ()
+    default_spec_id: int = INITIAL_SPEC_ID
+    last_partition_id: int = NO_FIELD_ID
+    sort_orders: tuple[SortOrder, ...] = ()
+    default_sort_order_id: int = UNSORTED_ORDER_ID
+    properties: dict[str, str] = field(default_factory=dict)
+    current_snapshot_id: int | None = None
+    snapshots: SnapshotList = field(default_factory=SnapshotList)
+    refs: dict[str, SnapshotRef] = field(default_factory=dict)
+    statistics: tuple[StatisticsFile, ...] = ()
+    partition_statistics: tuple[PartitionStatisticsFile, ...] = ()
+    encryption_keys: tuple[EncryptedKey, ...] = ()
+    next_row_id: int = INITIAL_ROW_ID
+
+    last_added_schema_id: int | None = None
+    last_added_spec_id: int | None = None
+    last_added_order_id: int | None = None
+    added_snapshot_ids: set[int] = field(default_factory=set)
+    log_entries: list[SnapshotLogEntry] = field(default_factory=list)
+    """What this request adds to the snapshot log, intermediate snapshots included."""
+    snapshots_removed: bool = False
+    removed_schema_ids: set[int] = field(default_factory=set)
+
+    @classmethod
+    def empty(cls, format_version: int, *, now_ms: int) -> TableState:
+        return cls(base=None, now_ms=now_ms, format_version=format_version)
+
+    @classmethod
+    def of(cls, base: TableMetadata, *, now_ms: int) -> TableState:
+        last = base.snapshot_log.last
+        time_ms = max(now_ms, base.last_updated_ms, now_ms if last is None else last.timestamp_ms)
+        return cls(
+            base=base,
+            now_ms=time_ms,
+            format_version=base.format_version,
+            table_uuid=base.table_uuid,
+            location=base.location,
+            last_sequence_number=base.last_sequence_number,
+            last_column_id=base.last_column_id,
+            schemas=base.schemas,
+            current_schema_id=base.current_schema_id,
+            partition_specs=base.partition_specs,
+            default_spec_id=base.default_spec_id,
+            last_partition_id=base.last_partition_id,
+            sort_orders=base.sort_orders,
+            default_sort_order_id=base.default_sort_order_id,
+            properties=dict(base.properties),
+            current_snapshot_id=base.current_snapshot_id,
+            snapshots=base.snapshots,
+            refs=dict(base.refs),
+            statistics=base.statistics,
+            partition_statistics=base.partition_statistics,
+            encryption_keys=base.encryption_keys,
+            next_row_id=base.next_row_id,
+        )
+
+    def schema(self, schema_id: int) -> Schema | None:
+        return next((schema for schema in self.schemas if schema.schema_id == schema_id), None)
+
+    def current_schema(self, why: str) -> Schema:
+        """The current schema, which a request that creates a table may not have added yet."""
+        schema = self.schema(self.current_schema_id)
+        if schema is None:
+            raise BadRequest(f"{why}: no current schema: send add-schema and set-current-schema")
+        return schema
+
+
+def build(state: TableState) -> TableMetadata:
+    """The metadata that the updates make of the base; the base itself when they change nothing."""
+    base = state.base
+    _check_complete(state)
+    _check_defaults(state)
+    _check_removed_schemas(state)
+    metadata = _metadata(state, _snapshot_log(state))
+    return base if base is not None and _only_time_differs(base, metadata) else metadata
+
+
+def interim(state: TableState) -> TableMetadata:
+    """The metadata as it is between two updates of a request, for what has to read it: a snapshot
+    is built on whatever the updates before it made. It is never written."""
+    _check_complete(state)
+    _check_defaults(state)
+    return _metadata(state, SnapshotLog() if state.base is None else state.base.snapshot_log)
+
+
+def _metadata(state: TableState, snapshot_log: SnapshotLog) -> TableMetadata:
+    base, last = state.base, snapshot_log.last
+    return TableMetadata(
+        format_version=state.format_version,
+        table_uuid=state.table_uuid or _uuid_of_new_table(state),
+        location=state.location or "",
+        last_sequence_number=state.last_sequence_number,
+        last_updated_ms=max(state.now_ms, state.now_ms if last is None else last.timestamp_ms),
+        last_column_id=state.last_column_id,
+        schemas=state.schemas,
+        current_schema_id=state.current_schema_id,
+        partition_specs=state.partition_specs,
+        default_spec_id=state.default_spec_id,
+        last_partition_id=state.last_partition_id,
+        sort_orders=state.sort_orders,
+        default_sort_order_id=state.default_sort_order_id,
+        properties=state.properties,
+        current_snapshot_id=state.current_snapshot_id,
+        snapshots=state.snapshots,
+        snapshot_log=snapshot_log,
+        metadata_log=MetadataLog() if base is None else base.metadata_log,
+        refs=state.refs,
+        statistics=state.statistics,
+        partition_statistics=state.partition_statistics,
+        encryption_keys=state.encryption_keys,
+        next_row_id=state.next_row_id,
+        extra={} if base is None else base.extra,
+    )
+
+
+def _uuid_of_new_table(state: TableState) -> str | None:
+    """A table is born with a UUID; an old v1 table without one stays so until it is upgraded."""
+    return str(uuid4()) if state.base is None or state.format_version > 1 else None
+
+
+def _only_time_differs(base: TableMetadata, metadata: TableMetadata) -> bool:
+    before, after = asdict(base), asdict(metadata)
+    return all(
+        value is after[name] or value == after[name]
+        for name, value in before.items()
+        if name != "last_updated_ms"
+    )
+
+
+def _check_complete(state: TableState) -> None:
+    if state.base is not None:
+        return
+    missing = [
+        action
+        for action, there in (
+            ("set-location", state.location),
+            ("add-schema", state.schemas),
+            ("add-spec", state.partition_specs),
+            ("add-sort-order", state.sort_orders),
+        )
+        if not there
+    ]
+    if missing:
+        raise BadRequest(f"Cannot create the table: updates lack {', '.join(missing)}")
+
+
+def _check_defaults(state: TableState) -> None:
+    """The current schema, default spec and default sort order are there and fit together."""
+    schema = state.current_schema("updates")
+    spec = next((s for s in state.partition_specs if s.spec_id == state.default_spec_id), None)
+    if spec is None:
+        raise BadRequest(f"set-default-spec: no partition spec with id {state.default_spec_id}")
+    order = next((o for o in state.sort_orders if o.order_id == state.default_sort_order_id), None)
+    if order is None:
+        raise BadRequest(
+            f"set-default-sort-order: no sort order with id {state.default_sort_order_id}"
+        )
+    problem = spec_problem(spec, schema) or order_problem(order, schema)
+    if problem is not None:
+        raise BadRequest(f"The default spec and sort order must fit the current schema: {problem}")
+
+
+def _check_removed_schemas(state: TableState) -> None:
+    """A snapshot that is kept needs the schema it was written with.
+
+    Java leaves this to the client, which finds unused schemas on its own base; where another
+    commit used one since, the client has to look again.
+    """
+    if not state.removed_schema_ids:
+        return
+    for snapshot in state.snapshots.bare_items():
+        if snapshot.schema_id in state.removed_schema_ids:
+            raise CommitFailed(
+                f"Cannot remove schema {snapshot.schema_id}: "
+                f"snapshot {snapshot.snapshot_id} was written with it"
+            )
+
+
+def _snapshot_log(state: TableState) -> SnapshotLog:
+    """The log after this request, as Java's updateSnapshotLog makes it.
+
+    Snapshots that were main's head only inside this request are left out. Where snapshots were
+    removed, an entry without its snapshot takes all history before it along: a gap would make time
+    travel answer with the wrong snapshot.
+    """
+    log = SnapshotLog() if state.base is None else state.base.snapshot_log
+    intermediate = {
+        entry.snapshot_id
+        for entry in state.log_entries
+        if entry.snapshot_id in state.added_snapshot_ids
+        and entry.snapshot_id != state.current_snapshot_id
+    }
+    added = state.log_entries
+    if state.snapshots_removed:
+        log, added = _after_last_gap(state, log)
+    elif intermediate:
+        log = _known_entries(state, log)
+    kept = [entry for entry in added if entry.snapshot_id not in intermediate]
+    _check_timestamps(state, log, kept)
+    log = log.extend(kept)
+    if state.snapshots_removed or intermediate:
+        _check_last_entry(state, log)
+    return log
+
+
+def _after_last_gap(
+    state: TableState, log: SnapshotLog
+) -> tuple[SnapshotLog, list[SnapshotLogEntry]]:
+    kept_ids = state.snapshots.ids()
+    added = state.log_entries
+    for position in range(len(added) - 1, -1, -1):
+        if added[position].snapshot_id not in kept_ids:
+            return SnapshotLog(), added[position + 1 :]
+    last_gap = -1
+    for position, entry in enumerate(log.bare_items()):
+        if entry.snapshot_id not in kept_ids:
+            last_gap = position
+    return log.drop_first(last_gap + 1), added
+
+
+def _known_entries(state: TableState, log: SnapshotLog) -> SnapshotLog:
+    kept_ids = state.snapshots.ids()
+    if all(entry.snapshot_id in kept_ids for entry in log.bare_items()):
+        return log
+    return SnapshotLog.of([entry for entry in log if entry.snapshot_id in kept_ids])
+
+
+def _check_last_entry(state: TableState, log: SnapshotLog) -> None:
+    last = log.last
+    if last is None or state.current_snapshot_id is None:
+        return
+    if last.snapshot_id != state.current_snapshot_id:
+        raise BadRequest(
+            "Cannot set invalid snapshot log: latest entry is not the current snapshot"
+        )
+
+
+def _check_timestamps(state: TableState, log: SnapshotLog, added: list[SnapshotLogEntry]) -> None:
+    """Clocks of writers may differ by a minute: more would break the order of the log, or keep
+    writers with the right time from committing after this one."""
+    last = log.last
+    previous_ms = None if last is None else last.timestamp_ms
+    for entry in added:
+        what = f"snapshot.timestamp-ms: {entry.timestamp_ms} of snapshot {entry.snapshot_id} is"
+        if previous_ms is not None and entry.timestamp_ms - previous_ms < -ONE_MINUTE_MS:
+            raise BadRequest(
+                f"{what} more than a minute before the last snapshot log entry at {previous_ms}"
+            )
+        if state.now_ms - entry.timestamp_ms < -ONE_MINUTE_MS:
+            raise BadRequest(
+                f"{what} more than a minute ahead of the catalog's clock at {state.now_ms}"
+            )
+        previous_ms = entry.timestamp_ms

@@ -1,0 +1,333 @@
+"""Evaluators of bound expressions over values and over the partition summaries of a manifest.
+
+Each is built once from an expression and is then a plain function that is applied to many rows,
+partitions or manifests. What a comparison with null or NaN gives is in the expressions
+specification: only `not-eq`, `not-in`, `not-starts-with` and `not-nan` match a null, and no order
+holds for NaN. Java's `Evaluator` differs there: it orders null before and NaN after all values.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, TypeVar
+from uuid import UUID
+
+from frazil.format.expr.expression_binding import (
+    BoundLiteralPredicate,
+    BoundPredicate,
+    BoundReference,
+    BoundSetPredicate,
+    BoundTerm,
+    BoundTransform,
+    BoundUnaryPredicate,
+)
+from frazil.format.expr.expressions import AlwaysFalse, AlwaysTrue, And, Expression, Operation, Or
+from frazil.format.manifest.manifest_list import PartitionSummary
+from frazil.format.metadata.partition_spec import PartitionSpec
+from frazil.values import transforms
+from frazil.values.single_value import InvalidValue, from_binary, to_binary
+from frazil.values.types import Type, TypeId
+
+IN_PREDICATE_LIMIT: Final = 200
+"""A set of more values is not looked through for each file or manifest, as in Java."""
+
+_T = TypeVar("_T")
+Evaluator = Callable[[_T], bool]
+Test = Callable[[Any], bool]
+"""Whether one value matches a predicate."""
+
+
+def build(
+    expression: Expression, predicate: Callable[[BoundPredicate], Evaluator[_T]]
+) -> Evaluator[_T]:
+    """The evaluator of a bound tree, given what makes the evaluator of one predicate."""
+    if isinstance(expression, AlwaysTrue | AlwaysFalse):
+        always = isinstance(expression, AlwaysTrue)
+        return lambda _: always
+    if isinstance(expression, And | Or):
+        left, right = build(expression.left, predicate), build(expression.right, predicate)
+        if isinstance(expression, And):
+            return lambda subject: left(subject) and right(subject)
+        return lambda subject: left(subject) or right(subject)
+    if isinstance(expression, BoundUnaryPredicate | BoundLiteralPredicate | BoundSetPredicate):
+        return predicate(expression)
+    raise TypeError(f"{type(expression).__name__} is not a bound expression without negations")
+
+
+def is_nan(value: object) -> bool:
+    return isinstance(value, float) and math.isnan(value)
+
+
+def same_value(one: Any, other: Any) -> bool:
+    """Whether two values are one in Iceberg's order, where a zero has a sign."""
+    if not isinstance(one, float) or one:
+        return bool(one == other)
+    return one == other and math.copysign(1.0, one) == math.copysign(1.0, other)
+
+
+_UUID_SIGNS: Final = (1 << 127) | (1 << 63)
+
+
+def other_order(value: UUID | None) -> UUID | None:
+    """Stands for a uuid where uuids are ordered as Java does it, as two signed numbers.
+
+    Bounds are written in the one order or in the other, so that a range excludes a uuid only where
+    it does so in both.
+    """
+    return None if value is None else UUID(int=value.int ^ _UUID_SIGNS)
+
+
+# --- values ----------------------------------------------------------------------------------
+
+
+def row_evaluator(expression: Expression) -> Evaluator[Mapping[int, Any]]:
+    """Whether a row matches; a row is its internal values by field id, nulls may be left out."""
+
+    def reader(field_id: int) -> Callable[[Mapping[int, Any]], Any]:
+        return lambda row: row.get(field_id)
+
+    return build(expression, lambda predicate: _on_value(predicate, reader))
+
+
+def partition_evaluator(expression: Expression, spec: PartitionSpec) -> Evaluator[Sequence[Any]]:
+    """Whether a partition matches an expression that was projected onto its spec.
+
+    A partition is its internal values in the order of the spec's fields.
+    """
+    positions = {part.field_id: position for position, part in enumerate(spec.fields)}
+
+    def reader(field_id: int) -> Callable[[Sequence[Any]], Any]:
+        position = positions[field_id]
+        return lambda partition: partition[position]
+
+    return build(expression, lambda predicate: _on_value(predicate, reader))
+
+
+def _on_value(
+    predicate: BoundPredicate, reader: Callable[[int], Callable[[_T], Any]]
+) -> Evaluator[_T]:
+    read = reader(predicate.term.ref.field_id)
+    test = value_test(predicate)
+    if isinstance(predicate.term, BoundTransform):
+        transform, source = predicate.term.transform, predicate.term.ref.type
+        return lambda subject: test(transforms.apply(transform, source, read(subject)))
+    return lambda subject: test(read(subject))
+
+
+def value_test(predicate: BoundPredicate) -> Test:
+    """The predicate as a function of the value of its term, which may be null."""
+    if isinstance(predicate, BoundUnaryPredicate):
+        return _UNARY_TESTS[predicate.operation]
+    if isinstance(predicate, BoundSetPredicate):
+        values = predicate.values
+        if predicate.operation is Operation.IN:
+            return lambda value: value in values
+        if 0.0 in values:
+            return lambda value: not any(same_value(value, one) for one in values)
+        return lambda value: value not in values
+    return _LITERAL_TESTS[predicate.operation](predicate.value)
+
+
+_UNARY_TESTS: Final[dict[Operation, Test]] = {
+    Operation.IS_NULL: lambda value: value is None,
+    Operation.NOT_NULL: lambda value: value is not None,
+    Operation.IS_NAN: is_nan,
+    Operation.NOT_NAN: lambda value: not is_nan(value),
+}
+_LITERAL_TESTS: Final[dict[Operation, Callable[[Any], Test]]] = {
+    Operation.LT: lambda literal: lambda value: value is not None and value < literal,
+    Operation.LT_EQ: lambda literal: lambda value: value is not None and value <= literal,
+    Operation.GT: lambda literal: lambda value: value is not None and value > literal,
+    Operation.GT_EQ: lambda literal: lambda value: value is not None and value >= literal,
+    Operation.EQ: lambda literal: lambda value: value == literal,
+    Operation.NOT_EQ: lambda literal: lambda value: not same_value(value, literal),
+    Operation.STARTS_WITH: lambda prefix: (
+        lambda value: value is not None and value.startswith(prefix)
+    ),
+    Operation.NOT_STARTS_WITH: lambda prefix: (
+        lambda value: value is None or not value.startswith(prefix)
+    ),
+}
+
+
+# --- bounds ----------------------------------------------------------------------------------
+
+
+def bound_reader(term: BoundTerm) -> Callable[[bytes | None], Any]:
+    """Reads a lower or upper bound of a term; None where it says nothing about the term.
+
+    That is a bound that is missing or cannot be read, a NaN, which marks bounds as unreliable,
+    and any bound under a transform that does not keep the order.
+    """
+    type_ = term.ref.type
+    transform = term.transform if isinstance(term, BoundTransform) else None
+    keeps_order = transform is None or transform.preserves_order
+
+    def read(data: bytes | None) -> Any:
+        if data is None or not keeps_order:
+            return None
+        try:
+            value = from_binary(type_, data)
+            return value if transform is None else transforms.apply(transform, type_, value)
+        except InvalidValue:
+            return None
+
+    return lambda data: None if is_nan(value := read(data)) else value
+
+
+def range_test(predicate: BoundLiteralPredicate | BoundSetPredicate) -> Callable[[Any, Any], bool]:
+    """Whether a value between two bounds may match; a bound that is None is not known.
+
+    The rules that Java's inclusive evaluators share. Negative predicates are not among them: all
+    of their values would have to be known.
+    """
+    test = _range_test(predicate)
+    if predicate.term.type.type_id is not TypeId.UUID:
+        return test
+    swapped = _range_test(in_other_order(predicate))
+    return lambda lower, upper: (
+        test(lower, upper) or swapped(other_order(lower), other_order(upper))
+    )
+
+
+def in_other_order(
+    predicate: BoundLiteralPredicate | BoundSetPredicate,
+) -> BoundLiteralPredicate | BoundSetPredicate:
+    """A predicate about uuids for values of `other_order`."""
+    if isinstance(predicate, BoundSetPredicate):
+        return replace(predicate, values=frozenset(map(other_order, predicate.values)))
+    return replace(predicate, value=other_order(predicate.value))
+
+
+def _range_test(predicate: BoundLiteralPredicate | BoundSetPredicate) -> Callable[[Any, Any], bool]:
+    if isinstance(predicate, BoundSetPredicate):
+        return _set_range_test(predicate.values)
+    literal: Any = predicate.value
+    operation = predicate.operation
+    if operation is Operation.LT:
+        return lambda lower, _: lower is None or lower < literal
+    if operation is Operation.LT_EQ:
+        return lambda lower, _: lower is None or lower <= literal
+    if operation is Operation.GT:
+        return lambda _, upper: upper is None or upper > literal
+    if operation is Operation.GT_EQ:
+        return lambda _, upper: upper is None or upper >= literal
+    if operation is Operation.EQ:
+        return lambda lower, upper: (
+            (lower is None or lower <= literal) and (upper is None or upper >= literal)
+        )
+    if operation is Operation.STARTS_WITH:
+        return _prefix_range_test(literal)
+    raise ValueError(f"{operation} cannot be answered by bounds")
+
+
+def _set_range_test(values: frozenset[Any]) -> Callable[[Any, Any], bool]:
+    if len(values) > IN_PREDICATE_LIMIT:
+        return lambda lower, upper: True
+    return lambda lower, upper: any(
+        (lower is None or lower <= value) and (upper is None or upper >= value) for value in values
+    )
+
+
+def _prefix_range_test(prefix: Any) -> Callable[[Any, Any], bool]:
+    length = len(prefix)
+    return lambda lower, upper: (
+        (lower is None or lower[:length] <= prefix) and (upper is None or upper[:length] >= prefix)
+    )
+
+
+# --- manifests -------------------------------------------------------------------------------
+
+Summaries = Sequence[PartitionSummary] | None
+
+
+def manifest_evaluator(expression: Expression, spec: PartitionSpec) -> Evaluator[Summaries]:
+    """Whether a manifest may hold a partition that matches, as Java's `ManifestEvaluator`.
+
+    The expression is one that was projected onto the manifest's spec; a manifest without
+    summaries may hold anything.
+    """
+    positions = {part.field_id: position for position, part in enumerate(spec.fields)}
+
+    def on_summary(predicate: BoundPredicate) -> Evaluator[Sequence[PartitionSummary]]:
+        test = _summary_test(predicate)
+        position = positions[predicate.term.ref.field_id]
+        # Summaries that do not fit the spec are not understood, so they exclude nothing.
+        return lambda summaries: position >= len(summaries) or test(summaries[position])
+
+    evaluate = build(expression, on_summary)
+    return lambda summaries: True if summaries is None else evaluate(summaries)
+
+
+def _summary_test(predicate: BoundPredicate) -> Callable[[PartitionSummary], bool]:
+    term = predicate.term
+    if not isinstance(term, BoundReference):
+        return lambda summary: True
+    if isinstance(predicate, BoundUnaryPredicate):
+        return _unary_summary_test(predicate.operation, term.type)
+    if predicate.operation in (Operation.NOT_EQ, Operation.NOT_IN):
+        return _negative_summary_test(predicate, term)
+    if (
+        isinstance(predicate, BoundLiteralPredicate)
+        and predicate.operation is Operation.NOT_STARTS_WITH
+    ):
+        return _not_prefix_summary_test(to_binary(term.type, predicate.value))
+    read, in_range = bound_reader(term), range_test(predicate)
+    # Without a lower bound all partition values are null or NaN, which match none of these.
+    return lambda summary: (
+        summary.lower_bound is not None
+        and in_range(read(summary.lower_bound), read(summary.upper_bound))
+    )
+
+
+def _is_floating(type_: Type) -> bool:
+    return type_.type_id in (TypeId.FLOAT, TypeId.DOUBLE)
+
+
+def _unary_summary_test(operation: Operation, type_: Type) -> Callable[[PartitionSummary], bool]:
+    floating = _is_floating(type_)
+
+    def only_nulls(summary: PartitionSummary) -> bool:
+        without_values = summary.contains_null and summary.lower_bound is None
+        return without_values and (not floating or summary.contains_nan is False)
+
+    def only_nans(summary: PartitionSummary) -> bool:
+        without_values = not summary.contains_null and summary.lower_bound is None
+        return without_values and summary.contains_nan is True
+
+    if operation is Operation.IS_NULL:
+        return lambda summary: summary.contains_null
+    if operation is Operation.NOT_NULL:
+        return lambda summary: not only_nulls(summary)
+    if operation is Operation.IS_NAN:
+        return lambda summary: summary.contains_nan is not False and not only_nulls(summary)
+    return lambda summary: not only_nans(summary)
+
+
+def _negative_summary_test(
+    predicate: BoundPredicate, term: BoundReference
+) -> Callable[[PartitionSummary], bool]:
+    """`not-eq` and `not-in` exclude a manifest only when all its partitions have one value."""
+    test, read, floating = value_test(predicate), bound_reader(term), _is_floating(term.type)
+
+    def evaluate(summary: PartitionSummary) -> bool:
+        if summary.contains_null or (floating and summary.contains_nan is not False):
+            return True
+        lower, upper = read(summary.lower_bound), read(summary.upper_bound)
+        return lower is None or upper is None or not same_value(lower, upper) or test(lower)
+
+    return evaluate
+
+
+def _not_prefix_summary_test(prefix: bytes) -> Callable[[PartitionSummary], bool]:
+    """All values begin with a prefix when both bounds do, so that none is without it."""
+
+    def evaluate(summary: PartitionSummary) -> bool:
+        lower, upper = summary.lower_bound, summary.upper_bound
+        if summary.contains_null or lower is None or upper is None:
+            return True
+        return not (lower.startswith(prefix) and upper.startswith(prefix))
+
+    return evaluate

@@ -1,0 +1,402 @@
+"""Decodes the statistics of a manifest's entries into `MetricColumns`.
+
+Files of a table are nearly always written alike: their maps have the same columns in the same
+order. All entries of some blocks are therefore walked over at once, the first pair of each map,
+then the second; where maps differ each step is sorted by column. Entries that are few, unusual or
+broken are read one after another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from frazil.format.avro.avro_files import MANIFEST_LIMITS, AvroFile, AvroLimits, open_avro
+from frazil.format.avro.avro_schema import optional_field
+from frazil.format.avro.avro_types import (
+    Array,
+    Bytes,
+    Field,
+    Integer,
+    Record,
+    Union,
+    UnreadableAvro,
+    read_bytes,
+    read_long,
+)
+from frazil.format.manifest.encoded_maps import MapForm, map_form
+from frazil.format.manifest.manifest_columns import ManifestColumns, columns_of_file
+from frazil.format.manifest.manifest_fields import MALFORMED, data_file_record
+from frazil.format.manifest.manifest_lockstep import NotInLockstep, RowsWalk, lockstep
+from frazil.format.manifest.manifest_rows import EncodedMetrics, MetricsFinder, RowMetrics
+from frazil.format.manifest.metric_arrays import Rows
+from frazil.format.pruning.metric_bounds import HEAD_BYTES, WORD_BYTES, masked
+from frazil.format.pruning.metric_builder import Batch, MetricBuilder, Piece, Values, longer
+from frazil.format.pruning.metric_columns import COUNTS, FieldsOfFiles, MetricColumns
+from frazil.format.pruning.metrics_evaluators import FileMetrics
+
+_CHUNK_BYTES: Final = 8 << 20
+_KEPT_BYTES: Final = 64 << 20
+"""Of a manifest's blocks, decompressed. Writers aim at 8 MB, and compress to a fifth or so."""
+_LOCKSTEP_ROWS: Final = 32
+"""Fewer rows are faster one after another, and a manifest of fewer is left encoded."""
+_ROW_BYTES: Final = 250
+"""What such a row takes in memory beside its bytes."""
+_FEW_ROWS: Final = 16
+"""Of a chunk: where no more than these have another pair in a map, they are read alone."""
+_MAX_BLOCKS: Final = 5
+"""Of a map, with the empty one at its end; writers use one for all pairs."""
+_ROWS_OF_A_PIECE: Final = 256
+_FIELDS: Final = {
+    109: "value_counts",
+    110: "null_value_counts",
+    137: "nan_value_counts",
+    125: "lower_bounds",
+    128: "upper_bounds",
+}
+"""The maps of `data_file` by their field ids (spec, "Manifests")."""
+_COLUMN_SIZES: Final = 108
+
+
+def decode_metrics(
+    content: bytes, columns: ManifestColumns, limits: AvroLimits = MANIFEST_LIMITS
+) -> MetricColumns:
+    """The statistics of all entries of the manifest that has this content and these columns.
+    Raises UnreadableAvro."""
+    return _metrics(open_avro(content, limits), columns)
+
+
+def decode_manifest(
+    content: bytes, limits: AvroLimits = MANIFEST_LIMITS
+) -> tuple[ManifestColumns, MetricColumns]:
+    """Both, with blocks decompressed once where they are not too large to be kept meanwhile."""
+    opened = open_avro(content, limits)
+    file = _KeptFile(**{own.name: getattr(opened, own.name) for own in fields(opened)})
+    columns = columns_of_file(file)
+    return columns, _metrics(file, columns)
+
+
+@dataclass(frozen=True)
+class _KeptFile(AvroFile):
+    """Remembers its blocks once all of them have been read."""
+
+    kept: list[tuple[int, bytes]] = field(default_factory=list)
+
+    def blocks(self) -> Iterator[tuple[int, bytes]]:
+        return iter(self.kept) if self.kept else self._read()
+
+    def _read(self) -> Iterator[tuple[int, bytes]]:
+        blocks: list[tuple[int, bytes]] = []
+        size = 0
+        for count, block in AvroFile.blocks(self):
+            size += len(block)
+            if size <= _KEPT_BYTES:
+                blocks.append((count, block))
+            else:
+                blocks.clear()
+            yield count, block
+        self.kept.extend(blocks)
+
+
+def _metrics(file: AvroFile, columns: ManifestColumns) -> MetricColumns:
+    if len(columns) < _LOCKSTEP_ROWS:
+        return _few_metrics(file, columns)
+    decoder = _Decoder(file, columns)
+    for chunk in _chunks(file, columns):
+        decoder.take(chunk)
+    return decoder.builder.columns()
+
+
+def _few_metrics(file: AvroFile, columns: ManifestColumns) -> MetricColumns:
+    """Of a small manifest, of which a table may have thousands."""
+    finder = MetricsFinder(file.schema)
+    found: list[FileMetrics] = []
+    size = 0
+    for chunk in _chunks(file, columns):
+        counts = columns.record_count[chunk.rows].tolist()
+        places = zip(chunk.data_file_at.tolist(), chunk.data_file_end.tolist(), counts, strict=True)
+        for at, end, count in places:
+            row = finder.find(chunk.data, at, end, count)
+            size += _ROW_BYTES + row.size_bytes
+            found.append(_checked(row))
+    fields_of = FieldsOfFiles(found, columns.record_count, size)
+    return MetricColumns(columns.record_count, fields_of)
+
+
+def _checked(row: EncodedMetrics) -> FileMetrics:
+    """A row whose maps can be read, and name each column once: a look-up in encoded ones would
+    find the first, where the last is meant."""
+    read: list[Any] = []
+    is_plain = True
+    try:
+        for name in _FIELDS.values():
+            found = getattr(row, name)
+            pairs = None if found is None else list(found.items())
+            read.append(None if pairs is None else dict(pairs))
+            is_plain = is_plain and (pairs is None or len(pairs) == len(read[-1]))
+    except MALFORMED as error:
+        raise UnreadableAvro(f"a record ends early or is malformed: {error}") from None
+    if is_plain:
+        return row
+    return RowMetrics(row.record_count, *read)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Chunk:
+    """Some blocks, one after another, and the rows in them."""
+
+    data: bytes
+    rows: slice
+    data_file_at: Rows
+    """Where the rows' data files begin in the data."""
+    data_file_end: Rows
+
+
+def _chunks(file: AvroFile, columns: ManifestColumns) -> Iterator[_Chunk]:
+    starts = columns.block_starts.astype(np.int64)
+    at, end = columns.data_file_at.astype(np.int64), columns.data_file_end.astype(np.int64)
+    first_rows = [*np.searchsorted(at, starts).tolist(), len(columns)]
+    blocks: list[bytes] = []
+    size, first, number, begin = 0, 0, 0, 0
+    for number, (count, block) in enumerate(file.blocks(), 1):
+        if number > len(starts) or begin + size != starts[number - 1]:
+            raise _another_manifest()
+        if count != first_rows[number] - first_rows[number - 1]:
+            raise _another_manifest()
+        blocks.append(block)
+        size += len(block)
+        if size >= _CHUNK_BYTES:
+            rows = slice(first_rows[first], first_rows[number])
+            yield _Chunk(b"".join(blocks), rows, at[rows] - begin, end[rows] - begin)
+            blocks, first, begin, size = [], number, begin + size, 0
+    if number != len(starts):
+        raise _another_manifest()
+    if blocks:
+        rows = slice(first_rows[first], len(columns))
+        yield _Chunk(b"".join(blocks), rows, at[rows] - begin, end[rows] - begin)
+
+
+def _another_manifest() -> UnreadableAvro:
+    return UnreadableAvro("the manifest is not the one that the columns are of")
+
+
+class _Decoder:
+    def __init__(self, file: AvroFile, columns: ManifestColumns) -> None:
+        record = data_file_record(file.schema.record)
+        self._forms: dict[int, MapForm] = {}
+        for field_id, part in _FIELDS.items():
+            found = optional_field(record, field_id, Array)
+            if found is not None:
+                self._forms[field_id] = map_form(found, Integer if part in COUNTS else Bytes)
+        self._fields = _up_to_the_last(record, self._forms)
+        self._in_lockstep = lockstep(file.schema.text) is not None
+        self.builder = MetricBuilder(columns.record_count)
+
+    def take(self, chunk: _Chunk) -> None:
+        if self.builder.is_full or not len(chunk.data_file_at):
+            return
+        if self._in_lockstep and len(chunk.data_file_at) >= _LOCKSTEP_ROWS:
+            try:
+                self.builder.add(self._together(chunk))
+                return
+            except (NotInLockstep, IndexError):
+                pass
+        self.builder.add(self._one_by_one(chunk))
+
+    def _together(self, chunk: _Chunk) -> Batch:
+        batch = Batch()
+        walk = RowsWalk(chunk.data, len(chunk.data_file_at))
+        maps = _Maps(chunk, walk, batch)
+        at = chunk.data_file_at
+        for own in self._fields:
+            part = _FIELDS.get(own.field_id or 0)
+            if part is not None or own.field_id == _COLUMN_SIZES:
+                at = maps.field(own, part, at)
+            else:
+                at, _ = walk.fields((own,), at, {})
+            if bool((at > chunk.data_file_end).any()):
+                raise NotInLockstep
+        return batch
+
+    def _one_by_one(self, chunk: _Chunk) -> Batch:
+        batch, data = Batch(), chunk.data
+        places = zip(chunk.data_file_at.tolist(), chunk.data_file_end.tolist(), strict=True)
+        for row, (start, end) in enumerate(places, chunk.rows.start):
+            at = start
+            try:
+                for own in self._fields:
+                    form = self._forms.get(own.field_id or 0)
+                    if form is not None:
+                        self._read_map(batch, row, own, form, data, at)
+                    at = own.node.skip(data, at)
+            except MALFORMED as error:
+                raise UnreadableAvro(f"a record ends early or is malformed: {error}") from None
+            if at > end:
+                raise _another_manifest()
+        return batch
+
+    def _read_map(
+        self, batch: Batch, row: int, own: Field, form: MapForm, data: bytes, at: int
+    ) -> None:
+        part = _FIELDS[own.field_id or 0]
+        found = form.counts_at(data, at) if part in COUNTS else form.bytes_at(data, at)
+        if found is not None:
+            for field_id, value in found.items():
+                batch.add_single(part, row, field_id, value)
+
+
+def _up_to_the_last(record: Record, wanted: dict[int, MapForm]) -> tuple[Field, ...]:
+    places = [at for at, own in enumerate(record.fields) if own.field_id in wanted]
+    return record.fields[: max(places) + 1] if places else ()
+
+
+def _replaced(at: Rows, which: Rows | None, by: Rows) -> Rows:
+    if which is None:
+        return by
+    at = at.copy()
+    at[which] = by
+    return at
+
+
+class _Maps:
+    """Walks over the maps of the rows of a chunk."""
+
+    def __init__(self, chunk: _Chunk, walk: RowsWalk, batch: Batch) -> None:
+        self._data, self._walk, self._batch = chunk.data, walk, batch
+        self._base = chunk.rows.start
+        self._all = chunk.rows
+        size = len(walk.bytes) - WORD_BYTES + 1
+        self._words = np.ndarray((size,), "<u8", walk.bytes, 0, (1,))
+        """The eight bytes from every position on, as a number."""
+
+    def field(self, own: Field, part: str | None, at: Rows) -> Rows:
+        """Behind a field that is a map, or null; `part` None is not kept."""
+        if not isinstance(own.node, Union):
+            return self._map(part, None, at)
+        some, _, at = self._walk.branch(own.node, at)
+        if some is None:
+            return self._map(part, None, at)
+        if len(some):
+            at[some] = self._map(part, some, at[some])
+        return at
+
+    def _map(self, part: str | None, rows: Rows | None, at: Rows) -> Rows:
+        """Behind maps that begin there. `rows` are those of the chunk, None all."""
+        behind, left = at, None
+        for _ in range(_MAX_BLOCKS):
+            counts, at = self._walk.lengths(at)
+            behind = _replaced(behind, left, at)
+            if not counts.any():
+                return behind
+            if not counts.all():
+                # The others are at their end, as a rule because they have no pairs at all.
+                some = np.flatnonzero(counts)
+                at, counts = at[some], counts[some]
+                rows = some if rows is None else rows[some]
+                left = some if left is None else left[some]
+            at = self._pairs(part, rows, at, counts)
+        raise NotInLockstep
+
+    def _pairs(self, part: str | None, rows: Rows | None, at: Rows, counts: Rows) -> Rows:
+        if len(at) <= _FEW_ROWS:
+            return self._alone(part, np.arange(len(at)) if rows is None else rows, at, counts)
+        least, most = int(counts.min()), int(counts.max())
+        for _ in range(least):
+            at = self._pair(part, rows, at)
+        if least == most:
+            return at
+        at = at.copy()
+        left = np.flatnonzero(counts > least)
+        for number in range(least, most):
+            left = left[counts[left] > number]
+            own = left if rows is None else rows[left]
+            if len(left) <= _FEW_ROWS:
+                at[left] = self._alone(part, own, at[left], counts[left] - number)
+                return at
+            at[left] = self._pair(part, own, at[left])
+        return at
+
+    def _alone(self, part: str | None, rows: Rows, at: Rows, counts: Rows) -> Rows:
+        """The rest of the pairs of a few rows, which may be far more than the others have."""
+        ends: list[int] = []
+        is_count = part is None or part in COUNTS
+        read = read_long if is_count else read_bytes
+        for row, place, count in zip(rows.tolist(), at.tolist(), counts.tolist(), strict=True):
+            for _ in range(count):
+                field_id, place = read_long(self._data, place)
+                value, place = read(self._data, place)
+                if part is not None:
+                    self._batch.add_single(part, self._base + row, field_id, value)
+            ends.append(place)
+        return np.array(ends, np.int64)
+
+    def _pair(self, part: str | None, rows: Rows | None, at: Rows) -> Rows:
+        ids, at = self._ids(at)
+        if part is None:
+            return self._walk.over_varints(at)
+        if part in COUNTS:
+            numbers, at = self._walk.longs(at)
+            self._add(part, ids, rows, Values(numbers))
+            return at
+        lengths, at = self._walk.lengths(at)
+        self._add(part, ids, rows, self._bounds(at, lengths))
+        self._add_tails(part, ids, rows, at, lengths)
+        return at + lengths
+
+    def _ids(self, at: Rows) -> tuple[int | NDArray[np.int64], Rows]:
+        """The columns: one number where all are the same."""
+        first = self._walk.bytes[at]
+        byte = int(first[0])
+        if byte < 128 and bool((first == byte).all()):
+            return (byte >> 1) ^ -(byte & 1), at + 1
+        ids, at = self._walk.longs(at)
+        if bool((ids == ids[0]).all()):
+            return int(ids[0]), at
+        return ids, at
+
+    def _bounds(self, at: Rows, lengths: Rows) -> Values:
+        most = int(lengths.max())
+        first = self._words[at].astype(np.uint64, copy=False)
+        if most > WORD_BYTES or bool((lengths != WORD_BYTES).any()):
+            first = masked(first, lengths)
+        second = None
+        if most > WORD_BYTES:
+            # Behind a short bound lies what is not its own, perhaps the end of the data.
+            place = np.where(lengths > WORD_BYTES, at + WORD_BYTES, at)
+            second = masked(self._words[place].astype(np.uint64, copy=False), lengths - WORD_BYTES)
+        return Values(first, second, lengths)
+
+    def _add(
+        self, part: str, ids: int | NDArray[np.int64], rows: Rows | None, values: Values
+    ) -> None:
+        where = self._all if rows is None else rows + self._base
+        if isinstance(ids, int):
+            self._batch.pieces.append((part, ids, Piece(where, values)))
+            return
+        distinct, which = np.unique(ids, return_inverse=True)
+        if len(distinct) * _ROWS_OF_A_PIECE > len(ids):
+            self._batch.mixed.append((part, ids, Piece(where, values)))
+            return
+        indexes = Piece(where, values).indexes
+        for number, field_id in enumerate(distinct.tolist()):
+            own = np.flatnonzero(which == number)
+            self._batch.pieces.append((part, field_id, Piece(indexes[own], values.take(own))))
+
+    def _add_tails(
+        self,
+        part: str,
+        ids: int | NDArray[np.int64],
+        rows: Rows | None,
+        at: Rows,
+        lengths: NDArray[np.int64],
+    ) -> None:
+        for number in longer(lengths).tolist():
+            row = self._base + (number if rows is None else int(rows[number]))
+            field_id = ids if isinstance(ids, int) else int(ids[number])
+            place = int(at[number])
+            tail = self._data[place + HEAD_BYTES : place + int(lengths[number])]
+            self._batch.tails.append((part, field_id, row, tail))

@@ -1,0 +1,401 @@
+"""Bounds of a column as values of its type, for many files at once, and how they compare.
+
+    Numbers   integers, dates and times, floats, booleans, decimals of up to 18 digits
+    Pairs     longer decimals: 128 bits in two words
+    Texts     strings, binary, fixed and uuid, in the order of their bytes
+
+For strings that order is the one of their code points, because UTF-8 keeps it. What only few files
+have and arrays cannot tell is `odd`: whoever asks reads those rows one by one, with the evaluators
+of single files. `metric_reading` makes them of bounds.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cached_property, lru_cache
+from typing import Any, Final, Literal, TypeAlias
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+
+from frazil.format.manifest.metric_arrays import Rows
+from frazil.format.pruning.metric_bounds import HEAD_BYTES, WORD_BYTES, Bools, TextBounds, Words
+
+Mask: TypeAlias = Bools | bool
+"""By row, or one answer for all of them."""
+Side = Literal["left", "right"]
+
+MIN_LONG: Final = -(1 << 63)
+MAX_LONG: Final = (1 << 63) - 1
+_WORD: Final = (1 << 64) - 1
+
+
+class NotVectorised(Exception):
+    """A comparison that arrays cannot answer; every row is to be read by itself."""
+
+
+def both(left: Mask, right: Mask) -> Mask:
+    if isinstance(left, bool):
+        return right if left else False
+    if isinstance(right, bool):
+        return left if right else False
+    return left & right
+
+
+def either(left: Mask, right: Mask) -> Mask:
+    if isinstance(left, bool):
+        return True if left else right
+    if isinstance(right, bool):
+        return True if right else left
+    return left | right
+
+
+def negated(mask: Mask) -> Mask:
+    return not mask if isinstance(mask, bool) else ~mask
+
+
+class Literals:
+    """The literals of a predicate in order, in the form that each kind of values compares with."""
+
+    def __init__(self, values: Iterable[Any]) -> None:
+        # A NaN is in no order and equals nothing.
+        self._values = [value for value in values if value == value]
+        self._digits: dict[int, list[int]] = {}
+        self._integers: dict[int | None, tuple[int, NDArray[np.int64]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    @cached_property
+    def ends(self) -> tuple[Any, Any]:
+        """The least and the greatest; there must be some."""
+        return min(self._values), max(self._values)
+
+    def digits(self, scale: int | None) -> list[int]:
+        """Integers, or the digits of decimals with this scale."""
+        if scale is None:
+            if not all(isinstance(value, int) for value in self._values):
+                raise NotVectorised
+            return self._values
+        if scale not in self._digits:
+            self._digits[scale] = [unscaled_at(value, scale) for value in self._values]
+        return self._digits[scale]
+
+    def integers(self, scale: int | None) -> tuple[int, NDArray[np.int64]]:
+        """How many are below what 64 bits hold, and those that are within."""
+        if scale not in self._integers:
+            digits = self.digits(scale)
+            below = sum(1 for value in digits if value < MIN_LONG)
+            within = sorted(value for value in digits if MIN_LONG <= value <= MAX_LONG)
+            self._integers[scale] = below, np.array(within, np.int64)
+        return self._integers[scale]
+
+    @cached_property
+    def floats(self) -> NDArray[np.float64]:
+        if not all(isinstance(value, float) for value in self._values):
+            raise NotVectorised
+        return np.array(sorted(self._values), np.float64)
+
+    def pairs(self, scale: int) -> tuple[NDArray[np.int64], Words]:
+        pairs = sorted(pair_of(digits) for digits in self.digits(scale))
+        return (
+            np.array([high for high, _ in pairs], np.int64),
+            np.array([low for _, low in pairs], np.uint64),
+        )
+
+    @cached_property
+    def texts(self) -> SortedTexts:
+        return SortedTexts(sorted(encoded(value) for value in self._values))
+
+
+class SortedTexts:
+    """Byte strings in order, with their first words."""
+
+    def __init__(self, values: list[bytes]) -> None:
+        self.values = values
+        words = [words_of(value) for value in values]
+        self.first = np.array([first for first, _ in words], np.uint64)
+        self.second = np.array([second for _, second in words], np.uint64)
+
+
+@lru_cache(maxsize=1 << 10)
+def words_of(value: bytes) -> tuple[np.uint64, np.uint64]:
+    head = value[:HEAD_BYTES].ljust(HEAD_BYTES, b"\0")
+    first, second = head[:WORD_BYTES], head[WORD_BYTES:]
+    return np.uint64(int.from_bytes(first, "big")), np.uint64(int.from_bytes(second, "big"))
+
+
+def encoded(value: Any) -> bytes:
+    """A literal whose bytes compare as it does."""
+    if isinstance(value, str):
+        try:
+            return value.encode()
+        except UnicodeEncodeError:
+            raise NotVectorised from None
+    if isinstance(value, UUID):
+        return value.bytes
+    if isinstance(value, bytes):
+        return value
+    raise NotVectorised
+
+
+def unscaled_at(value: Any, scale: int) -> int:
+    if not isinstance(value, Decimal):
+        raise NotVectorised
+    _, digits, exponent = value.as_tuple()
+    if not isinstance(exponent, int) or exponent != -scale:
+        raise NotVectorised
+    magnitude = int("".join(map(str, digits)) or "0")
+    return -magnitude if value.is_signed() else magnitude
+
+
+def pair_of(value: int) -> tuple[int, int]:
+    """128 bits: a signed high and an unsigned low word."""
+    if not -(1 << 127) <= value < 1 << 127:
+        raise NotVectorised
+    return value >> 64, value & _WORD
+
+
+# --- numbers ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Numbers:
+    """Values that one number each stands for."""
+
+    values: NDArray[Any]
+    known: Mask
+    """Where there is a bound that says something. Elsewhere the values mean nothing."""
+    odd: Bools | None = None
+    """Rows to be read one by one."""
+    scale: int | None = None
+    """Of decimals, whose digits the values are."""
+
+    def less(self, literal: Any) -> Mask:
+        return self._against(literal, np.less)
+
+    def less_equal(self, literal: Any) -> Mask:
+        return self._against(literal, np.less_equal)
+
+    def _against(self, literal: Any, compare: Any) -> Mask:
+        if self.values.dtype.kind == "f":
+            if not isinstance(literal, float):
+                raise NotVectorised
+            found: Bools = compare(self.values, literal)
+            return found
+        number = literal if self.scale is None else unscaled_at(literal, self.scale)
+        if not isinstance(number, int):
+            raise NotVectorised
+        if not MIN_LONG <= number <= MAX_LONG:
+            return number > 0
+        kind = self.values.dtype.type
+        limits = np.iinfo(kind)
+        # A number that needs more bits than the array has makes it a wider one.
+        literal = kind(number) if limits.min <= number <= limits.max else np.int64(number)
+        found = compare(self.values, literal)
+        return found
+
+    def same(self, other: Values) -> Bools:
+        if self.scale is not None and isinstance(other, Pairs):
+            return other.same(self)
+        if not isinstance(other, Numbers):
+            raise NotVectorised
+        found: Bools = self.values == other.values
+        return found
+
+    def ranks(self, literals: Literals, side: Side) -> Rows:
+        if self.values.dtype.kind == "f":
+            return np.searchsorted(literals.floats, self.values, side)
+        below, within = literals.integers(self.scale)
+        ranks = np.searchsorted(within, self.values.astype(np.int64, copy=False), side)
+        return ranks + below if below else ranks
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pairs:
+    """Decimals of more than 64 bits."""
+
+    high: NDArray[np.int64]
+    low: Words
+    known: Mask
+    odd: Bools | None
+    scale: int
+
+    def less(self, literal: Any) -> Mask:
+        return self._less(pair_of(unscaled_at(literal, self.scale)), np.less)
+
+    def less_equal(self, literal: Any) -> Mask:
+        return self._less(pair_of(unscaled_at(literal, self.scale)), np.less_equal)
+
+    def _less(self, pair: tuple[int, int], compare: Any) -> Bools:
+        high, low = np.int64(pair[0]), np.uint64(pair[1])
+        found: Bools = (self.high < high) | ((self.high == high) & compare(self.low, low))
+        return found
+
+    def same(self, other: Values) -> Bools:
+        if isinstance(other, Pairs):
+            found: Bools = (self.high == other.high) & (self.low == other.low)
+            return found
+        if not isinstance(other, Numbers):
+            raise NotVectorised
+        narrow = other.values.astype(np.int64, copy=False)
+        found = (self.high == narrow >> 63) & (self.low == narrow.view(np.uint64))
+        return found
+
+    def ranks(self, literals: Literals, side: Side) -> Rows:
+        """By the high word, then by the low one where that is a literal's."""
+        highs, lows = literals.pairs(self.scale)
+        ranks = np.searchsorted(highs, self.high, "left").astype(np.int64)
+        behind = np.searchsorted(highs, self.high, "right")
+        tied = np.flatnonzero(ranks < behind)
+        for begin, rows in _groups(tied, ranks[tied]):
+            group = lows[begin : int(behind[rows[0]])]
+            ranks[rows] = begin + np.searchsorted(group, self.low[rows], side)
+        return ranks
+
+
+# --- texts -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Texts:
+    """Values that are compared byte by byte."""
+
+    bounds: TextBounds
+    known: Mask
+    odd: Bools | None = None
+
+    def less(self, literal: Any) -> Bools:
+        return self._compared(encoded(literal), or_equal=False)
+
+    def less_equal(self, literal: Any) -> Bools:
+        return self._compared(encoded(literal), or_equal=True)
+
+    def _compared(self, literal: bytes, *, or_equal: bool) -> Bools:
+        first, second = words_of(literal)
+        bounds = self.bounds
+        found: Bools = bounds.first < first
+        same = bounds.first == first
+        ties = np.count_nonzero(same)
+        if not ties:
+            return found
+        # Often all values begin alike.
+        alike = ties == len(same)
+        less, same_second = bounds.second < second, bounds.second == second
+        found = less if alike else found | (same & less)
+        at = np.flatnonzero(same_second if alike else same & same_second)
+        if len(at):
+            found[at] = self._tied(at, literal, or_equal=or_equal)
+        return found
+
+    def _tied(self, at: Rows, literal: bytes, *, or_equal: bool) -> Bools:
+        """Rows whose first 16 bytes are the literal's, zeros behind the ends included. If either
+        ends there, it is the beginning of the other, so that the lengths decide."""
+        lengths = self.bounds.length[at].astype(np.int64)
+        decided: Bools = lengths <= len(literal) if or_equal else lengths < len(literal)
+        if len(literal) > HEAD_BYTES and self.bounds.tails is not None:
+            tail = literal[HEAD_BYTES:]
+            for number in np.flatnonzero(lengths > HEAD_BYTES).tolist():
+                own = self.bounds.tails.get(int(at[number]))
+                decided[number] = own <= tail if or_equal else own < tail
+        return decided
+
+    def same(self, other: Values) -> Bools:
+        if not isinstance(other, Texts):
+            raise NotVectorised
+        mine, theirs = self.bounds, other.bounds
+        found: Bools = (mine.first == theirs.first) & (mine.second == theirs.second)
+        found &= mine.length == theirs.length
+        if mine.tails is not None and theirs.tails is not None:
+            for row in np.flatnonzero(found & (mine.length > HEAD_BYTES)).tolist():
+                found[row] = mine.tails.get(row) == theirs.tails.get(row)
+        return found
+
+    def starts_with(self, prefix: bytes) -> Bools:
+        first, second = words_of(prefix)
+        bounds, size = self.bounds, len(prefix)
+        found: Bools = (bounds.first & leading(size)) == first
+        if size > WORD_BYTES:
+            found &= (bounds.second & leading(size - WORD_BYTES)) == second
+        found &= bounds.length >= size
+        if size > HEAD_BYTES and bounds.tails is not None:
+            for row in np.flatnonzero(found).tolist():
+                found[row] = bounds.tails.get(row).startswith(prefix[HEAD_BYTES:])
+        return found
+
+    def ranks(self, literals: Literals, side: Side) -> Rows:
+        """By the first word, the second where that is a literal's, then by all bytes."""
+        texts, bounds = literals.texts, self.bounds
+        ranks = np.searchsorted(texts.first, bounds.first, "left").astype(np.int64)
+        behind = np.searchsorted(texts.first, bounds.first, "right")
+        several = behind - ranks
+        self._rank_single(ranks, np.flatnonzero(several == 1), texts, side)
+        tied = np.flatnonzero(several > 1)
+        for begin, rows in _groups(tied, ranks[tied]):
+            group = texts.second[begin : int(behind[rows[0]])]
+            low = np.searchsorted(group, bounds.second[rows], "left")
+            high = np.searchsorted(group, bounds.second[rows], "right")
+            ranks[rows] = begin + low
+            alike = np.flatnonzero(low < high)
+            for start, own in _groups(alike, low[alike]):
+                span = begin + start, begin + int(high[own[0]])
+                self._rank_alike(ranks, rows[own], texts.values, span, side)
+        return ranks
+
+    def _rank_single(self, ranks: Rows, rows: Rows, texts: SortedTexts, side: Side) -> None:
+        """Where one literal alone has the first word of a row, as is the rule: all at once."""
+        if not len(rows):
+            return
+        at, bounds = ranks[rows], self.bounds
+        literal, own = texts.second[at], bounds.second[rows]
+        below = literal < own
+        alike = np.flatnonzero(literal == own)
+        if len(alike):
+            sizes = np.array([min(len(value), HEAD_BYTES + 1) for value in texts.values])
+            lengths = bounds.length[rows[alike]].astype(np.int64)
+            compare = np.less if side == "left" else np.less_equal
+            below[alike] = compare(sizes[at[alike]], lengths)
+            bisect = bisect_left if side == "left" else bisect_right
+            for place in alike[lengths > HEAD_BYTES].tolist():
+                begin = int(at[place])
+                found = bounds.get(int(rows[place])) or b""
+                below[place] = bisect(texts.values, found, begin, begin + 1) > begin
+        ranks[rows] = at + below
+
+    def _rank_alike(
+        self, ranks: Rows, rows: Rows, values: list[bytes], span: tuple[int, int], side: Side
+    ) -> None:
+        """Among literals that have the first 16 bytes of these rows: as in `_tied`."""
+        begin, end = span
+        sizes = np.array([min(len(value), HEAD_BYTES + 1) for value in values[begin:end]])
+        lengths = self.bounds.length[rows].astype(np.int64)
+        ranks[rows] = begin + np.searchsorted(sizes, lengths, side)
+        bisect = bisect_left if side == "left" else bisect_right
+        for row in rows[lengths > HEAD_BYTES].tolist():
+            ranks[row] = bisect(values, self.bounds.get(row) or b"", begin, end)
+
+
+def _groups(rows: Rows, keys: Rows) -> Iterator[tuple[int, Rows]]:
+    """The rows by key; keys are small numbers."""
+    if not len(rows):
+        return
+    distinct = np.flatnonzero(np.bincount(keys)).tolist()
+    if len(distinct) == 1:
+        yield distinct[0], rows
+        return
+    order = np.argsort(keys, kind="stable")
+    starts = np.searchsorted(keys[order], distinct[1:])
+    yield from zip(distinct, np.split(rows[order], starts), strict=True)
+
+
+def leading(size: int) -> np.uint64:
+    """A mask for the first bytes of a big-endian word."""
+    bits = 8 * min(size, WORD_BYTES)
+    return np.uint64(_WORD ^ ((1 << (64 - bits)) - 1))
+
+
+Values: TypeAlias = Numbers | Pairs | Texts
