@@ -12,11 +12,11 @@ from typing import Any, Final
 import msgspec
 
 from benchmarks.planning.filters import Filter
-from frazil.commit.manifest_cache import ManifestCache, ManifestReader
 from frazil.format.metadata.metadata_files import decode_metadata_file
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.plan.scans import resolve_scan
 from frazil.plan.walk import Walk
+from frazil.read.manifest_cache import ManifestCache, ManifestReader
 from frazil.store.local import LocalStore
 from frazil.wire.planning import PlanTableScanRequest
 

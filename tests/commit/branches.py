@@ -15,7 +15,6 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from frazil.commit.manifest_cache import ManifestCache, ManifestReader
 from frazil.commit.validations import (
     Scope,
     check_base,
@@ -35,6 +34,7 @@ from frazil.format.metadata.content_files import (
 from frazil.format.metadata.snapshots import Snapshot
 from frazil.format.metadata.table_builder import apply_updates, new_table
 from frazil.format.metadata.table_metadata import TableMetadata
+from frazil.read.manifest_cache import ManifestCache, ManifestReader
 from frazil.store.memory import MemoryStore
 from frazil.values.single_value import to_binary
 from frazil.values.types import LONG

@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from frazil.commit.cache_counts import FolderCounts, KindCounts, ReadCounts
-from frazil.commit.lru import LruByBytes, LruCounts
-from frazil.commit.manifest_cache import ManifestCache
+from frazil.read.cache_counts import FolderCounts, KindCounts, ReadCounts
+from frazil.read.lru import LruByBytes, LruCounts
+from frazil.read.manifest_cache import ManifestCache
 from tests.commit.test_commit_metric_cache import LISTED, MANIFEST, reader_of
 
 

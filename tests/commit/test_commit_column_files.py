@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from frazil.commit.column_files import ColumnFiles
-from frazil.commit.manifest_cache import ManifestCache, ManifestReader
 from frazil.format.manifest.manifest_columns import ManifestColumns, decode_columns
+from frazil.read.column_files import ColumnFiles
+from frazil.read.manifest_cache import ManifestCache, ManifestReader
 from frazil.store.memory import MemoryStore
 from frazil.wire.errors import Forbidden
 from tests.commit.test_commit_manifest_cache import allow, listed, manifest

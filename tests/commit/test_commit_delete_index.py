@@ -6,15 +6,10 @@ from typing import Any
 
 import pytest
 
-from frazil.commit.delete_index import (
-    DeleteEntry,
-    DeleteIndex,
-    IndexedDataFile,
-    TwoDeletionVectors,
-)
 from frazil.format.manifest.manifest_columns import metrics
 from frazil.format.manifest.manifest_list import DELETES
 from frazil.format.metadata.content_files import DataFile
+from frazil.read.delete_index import DeleteEntry, DeleteIndex, IndexedDataFile, TwoDeletionVectors
 from frazil.values.single_value import to_binary
 from frazil.values.types import LONG
 from tests.commit.branches import (

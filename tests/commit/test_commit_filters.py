@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from frazil.commit.filters import BoundFilter, bound_filter, every_row, partitions_of
 from frazil.format.metadata.content_files import DataFile
 from frazil.format.metadata.table_builder import new_table
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.format.pruning.metric_columns import MetricColumns, metrics_of_files
+from frazil.read.filters import BoundFilter, bound_filter, every_row, partitions_of
 from frazil.values.single_value import to_binary
 from frazil.values.types import LONG
 from frazil.wire.errors import BadRequest

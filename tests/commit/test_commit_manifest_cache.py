@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from frazil.commit.manifest_cache import ManifestCache, ManifestReader
 from frazil.format.manifest.manifest_columns import ManifestColumns, decode_columns
 from frazil.format.manifest.manifest_encoder import manifest_encoder
 from frazil.format.manifest.manifest_list import (
@@ -26,6 +25,7 @@ from frazil.format.metadata.content_files import DataFile
 from frazil.format.metadata.partition_spec import parse_partition_spec
 from frazil.format.metadata.schema import parse_schema
 from frazil.format.metadata.snapshots import Snapshot, parse_snapshot
+from frazil.read.manifest_cache import ManifestCache, ManifestReader
 from frazil.store.base import StoreError
 from frazil.store.local import LocalStore
 from frazil.wire.errors import Forbidden, FrazilError

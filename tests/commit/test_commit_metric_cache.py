@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from frazil.commit import history
-from frazil.commit.history import metrics_reader
-from frazil.commit.manifest_cache import ManifestCache, ManifestReader
 from frazil.format.manifest.manifest_columns import ManifestColumns
 from frazil.format.pruning.metric_columns import MetricColumns
+from frazil.read import history
+from frazil.read.history import metrics_reader
+from frazil.read.manifest_cache import ManifestCache, ManifestReader
 from frazil.store.memory import MemoryStore
 from frazil.wire.errors import ValidationError
 from tests.commit.test_commit_manifest_cache import allow, listed

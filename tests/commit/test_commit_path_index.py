@@ -10,10 +10,10 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frazil.commit import path_index
-from frazil.commit.path_index import Hashes, PathIndex, PathIndexes
 from frazil.format.manifest.manifest_columns import ManifestColumns, decode_columns, path_hashes
 from frazil.format.manifest.manifest_list import ManifestFile
+from frazil.read import path_index
+from frazil.read.path_index import Hashes, PathIndex, PathIndexes
 from tests.format.manifest_files import LISTED, data_file, encoder_of, manifest_of
 
 FILES = 3

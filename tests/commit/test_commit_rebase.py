@@ -13,11 +13,11 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 
-from frazil.commit.manifest_cache import ManifestCache
 from frazil.commit.rebase import NotRebasable, RebasedAppend, rebase_append
 from frazil.format.manifest.manifest_list import ManifestList, read_manifest_list
 from frazil.format.metadata.metadata_encoding import encode_table_metadata
 from frazil.format.metadata.table_builder import apply_updates
+from frazil.read.manifest_cache import ManifestCache
 from frazil.store.base import StoreError
 from frazil.store.local import LocalStore
 from frazil.store.memory import MemoryStore

@@ -23,7 +23,7 @@ from frazil.commit.answers import (
     TransactionAnswer,
     ViewAnswer,
 )
-from frazil.commit.metadata_cache import CachedTable, CachedView
+from frazil.read.metadata_cache import CachedTable, CachedView
 from frazil.wire.identifiers import Identifier, Namespace
 
 LOCATION = "file:///warehouse/ns/t/metadata/00001.metadata.json"

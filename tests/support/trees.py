@@ -35,13 +35,13 @@ from pyiceberg.table.metadata import TableMetadataUtil
 from pyiceberg.table.update import update_table_metadata
 from pyiceberg.types import LongType, NestedField, StringType
 
-from frazil.commit.manifest_cache import ManifestCache
 from frazil.commit.rebase import NotRebasable, RebasedAppend, rebase_append
 from frazil.format.manifest.manifest_list import manifest_list_schema
 from frazil.format.metadata.metadata_encoding import encode_table_metadata
 from frazil.format.metadata.snapshots import Snapshot, parse_snapshot
 from frazil.format.metadata.table_builder import apply_updates, new_table
 from frazil.format.metadata.table_metadata import TableMetadata
+from frazil.read.manifest_cache import ManifestCache
 from frazil.store.base import Store
 from frazil.store.local import LocalStore
 from frazil.wire.updates import AddSnapshot, TableUpdate

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from frazil.client.tables import Snapshot, Table
-    from frazil.commit.manifest_cache import ManifestReader
     from frazil.format.manifest.manifest_columns import ManifestColumns
     from frazil.format.manifest.manifest_list import ManifestFile
+    from frazil.read.manifest_cache import ManifestReader
     from frazil.store.router import RoutingStore
 
 CONTENTS: Final = ("data", "position-deletes", "equality-deletes")
@@ -203,7 +203,7 @@ def open_files(
 ) -> Iterator[FileReader]:
     """A reader of the table's files; `properties` are those of the catalog. FilesUnavailable."""
     with _explained(table):
-        from frazil.commit.manifest_cache import ManifestCache, ManifestReader
+        from frazil.read.manifest_cache import ManifestCache, ManifestReader
 
         store = _open_store({**properties, **table.config})
     try:

@@ -6,9 +6,9 @@ import hashlib
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from frazil.commit.metadata_cache import CachedTable, CachedView
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.format.metadata.view_metadata import ViewMetadata
+from frazil.read.metadata_cache import CachedTable, CachedView
 from frazil.wire.identifiers import Identifier
 
 

@@ -28,7 +28,6 @@ from frazil.commit.answers import (
     ViewAnswer,
 )
 from frazil.commit.apply import asserts_ref
-from frazil.commit.cache_counts import CacheCounts
 from frazil.commit.committed import KeptCommit, kept_from_json
 from frazil.commit.context import Context
 from frazil.commit.creation import is_create
@@ -36,8 +35,6 @@ from frazil.commit.environment import Environments
 from frazil.commit.files import FileWriter
 from frazil.commit.groups import GroupCommit
 from frazil.commit.idempotency import Idempotency
-from frazil.commit.manifest_cache import ManifestCache, ManifestReader
-from frazil.commit.metadata_cache import MetadataCache
 from frazil.commit.namespaces import Namespaces
 from frazil.commit.pending import Pending
 from frazil.commit.queues import Job, QueueLimits, Queues
@@ -50,6 +47,9 @@ from frazil.commit.transactions import MultiTableCommit, TableChange
 from frazil.commit.updates import is_fine_grained
 from frazil.commit.views import Views
 from frazil.db.base import Database, DatabaseUnavailable, KeyRow, Kind, Relation
+from frazil.read.cache_counts import CacheCounts
+from frazil.read.manifest_cache import ManifestCache, ManifestReader
+from frazil.read.metadata_cache import MetadataCache
 from frazil.store.base import Store
 from frazil.store.locations import AllowedLocations
 from frazil.wire.errors import BadRequest, TooManyRequests

@@ -8,9 +8,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from frazil.commit.filters import BoundFilter, PartitionSet, Rows, bound_filter
-from frazil.commit.history import metrics_reader
-from frazil.commit.manifest_cache import ManifestReader
 from frazil.commit.removals import (
     Entry,
     LiveFiles,
@@ -25,6 +22,9 @@ from frazil.format.manifest.manifest_list import DATA, DELETES, ManifestFile
 from frazil.format.manifest.manifest_rows import referenced_data_file
 from frazil.format.metadata.content_files import ContentFile, DeleteFile
 from frazil.format.metadata.table_metadata import TableMetadata
+from frazil.read.filters import BoundFilter, PartitionSet, Rows, bound_filter
+from frazil.read.history import metrics_reader
+from frazil.read.manifest_cache import ManifestReader
 from frazil.wire.actions import Append, FileUpdate, Overwrite, Replace
 from frazil.wire.conflicts import Conflict, ConflictClause, ConflictFile, conflict
 from frazil.wire.content_files import NamedDeleteFile, data_file_path, delete_file_key

@@ -14,9 +14,6 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from frazil.commit.changes import FileChanges, refuse_duplicates
-from frazil.commit.filters import partitions_of
-from frazil.commit.history import APPEND, OVERWRITE
-from frazil.commit.manifest_cache import ManifestReader
 from frazil.commit.produce import (
     Produced,
     Target,
@@ -36,6 +33,9 @@ from frazil.format.manifest.manifests import ADDED, DELETED
 from frazil.format.metadata.content_files import DataFile
 from frazil.format.metadata.snapshots import Snapshot
 from frazil.format.metadata.table_metadata import TableMetadata
+from frazil.read.filters import partitions_of
+from frazil.read.history import APPEND, OVERWRITE
+from frazil.read.manifest_cache import ManifestReader
 from frazil.wire.actions import CherryPick
 from frazil.wire.conflicts import ConflictFile, ConflictSnapshot, conflict
 from frazil.wire.errors import ValidationError

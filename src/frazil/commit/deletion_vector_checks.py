@@ -11,10 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from frazil.commit.delete_index import DeleteEntry
 from frazil.commit.evidence import Evidence, vectors_of
-from frazil.commit.history import UnknownHistory
-from frazil.commit.manifest_cache import ManifestReader
 from frazil.commit.validation_scope import (
     Found,
     Scope,
@@ -27,6 +24,9 @@ from frazil.commit.validation_scope import (
 )
 from frazil.format.manifest.manifest_list import DELETES, may_have_live
 from frazil.format.metadata.content_files import DeleteFile
+from frazil.read.delete_index import DeleteEntry
+from frazil.read.history import UnknownHistory
+from frazil.read.manifest_cache import ManifestReader
 from frazil.wire.actions import Append, Replace
 from frazil.wire.conflicts import Conflict
 from frazil.wire.content_files import delete_file_key

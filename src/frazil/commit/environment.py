@@ -10,13 +10,13 @@ from dataclasses import dataclass, field, replace
 from frazil.commit.clock import now_ms
 from frazil.commit.file_places import OwnFolders, check_places
 from frazil.commit.files import PendingStore
-from frazil.commit.manifest_cache import ManifestCache, ManifestReader
 from frazil.commit.once import LoadStream
 from frazil.commit.territory import Territory
 from frazil.commit.verify import verify_files
 from frazil.db.base import Database, StreamRow
 from frazil.format.metadata.content_files import DataFile, DeleteFile
 from frazil.format.metadata.table_metadata import TableMetadata
+from frazil.read.manifest_cache import ManifestCache, ManifestReader
 from frazil.store.base import Store
 
 

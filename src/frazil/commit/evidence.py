@@ -8,9 +8,13 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from frazil.commit.delete_index import DeleteEntry
-from frazil.commit.filters import BoundFilter, PartitionSet, Rows, every_row
-from frazil.commit.history import (
+from frazil.commit.validation_scope import Found, Scope
+from frazil.format.manifest.manifest_columns import NONE, ManifestColumns
+from frazil.format.manifest.manifest_list import DATA, DELETES, ManifestFile, may_have_live
+from frazil.format.manifest.manifests import ADDED, DELETED
+from frazil.read.delete_index import DeleteEntry
+from frazil.read.filters import BoundFilter, PartitionSet, Rows, every_row
+from frazil.read.history import (
     APPEND,
     DELETE,
     OVERWRITE,
@@ -25,11 +29,7 @@ from frazil.commit.history import (
     live_rows,
     metrics_reader,
 )
-from frazil.commit.manifest_cache import ManifestReader
-from frazil.commit.validation_scope import Found, Scope
-from frazil.format.manifest.manifest_columns import NONE, ManifestColumns
-from frazil.format.manifest.manifest_list import DATA, DELETES, ManifestFile, may_have_live
-from frazil.format.manifest.manifests import ADDED, DELETED
+from frazil.read.manifest_cache import ManifestReader
 
 ADDING_DATA: Final = frozenset({APPEND, OVERWRITE})
 ADDING_DELETES: Final = frozenset({OVERWRITE, DELETE})

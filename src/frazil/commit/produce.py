@@ -17,8 +17,6 @@ import msgspec
 from msgspec import Raw
 
 from frazil.commit.changes import FileChanges, Resolver, grouped
-from frazil.commit.history import APPEND, DELETE, OVERWRITE, REPLACE
-from frazil.commit.manifest_cache import ManifestReader
 from frazil.commit.summaries import summarised
 from frazil.commit.tree import AddedFiles, Head, Tree, TreeTarget, build_tree
 from frazil.commit.validations import (
@@ -33,6 +31,8 @@ from frazil.format.manifest.manifest_list import DATA, DELETES
 from frazil.format.metadata.content_files import DataFile, DeleteFile
 from frazil.format.metadata.snapshots import MAIN_BRANCH, Snapshot, SnapshotRef
 from frazil.format.metadata.table_metadata import MIN_FORMAT_VERSION_ROW_LINEAGE, TableMetadata
+from frazil.read.history import APPEND, DELETE, OVERWRITE, REPLACE
+from frazil.read.manifest_cache import ManifestReader
 from frazil.wire import content_files as wire
 from frazil.wire.actions import Append, Delete, FileUpdate, Overwrite, Replace
 from frazil.wire.errors import BadRequest

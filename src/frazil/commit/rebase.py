@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from frazil.commit.manifest_cache import ManifestCache
 from frazil.format.avro.avro_files import MANIFEST_LIMITS, MANIFEST_LIST_LIMITS
 from frazil.format.avro.avro_types import UnreadableAvro
 from frazil.format.manifest.manifest_list import (
@@ -32,6 +31,7 @@ from frazil.format.rebase import (
     rebase_target,
     rebased_snapshot,
 )
+from frazil.read.manifest_cache import ManifestCache
 from frazil.store.base import ObjectMissing, ObjectTooLarge, Store
 
 _READERS: Final = 8

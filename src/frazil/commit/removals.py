@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from frazil.commit.filters import PartitionSet
-from frazil.commit.manifest_cache import ManifestReader
 from frazil.commit.tree import Head
 from frazil.format.manifest.manifest_columns import NONE, ManifestColumns, path_hashes
 from frazil.format.manifest.manifest_list import DELETES, ManifestFile
 from frazil.format.manifest.manifests import DELETED
+from frazil.read.filters import PartitionSet
+from frazil.read.manifest_cache import ManifestReader
 
 
 @dataclass(frozen=True, slots=True)

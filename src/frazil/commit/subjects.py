@@ -22,7 +22,6 @@ from frazil.commit.apply import (
 )
 from frazil.commit.committed import committed_json
 from frazil.commit.environment import Environment
-from frazil.commit.metadata_cache import CachedTable, CachedView, MetadataCache
 from frazil.commit.once import Streams, branches_moved_back
 from frazil.commit.territory import Territory
 from frazil.db.base import Kind
@@ -38,6 +37,7 @@ from frazil.format.metadata.view_metadata import (
     encode_view_metadata,
     new_view_location,
 )
+from frazil.read.metadata_cache import CachedTable, CachedView, MetadataCache
 from frazil.wire.identifiers import Identifier
 from frazil.wire.requests import CommitTableRequest, CommitViewRequest
 

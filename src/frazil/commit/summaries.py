@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from frazil.commit.changes import FileChanges
-from frazil.commit.filters import partitions_of
 from frazil.commit.tree import Head, Tree, schema_for_spec
 from frazil.format.manifest.manifest_columns import NONE, ManifestColumns
 from frazil.format.metadata.content_files import ContentFile, DeleteFile
@@ -15,6 +14,7 @@ from frazil.format.metadata.partition_spec import PartitionSpec, partition_type
 from frazil.format.metadata.snapshot_summary import PARTITION_SUMMARY_LIMIT, Changes, SummaryBuilder
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.format.metadata.updates_table import parse_int
+from frazil.read.filters import partitions_of
 
 
 def summarised(

@@ -22,7 +22,6 @@ from frazil.commit.creation import (
 from frazil.commit.environment import Environments
 from frazil.commit.events import commit_payload, event, pointer_payload
 from frazil.commit.files import not_written
-from frazil.commit.metadata_cache import CachedTable, MetadataCache
 from frazil.commit.namespaces import Namespaces
 from frazil.commit.once import Streams, branches_moved_back, repeated_epoch
 from frazil.commit.pending import Pending, commit_rows, key_row
@@ -43,6 +42,7 @@ from frazil.db.base import (
     SwapRelation,
 )
 from frazil.format.metadata.table_metadata import TableMetadata
+from frazil.read.metadata_cache import CachedTable, MetadataCache
 from frazil.store.base import Store, StoreError
 from frazil.wire.errors import AlreadyExists, CommitFailed, Forbidden, FrazilError
 from frazil.wire.identifiers import Identifier, Namespace, check_name

@@ -32,7 +32,6 @@ from frazil.commit.events import commit_payload, event
 from frazil.commit.files import FileWriter, not_written
 from frazil.commit.groups import GIVE_UP_AFTER_S, LOCK_AFTER_LOST, LOCK_TIMEOUT_S, moved
 from frazil.commit.idempotency import Idempotency
-from frazil.commit.metadata_cache import CachedTable, MetadataCache
 from frazil.commit.once import Streams, branches_moved_back, repeated_epoch
 from frazil.commit.pending import Pending, transaction_rows
 from frazil.commit.relations import missing
@@ -56,6 +55,7 @@ from frazil.db.base import (
     Transaction,
 )
 from frazil.format.metadata.table_metadata import TableMetadata
+from frazil.read.metadata_cache import CachedTable, MetadataCache
 from frazil.wire.errors import AlreadyExists, CommitFailed, FrazilError, TooManyRequests
 from frazil.wire.identifiers import Identifier
 from frazil.wire.requests import CommitTableRequest

@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Protocol, TypeAlias
 
-from frazil.commit.manifest_cache import ManifestReader
-from frazil.commit.new_manifests import MAX_FILES, NewManifest, new_manifest
 from frazil.format.avro.avro_types import UnreadableAvro
 from frazil.format.manifest.manifest_columns import ManifestColumns
 from frazil.format.manifest.manifest_encoder import ManifestEncoder, avro_codec, manifest_encoder
@@ -47,6 +45,8 @@ from frazil.format.metadata.partition_spec import PartitionSpec
 from frazil.format.metadata.schema import Schema
 from frazil.format.metadata.snapshots import Snapshot
 from frazil.format.metadata.table_metadata import TableMetadata
+from frazil.read.manifest_cache import ManifestReader
+from frazil.read.new_manifests import MAX_FILES, NewManifest, new_manifest
 from frazil.wire.errors import BadRequest, ValidationError
 
 _COMPRESSION_CODEC = "write.manifest.compression-codec"

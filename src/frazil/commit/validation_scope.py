@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from frazil.commit.history import base_is_refuted
 from frazil.format.metadata.snapshots import MAIN_BRANCH, Snapshot
 from frazil.format.metadata.table_metadata import TableMetadata
+from frazil.read.history import base_is_refuted
 from frazil.wire.actions import FileUpdate
 from frazil.wire.conflicts import (
     Conflict,

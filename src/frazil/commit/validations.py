@@ -19,12 +19,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from frazil.commit.delete_index import DeleteEntry, DeleteIndex, IndexedDataFile
 from frazil.commit.deletion_vector_checks import check_deletion_vectors
 from frazil.commit.evidence import REMOVING, Evidence, Where
-from frazil.commit.filters import PartitionSet, bound_filter, every_row, partitions_of
-from frazil.commit.history import LiveRow, RowMetrics, UnknownHistory, live_rows
-from frazil.commit.manifest_cache import ManifestReader
 from frazil.commit.validation_scope import (
     Found,
     Scope,
@@ -37,6 +33,10 @@ from frazil.commit.validation_scope import (
     start_again,
 )
 from frazil.format.manifest.manifest_list import DATA, DELETES
+from frazil.read.delete_index import DeleteEntry, DeleteIndex, IndexedDataFile
+from frazil.read.filters import PartitionSet, bound_filter, every_row, partitions_of
+from frazil.read.history import LiveRow, RowMetrics, UnknownHistory, live_rows
+from frazil.read.manifest_cache import ManifestReader
 from frazil.wire.actions import (
     CommitValidation,
     FileUpdate,

@@ -8,7 +8,6 @@ from frazil.commit.answers import Answer, LoadedView, ViewAnswer
 from frazil.commit.clock import now_ms
 from frazil.commit.context import Context
 from frazil.commit.events import event, pointer_payload
-from frazil.commit.metadata_cache import CachedView, MetadataCache
 from frazil.commit.namespaces import Namespaces
 from frazil.commit.pending import key_row
 from frazil.commit.relations import Relations, attempt
@@ -19,6 +18,7 @@ from frazil.commit.territory import Territory
 from frazil.db.base import CreateRelation, Database, Kind, Relation
 from frazil.format.metadata.view_builder import new_view
 from frazil.format.metadata.view_metadata import ViewMetadata
+from frazil.read.metadata_cache import CachedView, MetadataCache
 from frazil.wire.errors import AlreadyExists
 from frazil.wire.identifiers import Identifier, Namespace, check_name
 from frazil.wire.requests import CreateViewRequest, RegisterViewRequest

@@ -14,9 +14,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from frazil.commit.delete_index import DeleteEntry, DeleteIndex, IndexedDataFile
-from frazil.commit.filters import partitions_of
-from frazil.commit.manifest_cache import ManifestReader
 from frazil.format.avro.avro_files import MANIFEST_LIMITS, open_avro
 from frazil.format.manifest.manifest_columns import NONE, ManifestColumns, metrics, row_places
 from frazil.format.manifest.manifest_list import ManifestFile
@@ -35,6 +32,9 @@ from frazil.format.pruning.metrics_evaluators import FileMetrics
 from frazil.plan.residual_json import residual_json
 from frazil.plan.scans import Scan
 from frazil.plan.walk import Piece, Rows, Walk
+from frazil.read.delete_index import DeleteEntry, DeleteIndex, IndexedDataFile
+from frazil.read.filters import partitions_of
+from frazil.read.manifest_cache import ManifestReader
 from frazil.values.single_value import to_json
 from frazil.values.types import StructType, Type, TypeId
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from frazil.commit.filters import BoundFilter, bound_filter, every_row
 from frazil.format.metadata.schema import Schema
 from frazil.format.metadata.snapshots import Snapshot
 from frazil.format.metadata.table_metadata import TableMetadata
+from frazil.read.filters import BoundFilter, bound_filter, every_row
 from frazil.wire.errors import BadRequest
 from frazil.wire.planning import PlanTableScanRequest, check_plan_request
 

@@ -21,14 +21,14 @@ import msgspec
 
 from frazil.commit.answers import LoadedTable
 from frazil.commit.context import Context
-from frazil.commit.delete_index import TwoDeletionVectors
-from frazil.commit.manifest_cache import ManifestReader
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.plan.answers import TaskWriter
 from frazil.plan.metrics import PlanMetrics
 from frazil.plan.scans import Scan, resolve_scan
 from frazil.plan.tokens import InvalidToken, Token, Tokens, span_of
 from frazil.plan.walk import Cancelled, Piece, Walk, split, within
+from frazil.read.delete_index import TwoDeletionVectors
+from frazil.read.manifest_cache import ManifestReader
 from frazil.wire.errors import (
     BadRequest,
     FrazilError,

@@ -21,9 +21,9 @@ from prometheus_client.metrics_core import (
 from prometheus_client.registry import Collector
 
 if TYPE_CHECKING:
-    from frazil.commit.cache_counts import CacheCounts
     from frazil.plan.metrics import Durations, PlanCounts
     from frazil.plan.walk import Counts
+    from frazil.read.cache_counts import CacheCounts
     from frazil.rest.edge import Edge
 
 Values = Mapping[tuple[str, ...], float]

@@ -19,8 +19,8 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from frazil.commit.lru import LruByBytes, LruCounts
 from frazil.format.manifest.manifest_list import ManifestFile
+from frazil.read.lru import LruByBytes, LruCounts
 
 Hashes = NDArray[np.uint64]
 

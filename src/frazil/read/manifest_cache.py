@@ -15,11 +15,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from frazil.commit.cache_counts import CacheCounts, KindCounts, ReadCounts
-from frazil.commit.column_files import DEFAULT_FOLDER_BYTES, ColumnFiles
-from frazil.commit.lru import LruByBytes, LruCounts
-from frazil.commit.new_manifests import NewManifest
-from frazil.commit.path_index import Hashed, Hashes, PathIndex, PathIndexes
 from frazil.format.avro.avro_files import MANIFEST_LIMITS, MANIFEST_LIST_LIMITS
 from frazil.format.avro.avro_types import UnreadableAvro
 from frazil.format.manifest.inline_manifests import inline_manifest_list
@@ -29,6 +24,11 @@ from frazil.format.manifest.reading_columns import ReadingColumns, decode_readin
 from frazil.format.metadata.snapshots import Snapshot
 from frazil.format.pruning.metric_columns import MetricColumns, metrics_of_files
 from frazil.format.pruning.metric_decoder import decode_manifest, decode_metrics
+from frazil.read.cache_counts import CacheCounts, KindCounts, ReadCounts
+from frazil.read.column_files import DEFAULT_FOLDER_BYTES, ColumnFiles
+from frazil.read.lru import LruByBytes, LruCounts
+from frazil.read.new_manifests import NewManifest
+from frazil.read.path_index import Hashed, Hashes, PathIndex, PathIndexes
 from frazil.store.base import ObjectMissing, ObjectTooLarge, Store
 from frazil.wire.errors import ValidationError
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from frazil.commit.lru import LruByBytes
 from frazil.format.metadata.metadata_encoding import encode_refs_only, encode_table_metadata
 from frazil.format.metadata.metadata_files import decode_metadata_file
 from frazil.format.metadata.raw_json import InvalidMetadata
@@ -14,6 +13,7 @@ from frazil.format.metadata.view_metadata import (
     encode_view_metadata,
     parse_view_metadata,
 )
+from frazil.read.lru import LruByBytes
 from frazil.store.base import ObjectMissing, ObjectTooLarge, Store, StoreError
 from frazil.wire.errors import BadRequest, NotFound, TooManyRequests
 

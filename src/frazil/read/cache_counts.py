@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from frazil.commit.lru import LruCounts
+from frazil.read.lru import LruCounts
 
 
 @dataclass(frozen=True, slots=True)
