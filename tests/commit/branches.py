@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from frazil.commit.validations import (
+from frazil.commit.validate.validations import (
     Scope,
     check_base,
     check_deletion_vectors,

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from frazil.commit.answers import (
+from frazil.commit.catalog.catalog import Catalog
+from frazil.commit.pipeline.answers import (
     Answer,
     JsonAnswer,
     LoadedTable,
@@ -19,8 +20,7 @@ from frazil.commit.answers import (
     TransactionAnswer,
     ViewAnswer,
 )
-from frazil.commit.catalog import Catalog
-from frazil.commit.context import Context, IdempotencyKey
+from frazil.commit.pipeline.context import Context, IdempotencyKey
 from frazil.db.base import Database, EventRow
 from frazil.wire.identifiers import Identifier
 from frazil.wire.json import decode

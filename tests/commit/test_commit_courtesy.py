@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frazil.commit import courtesy
-from frazil.commit.courtesy import MAX_PAUSE_S, Pauses
-from frazil.commit.queues import Job, QueueLimits, Queues
+from frazil.commit.pipeline import courtesy
+from frazil.commit.pipeline.courtesy import MAX_PAUSE_S, Pauses
+from frazil.commit.pipeline.queues import Job, QueueLimits, Queues
 from frazil.wire.errors import TooManyRequests
 from frazil.wire.identifiers import Identifier
 

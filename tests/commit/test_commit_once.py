@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 
-from frazil.commit.committed import (
+from frazil.commit.pipeline.context import Context, IdempotencyKey
+from frazil.commit.pipeline.pending import commit_rows
+from frazil.commit.snapshot.committed import (
     CommittedSnapshot,
     committed_from_json,
     committed_json,
     kept_from_json,
 )
-from frazil.commit.context import Context, IdempotencyKey
-from frazil.commit.once import (
+from frazil.commit.snapshot.once import (
     Streams,
     already_committed,
     branch_of,
@@ -22,7 +23,6 @@ from frazil.commit.once import (
     stream_row,
     summary_of,
 )
-from frazil.commit.pending import commit_rows
 from frazil.db.base import StreamRow
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.wire.actions import CommitUpdate, Delete, Once

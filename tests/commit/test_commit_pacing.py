@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from frazil.commit import groups
-from frazil.commit.clock import now_ms
-from frazil.commit.groups import MAX_AHEAD_MS
+from frazil.commit.pipeline import groups
+from frazil.commit.pipeline.groups import MAX_AHEAD_MS
+from frazil.commit.snapshot.clock import now_ms
 from frazil.wire.errors import BadRequest
 from tests.commit.requests import (
     TIMEOUT_S,

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from frazil.commit.purge import files_of_table
+from frazil.commit.catalog.purge import files_of_table
 from frazil.format.metadata.table_builder import apply_updates, with_previous_file
 from frazil.store.local import LocalStore
 from frazil.wire.updates import (

@@ -13,7 +13,7 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 
-from frazil.commit.rebase import NotRebasable, RebasedAppend, rebase_append
+from frazil.commit.snapshot.rebase import NotRebasable, RebasedAppend, rebase_append
 from frazil.format.manifest.manifest_list import ManifestList, read_manifest_list
 from frazil.format.metadata.metadata_encoding import encode_table_metadata
 from frazil.format.metadata.table_builder import apply_updates

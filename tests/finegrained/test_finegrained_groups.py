@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from frazil.commit.answers import Answer, TableAnswer
+from frazil.commit.pipeline.answers import Answer, TableAnswer
 from frazil.wire.errors import BadRequest, CommitFailed, FrazilError, ValidationError
 from tests.commit.requests import TIMEOUT_S, Driver, committed, name, table_answer
 from tests.finegrained import requests as send

@@ -95,8 +95,9 @@ class _Recorder:
 
 
 def _count() -> None:
-    from frazil.commit import apply, creation
-    from frazil.commit.tables import Tables
+    from frazil.commit.catalog.tables import Tables
+    from frazil.commit.pipeline import creation
+    from frazil.commit.snapshot import apply
     from frazil.format.metadata import requirements, table_builder, view_builder
 
     recorder = _Recorder(os.environ[_FILE])

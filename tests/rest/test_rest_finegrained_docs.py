@@ -11,7 +11,7 @@ import httpx
 import pytest
 from jsonschema import Draft202012Validator
 
-from frazil.commit import changes, verify
+from frazil.commit.snapshot import changes, verify
 from frazil.format.manifest import manifest_merging
 from frazil.rest.service import openapi
 from frazil.wire.actions import MAX_STREAM_BYTES, CommitUpdate, CommitValidation, check_request

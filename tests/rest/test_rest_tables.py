@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from frazil.commit.answers import (
+from frazil.commit.pipeline.answers import (
     Answer,
     NoContent,
     ReplayedError,

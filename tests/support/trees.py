@@ -35,7 +35,7 @@ from pyiceberg.table.metadata import TableMetadataUtil
 from pyiceberg.table.update import update_table_metadata
 from pyiceberg.types import LongType, NestedField, StringType
 
-from frazil.commit.rebase import NotRebasable, RebasedAppend, rebase_append
+from frazil.commit.snapshot.rebase import NotRebasable, RebasedAppend, rebase_append
 from frazil.format.manifest.manifest_list import manifest_list_schema
 from frazil.format.metadata.metadata_encoding import encode_table_metadata
 from frazil.format.metadata.snapshots import Snapshot, parse_snapshot

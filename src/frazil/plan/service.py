@@ -19,8 +19,8 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from frazil.commit.answers import LoadedTable
-from frazil.commit.context import Context
+from frazil.commit.pipeline.answers import LoadedTable
+from frazil.commit.pipeline.context import Context
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.plan.answers import TaskWriter
 from frazil.plan.metrics import PlanMetrics

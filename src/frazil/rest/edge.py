@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from starlette.types import Receive, Scope, Send
 
-from frazil.commit.context import IdempotencyKey
+from frazil.commit.pipeline.context import IdempotencyKey
 from frazil.rest.auth import principal_of
 from frazil.rest.body import BodyBudget, BodyLimits, ClientGone, Lease, read_body
 from frazil.rest.call import Call, key_of
@@ -26,7 +26,7 @@ from frazil.wire.errors import TooManyRequests
 from frazil.wire.json import decode
 
 if TYPE_CHECKING:
-    from frazil.commit.catalog import Catalog
+    from frazil.commit.catalog.catalog import Catalog
     from frazil.plan.service import Planner
 
 P = ParamSpec("P")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from frazil.commit.answers import ReplayedError
+from frazil.commit.pipeline.answers import ReplayedError
 from frazil.db.base import DatabaseUnavailable
 from frazil.rest.reply import Reply
 from frazil.rest.routing import Route

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from msgspec import UNSET, Raw
 from starlette.types import Send
 
-from frazil.commit.answers import (
+from frazil.commit.pipeline.answers import (
     Answer,
     JsonAnswer,
     LoadedTable,

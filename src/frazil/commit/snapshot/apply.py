@@ -1,0 +1,278 @@
+"""A commit request applied to the metadata at hand: what it makes, or why it is refused.
+
+A request is immutable intent. Applying it reads the state and never changes it, so a lost swap
+is answered by applying the same request to a fresh head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeAlias, TypeVar
+
+import msgspec
+
+from frazil.commit.snapshot.committed import CommittedSnapshot
+from frazil.commit.snapshot.environment import Environment
+from frazil.commit.snapshot.once import already_committed, branch_of, stream_row, summary_of
+from frazil.commit.snapshot.rebase import NotRebasable, rebase_append
+from frazil.commit.snapshot.updates import is_fine_grained, updated
+from frazil.db.base import StreamRow
+from frazil.format.metadata.raw_json import InvalidMetadata
+from frazil.format.metadata.requirements import check_requirements
+from frazil.format.metadata.snapshots import Snapshot, parse_snapshot
+from frazil.format.metadata.table_metadata import TableMetadata
+from frazil.format.metadata.view_builder import apply_view_updates, check_view_requirements
+from frazil.format.metadata.view_metadata import ViewMetadata
+from frazil.store.base import StoreError
+from frazil.wire.actions import CommitUpdate
+from frazil.wire.errors import BadRequest, CommitFailed, FrazilError, TooManyRequests
+from frazil.wire.requests import CommitTableRequest, CommitViewRequest
+from frazil.wire.updates import (
+    AddSnapshot,
+    AssertRefSnapshotId,
+    SetSnapshotRef,
+    TableRequirement,
+)
+
+M = TypeVar("M")
+
+REBASE_APPENDS = "frazil.commit.rebase-appends"
+
+
+@dataclass(frozen=True, slots=True)
+class Applied(Generic[M]):
+    """What a request makes of a table's or view's metadata."""
+
+    metadata: M
+    """The very object it was applied to, where nothing changed."""
+    committed: tuple[CommittedSnapshot, ...] = ()
+    files: tuple[tuple[str, bytes], ...] = ()
+    """What must be durable before the swap, beside the metadata file."""
+    streams: tuple[StreamRow, ...] = ()
+    """What is remembered of the stream that the request came from."""
+    already_committed: bool = False
+    """Whether the stream's epoch had been committed before, so that nothing was applied."""
+
+
+AppliedTable: TypeAlias = Applied[TableMetadata]
+
+
+def apply_table_commit(
+    state: TableMetadata, request: CommitTableRequest, environment: Environment
+) -> AppliedTable:
+    if is_fine_grained(request.updates):
+        return apply_table_commit_as_is(state, request, environment)
+    added = added_snapshots(request.updates)
+    if already_happened(state, request.updates, added):
+        return Applied(state, committed_snapshots(state, added))
+    try:
+        return apply_table_commit_as_is(state, request, environment)
+    except CommitFailed as stale:
+        return _rebase(state, request, added, environment, stale)
+
+
+def apply_table_commit_as_is(
+    state: TableMetadata, request: CommitTableRequest, environment: Environment
+) -> AppliedTable:
+    """On this state or not at all: nothing is rebased, no snapshot of a client is here already."""
+    once, updates = request.once, request.updates
+    if once is not None:
+        done = already_committed(state, once, updates, environment.load_stream)
+        if done is not None:
+            return Applied(state, done, already_committed=True)
+    check_requirements(state, request.requirements)
+    result = updated(state, updates, environment, summary_of(once))
+    classic = committed_snapshots(result.metadata, added_snapshots(updates))
+    committed = (*classic, *result.committed)
+    streams: tuple[StreamRow, ...] = ()
+    if once is not None:
+        streams = (stream_row(environment.table_uuid, once, branch_of(updates), committed),)
+    return Applied(result.metadata, committed, result.files, streams)
+
+
+def apply_view_commit(state: ViewMetadata, request: CommitViewRequest, now_ms: int) -> ViewMetadata:
+    check_view_requirements(state, request.requirements)
+    return apply_view_updates(state, request.updates, now_ms=now_ms)
+
+
+def added_snapshots(updates: Sequence[CommitUpdate]) -> list[tuple[int, Snapshot]]:
+    """The snapshots a request adds, with the index of the update that does."""
+    return [
+        (index, _snapshot_of(update))
+        for index, update in enumerate(updates)
+        if isinstance(update, AddSnapshot)
+    ]
+
+
+def _snapshot_of(update: AddSnapshot) -> Snapshot:
+    try:
+        return parse_snapshot(update.snapshot, "add-snapshot.snapshot")
+    except InvalidMetadata as error:
+        raise BadRequest(str(error)) from None
+
+
+def already_happened(
+    state: TableMetadata, updates: Sequence[CommitUpdate], added: list[tuple[int, Snapshot]]
+) -> bool:
+    """Whether these snapshots are in the table because this very request was sent before.
+
+    Snapshot ids are drawn by the client, so an id that is in the table and in the history of
+    the ref the request sets can only mean that an earlier answer was lost. Refusing it would
+    make Java's client append the same files again.
+    """
+    present = [snapshot for _, snapshot in added if state.snapshot(snapshot.snapshot_id)]
+    if not present:
+        return False
+    refs = {update.ref_name for update in updates if isinstance(update, SetSnapshotRef)}
+    if len(present) == len(added) and all(_in_history(state, ref, present) for ref in refs):
+        return True
+    ids = ", ".join(str(snapshot.snapshot_id) for snapshot in present)
+    raise CommitFailed(
+        f"Snapshot {ids} is already in the table but not in the history of the ref this "
+        "request sets: refresh the table and commit again"
+    )
+
+
+def _in_history(state: TableMetadata, ref_name: str, snapshots: list[Snapshot]) -> bool:
+    ref = state.ref(ref_name)
+    return ref is not None and all(
+        state.is_ancestor(snapshot.snapshot_id, ref.snapshot_id) for snapshot in snapshots
+    )
+
+
+def committed_snapshots(
+    metadata: TableMetadata, added: list[tuple[int, Snapshot]]
+) -> tuple[CommittedSnapshot, ...]:
+    found = ((index, metadata.snapshot(snapshot.snapshot_id)) for index, snapshot in added)
+    return tuple(
+        CommittedSnapshot(
+            update=index,
+            snapshot_id=snapshot.snapshot_id,
+            sequence_number=snapshot.sequence_number or 0,
+            operation=snapshot.operation,
+        )
+        for index, snapshot in found
+        if snapshot is not None
+    )
+
+
+def asserts_ref(request: CommitTableRequest) -> bool:
+    """Whether a request fits only on the head of a branch that its client has seen."""
+    return any(isinstance(item, AssertRefSnapshotId) for item in request.requirements)
+
+
+def is_exclusive(state: TableMetadata, request: CommitTableRequest) -> bool:
+    """Whether this request can be applied to this very state and to no later one.
+
+    Such a request goes first in its group: a commit that is applied before it would always make it
+    stale, while one that the server can build on any head loses nothing by waiting.
+    """
+    if not asserts_ref(request) or not _holds(state, request.requirements):
+        return False
+    return not (_rebases_appends(state) and _looks_like_append(request))
+
+
+# --- rebase of classic appends ---------------------------------------------------------------
+
+
+def _rebase(
+    state: TableMetadata,
+    request: CommitTableRequest,
+    added: list[tuple[int, Snapshot]],
+    environment: Environment,
+    stale: CommitFailed,
+) -> AppliedTable:
+    """The server's own rebuild of a stale append, where the table asks for it and the client's
+    manifests prove that it is nothing else. Otherwise the refusal stands."""
+    target = _rebase_target(state, request, added)
+    if target is None:
+        raise stale
+    snapshot, set_ref = target
+    try:
+        rebased = rebase_append(
+            state,
+            snapshot,
+            set_ref.ref_name,
+            environment.store,
+            environment.check_readable,
+            cache=environment.manifests,
+        )
+    except StoreError as error:
+        raise TooManyRequests(f"a manifest could not be read: {error}") from error
+    except TooManyRequests:
+        raise
+    except FrazilError as error:
+        raise CommitFailed(f"{stale.message} (not rebased: {error.message})") from error
+    if isinstance(rebased, NotRebasable):
+        raise CommitFailed(f"{stale.message} (not rebased: {rebased.reason})")
+    updates = tuple(
+        AddSnapshot(snapshot=msgspec.Raw(rebased.snapshot))
+        if isinstance(update, AddSnapshot)
+        else update
+        for update in request.updates
+    )
+    metadata = updated(state, updates, environment).metadata
+    return Applied(metadata, committed_snapshots(metadata, added), rebased.files)
+
+
+def _rebase_target(
+    state: TableMetadata, request: CommitTableRequest, added: list[tuple[int, Snapshot]]
+) -> tuple[Snapshot, SetSnapshotRef] | None:
+    """The one added snapshot and the branch it goes to, if the request has the right shape."""
+    if not _rebases_appends(state):
+        return None
+    refs = [update for update in request.updates if isinstance(update, SetSnapshotRef)]
+    if len(request.updates) != 2 or len(added) != 1 or len(refs) != 1:
+        return None
+    (_, snapshot), set_ref = added[0], refs[0]
+    if set_ref.type != "branch" or set_ref.snapshot_id != snapshot.snapshot_id:
+        return None
+    head = state.ref(set_ref.ref_name)
+    if head is None or not head.is_branch:
+        return None
+    own = [item for item in request.requirements if _is_about(item, set_ref.ref_name)]
+    others = [item for item in request.requirements if not _is_about(item, set_ref.ref_name)]
+    if not _holds(state, others) or not _parent_fits(state, snapshot, head.snapshot_id, own):
+        return None
+    return snapshot, set_ref
+
+
+def _rebases_appends(state: TableMetadata) -> bool:
+    return state.properties.get(REBASE_APPENDS, "false").lower() == "true"
+
+
+def _looks_like_append(request: CommitTableRequest) -> bool:
+    """By its own word, which decides the order and nothing else."""
+    try:
+        added = added_snapshots(request.updates)
+    except BadRequest:
+        # Refused when its turn comes, and alone: the others of its group are not at fault.
+        return False
+    return len(added) == 1 and added[0][1].operation == "append"
+
+
+def _is_about(requirement: TableRequirement, ref_name: str) -> bool:
+    return isinstance(requirement, AssertRefSnapshotId) and requirement.ref == ref_name
+
+
+def _holds(state: TableMetadata, requirements: Sequence[TableRequirement]) -> bool:
+    try:
+        check_requirements(state, requirements)
+    except (CommitFailed, BadRequest):
+        return False
+    return True
+
+
+def _parent_fits(
+    state: TableMetadata,
+    snapshot: Snapshot,
+    head_id: int,
+    own: Sequence[TableRequirement],
+) -> bool:
+    """The client's base must lie in the branch's history, and be the base it also asserted."""
+    parent = snapshot.parent_snapshot_id
+    asserted = [item.snapshot_id for item in own if isinstance(item, AssertRefSnapshotId)]
+    if parent is None:
+        return bool(asserted) and all(base is None for base in asserted)
+    return all(base == parent for base in asserted) and state.is_ancestor(parent, head_id)

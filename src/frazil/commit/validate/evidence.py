@@ -1,0 +1,274 @@
+"""What a branch's history and its head say about files: the facts that validations judge by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from frazil.commit.validate.validation_scope import Found, Scope
+from frazil.format.manifest.manifest_columns import NONE, ManifestColumns
+from frazil.format.manifest.manifest_list import DATA, DELETES, ManifestFile, may_have_live
+from frazil.format.manifest.manifests import ADDED, DELETED
+from frazil.read.delete_index import DeleteEntry
+from frazil.read.filters import BoundFilter, PartitionSet, Rows, every_row
+from frazil.read.history import (
+    APPEND,
+    DELETE,
+    OVERWRITE,
+    REPLACE,
+    History,
+    LiveRow,
+    NewManifest,
+    PathSet,
+    UnknownHistory,
+    history_since,
+    live_paths,
+    live_rows,
+    metrics_reader,
+)
+from frazil.read.manifest_cache import ManifestReader
+
+ADDING_DATA: Final = frozenset({APPEND, OVERWRITE})
+ADDING_DELETES: Final = frozenset({OVERWRITE, DELETE})
+"""A `replace` that adds delete files takes none away from rows, and an `append` has none."""
+REMOVING: Final = frozenset({OVERWRITE, REPLACE, DELETE})
+ANY_OPERATION: Final = frozenset({APPEND, OVERWRITE, REPLACE, DELETE})
+
+Where: TypeAlias = BoundFilter | PartitionSet
+_Test: TypeAlias = Callable[[NewManifest, ManifestColumns], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """A file that a snapshot since the base removed."""
+
+    found: Found
+    inside: bool
+    """Whether it lies in what the clause is about."""
+
+
+class Evidence:
+    """The facts about one update's branch; histories are looked up once for each base."""
+
+    def __init__(self, scope: Scope, reader: ManifestReader) -> None:
+        self.scope = scope
+        self.reader = reader
+        self._histories: dict[int | None, History | UnknownHistory] = {}
+
+    def history(self, base: int | None) -> History:
+        """Raises UnknownHistory."""
+        known = self._histories.get(base)
+        if known is None:
+            scope = self.scope
+            try:
+                known = history_since(scope.metadata, scope.head, base, self.reader)
+            except UnknownHistory as unknown:
+                known = unknown
+            self._histories[base] = known
+        if isinstance(known, UnknownHistory):
+            raise known
+        return known
+
+    def sequence_number(self, base: int | None) -> int:
+        """Of the base; 0 without one, so that every delete file is newer."""
+        snapshot = None if base is None else self.scope.metadata.snapshots.bare(base)
+        return 0 if snapshot is None else snapshot.sequence_number
+
+    def live_paths(self, content: int, paths: Collection[str]) -> set[str]:
+        """Those of the paths that are live, before the request or after its earlier updates.
+
+        Clauses do not see what the request does, but it may rely on files it has just added.
+        """
+        scope = self.scope
+        found = live_paths(scope.head, content, paths, self.reader)
+        if len(found) < len(paths) and scope.present_head != scope.head:
+            missing = [path for path in paths if path not in found]
+            found |= live_paths(scope.present_head, content, missing, self.reader)
+        return found
+
+    def live_rows(self, content: int, paths: Collection[str]) -> dict[str, list[LiveRow]]:
+        """The same, with the entries of each path."""
+        scope = self.scope
+        found = live_rows(scope.head, content, paths, self.reader)
+        if len(found) < len(paths) and scope.present_head != scope.head:
+            missing = [path for path in paths if path not in found]
+            found |= live_rows(scope.present_head, content, missing, self.reader)
+        return found
+
+    # --- since a base ---
+
+    def added_data_files(self, where: Where, base: int | None) -> list[Found]:
+        history = self.history(base)
+        test = _of_status(ADDED, history.snapshot_ids(ADDING_DATA))
+        rows = self._rows(history, DATA, ADDING_DATA, where, test, _may_have_added)
+        return list(_told(history, rows))
+
+    def removed_files(
+        self, content: int, where: Where, base: int | None, operations: Collection[str]
+    ) -> list[Found]:
+        history = self.history(base)
+        test = _of_status(DELETED, history.snapshot_ids(operations))
+        rows = self._rows(history, content, operations, where, test, _may_have_deleted)
+        return list(_told(history, rows))
+
+    def removals_of(
+        self, content: int, paths: Collection[str], where: Where, base: int | None
+    ) -> list[Removal]:
+        """The removals of files with these paths, in what the clause is about and outside of it."""
+        if not paths:
+            return []
+        history = self.history(base)
+        removed, named = _of_status(DELETED, history.snapshot_ids(REMOVING)), PathSet(paths)
+
+        def test(manifest: NewManifest, columns: ManifestColumns) -> Any:
+            chosen = np.zeros(len(columns), bool)
+            among = removed(manifest, columns)
+            if among.any():
+                chosen[[row for _, row in named.rows(columns, among)]] = True
+            return chosen
+
+        everywhere = every_row(self.scope.metadata)
+        found = self._rows(history, content, REMOVING, everywhere, test, _may_have_deleted)
+        removals: list[Removal] = []
+        for manifest, columns, rows in found:
+            inside = set(self._in(where, manifest, columns, rows).tolist())
+            told = _told(history, [(manifest, columns, rows)])
+            removals += [
+                Removal(file, row in inside) for row, file in zip(rows.tolist(), told, strict=True)
+            ]
+        return removals
+
+    def new_deletes(self, where: Where, base: int | None) -> list[DeleteEntry]:
+        """The delete files that came after the base, also those that are gone again."""
+        if self.scope.metadata.format_version < 2 or self.scope.head is None:
+            return []
+        base_number = self.sequence_number(base)
+
+        def newer(manifest: NewManifest, columns: ManifestColumns) -> Any:
+            numbers = columns.inherited(manifest.listed).sequence_number
+            return columns.live() & (numbers > base_number)
+
+        history = self.history(base)
+        found = self._rows(history, DELETES, ADDING_DELETES, where, newer, may_have_live)
+        return [entry for item in found for entry in _delete_entries(*item)]
+
+    def new_deletion_vectors(
+        self, data_files: Collection[str], base: int | None
+    ) -> list[DeleteEntry]:
+        """The deletion vectors of these data files that any snapshot after the base added."""
+        wanted = frozenset(data_files)
+        history = self.history(base)
+        snapshot_ids = history.snapshot_ids(ANY_OPERATION)
+
+        def added(manifest: NewManifest, columns: ManifestColumns) -> Any:
+            return vectors_of(columns, wanted) & _by_one_of(manifest, columns, snapshot_ids)
+
+        everywhere = every_row(self.scope.metadata)
+        found = self._rows(history, DELETES, ANY_OPERATION, everywhere, added, may_have_live)
+        return [entry for item in found for entry in _delete_entries(*item)]
+
+    def blamed(self, entries: Iterable[DeleteEntry], base: int | None) -> list[Found]:
+        """The delete files with the snapshots that added them, each once."""
+        history = self.history(base)
+        distinct = {entry.identity: entry for entry in entries}
+        found: list[Found] = []
+        for (path, offset), entry in distinct.items():
+            snapshot_id = int(entry.columns.inherited(entry.listed).snapshot_id[entry.row])
+            operation = history.operation_of(snapshot_id)
+            found.append(Found(path, offset, snapshot_id, operation))
+        return found
+
+    def _rows(
+        self,
+        history: History,
+        content: int,
+        operations: Collection[str],
+        where: Where,
+        test: _Test,
+        may_have: Callable[[ManifestFile], bool],
+    ) -> Iterator[tuple[NewManifest, ManifestColumns, Rows]]:
+        """The rows that pass the test and may match, of manifests that can have any."""
+
+        def keep(manifest: NewManifest) -> bool:
+            listed = manifest.listed
+            return may_have(listed) and where.may_match_manifest(listed, manifest.schema)
+
+        for manifest, columns in history.columns(content, operations, keep):
+            rows = np.flatnonzero(test(manifest, columns))
+            rows = self._in(where, manifest, columns, rows)
+            if len(rows):
+                yield manifest, columns, rows
+
+    def _in(
+        self, where: Where, manifest: NewManifest, columns: ManifestColumns, rows: Rows
+    ) -> Rows:
+        listed = manifest.listed
+        metrics_of = metrics_reader(self.reader, listed, columns)
+        return where.rows_that_may_match(columns, listed.partition_spec_id, rows, metrics_of)
+
+
+def vectors_of(columns: ManifestColumns, data_files: frozenset[str]) -> Any:
+    """By row, whether it is a live deletion vector of one of the data files."""
+    chosen = np.zeros(len(columns), bool)
+    deletes = columns.deletes
+    if deletes is None or data_files.isdisjoint(deletes.referenced_data_file):
+        return chosen
+    referenced = deletes.referenced_data_file
+    chosen[[row for row, path in enumerate(referenced) if path in data_files]] = True
+    return chosen & (deletes.content_offset != NONE) & columns.live()
+
+
+def _of_status(status: int, snapshot_ids: Collection[int]) -> _Test:
+    """Rows that one of the snapshots gave this status."""
+
+    def test(manifest: NewManifest, columns: ManifestColumns) -> Any:
+        return (columns.status == status) & _by_one_of(manifest, columns, snapshot_ids)
+
+    return test
+
+
+def _by_one_of(
+    manifest: NewManifest, columns: ManifestColumns, snapshot_ids: Collection[int]
+) -> Any:
+    """By row, whether it is of one of the snapshots. Manifests have rows of few, histories may have
+    thousands."""
+    by = columns.inherited(manifest.listed).snapshot_id
+    distinct, at = np.unique(by, return_inverse=True)
+    return np.array([one in snapshot_ids for one in distinct.tolist()], bool)[at]
+
+
+def _may_have_added(listed: ManifestFile) -> bool:
+    """A count that is not in the list may hide files."""
+    return listed.added_files_count != 0
+
+
+def _may_have_deleted(listed: ManifestFile) -> bool:
+    return listed.deleted_files_count != 0
+
+
+def _told(
+    history: History, found: Iterable[tuple[NewManifest, ManifestColumns, Rows]]
+) -> Iterator[Found]:
+    for manifest, columns, rows in found:
+        by = columns.inherited(manifest.listed).snapshot_id
+        offsets = None if columns.deletes is None else columns.deletes.content_offset
+        for row in rows.tolist():
+            offset = NONE if offsets is None else int(offsets[row])
+            snapshot_id = int(by[row])
+            yield Found(
+                columns.path(row),
+                None if offset == NONE else offset,
+                snapshot_id,
+                history.operation_of(snapshot_id) or manifest.operation,
+            )
+
+
+def _delete_entries(
+    manifest: NewManifest, columns: ManifestColumns, rows: Rows
+) -> Iterator[DeleteEntry]:
+    numbers = columns.inherited(manifest.listed).sequence_number
+    for row in rows.tolist():
+        yield DeleteEntry(manifest.listed, columns, row, int(numbers[row]))
