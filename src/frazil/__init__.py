@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from frazil.client.client import Client
-    from frazil.client.data_files import DataFile, read_data_files
     from frazil.client.errors import CatalogUnreachable
     from frazil.client.expressions import col
     from frazil.client.isolation import Isolation
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from frazil.client.retries import RetryPolicy
     from frazil.client.tables import Snapshot, Table
     from frazil.client.transactions import Transaction
+    from frazil.datafiles.footers.data_files import DataFile, read_data_files
     from frazil.wire.actions import Once
     from frazil.wire.content_files import EqualityDeleteFile, PositionDeleteFile
     from frazil.wire.errors import (
@@ -38,7 +38,7 @@ _HOMES = {
     "Commit": "frazil.client.outcomes",
     "CommitFailed": "frazil.wire.errors",
     "CommitStateUnknown": "frazil.wire.errors",
-    "DataFile": "frazil.client.data_files",
+    "DataFile": "frazil.datafiles.footers.data_files",
     "EqualityDeleteFile": "frazil.wire.content_files",
     "FileScanTask": "frazil.client.plans",
     "FrazilError": "frazil.wire.errors",
@@ -53,7 +53,7 @@ _HOMES = {
     "Transaction": "frazil.client.transactions",
     "ValidationError": "frazil.wire.errors",
     "col": "frazil.client.expressions",
-    "read_data_files": "frazil.client.data_files",
+    "read_data_files": "frazil.datafiles.footers.data_files",
 }
 
 __all__ = [

@@ -20,8 +20,12 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.conversions import from_bytes
 
 from frazil import Client, DataFile, Table
-from frazil.client.data_files import EqualityDeleteFile, PositionDeleteFile
-from frazil.client.parquet_errors import FileDoesNotFit, FileNotReadable, PartitionNotProven
+from frazil.datafiles.footers.data_files import EqualityDeleteFile, PositionDeleteFile
+from frazil.datafiles.footers.parquet_errors import (
+    FileDoesNotFit,
+    FileNotReadable,
+    PartitionNotProven,
+)
 from frazil.wire.errors import BadRequest
 from tests.client.conftest import NewTable
 from tests.client.parquet_world import arrow, bounds, column, counts, hex_bounds, struct, write

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from frazil import DataFile
-from frazil.client.parquet_metrics import truncate_lower, truncate_upper
+from frazil.datafiles.footers.parquet_metrics import truncate_lower, truncate_upper
 from tests.client.parquet_world import (
     arrow,
     bounds,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from frazil.client.tables import Table
+from frazil.datafiles.reading.storage import storage_of
 from frazil.spark.folders import data_location
 from frazil.spark.session import Session
-from frazil.spark.storage import storage_of
 
 
 def files_of(session: Session, name: str) -> set[str]:

@@ -17,9 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from frazil.client.parquet_columns import columns_of
-from frazil.client.parquet_names import name_mapping_of, parse_name_mapping
-from frazil.spark.arrow import (
+from frazil.datafiles.arrow.arrow import (
     METADATA_FIELDS,
     Projection,
     arrow_schema,
@@ -29,6 +27,8 @@ from frazil.spark.arrow import (
     to_spark,
     to_table,
 )
+from frazil.datafiles.footers.parquet_columns import columns_of
+from frazil.datafiles.footers.parquet_names import name_mapping_of, parse_name_mapping
 from frazil.spark.types import spark_schema
 from frazil.values import types as it
 from frazil.values.types import (
@@ -684,7 +684,7 @@ def test_rows_are_counted_where_no_column_is_asked_for() -> None:
 
 def test_executors_need_no_pyspark_for_it() -> None:
     script = (
-        "import sys, frazil.spark.arrow, frazil.spark.parquet_variants;"
+        "import sys, frazil.datafiles.arrow.arrow, frazil.datafiles.writing.parquet_variants;"
         "sys.exit('pyspark' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)

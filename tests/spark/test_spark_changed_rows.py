@@ -17,21 +17,21 @@ from pyspark.sql import SparkSession
 
 from frazil.client.client import Client
 from frazil.client.tables import Table
+from frazil.datafiles.reading.scan_tasks import task_of
+from frazil.datafiles.reading.storage import Storage
+from frazil.datafiles.reading.table_facts import facts_of
+from frazil.datafiles.reading.touched import Touched
+from frazil.datafiles.writing.changes_writer import ChangesTask, TaskChanges, decode_changes
+from frazil.datafiles.writing.write_properties import file_options
 from frazil.spark import file_work
 from frazil.spark.changed_rows import ChangedRows, united, write_changes
-from frazil.spark.changes_writer import ChangesTask, TaskChanges, decode_changes
 from frazil.spark.context import Context
 from frazil.spark.delete_files import write_deletes
 from frazil.spark.file_copies import copy_files
 from frazil.spark.file_work import Item
 from frazil.spark.folders import new_folder
 from frazil.spark.python_workers import arrow_task, keep_archives
-from frazil.spark.scan_tasks import task_of
 from frazil.spark.settings import Settings
-from frazil.spark.storage import Storage
-from frazil.spark.table_facts import facts_of
-from frazil.spark.touched import Touched
-from frazil.spark.write_properties import file_options
 from frazil.wire.errors import BadRequest
 from tests.support.touched_tables import local, make_table
 
@@ -322,7 +322,9 @@ def test_the_results_of_a_task_are_one_batch() -> None:
 def test_what_runs_on_executors_loads_neither_spark_nor_a_parser() -> None:
     code = (
         "import sys\n"
-        "import frazil.spark.changes_writer, frazil.spark.delete_writer, frazil.spark.file_copier\n"
+        "import frazil.datafiles.writing.changes_writer\n"
+        "import frazil.datafiles.writing.delete_writer\n"
+        "import frazil.datafiles.writing.file_copier\n"
         "import frazil.spark.python_workers\n"
         "print([name for name in ('pyspark', 'sqlglot', 'pandas') if name in sys.modules])\n"
     )

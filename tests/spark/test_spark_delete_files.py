@@ -10,8 +10,8 @@ import pytest
 from pyiceberg.catalog import load_catalog
 
 from frazil.client.client import Client
-from frazil.client.data_files import PositionDeleteFile
 from frazil.client.tables import Table
+from frazil.datafiles.footers.data_files import PositionDeleteFile
 from frazil.spark.delete_files import write_deletes
 from frazil.spark.folders import new_folder
 from frazil.values.deletion_vectors import read_deletion_vector

@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from frazil.client.client import Client
-from frazil.client.data_files import DataFile, EqualityDeleteFile
 from frazil.client.tables import Table
+from frazil.datafiles.footers.data_files import DataFile, EqualityDeleteFile
 from frazil.spark.context import Context
 from frazil.spark.equality_deletes import covering_specs, key_schema, write_equality_deletes
 from frazil.spark.folders import new_folder

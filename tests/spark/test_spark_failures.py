@@ -20,11 +20,11 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
 from frazil.client.client import Client
+from frazil.datafiles.reading.storage import Storage
+from frazil.datafiles.reading.table_facts import facts_of
+from frazil.datafiles.writing.write_properties import file_options
 from frazil.spark import connect
 from frazil.spark.session import Session
-from frazil.spark.storage import Storage
-from frazil.spark.table_facts import facts_of
-from frazil.spark.write_properties import file_options
 from frazil.spark.writing_arrow import write_task
 from frazil.wire.errors import CommitStateUnknown, ValidationError
 from tests.spark.interleaving import once_before_commit

@@ -12,16 +12,16 @@ from msgspec.structs import replace
 from pyiceberg.catalog import load_catalog
 
 from frazil.client.client import Client
-from frazil.client.data_files import DataFile, EqualityDeleteFile
 from frazil.client.tables import Table
-from frazil.spark import file_copier
-from frazil.spark.arrow_reader import read_task
+from frazil.datafiles.footers.data_files import DataFile, EqualityDeleteFile
+from frazil.datafiles.reading.arrow_reader import read_task
+from frazil.datafiles.reading.scan_tasks import task_of
+from frazil.datafiles.reading.storage import storage_of
+from frazil.datafiles.reading.table_facts import facts_of
+from frazil.datafiles.reading.touched import Touched
+from frazil.datafiles.writing import file_copier
 from frazil.spark.file_copies import copy_files
 from frazil.spark.folders import new_folder
-from frazil.spark.scan_tasks import task_of
-from frazil.spark.storage import storage_of
-from frazil.spark.table_facts import facts_of
-from frazil.spark.touched import Touched
 from frazil.wire.errors import BadRequest, UnsupportedOperation
 from tests.support.touched_tables import (
     ARROW,

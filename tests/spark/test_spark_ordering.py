@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from frazil.datafiles.reading.storage import Storage
+from frazil.datafiles.writing.write_properties import file_options
 from frazil.spark.distribution import layout_of, spread
 from frazil.spark.folders import WriteFolder
 from frazil.spark.ordering import sort_columns
 from frazil.spark.partitioning import partition_columns
-from frazil.spark.storage import Storage
-from frazil.spark.write_properties import file_options
 from frazil.spark.writing_arrow import write_arrow
 from frazil.spark.z_order import _sample_rows, boundaries, interleaved, sortable_keys, z_sources
 from frazil.wire.errors import BadRequest

@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from frazil.datafiles.reading.storage import storage_of
 from frazil.spark import connect
 from frazil.spark.session import Session
-from frazil.spark.storage import storage_of
 from tests.conftest import SERVERS
 from tests.spark.leftovers import strays
 from tests.spark.stock_tables import COPY_ON_WRITE, MERGE_ON_READ, rows, table_properties

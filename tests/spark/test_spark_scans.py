@@ -16,15 +16,15 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from frazil.client.client import Client
-from frazil.client.data_files import DataFile, EqualityDeleteFile
 from frazil.client.expressions import Expression, bucket, col
 from frazil.client.tables import Table
+from frazil.datafiles.footers.data_files import DataFile, EqualityDeleteFile
+from frazil.datafiles.reading.arrow_reader import read_task
+from frazil.datafiles.reading.storage import storage_of
+from frazil.datafiles.reading.table_facts import facts_of
 from frazil.spark import jar_reader, scans
-from frazil.spark.arrow_reader import read_task
 from frazil.spark.context import Context
 from frazil.spark.settings import Settings
-from frazil.spark.storage import storage_of
-from frazil.spark.table_facts import facts_of
 from frazil.spark.types import spark_schema
 from frazil.values.types import StructType
 from frazil.wire.errors import BadRequest, NotFound

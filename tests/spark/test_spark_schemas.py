@@ -13,9 +13,9 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as fn
 
-from frazil.client.parquet_names import name_mapping_of
-from frazil.client.parquet_schema import fields_by_id
 from frazil.client.tables import Table
+from frazil.datafiles.footers.parquet_names import name_mapping_of
+from frazil.datafiles.footers.parquet_schema import fields_by_id
 from frazil.spark.literals import literal
 from frazil.spark.names import NameMatcher
 from frazil.spark.schema_evolution import evolve, schema_requirements, schema_updates

@@ -11,11 +11,11 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
+from frazil.datafiles.reading.table_facts import TableFacts
+from frazil.datafiles.writing.arrow_transforms import Partitioner, transformed
 from frazil.spark import source_writer
-from frazil.spark.arrow_transforms import Partitioner, transformed
 from frazil.spark.source_options import SourceOptions, source_options
 from frazil.spark.source_writer import TableStreamWriter, TableWriter
-from frazil.spark.table_facts import TableFacts
 from frazil.spark.types import spark_schema
 from frazil.values.transforms import apply, parse_transform
 from frazil.values.type_json import parse_struct
@@ -220,7 +220,7 @@ def live_files(client: Client, table: str) -> list[str]:
 
 def written_files(client: Client, table: str) -> list[str]:
     """What lies in the table's data folder."""
-    from frazil.spark.storage import Storage
+    from frazil.datafiles.reading.storage import Storage
 
     return Storage().list(f"{client.load_table(table).location}/data")
 

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from frazil.client.data_files import DataFile
-from frazil.spark.arrow_writer import ArrowFileWriter
+from frazil.datafiles.footers.data_files import DataFile
+from frazil.datafiles.reading.storage import Storage, is_local, storage_of
+from frazil.datafiles.writing.arrow_writer import ArrowFileWriter
+from frazil.datafiles.writing.write_properties import file_options
 from frazil.spark.folders import WriteFolder, data_location
-from frazil.spark.storage import Storage, is_local, storage_of
-from frazil.spark.write_properties import file_options
 from tests.support.s3 import ACCESS_KEY_ID, REGION, SECRET_ACCESS_KEY
 from tests.support.spark_facts import facts
 

@@ -11,8 +11,8 @@ import pytest
 
 from frazil.client.plans import PlannedDataFile
 from frazil.client.tables import Snapshot
+from frazil.datafiles.reading.scan_tasks import ScanTask
 from frazil.spark.micro_batches import NOTHING, Limits, MicroBatches, Offset, Skips, offset_of
-from frazil.spark.scan_tasks import ScanTask
 from frazil.wire.errors import BadRequest, NotFound
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as fn
 
+from frazil.datafiles.writing.changes_writer import FILE
 from frazil.spark import merge_attempts, merge_frames, row_sizes
-from frazil.spark.changes_writer import FILE
 from frazil.spark.file_codes import FileCodes
 from frazil.spark.merge_frames import CHOSEN, MATCHED
 from frazil.spark.upserted_rows import upserted_rows

@@ -19,18 +19,19 @@ import pyarrow.parquet as pq
 import pytest
 
 from frazil.client.client import Client
-from frazil.client.data_files import DataFile
 from frazil.client.tables import Table
-from frazil.spark import parquet_rolling, writing_jvm
-from frazil.spark.arrow_writer import ArrowFileWriter
+from frazil.datafiles.footers.data_files import DataFile
+from frazil.datafiles.reading.storage import Storage
+from frazil.datafiles.reading.table_facts import TableFacts
+from frazil.datafiles.writing import parquet_rolling
+from frazil.datafiles.writing.arrow_writer import ArrowFileWriter
+from frazil.datafiles.writing.write_properties import BloomFilter, delete_file_options, file_options
+from frazil.spark import writing_jvm
 from frazil.spark.context import Context
 from frazil.spark.distribution import ADVISORY_SIZE, layout_of, shuffle_settings
 from frazil.spark.folders import WriteFolder, new_folder
 from frazil.spark.session_settings import PARQUET_SETTINGS, session_settings
 from frazil.spark.settings import Settings
-from frazil.spark.storage import Storage
-from frazil.spark.table_facts import TableFacts
-from frazil.spark.write_properties import BloomFilter, delete_file_options, file_options
 from frazil.spark.writing import WriteOptions, write_rows
 from frazil.spark.writing_arrow import write_task
 from frazil.spark.writing_jvm import objections

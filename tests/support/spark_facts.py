@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from frazil.spark.table_facts import TableFacts
+from frazil.datafiles.reading.table_facts import TableFacts
 
 FIRST_PARTITION_ID = 1000
 

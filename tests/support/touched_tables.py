@@ -12,11 +12,11 @@ from pyspark.sql import SparkSession
 
 from frazil.client.client import Client
 from frazil.client.tables import Table
+from frazil.datafiles.reading.positions import Positions
+from frazil.datafiles.reading.scan_tasks import task_of
+from frazil.datafiles.reading.touched import Touched
 from frazil.spark.context import Context
-from frazil.spark.positions import Positions
-from frazil.spark.scan_tasks import task_of
 from frazil.spark.settings import Settings
-from frazil.spark.touched import Touched
 
 SCHEMA: dict[str, Any] = {
     "type": "struct",

@@ -16,7 +16,7 @@ from msgspec import Struct, convert
 
 from frazil.client.changes import Change, Changes
 from frazil.client.outcomes import Commit
-from frazil.client.table_metadata import TableMetadata
+from frazil.datafiles.footers.table_metadata import TableMetadata
 from frazil.wire.actions import MAIN
 from frazil.wire.errors import BadRequest, NotFound
 from frazil.wire.identifiers import Identifier

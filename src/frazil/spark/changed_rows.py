@@ -25,9 +25,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
-from frazil.client.data_files import DataFile
 from frazil.client.tables import Table
-from frazil.spark.changes_writer import (
+from frazil.datafiles.arrow.lineage import MIN_FORMAT_VERSION, ROW_ID
+from frazil.datafiles.footers.data_files import DataFile
+from frazil.datafiles.reading.positions import FilePositions, PositionCollector, Positions, unite
+from frazil.datafiles.reading.table_facts import facts_of
+from frazil.datafiles.writing.changes_writer import (
     DELETE,
     FILE,
     POSITION,
@@ -41,10 +44,7 @@ from frazil.spark.changes_writer import (
 from frazil.spark.context import Context
 from frazil.spark.file_codes import FileCodes
 from frazil.spark.folders import WriteFolder
-from frazil.spark.lineage import MIN_FORMAT_VERSION, ROW_ID
-from frazil.spark.positions import FilePositions, PositionCollector, Positions, unite
 from frazil.spark.python_workers import RESULT_SCHEMA, arrow_task
-from frazil.spark.table_facts import facts_of
 from frazil.spark.writing import WriteOptions, distributed, options_of_files, write_settings
 from frazil.wire.errors import BadRequest
 

@@ -13,9 +13,9 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from frazil.client.changes import Changes
-from frazil.client.data_files import DataFile
 from frazil.client.outcomes import Commit
 from frazil.client.tables import Table
+from frazil.datafiles.footers.data_files import DataFile
 from frazil.spark import statements
 from frazil.spark.committing import writing
 from frazil.spark.context import Context

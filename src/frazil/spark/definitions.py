@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from frazil.client.parquet_schema import fields_by_id
+from frazil.datafiles.footers.parquet_schema import fields_by_id
 from frazil.values.transforms import InvalidTransform, Unknown, parse_transform
 from frazil.values.types import NestedField, StructType
 from frazil.wire.errors import BadRequest

@@ -14,16 +14,21 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from frazil.client.data_files import PositionDeleteFile
 from frazil.client.tables import Table
+from frazil.datafiles.footers.data_files import PositionDeleteFile
+from frazil.datafiles.reading.scan_tasks import is_deletion_vector
+from frazil.datafiles.reading.touched import Touched
+from frazil.datafiles.writing.delete_writer import (
+    PositionDeleteWork,
+    VectorWork,
+    encode_group,
+    is_file_scoped,
+)
+from frazil.datafiles.writing.write_properties import delete_file_options
 from frazil.spark import file_work
 from frazil.spark.context import Context
-from frazil.spark.delete_writer import PositionDeleteWork, VectorWork, encode_group, is_file_scoped
 from frazil.spark.file_work import Item, Work
 from frazil.spark.folders import WriteFolder
-from frazil.spark.scan_tasks import is_deletion_vector
-from frazil.spark.touched import Touched
-from frazil.spark.write_properties import delete_file_options
 from frazil.wire.content_files import DeleteFileReference
 from frazil.wire.errors import BadRequest, UnsupportedOperation
 

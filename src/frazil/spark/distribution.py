@@ -12,8 +12,8 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
+from frazil.datafiles.reading.table_facts import TableFacts
 from frazil.spark.ordering import sort_columns
-from frazil.spark.table_facts import TableFacts
 from frazil.spark.z_order import Z_COLUMN, z_order_column
 from frazil.values.types import StructType
 from frazil.wire.errors import BadRequest

@@ -14,14 +14,14 @@ from typing import Any, Final
 import msgspec
 from pyspark.sql import DataFrame
 
-from frazil.client.data_files import DataFile, EqualityDeleteFile
-from frazil.client.parquet_reading import FileTable
 from frazil.client.tables import Table
+from frazil.datafiles.footers.data_files import DataFile, EqualityDeleteFile
+from frazil.datafiles.footers.parquet_reading import FileTable
+from frazil.datafiles.reading.table_facts import TableFacts, facts_of
 from frazil.spark.context import Context
 from frazil.spark.folders import WriteFolder
 from frazil.spark.names import column
 from frazil.spark.partitioning import spec_fields
-from frazil.spark.table_facts import TableFacts, facts_of
 from frazil.spark.writing import WriteOptions, distributed, options_of_files
 from frazil.spark.writing_arrow import write_arrow
 from frazil.values.transforms import Void

@@ -12,17 +12,17 @@ from collections.abc import Sequence
 
 import msgspec
 
-from frazil.client.data_files import DataFile
 from frazil.client.tables import Table
+from frazil.datafiles.footers.data_files import DataFile
+from frazil.datafiles.reading.live_rows import check_task
+from frazil.datafiles.reading.table_facts import facts_of
+from frazil.datafiles.reading.touched import Touched, encode_touched
+from frazil.datafiles.writing.file_copier import CopyWork
+from frazil.datafiles.writing.write_properties import file_options
 from frazil.spark import file_work
 from frazil.spark.context import Context
-from frazil.spark.file_copier import CopyWork
 from frazil.spark.file_work import Item
 from frazil.spark.folders import WriteFolder
-from frazil.spark.live_rows import check_task
-from frazil.spark.table_facts import facts_of
-from frazil.spark.touched import Touched, encode_touched
-from frazil.spark.write_properties import file_options
 
 
 def copy_files(

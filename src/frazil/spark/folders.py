@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol
 from uuid import uuid4
 
+from frazil.datafiles.reading.storage import Storage, is_local, storage_of
 from frazil.spark.context import Context
-from frazil.spark.storage import Storage, is_local, storage_of
 
 DATA_PATH_PROPERTIES: Final = ("write.data.path", "write.folder-storage.path")
 """The second is what older tables call it."""

@@ -16,8 +16,8 @@ from weakref import WeakKeyDictionary
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from frazil.client.parquet_files import scheme_of
 from frazil.client.tables import Table
+from frazil.datafiles.footers.parquet_files import scheme_of
 from frazil.spark.column_names import is_named_so, unpushable
 from frazil.spark.context import Context
 from frazil.spark.filters import quoted

@@ -13,13 +13,13 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from frazil.client.data_files import DataFile
 from frazil.client.expressions import AlwaysFalse
+from frazil.datafiles.arrow.lineage import ROW_ID
+from frazil.datafiles.footers.data_files import DataFile
+from frazil.datafiles.writing.changes_writer import DELETE, FILE, POSITION
 from frazil.spark.changed_rows import ChangedRows, deletes_of
-from frazil.spark.changes_writer import DELETE, FILE, POSITION
 from frazil.spark.committing import Write, writing
 from frazil.spark.file_codes import FileCodes
-from frazil.spark.lineage import ROW_ID
 from frazil.spark.merge_evolution import evolved_merge
 from frazil.spark.merge_frames import CHOSEN, MATCHED, SOURCE_ROW, MergeFrames, source_schema
 from frazil.spark.merge_reads import merge_reads

@@ -16,11 +16,11 @@ from pyspark.sql import functions as fn
 from pyspark.sql.types import NullType, StructType
 
 from frazil.client.tables import Table
+from frazil.datafiles.arrow.lineage import LAST_UPDATED, ROW_ID
+from frazil.datafiles.writing.changes_writer import DELETE, FILE, POSITION, WRITE
 from frazil.spark.assignments import Rows, expression
-from frazil.spark.changes_writer import DELETE, FILE, POSITION, WRITE
 from frazil.spark.condition_columns import ColumnNames, quoted
 from frazil.spark.file_codes import FileCodes
-from frazil.spark.lineage import LAST_UPDATED, ROW_ID
 from frazil.spark.merges import (
     STAR,
     Clause,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from frazil.client.tables import Snapshot
-from frazil.spark.scan_tasks import ScanTask
+from frazil.datafiles.reading.scan_tasks import ScanTask
 from frazil.wire.errors import BadRequest, NotFound
 
 APPEND: Final = "append"

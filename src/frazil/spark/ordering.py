@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import Column
 
-from frazil.client.parquet_schema import fields_by_id
+from frazil.datafiles.footers.parquet_schema import fields_by_id
 from frazil.spark.partitioning import source_column, transform_column
 from frazil.values.transforms import parse_transform
 from frazil.values.types import StructType

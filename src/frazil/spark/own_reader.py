@@ -17,15 +17,15 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from frazil.client.parquet_names import NAME_MAPPING_PROPERTY
 from frazil.client.tables import Table
-from frazil.spark.arrow_reader import spark_batches, with_metadata
+from frazil.datafiles.footers.parquet_names import NAME_MAPPING_PROPERTY
+from frazil.datafiles.reading.arrow_reader import spark_batches, with_metadata
+from frazil.datafiles.reading.scan_tasks import ScanTask, split_tasks
+from frazil.datafiles.reading.storage import is_local, storage_of
+from frazil.datafiles.reading.table_facts import facts_of
 from frazil.spark.column_names import is_always_named_so
 from frazil.spark.context import Context
 from frazil.spark.filters import quoted
-from frazil.spark.scan_tasks import ScanTask, split_tasks
-from frazil.spark.storage import is_local, storage_of
-from frazil.spark.table_facts import facts_of
 from frazil.spark.types import spark_schema, spark_type
 from frazil.values.type_json import parse_struct
 from frazil.values.types import (

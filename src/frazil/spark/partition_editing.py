@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from frazil.client.parquet_schema import fields_by_id
 from frazil.client.tables import Table
+from frazil.datafiles.footers.parquet_schema import fields_by_id
 from frazil.spark.definitions import partition_spec
 from frazil.wire.errors import BadRequest
 

@@ -19,10 +19,10 @@ import pyarrow.compute as pc
 from pyspark.sql import Column
 from pyspark.sql import functions as fn
 
-from frazil.client.parquet_partitions import PartitionField, partition_fields
-from frazil.client.parquet_reading import FileTable
-from frazil.client.parquet_schema import fields_by_id
-from frazil.spark.partition_split import PARTITION_PREFIX as PARTITION_PREFIX
+from frazil.datafiles.footers.parquet_partitions import PartitionField, partition_fields
+from frazil.datafiles.footers.parquet_reading import FileTable
+from frazil.datafiles.footers.parquet_schema import fields_by_id
+from frazil.datafiles.writing.partition_split import PARTITION_PREFIX as PARTITION_PREFIX
 from frazil.values import temporal
 from frazil.values.single_value import min_big_endian, unscaled
 from frazil.values.transforms import (

@@ -8,8 +8,8 @@ from dataclasses import replace as with_changes
 from itertools import count
 from typing import Any, Final
 
-from frazil.client.parquet_schema import fields_by_id
 from frazil.client.tables import Table
+from frazil.datafiles.footers.parquet_schema import fields_by_id
 from frazil.spark.definitions import partition_spec, sort_order
 from frazil.spark.partition_editing import VOID
 from frazil.values.type_json import struct_to_json

@@ -12,18 +12,18 @@ from pyspark.sql import functions as fn
 from frazil.client.expressions import Expression, Filter
 from frazil.client.isolation import Command
 from frazil.client.tables import Table
+from frazil.datafiles.arrow.lineage import LAST_UPDATED, MIN_FORMAT_VERSION, ROW_ID
+from frazil.datafiles.reading.scan_tasks import ScanTask
+from frazil.datafiles.writing.changes_writer import FILE, POSITION
 from frazil.spark.changed_rows import ChangedRows, collect_deletes, write_changes
-from frazil.spark.changes_writer import FILE, POSITION
 from frazil.spark.committing import Write, writing
 from frazil.spark.condition_columns import ColumnNames
 from frazil.spark.conditions import Condition, filter_of, is_case_sensitive
 from frazil.spark.context import Context
 from frazil.spark.file_codes import FileCodes
 from frazil.spark.filters import expression_of, spark_condition
-from frazil.spark.lineage import LAST_UPDATED, MIN_FORMAT_VERSION, ROW_ID
 from frazil.spark.results import Result
 from frazil.spark.row_commits import Mode, RowCommit, mode_of
-from frazil.spark.scan_tasks import ScanTask
 from frazil.spark.scans import plan_tasks, scan
 from frazil.spark.schema_evolution import Evolution
 from frazil.spark.targets import Target

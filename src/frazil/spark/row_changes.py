@@ -17,13 +17,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
 from frazil.client.expressions import AlwaysFalse, Filter
+from frazil.datafiles.arrow.lineage import ROW_ID
+from frazil.datafiles.writing.changes_writer import FILE, POSITION, WRITE
 from frazil.spark import statements
 from frazil.spark.assignments import Rows
-from frazil.spark.changes_writer import FILE, POSITION, WRITE
 from frazil.spark.condition_columns import quoted
 from frazil.spark.conditions import Condition
 from frazil.spark.context import Context
-from frazil.spark.lineage import ROW_ID
 from frazil.spark.merge_attempts import run_merge
 from frazil.spark.merge_frames import numbered_source
 from frazil.spark.merges import Assignments, Merge, Source

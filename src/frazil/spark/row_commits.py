@@ -17,15 +17,15 @@ from frazil.client.expressions import Expression
 from frazil.client.isolation import Command
 from frazil.client.outcomes import Commit
 from frazil.client.tables import Table
+from frazil.datafiles.reading.scan_tasks import ScanTask
+from frazil.datafiles.reading.touched import Touched
 from frazil.spark.changed_rows import ChangedRows
 from frazil.spark.committing import Write, submitted
 from frazil.spark.context import Context
 from frazil.spark.delete_files import write_deletes
 from frazil.spark.file_copies import copy_files
 from frazil.spark.results import Result
-from frazil.spark.scan_tasks import ScanTask
 from frazil.spark.schema_evolution import Evolution
-from frazil.spark.touched import Touched
 from frazil.wire.errors import BadRequest, FrazilError, UnsupportedOperation
 
 DELETES_MIN_FORMAT_VERSION: Final = 2

@@ -16,8 +16,10 @@ from pyspark.sql import functions as F
 
 from frazil.client.expressions import AlwaysTrue, Expression
 from frazil.client.tables import Table
+from frazil.datafiles.arrow.lineage import LAST_UPDATED, MIN_FORMAT_VERSION, ROW_ID
+from frazil.datafiles.reading.arrow_reader import check_metadata_columns, with_metadata
+from frazil.datafiles.reading.scan_tasks import ScanTask, task_of
 from frazil.spark import jar_reader, own_reader
-from frazil.spark.arrow_reader import check_metadata_columns, with_metadata
 from frazil.spark.audits import audited_branch
 from frazil.spark.context import Context
 from frazil.spark.filters import (
@@ -29,9 +31,7 @@ from frazil.spark.filters import (
     without_transforms,
 )
 from frazil.spark.jar_reader import Pinned
-from frazil.spark.lineage import LAST_UPDATED, MIN_FORMAT_VERSION, ROW_ID
 from frazil.spark.own_reader import OwnScan
-from frazil.spark.scan_tasks import ScanTask, task_of
 from frazil.spark.schemas import mapped
 from frazil.values.types import StructType
 from frazil.wire.actions import MAIN

@@ -17,9 +17,9 @@ from typing import Any
 
 import pyspark.sql.types as st
 
-from frazil.client.parquet_names import NAME_MAPPING_PROPERTY, parse_name_mapping
-from frazil.client.parquet_schema import fields_by_id
 from frazil.client.tables import Table
+from frazil.datafiles.footers.parquet_names import NAME_MAPPING_PROPERTY, parse_name_mapping
+from frazil.datafiles.footers.parquet_schema import fields_by_id
 from frazil.spark.names import NameMatcher
 from frazil.spark.types import iceberg_type
 from frazil.values.type_json import struct_to_json

@@ -11,8 +11,8 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import types as st
 
-from frazil.spark.arrow import arrow_schema
-from frazil.spark.arrow_constants import constant
+from frazil.datafiles.arrow.arrow import arrow_schema
+from frazil.datafiles.arrow.arrow_constants import constant
 from frazil.spark.types import spark_type
 from frazil.values.types import NestedField, StructType, TypeId
 from frazil.wire.errors import BadRequest

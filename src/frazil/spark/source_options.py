@@ -16,6 +16,7 @@ import msgspec
 
 from frazil.client.client import Client
 from frazil.client.tables import Table
+from frazil.datafiles.reading.storage import Storage, storage_of
 from frazil.spark.micro_batches import (
     FROM_TIMESTAMP,
     MAX_FILES,
@@ -25,7 +26,6 @@ from frazil.spark.micro_batches import (
     Limits,
     Skips,
 )
-from frazil.spark.storage import Storage, storage_of
 from frazil.wire.actions import MAIN
 from frazil.wire.errors import BadRequest
 

@@ -16,12 +16,12 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType as SparkStruct
 
 from frazil.client.tables import Table
-from frazil.spark.arrow import to_spark
-from frazil.spark.arrow_reader import read_task
-from frazil.spark.scan_tasks import ScanTask, split_tasks, task_of
+from frazil.datafiles.arrow.arrow import to_spark
+from frazil.datafiles.reading.arrow_reader import read_task
+from frazil.datafiles.reading.scan_tasks import ScanTask, split_tasks, task_of
+from frazil.datafiles.reading.storage import Storage
+from frazil.datafiles.reading.table_facts import TableFacts, facts_of
 from frazil.spark.source_options import SourceOptions
-from frazil.spark.storage import Storage
-from frazil.spark.table_facts import TableFacts, facts_of
 from frazil.spark.types import spark_schema, spark_type
 from frazil.values.types import StructType
 from frazil.wire.errors import BadRequest

@@ -22,20 +22,20 @@ from pyspark.sql import datasource as source
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType as SparkStruct
 
-from frazil.client.data_files import DataFile
 from frazil.client.expressions import AlwaysTrue
 from frazil.client.outcomes import Commit
 from frazil.client.tables import Table
-from frazil.spark.arrow_transforms import Partitioner
-from frazil.spark.arrow_writer import ArrowFileWriter, task_name
+from frazil.datafiles.footers.data_files import DataFile
+from frazil.datafiles.reading.storage import Storage
+from frazil.datafiles.reading.table_facts import TableFacts, facts_of
+from frazil.datafiles.writing.arrow_transforms import Partitioner
+from frazil.datafiles.writing.arrow_writer import ArrowFileWriter, task_name
+from frazil.datafiles.writing.write_properties import FileOptions, file_options
 from frazil.spark.committing import Write
 from frazil.spark.folders import WriteFolder, data_location
 from frazil.spark.source_columns import Conform, conform
 from frazil.spark.source_options import SourceOptions
-from frazil.spark.storage import Storage
 from frazil.spark.stream_ids import StreamId, is_committed, stream_id
-from frazil.spark.table_facts import TableFacts, facts_of
-from frazil.spark.write_properties import FileOptions, file_options
 from frazil.wire.errors import BadRequest, UnsupportedOperation
 
 _QUERY: Final = "sql.streaming.queryId"

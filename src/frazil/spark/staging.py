@@ -21,11 +21,11 @@ from pyspark.sql import functions as fn
 from pyspark.sql.types import NullType, StructField, StructType
 
 from frazil.client.tables import Table
-from frazil.spark.arrow_writer import task_name
+from frazil.datafiles.reading.storage import Storage, is_local, storage_of
+from frazil.datafiles.writing.arrow_writer import task_name
 from frazil.spark.context import Context
 from frazil.spark.folders import data_location
 from frazil.spark.session_settings import PARQUET_SETTINGS, session_settings
-from frazil.spark.storage import Storage, is_local, storage_of
 from frazil.wire.errors import BadRequest
 
 Task: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]

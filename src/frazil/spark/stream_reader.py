@@ -15,8 +15,8 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType as SparkStruct
 
 from frazil.client.tables import Snapshot, Table
+from frazil.datafiles.reading.scan_tasks import ScanTask, task_of
 from frazil.spark.micro_batches import Limits, MicroBatches, Offset, offset_of
-from frazil.spark.scan_tasks import ScanTask, task_of
 from frazil.spark.source_options import SourceOptions
 from frazil.spark.source_reader import partitions_of, task_reader
 

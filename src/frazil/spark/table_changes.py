@@ -9,8 +9,8 @@ from itertools import count
 from typing import Any, Final, TypeAlias
 
 from frazil.client.own_updates import OwnUpdates
-from frazil.client.parquet_schema import fields_by_id
 from frazil.client.tables import Table
+from frazil.datafiles.footers.parquet_schema import fields_by_id
 from frazil.spark.column_properties import property_updates
 from frazil.spark.conditions import is_case_sensitive
 from frazil.spark.context import Context

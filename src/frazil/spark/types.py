@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pyspark.sql.types as st
 
-from frazil.spark.spatial import spatial_type, srid_of
+from frazil.datafiles.arrow.spatial import spatial_type, srid_of
 from frazil.values.types import (
     BINARY,
     BOOLEAN,

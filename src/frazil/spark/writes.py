@@ -13,9 +13,9 @@ from typing import Any, TypeAlias
 from pyspark.sql import Column, DataFrame
 
 from frazil.client.changes import Changes
-from frazil.client.data_files import DataFile
 from frazil.client.expressions import AlwaysTrue, Expression
 from frazil.client.tables import Table
+from frazil.datafiles.footers.data_files import DataFile
 from frazil.spark import statements
 from frazil.spark.audits import audited_options
 from frazil.spark.committing import submitted, writing

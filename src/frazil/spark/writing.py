@@ -15,18 +15,18 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 
-from frazil.client.data_files import DataFile
 from frazil.client.tables import Table
-from frazil.spark.arrow_transforms import Partitioner
+from frazil.datafiles.footers.data_files import DataFile
+from frazil.datafiles.reading.table_facts import TableFacts, facts_of
+from frazil.datafiles.writing.arrow_transforms import Partitioner
+from frazil.datafiles.writing.partition_split import PARTITION_PREFIX
+from frazil.datafiles.writing.write_properties import FileOptions, file_options
 from frazil.spark.context import Context
 from frazil.spark.distribution import Layout, layout_of, shuffle_settings, spread
 from frazil.spark.folders import WriteFolder
-from frazil.spark.partition_split import PARTITION_PREFIX
 from frazil.spark.partitioning import partition_columns
 from frazil.spark.session_settings import session_settings
 from frazil.spark.settings import WRITERS
-from frazil.spark.table_facts import TableFacts, facts_of
-from frazil.spark.write_properties import FileOptions, file_options
 from frazil.spark.writing_arrow import write_arrow, write_table
 from frazil.spark.writing_jvm import is_flat, objections, write_jvm
 from frazil.values.types import StructType

@@ -13,13 +13,13 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from frazil.client.data_files import DataFile
-from frazil.spark.arrow_writer import ArrowFileWriter, task_name
+from frazil.datafiles.footers.data_files import DataFile
+from frazil.datafiles.reading.storage import Storage
+from frazil.datafiles.reading.table_facts import TableFacts
+from frazil.datafiles.writing.arrow_writer import ArrowFileWriter, task_name
+from frazil.datafiles.writing.write_properties import FileOptions
 from frazil.spark.binary_rows import binary_rows
 from frazil.spark.folders import WriteFolder
-from frazil.spark.storage import Storage
-from frazil.spark.table_facts import TableFacts
-from frazil.spark.write_properties import FileOptions
 
 Task: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 

@@ -18,20 +18,20 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
-from frazil.client.data_files import DataFile
-from frazil.client.parquet_partitions import PartitionField
-from frazil.client.parquet_reading import ParquetReader
-from frazil.client.parquet_values import internal_value
+from frazil.datafiles.arrow.lineage import LAST_UPDATED_FIELD, ROW_ID, ROW_ID_FIELD
+from frazil.datafiles.footers.data_files import DataFile
+from frazil.datafiles.footers.parquet_partitions import PartitionField
+from frazil.datafiles.footers.parquet_reading import ParquetReader
+from frazil.datafiles.footers.parquet_values import internal_value
+from frazil.datafiles.reading.storage import Storage, is_local
+from frazil.datafiles.reading.table_facts import TableFacts
+from frazil.datafiles.writing.write_properties import TARGET_SIZE, FileOptions
 from frazil.spark.context import Context
 from frazil.spark.distribution import Layout, spread
 from frazil.spark.folders import WriteFolder
-from frazil.spark.lineage import LAST_UPDATED_FIELD, ROW_ID, ROW_ID_FIELD
 from frazil.spark.partition_folders import IN_FILE, folder_columns, folder_values
 from frazil.spark.partitioning import spec_fields
 from frazil.spark.session_settings import PARQUET_SETTINGS, session_settings
-from frazil.spark.storage import Storage, is_local
-from frazil.spark.table_facts import TableFacts
-from frazil.spark.write_properties import TARGET_SIZE, FileOptions
 from frazil.values.transforms import apply
 from frazil.values.types import NestedField, StructType, TypeId
 from frazil.wire.errors import BadRequest

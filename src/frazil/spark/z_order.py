@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
-from frazil.client.parquet_schema import fields_by_id
+from frazil.datafiles.footers.parquet_schema import fields_by_id
 from frazil.spark.partitioning import arrow_function, source_column
 from frazil.values.types import NestedField, StructType, TypeId
 from frazil.wire.errors import BadRequest

@@ -12,9 +12,9 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
 from frazil.client.tables import Table
-from frazil.spark.arrow import METADATA_FIELDS
+from frazil.datafiles.arrow.arrow import METADATA_FIELDS
+from frazil.datafiles.arrow.lineage import LAST_UPDATED, MIN_FORMAT_VERSION, ROW_ID
 from frazil.spark.conditions import convert, is_case_sensitive
-from frazil.spark.lineage import LAST_UPDATED, MIN_FORMAT_VERSION, ROW_ID
 from frazil.spark.scans import scan_of, schema_of
 from frazil.spark.sql.metadata_tables import metadata_frame
 from frazil.spark.sql.names import (

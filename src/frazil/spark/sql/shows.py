@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import DataFrame
 
-from frazil.client.parquet_schema import fields_by_id
 from frazil.client.tables import Table
+from frazil.datafiles.footers.parquet_schema import fields_by_id
 from frazil.spark.partition_editing import VOID
 from frazil.spark.sql import answers
 from frazil.spark.sql import statements as sql

@@ -1,0 +1,23 @@
+"""Rows in Arrow: of a table's files, of Spark, and between the two. Runs on executors."""
+
+from __future__ import annotations
+
+from frazil.datafiles.arrow.arrow_conversion import to_spark, to_table
+from frazil.datafiles.arrow.arrow_projection import Projection, project
+from frazil.datafiles.arrow.arrow_types import (
+    METADATA_FIELDS,
+    arrow_schema,
+    field_id_of,
+    spark_arrow_schema,
+)
+
+__all__ = [
+    "METADATA_FIELDS",
+    "Projection",
+    "arrow_schema",
+    "field_id_of",
+    "project",
+    "spark_arrow_schema",
+    "to_spark",
+    "to_table",
+]

@@ -1,0 +1,194 @@
+"""Where Parquet files lie and how they are opened: local files, S3, or a filesystem of the caller.
+
+Errors name the path and the fix; pyarrow's own do neither.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs as pafs
+
+from frazil.datafiles.footers.parquet_errors import FileNotReadable
+
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)\Z", re.DOTALL)
+_S3_SCHEMES: Final = frozenset({"s3", "s3a", "s3n"})
+_MAGIC: Final = b"PAR1"
+_ENCRYPTED_MAGIC: Final = b"PARE"
+_TAIL_BYTES: Final = 8
+_LEAST_BYTES: Final = len(_MAGIC) + _TAIL_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedFile:
+    parquet: Any
+    """A `pyarrow.parquet.ParquetFile`."""
+    size_in_bytes: int
+
+
+# --- paths --------------------------------------------------------------------------------------
+
+
+def declared_path(
+    path: str | os.PathLike[str], table_location: str | None, filesystem: Any = None
+) -> str:
+    """The path as the table's metadata should have it: whole, in the style of the location."""
+    text = os.fspath(path)
+    if scheme_of(text) is not None:
+        return text
+    if filesystem is not None and filesystem.type_name != "local":
+        return f"s3://{text}" if filesystem.type_name == "s3" else text
+    absolute = os.path.abspath(text)
+    if table_location is None or table_location.startswith("/"):
+        return absolute
+    short = table_location.startswith("file:/") and not table_location.startswith("file://")
+    return f"file:{absolute}" if short else f"file://{absolute}"
+
+
+def scheme_of(path: str) -> str | None:
+    matched = _SCHEME.match(path)
+    return None if matched is None else matched[1].lower()
+
+
+def _split(path: str) -> tuple[str, str]:
+    """The scheme, and the path as a filesystem of pyarrow takes it."""
+    matched = _SCHEME.match(path)
+    if matched is None:
+        return "file", path
+    scheme, rest = matched[1].lower(), matched[2]
+    if scheme == "file":
+        # An authority, if there is one, is this host: file://localhost/tmp is /tmp.
+        return scheme, "/" + rest[2:].partition("/")[2] if rest.startswith("//") else rest
+    return scheme, rest.removeprefix("//")
+
+
+# --- filesystems --------------------------------------------------------------------------------
+
+
+def filesystem_of(path: str, config: Mapping[str, str]) -> tuple[Any, str]:
+    """The filesystem of pyarrow that a path lies in, and the path as that takes it."""
+    scheme, inner = _split(path)
+    if scheme == "file":
+        return pafs.LocalFileSystem(), inner
+    if scheme in _S3_SCHEMES:
+        return _s3(_s3_settings(config, os.environ)), inner
+    try:
+        found, inner = pafs.FileSystem.from_uri(path)
+        return found, inner
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise FileNotReadable(
+            path, f"no filesystem is known for {scheme} ({error}): give one as filesystem="
+        ) from None
+
+
+def _s3_settings(
+    config: Mapping[str, str], environ: Mapping[str, str]
+) -> tuple[tuple[str, Any], ...]:
+    """What the catalog says of its S3 goes before what the environment says."""
+    endpoint = (
+        config.get("s3.endpoint")
+        or environ.get("AWS_ENDPOINT_URL_S3")
+        or environ.get("AWS_ENDPOINT_URL")
+    )
+    region = (
+        config.get("s3.region")
+        or config.get("client.region")
+        or environ.get("AWS_REGION")
+        or environ.get("AWS_DEFAULT_REGION")
+    )
+    # Other stores than AWS's rarely have a host name for each bucket.
+    path_style = config.get("s3.path-style-access", "true" if endpoint else "false")
+    settings: dict[str, Any] = {
+        "access_key": config.get("s3.access-key-id"),
+        "secret_key": config.get("s3.secret-access-key"),
+        "session_token": config.get("s3.session-token"),
+        "endpoint_override": endpoint,
+        "region": region,
+        "force_virtual_addressing": path_style.lower() != "true",
+    }
+    return tuple((name, value) for name, value in settings.items() if value is not None)
+
+
+@lru_cache(maxsize=16)
+def _s3(settings: tuple[tuple[str, Any], ...]) -> Any:
+    """One for many files: each has connections of its own. New keys make a new one."""
+    return pafs.S3FileSystem(**dict(settings))
+
+
+# --- opening ------------------------------------------------------------------------------------
+
+
+@contextmanager
+def open_parquet(
+    path: str, config: Mapping[str, str], filesystem: Any = None
+) -> Iterator[OpenedFile]:
+    """Opens a file and reads its footer."""
+    if filesystem is None:
+        filesystem, inner = filesystem_of(path, config)
+    else:
+        inner = _split(path)[1]
+    try:
+        source = filesystem.open_input_file(inner)
+    except (OSError, pa.ArrowException) as error:
+        raise _not_opened(path, filesystem, inner, error) from None
+    with source:
+        try:
+            size = source.size()
+            parquet = pq.ParquetFile(source)
+        except (OSError, pa.ArrowException) as error:
+            raise _not_parquet(path, source, error) from None
+        try:
+            yield OpenedFile(parquet, size)
+        except (OSError, pa.ArrowException) as error:
+            raise FileNotReadable(path, f"its columns cannot be read ({error})") from None
+
+
+def _not_opened(path: str, filesystem: Any, inner: str, error: Exception) -> FileNotReadable:
+    if isinstance(error, FileNotFoundError):
+        return FileNotReadable(
+            path, "there is no such file: write it before it is committed, or correct the path"
+        )
+    if _is_directory(filesystem, inner):
+        return FileNotReadable(path, "is a directory: name each of its files")
+    if isinstance(error, PermissionError):
+        return FileNotReadable(path, "no permission to read it: allow it to this user")
+    return FileNotReadable(
+        path, f"cannot be opened ({error}): look whether it is there and may be read from here"
+    )
+
+
+def _is_directory(filesystem: Any, inner: str) -> bool:
+    try:
+        return bool(filesystem.get_file_info(inner).type == pafs.FileType.Directory)
+    except (OSError, pa.ArrowException):
+        return False
+
+
+def _not_parquet(path: str, source: Any, error: Exception) -> FileNotReadable:
+    """Says why pyarrow could not make anything of the file."""
+    try:
+        size = source.size()
+        tail = source.read_at(_TAIL_BYTES, size - _TAIL_BYTES) if size >= _TAIL_BYTES else b""
+    except (OSError, pa.ArrowException):
+        return FileNotReadable(path, f"cannot be read ({error})")
+    if size == 0:
+        return FileNotReadable(path, "is empty: close the writer before the file is committed")
+    if tail.endswith(_ENCRYPTED_MAGIC):
+        return FileNotReadable(
+            path, "its footer is encrypted: write it with a plaintext footer or declare it by hand"
+        )
+    if size < _LEAST_BYTES or not tail.endswith(_MAGIC):
+        return FileNotReadable(
+            path,
+            f"is not a Parquet file, or its writer was not closed: its last bytes are "
+            f"{bytes(tail[-4:])!r}, not {_MAGIC!r}",
+        )
+    return FileNotReadable(path, f"its footer cannot be read ({error})")

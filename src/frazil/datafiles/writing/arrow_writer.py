@@ -1,0 +1,179 @@
+"""Writes the rows of a task into Parquet files, one or more for each partition.
+
+Runs on executors. What a commit declares of a file is taken from the footer that the writer still
+holds: no file is opened again. NaNs, which no footer counts, are counted in passing.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+import pyarrow as pa
+
+from frazil.datafiles.arrow.arrow import arrow_schema, to_table
+from frazil.datafiles.footers.data_files import DataFile
+from frazil.datafiles.footers.parquet_partitions import partition_fields
+from frazil.datafiles.footers.parquet_reading import ParquetReader
+from frazil.datafiles.footers.parquet_schema import fields_by_id
+from frazil.datafiles.reading.storage import Storage
+from frazil.datafiles.reading.table_facts import TableFacts
+from frazil.datafiles.writing.parquet_rolling import RollingFile, WrittenFile
+from frazil.datafiles.writing.partition_split import PARTITION_PREFIX as PARTITION_PREFIX
+from frazil.datafiles.writing.partition_split import partition_folder, partition_value, split
+from frazil.datafiles.writing.write_properties import FileOptions
+
+
+class ArrowFileWriter:
+    """One for each task; files are named `<folder>/<partition>/<task>-<number>.parquet`."""
+
+    def __init__(
+        self,
+        facts: TableFacts,
+        storage: Storage,
+        folder: str,
+        task: str,
+        *,
+        options: FileOptions,
+        lineage: bool = False,
+    ) -> None:
+        self._storage = storage
+        self._folder = folder
+        self._task = task
+        self._options = options
+        self._schema = arrow_schema(facts.schema, lineage=lineage)
+        self._fields = partition_fields(facts.spec(options.spec_id), fields_by_id(facts.schema))
+        self._reader = ParquetReader(facts, options.spec_id)
+        self._open: OrderedDict[tuple[Any, ...], _PartitionFile] = OrderedDict()
+        self._pays: dict[str, bool] = {}
+        """Which columns are worth a dictionary."""
+        self._pending_bytes = 0
+        self._next_number = 0
+        self._files: list[DataFile] = []
+        self._paths: list[str] = []
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Rows with the table's columns as Spark has them, and the `_partition_*` of each."""
+        rows = to_table(batch, self._schema)
+        keys = [
+            batch.column(f"{PARTITION_PREFIX}{position}") for position in range(len(self._fields))
+        ]
+        if not keys:
+            self._add((), rows)
+            return
+        for scalars, part in split(rows, keys):
+            values = tuple(map(partition_value, self._fields, scalars))
+            self._add(values, part)
+
+    def close(self) -> list[bytes]:
+        """Ends the last files; what there is to declare of all, as JSON."""
+        while self._open:
+            self._end(next(iter(self._open)))
+        return [msgspec.json.encode(file) for file in self._files]
+
+    def abort(self) -> None:
+        """Removes everything that this writer has written."""
+        for file in self._open.values():
+            file.abort()
+        self._open.clear()
+        self._storage.delete(self._paths)
+        self._files.clear()
+
+    # --- partitions ----------------------------------------------------------------------------
+
+    def _add(self, values: tuple[Any, ...], rows: pa.RecordBatch) -> None:
+        file = self._file(values)
+        before = file.pending_bytes
+        while rows.num_rows:
+            rows = file.rolling.write(rows)
+            if file.rolling.is_full:
+                self._roll(file)
+        self._pending_bytes += file.pending_bytes - before
+        # Rows come sorted by partition, so that others than the last are seldom written again.
+        while self._pending_bytes > self._options.row_group_size_bytes and len(self._open) > 1:
+            self._end(next(iter(self._open)))
+
+    def _file(self, values: tuple[Any, ...]) -> _PartitionFile:
+        key = _key(values)
+        found = self._open.get(key)
+        if found is None:
+            found = self._open[key] = _PartitionFile(values, self._new_file(values))
+        else:
+            self._open.move_to_end(key)
+        return found
+
+    def _new_file(self, values: tuple[Any, ...]) -> RollingFile:
+        inner = partition_folder(self._fields, values)
+        folder = f"{self._folder}/{inner}" if inner else self._folder
+        path = f"{folder}/{self._task}-{self._next_number:05d}.parquet"
+        self._next_number += 1
+        return RollingFile(self._storage, path, self._schema, self._options, self._pays)
+
+    def _roll(self, file: _PartitionFile) -> None:
+        self._declare(file)
+        file.rolling = self._new_file(file.values)
+
+    def _end(self, key: tuple[Any, ...]) -> None:
+        file = self._open.pop(key)
+        self._pending_bytes -= file.pending_bytes
+        self._declare(file)
+
+    def _declare(self, file: _PartitionFile) -> None:
+        written = file.rolling.close()
+        if written is None:
+            return
+        self._paths.append(written.path)
+        self._files.append(declared_file(self._reader, written, file.values, self._options))
+
+
+class _PartitionFile:
+    """The file of a partition that is written to now."""
+
+    def __init__(self, values: tuple[Any, ...], rolling: RollingFile) -> None:
+        self.values = values
+        self.rolling = rolling
+
+    @property
+    def pending_bytes(self) -> int:
+        return self.rolling.pending_bytes
+
+    def abort(self) -> None:
+        self.rolling.abort()
+
+
+def declared_file(
+    reader: ParquetReader, written: WrittenFile, values: Sequence[Any], options: FileOptions
+) -> DataFile:
+    """What a commit says of a file, by the footer that its writer holds."""
+    return DataFile(
+        **reader.written_file(
+            written.path,
+            written.size_in_bytes,
+            written.metadata,
+            lambda column: written.nan_counts.get(column.field_id),
+            values,
+            options.sort_order_id,
+        )
+    )
+
+
+def _key(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Equal for values of one partition only: 0 and False are equal in Python, -0.0 and 0.0 too."""
+    return tuple((type(value).__name__, repr(value)) for value in values)
+
+
+def task_name() -> str:
+    """A name that no other attempt has, in whichever task or job.
+
+    Attempt ids are unique in an application, but its folder may outlive it.
+    """
+    from pyspark import TaskContext
+
+    task = TaskContext.get()
+    random = uuid4().hex[:12]
+    if task is None:
+        return f"00000-0-{random}"
+    return f"{task.partitionId():05d}-{task.taskAttemptId()}-{random}"

@@ -1,0 +1,77 @@
+"""Copies one data file without the rows that go. Runs on executors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+from uuid import uuid4
+
+import msgspec
+
+from frazil.datafiles.footers.data_files import DataFile
+from frazil.datafiles.footers.parquet_partitions import partition_fields
+from frazil.datafiles.footers.parquet_reading import ParquetReader
+from frazil.datafiles.footers.parquet_schema import fields_by_id
+from frazil.datafiles.reading.deletes_reader import deleted_positions
+from frazil.datafiles.reading.live_rows import copied_schema, live_rows
+from frazil.datafiles.reading.positions import Positions
+from frazil.datafiles.reading.scan_tasks import ScanTask
+from frazil.datafiles.reading.storage import Storage
+from frazil.datafiles.reading.table_facts import TableFacts
+from frazil.datafiles.reading.touched import Touched, decode_touched
+from frazil.datafiles.writing.arrow_writer import declared_file
+from frazil.datafiles.writing.parquet_rolling import RollingFile
+from frazil.datafiles.writing.write_properties import FileOptions
+
+_NO_LIMIT: Final = 1 << 62
+"""A copy is never larger than its file, so it is not divided."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopyWork:
+    facts: TableFacts
+    storage: Storage
+    folder: str
+    options: FileOptions
+
+    def __call__(self, payloads: Sequence[bytes]) -> Iterator[bytes]:
+        for payload in payloads:
+            copied = self.copy(decode_touched(payload))
+            if copied is not None:
+                yield msgspec.json.encode(copied)
+
+    def copy(self, touched: Touched) -> DataFile | None:
+        task = touched.task
+        gone = touched.positions | Positions(deleted_positions(task, self.storage))
+        if len(gone) >= task.data_file.record_count:
+            return None
+        options = replace(
+            self.options,
+            target_file_size_bytes=_NO_LIMIT,
+            spec_id=task.data_file.spec_id,
+            sort_order_id=task.data_file.sort_order_id,
+        )
+        path = f"{self.folder}/{uuid4()}.parquet"
+        file = RollingFile(self.storage, path, copied_schema(task, self.facts), options)
+        try:
+            for rows in live_rows(task, self.facts, self.storage, gone):
+                while rows.num_rows:
+                    rows = file.write(rows)
+            written = file.close()
+        except BaseException:
+            file.abort()
+            raise
+        if written is None:
+            return None
+        reader = ParquetReader(self.facts, options.spec_id)
+        return declared_file(reader, written, self._partition(task), options)
+
+    def _partition(self, task: ScanTask) -> tuple[object, ...]:
+        """Of a column that was dropped, readers and the catalog know null alone."""
+        spec = self.facts.spec(task.data_file.spec_id)
+        fields = partition_fields(spec, fields_by_id(self.facts.schema))
+        return tuple(
+            None if field.source is None else value
+            for field, value in zip(fields, task.data_file.partition, strict=True)
+        )
