@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 import pytest
 
 from frazil.client.outcomes import Commit
-from frazil.spark.committing import Write
+from frazil.spark.writing.committing import Write
 
 
 def once_before_commit(monkeypatch: pytest.MonkeyPatch, action: Callable[[], object]) -> None:

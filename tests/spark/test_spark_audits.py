@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 from pyspark.sql import SparkSession
 
-from frazil.spark.audits import BRANCH_SETTING, ID_SETTING
+from frazil.spark.core.audits import BRANCH_SETTING, ID_SETTING
 from frazil.spark.session import Session
 from frazil.wire.errors import BadRequest
 

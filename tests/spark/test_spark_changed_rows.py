@@ -23,15 +23,15 @@ from frazil.datafiles.reading.table_facts import facts_of
 from frazil.datafiles.reading.touched import Touched
 from frazil.datafiles.writing.changes_writer import ChangesTask, TaskChanges, decode_changes
 from frazil.datafiles.writing.write_properties import file_options
-from frazil.spark import file_work
-from frazil.spark.changed_rows import ChangedRows, united, write_changes
-from frazil.spark.context import Context
-from frazil.spark.delete_files import write_deletes
-from frazil.spark.file_copies import copy_files
-from frazil.spark.file_work import Item
-from frazil.spark.folders import new_folder
-from frazil.spark.python_workers import arrow_task, keep_archives
-from frazil.spark.settings import Settings
+from frazil.spark.core.context import Context
+from frazil.spark.core.settings import Settings
+from frazil.spark.rows.changed_rows import ChangedRows, united, write_changes
+from frazil.spark.writing import file_work
+from frazil.spark.writing.delete_files import write_deletes
+from frazil.spark.writing.file_copies import copy_files
+from frazil.spark.writing.file_work import Item
+from frazil.spark.writing.folders import new_folder
+from frazil.spark.writing.python_workers import arrow_task, keep_archives
 from frazil.wire.errors import BadRequest
 from tests.support.touched_tables import local, make_table
 
@@ -325,7 +325,7 @@ def test_what_runs_on_executors_loads_neither_spark_nor_a_parser() -> None:
         "import frazil.datafiles.writing.changes_writer\n"
         "import frazil.datafiles.writing.delete_writer\n"
         "import frazil.datafiles.writing.file_copier\n"
-        "import frazil.spark.python_workers\n"
+        "import frazil.spark.writing.python_workers\n"
         "print([name for name in ('pyspark', 'sqlglot', 'pandas') if name in sys.modules])\n"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -28,12 +28,18 @@ from frazil.format.expr.expression_binding import bind
 from frazil.format.expr.expressions import from_json
 from frazil.format.metadata.schema import parse_schema
 from frazil.format.pruning.evaluators import row_evaluator
-from frazil.spark.condition_columns import ColumnNames
-from frazil.spark.condition_literals import Zone
-from frazil.spark.conflicts import MAX_KEYS, RANGED_KEYS, KeyValues, key_filter, merge_filter
-from frazil.spark.merge_frames import numbered_source
-from frazil.spark.merge_keys import collected_keys, is_sound
-from frazil.spark.on_conditions import OnParts, SourceNames, conjuncts, on_parts
+from frazil.spark.conditions.condition_columns import ColumnNames
+from frazil.spark.conditions.condition_literals import Zone
+from frazil.spark.conditions.conflicts import (
+    MAX_KEYS,
+    RANGED_KEYS,
+    KeyValues,
+    key_filter,
+    merge_filter,
+)
+from frazil.spark.conditions.on_conditions import OnParts, SourceNames, conjuncts, on_parts
+from frazil.spark.rows.merge_frames import numbered_source
+from frazil.spark.rows.merge_keys import collected_keys, is_sound
 from frazil.values import transforms
 from frazil.values.transforms import parse_transform
 from frazil.values.type_json import struct_to_json

@@ -19,11 +19,11 @@ from pyspark.sql import SparkSession
 
 from frazil.client.client import Client
 from frazil.spark import connect
-from frazil.spark.definitions import partition_spec
-from frazil.spark.progress import is_classic
+from frazil.spark.core.progress import is_classic
+from frazil.spark.ddl.definitions import partition_spec
+from frazil.spark.schema.types import iceberg_schema, spark_schema
 from frazil.spark.session import Session
 from frazil.spark.tables import SparkTable
-from frazil.spark.types import iceberg_schema, spark_schema
 from frazil.values.type_json import struct_to_json
 from tests.support.spark import runtime_settings
 
@@ -221,4 +221,4 @@ def test_a_stream_is_written(
 
 def test_nothing_reached_for_the_jvm_beside_connect(spark: SparkSession) -> None:
     """The one module with classic-only extras is loaded by a terminal's display alone."""
-    assert "frazil.spark.classic" not in sys.modules or is_classic(spark)
+    assert "frazil.spark.core.classic" not in sys.modules or is_classic(spark)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from frazil.spark.definitions import partition_spec, sort_order
-from frazil.spark.settings import Settings
+from frazil.spark.core.settings import Settings
+from frazil.spark.ddl.definitions import partition_spec, sort_order
 from frazil.values.type_json import parse_struct
 from frazil.wire.errors import BadRequest
 

@@ -11,10 +11,10 @@ from pyspark.sql import SparkSession
 from frazil.client.client import Client
 from frazil.client.tables import Table
 from frazil.datafiles.footers.data_files import DataFile, EqualityDeleteFile
-from frazil.spark.context import Context
-from frazil.spark.equality_deletes import covering_specs, key_schema, write_equality_deletes
-from frazil.spark.folders import new_folder
-from frazil.spark.settings import Settings
+from frazil.spark.core.context import Context
+from frazil.spark.core.settings import Settings
+from frazil.spark.writing.equality_deletes import covering_specs, key_schema, write_equality_deletes
+from frazil.spark.writing.folders import new_folder
 from frazil.wire.errors import BadRequest, UnsupportedOperation
 from tests.support.touched_tables import ARROW, add_file, make_table
 

@@ -25,7 +25,7 @@ from frazil.datafiles.reading.table_facts import facts_of
 from frazil.datafiles.writing.write_properties import file_options
 from frazil.spark import connect
 from frazil.spark.session import Session
-from frazil.spark.writing_arrow import write_task
+from frazil.spark.writing.writing_arrow import write_task
 from frazil.wire.errors import CommitStateUnknown, ValidationError
 from tests.spark.interleaving import once_before_commit
 from tests.spark.leftovers import declared_files, files_of, strays

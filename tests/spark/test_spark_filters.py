@@ -30,7 +30,13 @@ from frazil.format.expr.expression_binding import bind
 from frazil.format.expr.expressions import from_json
 from frazil.format.metadata.schema import Schema
 from frazil.format.pruning.evaluators import row_evaluator
-from frazil.spark.filters import expression_of, names_in, renamed, spark_condition, top_field
+from frazil.spark.conditions.filters import (
+    expression_of,
+    names_in,
+    renamed,
+    spark_condition,
+    top_field,
+)
 from frazil.values import types
 from frazil.values.type_json import parse_struct, struct_to_json
 from frazil.values.types import (

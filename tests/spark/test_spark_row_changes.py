@@ -12,10 +12,10 @@ from pyspark.sql import functions as fn
 from frazil.client.client import Client
 from frazil.client.expressions import col
 from frazil.client.tables import Table
-from frazil.spark.merges import MergeBuilder
-from frazil.spark.results import Result
+from frazil.spark.core.results import Result
+from frazil.spark.core.targets import Target
+from frazil.spark.rows.merges import MergeBuilder
 from frazil.spark.tables import SparkTable
-from frazil.spark.targets import Target
 from frazil.wire.errors import BadRequest, UnsupportedOperation, ValidationError
 from tests.spark.interleaving import once_before_commit
 

@@ -22,10 +22,10 @@ from frazil.datafiles.footers.data_files import DataFile, EqualityDeleteFile
 from frazil.datafiles.reading.arrow_reader import read_task
 from frazil.datafiles.reading.storage import storage_of
 from frazil.datafiles.reading.table_facts import facts_of
-from frazil.spark import jar_reader, scans
-from frazil.spark.context import Context
-from frazil.spark.settings import Settings
-from frazil.spark.types import spark_schema
+from frazil.spark.core.context import Context
+from frazil.spark.core.settings import Settings
+from frazil.spark.reading import jar_reader, scans
+from frazil.spark.schema.types import spark_schema
 from frazil.values.types import StructType
 from frazil.wire.errors import BadRequest, NotFound
 

@@ -16,12 +16,12 @@ from pyspark.sql import functions as fn
 from frazil.client.tables import Table
 from frazil.datafiles.footers.parquet_names import name_mapping_of
 from frazil.datafiles.footers.parquet_schema import fields_by_id
-from frazil.spark.literals import literal
-from frazil.spark.names import NameMatcher
-from frazil.spark.schema_evolution import evolve, schema_requirements, schema_updates
-from frazil.spark.schemas import fit, mapped
-from frazil.spark.store_assignment import Assignment, Policy, assignment, parse_policy
-from frazil.spark.types import spark_schema
+from frazil.spark.core.names import NameMatcher
+from frazil.spark.schema.literals import literal
+from frazil.spark.schema.schema_evolution import evolve, schema_requirements, schema_updates
+from frazil.spark.schema.schemas import fit, mapped
+from frazil.spark.schema.store_assignment import Assignment, Policy, assignment, parse_policy
+from frazil.spark.schema.types import spark_schema
 from frazil.values import types as it
 from frazil.values.type_json import parse_struct, struct_to_json
 from frazil.values.types import (

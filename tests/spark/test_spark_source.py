@@ -13,10 +13,10 @@ import pytest
 
 from frazil.datafiles.reading.table_facts import TableFacts
 from frazil.datafiles.writing.arrow_transforms import Partitioner, transformed
-from frazil.spark import source_writer
-from frazil.spark.source_options import SourceOptions, source_options
-from frazil.spark.source_writer import TableStreamWriter, TableWriter
-from frazil.spark.types import spark_schema
+from frazil.spark.schema.types import spark_schema
+from frazil.spark.streams import source_writer
+from frazil.spark.streams.source_options import SourceOptions, source_options
+from frazil.spark.streams.source_writer import TableStreamWriter, TableWriter
 from frazil.values.transforms import apply, parse_transform
 from frazil.values.type_json import parse_struct
 from frazil.values.types import Type
@@ -199,7 +199,7 @@ def table(client: Client, namespace: str) -> str:
 
 @pytest.fixture
 def source_spark(spark: SparkSession, server_url: str) -> SparkSession:
-    from frazil.spark.source import register
+    from frazil.spark.streams.source import register
 
     register(spark, server_url)
     return spark

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from frazil.spark.sql.parameters import bound, literal_of
-from frazil.spark.sql.parsing import parse
-from frazil.spark.sql.statements import (
+from frazil.spark.parse.parameters import bound, literal_of
+from frazil.spark.parse.parsing import parse
+from frazil.spark.parse.statements import (
     AddColumns,
     AddPartitionField,
     AlterColumn,
@@ -50,8 +50,8 @@ from frazil.spark.sql.statements import (
     Use,
     WriteOrder,
 )
-from frazil.spark.sql.type_parsing import parse_type
-from frazil.spark.sql.type_texts import type_text
+from frazil.spark.parse.type_parsing import parse_type
+from frazil.spark.parse.type_texts import type_text
 from frazil.values.types import (
     INT,
     LONG,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from frazil.spark.parse.references import references, replaced
 from frazil.spark.sql.pruning import needs_of
-from frazil.spark.sql.references import references, replaced
 
 
 def _names(text: str) -> list[str]:

@@ -9,7 +9,7 @@ import pytest
 from frazil.wire.errors import BadRequest, NoSuchTable
 
 if TYPE_CHECKING:
-    from frazil.spark.results import Result
+    from frazil.spark.core.results import Result
     from frazil.spark.session import Session
 
 
@@ -219,7 +219,7 @@ def test_a_statement_that_reads_its_target_is_run_again_as_a_whole(
     shop: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between its load and its commit another row comes in, which is the greatest then."""
-    from frazil.spark import row_changes
+    from frazil.spark.rows import row_changes
 
     delete = row_changes.delete
     runs: list[int] = []

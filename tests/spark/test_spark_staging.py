@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from frazil.client.client import Client
-from frazil.spark import staging
-from frazil.spark.context import Context
-from frazil.spark.settings import Settings
-from frazil.spark.staging import staged
+from frazil.spark.core.context import Context
+from frazil.spark.core.settings import Settings
+from frazil.spark.writing import staging
+from frazil.spark.writing.staging import staged
 from frazil.wire.errors import BadRequest
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from frazil.spark import statements
-from frazil.spark.results import Result
-from frazil.spark.settings import Settings
+from frazil.spark.core import statements
+from frazil.spark.core.results import Result
+from frazil.spark.core.settings import Settings
 from frazil.wire.errors import BadRequest, CommitFailed, CommitStateUnknown, ValidationError
 
 

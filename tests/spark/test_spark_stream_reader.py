@@ -12,7 +12,14 @@ import pytest
 from frazil.client.plans import PlannedDataFile
 from frazil.client.tables import Snapshot
 from frazil.datafiles.reading.scan_tasks import ScanTask
-from frazil.spark.micro_batches import NOTHING, Limits, MicroBatches, Offset, Skips, offset_of
+from frazil.spark.streams.micro_batches import (
+    NOTHING,
+    Limits,
+    MicroBatches,
+    Offset,
+    Skips,
+    offset_of,
+)
 from frazil.wire.errors import BadRequest, NotFound
 
 if TYPE_CHECKING:
@@ -286,7 +293,7 @@ def test_a_stream_goes_through_the_source_from_table_to_table(
     own_session: Session, client: Client, namespace: str, tmp_path: Path
 ) -> None:
     """`readStream` and `writeStream` of `format("frazil")`, with a restart."""
-    from frazil.spark.stream_ids import EPOCH_ID, QUERY_ID
+    from frazil.spark.streams.stream_ids import EPOCH_ID, QUERY_ID
 
     client.create_table(f"{namespace}.from", SCHEMA)
     client.create_table(f"{namespace}.to", SCHEMA)

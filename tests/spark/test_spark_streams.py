@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from frazil.client.tables import Table
-from frazil.spark import stream_ids
-from frazil.spark.stream_ids import CHECKPOINT_ID, EPOCH_ID, QUERY_ID, StreamId
+from frazil.spark.streams import stream_ids
+from frazil.spark.streams.stream_ids import CHECKPOINT_ID, EPOCH_ID, QUERY_ID, StreamId
 from frazil.wire.errors import BadRequest
 from frazil.wire.identifiers import Identifier
 
@@ -144,7 +144,7 @@ def files_on_disk(client: Client, table: str) -> list[str]:
 
 def dies(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     """The next epoch dies once, before or behind its commit."""
-    from frazil.spark.committing import Write
+    from frazil.spark.writing.committing import Write
 
     commit = Write.commit
 
@@ -277,9 +277,9 @@ def test_what_spark_calls_travels_without_the_client(client: Client, server_url:
     """On Spark Connect it is called in a process of the server's."""
     from pyspark import serializers
 
-    from frazil.spark.settings import Settings
-    from frazil.spark.streams import EpochWriter, _Catalog
-    from frazil.spark.targets import Target
+    from frazil.spark.core.settings import Settings
+    from frazil.spark.core.targets import Target
+    from frazil.spark.streams.streams import EpochWriter, _Catalog
 
     target = Target(Identifier(("ns",), "t"))
     catalog = _Catalog(server_url, {"token": "k"})

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from frazil.client.client import Client
-from frazil.spark.column_properties import property_updates
-from frazil.spark.schema_editing import SchemaEditor, promoted
+from frazil.spark.ddl.column_properties import property_updates
+from frazil.spark.ddl.schema_editing import SchemaEditor, promoted
 from frazil.values.types import (
     DOUBLE,
     FLOAT,
@@ -295,7 +295,8 @@ def test_changes_that_are_refused(session: Session, table: str, change: str, par
 def test_a_change_is_built_again_where_others_were_faster(
     session: Session, table: str, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from frazil.spark import schema_evolution, table_changes
+    from frazil.spark.ddl import table_changes
+    from frazil.spark.schema import schema_evolution
 
     build = schema_evolution.schema_updates
     late = iter([1])

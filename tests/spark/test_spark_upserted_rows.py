@@ -11,11 +11,12 @@ import pytest
 from pyspark.sql import functions as fn
 
 from frazil.datafiles.writing.changes_writer import FILE
-from frazil.spark import merge_attempts, merge_frames, row_sizes
-from frazil.spark.file_codes import FileCodes
-from frazil.spark.merge_frames import CHOSEN, MATCHED
-from frazil.spark.upserted_rows import upserted_rows
-from frazil.spark.writing import WriteOptions
+from frazil.spark.rows import merge_attempts, merge_frames
+from frazil.spark.rows.merge_frames import CHOSEN, MATCHED
+from frazil.spark.rows.upserted_rows import upserted_rows
+from frazil.spark.writing import row_sizes
+from frazil.spark.writing.file_codes import FileCodes
+from frazil.spark.writing.writing import WriteOptions
 from frazil.wire.errors import BadRequest, FrazilError
 
 if TYPE_CHECKING:

@@ -26,15 +26,15 @@ from frazil.datafiles.reading.table_facts import TableFacts
 from frazil.datafiles.writing import parquet_rolling
 from frazil.datafiles.writing.arrow_writer import ArrowFileWriter
 from frazil.datafiles.writing.write_properties import BloomFilter, delete_file_options, file_options
-from frazil.spark import writing_jvm
-from frazil.spark.context import Context
-from frazil.spark.distribution import ADVISORY_SIZE, layout_of, shuffle_settings
-from frazil.spark.folders import WriteFolder, new_folder
-from frazil.spark.session_settings import PARQUET_SETTINGS, session_settings
-from frazil.spark.settings import Settings
-from frazil.spark.writing import WriteOptions, write_rows
-from frazil.spark.writing_arrow import write_task
-from frazil.spark.writing_jvm import objections
+from frazil.spark.core.context import Context
+from frazil.spark.core.session_settings import PARQUET_SETTINGS, session_settings
+from frazil.spark.core.settings import Settings
+from frazil.spark.writing import writing_jvm
+from frazil.spark.writing.distribution import ADVISORY_SIZE, layout_of, shuffle_settings
+from frazil.spark.writing.folders import WriteFolder, new_folder
+from frazil.spark.writing.writing import WriteOptions, write_rows
+from frazil.spark.writing.writing_arrow import write_task
+from frazil.spark.writing.writing_jvm import objections
 from frazil.wire.errors import BadRequest
 from tests.support.spark_facts import facts, order_json, schema_json, spec_json
 

@@ -15,8 +15,8 @@ from frazil.client.tables import Table
 from frazil.datafiles.reading.positions import Positions
 from frazil.datafiles.reading.scan_tasks import task_of
 from frazil.datafiles.reading.touched import Touched
-from frazil.spark.context import Context
-from frazil.spark.settings import Settings
+from frazil.spark.core.context import Context
+from frazil.spark.core.settings import Settings
 
 SCHEMA: dict[str, Any] = {
     "type": "struct",

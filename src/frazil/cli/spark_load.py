@@ -12,7 +12,7 @@ from frazil.cli.spark_files import Source
 from frazil.cli.spark_session import print_result, spark_session
 
 if TYPE_CHECKING:
-    from frazil.spark.results import Result
+    from frazil.spark.core.results import Result
     from frazil.spark.session import Session
     from frazil.wire.identifiers import Identifier
 
@@ -47,7 +47,7 @@ def run(choice: CatalogChoice, order: LoadOrder) -> None:
 
 
 def _load(session: Session, name: Identifier, order: LoadOrder) -> Result:
-    from frazil.spark.types import spark_schema
+    from frazil.spark.schema.types import spark_schema
 
     if order.create and not session.client.table_exists(name):
         return _create(session, name, order)

@@ -11,7 +11,7 @@ from frazil.cli.spark_files import Source
 from frazil.cli.spark_session import print_result, spark_session
 
 if TYPE_CHECKING:
-    from frazil.spark.results import Result
+    from frazil.spark.core.results import Result
     from frazil.spark.session import Session
     from frazil.spark.tables import SparkTable
 
@@ -46,7 +46,7 @@ def run(choice: CatalogChoice, order: MergeOrder) -> None:
 
 
 def _merge(session: Session, table: SparkTable, order: MergeOrder) -> Result:
-    from frazil.spark.types import spark_schema
+    from frazil.spark.schema.types import spark_schema
 
     known = spark_schema(table.load().schema)
     frame = order.source.read(session.spark, known)

@@ -16,7 +16,7 @@ from frazil.cli.options import FAILURE, USAGE_ERROR, fail
 from frazil.cli.render import count_text, plain, print_json
 
 if TYPE_CHECKING:
-    from frazil.spark.results import Result
+    from frazil.spark.core.results import Result
     from frazil.spark.session import Session
     from frazil.wire.identifiers import Identifier
 
@@ -50,8 +50,8 @@ def spark_session(
     from pyspark.sql import SparkSession
 
     from frazil.client.config import DEFAULT_URI
-    from frazil.spark.java import JavaError
-    from frazil.spark.local import local_spark
+    from frazil.spark.runtime.java import JavaError
+    from frazil.spark.runtime.local import local_spark
     from frazil.spark.session import connect
 
     for name in QUERY_LOGGERS:

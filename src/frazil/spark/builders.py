@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import Column, DataFrame
 
 from frazil.client.expressions import Expression
-from frazil.spark import creates
-from frazil.spark.results import Result
-from frazil.spark.scans import scan_of
+from frazil.spark.core.results import Result
+from frazil.spark.ddl import creates
+from frazil.spark.parse.tokens import Cursor, Name
+from frazil.spark.reading.scans import scan_of
 from frazil.spark.sql.metadata_tables import metadata_frame
 from frazil.spark.sql.names import METADATA, Selector, identifier_of, load, target_of
-from frazil.spark.sql.tokens import Cursor, Name
 from frazil.spark.tables import SparkTable
-from frazil.spark.writing import WriteOptions
+from frazil.spark.writing.writing import WriteOptions
 from frazil.wire.errors import BadRequest, NoSuchTable
 from frazil.wire.identifiers import Identifier
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame, SparkSession
 
 from frazil.client.client import DEFAULT_URI, Client
-from frazil.spark.context import Context
-from frazil.spark.settings import settings_of
-from frazil.spark.source import register
+from frazil.spark.core.context import Context
+from frazil.spark.core.settings import settings_of
+from frazil.spark.streams.source import register
 from frazil.spark.tables import SparkTable, spark_table
 from frazil.wire.identifiers import Identifier
 
@@ -42,7 +42,7 @@ def connect(
     session.
     """
     if spark is None:
-        from frazil.spark.local import local_spark
+        from frazil.spark.runtime.local import local_spark
 
         spark = local_spark()
     settings = settings_of(

@@ -16,13 +16,15 @@ from pyspark.sql import Column, DataFrame
 from frazil.client.expressions import Expression
 from frazil.client.names import identifier_of
 from frazil.client.tables import Table
-from frazil.spark import row_changes, scans, writes
-from frazil.spark.context import Context
-from frazil.spark.merges import MergeBuilder, Source
-from frazil.spark.progress import progress
-from frazil.spark.results import Result
-from frazil.spark.targets import Target
-from frazil.spark.writing import WriteOptions
+from frazil.spark.core.context import Context
+from frazil.spark.core.progress import progress
+from frazil.spark.core.results import Result
+from frazil.spark.core.targets import Target
+from frazil.spark.reading import scans
+from frazil.spark.rows import row_changes
+from frazil.spark.rows.merges import MergeBuilder, Source
+from frazil.spark.writing import writes
+from frazil.spark.writing.writing import WriteOptions
 from frazil.wire.actions import MAIN
 from frazil.wire.identifiers import Identifier
 
@@ -164,14 +166,14 @@ class SparkTable:
 
     def write_stream(self, frame: DataFrame, **options: Any) -> StreamingQuery:
         """Writes a streaming frame, each epoch exactly once."""
-        from frazil.spark import streams
+        from frazil.spark.streams import streams
 
         return streams.write_stream(self.context, self._target(), frame, **options)
 
     def read_stream(self, **options: Any) -> DataFrame:
         """The rows that are there and those that are appended later, as a stream; `options` say
         from where, and how much at once."""
-        from frazil.spark import streams
+        from frazil.spark.streams import streams
 
         return streams.read_stream(self.context, self._target(), **options)
 

@@ -40,7 +40,7 @@ def split(
     starts = _starts(codes)
     if len(starts) > len(np.unique(codes)):
         order = np.argsort(codes, kind="stable").astype(np.int64)
-        # Not by `pa.array` nor `to_numpy`, which load pandas: see `frazil.spark.binary_rows`.
+        # `pa.array` and `to_numpy` load pandas: see `frazil.spark.writing.binary_rows`.
         rows = pa.Array.from_buffers(pa.int64(), len(order), [None, pa.py_buffer(order)])
         batch, keys = batch.take(rows), [key.take(rows) for key in keys]
         starts = _starts(codes[order])

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 
-from frazil.spark import creates
-from frazil.spark.results import Result
+from frazil.spark.core.results import Result
+from frazil.spark.ddl import creates
+from frazil.spark.ddl.table_changes import change_table, column_field
+from frazil.spark.parse import statements as sql
 from frazil.spark.sql import answers
-from frazil.spark.sql import statements as sql
 from frazil.spark.sql.names import (
     CATALOG,
     current_namespace,
@@ -18,7 +19,6 @@ from frazil.spark.sql.names import (
     use_namespace,
 )
 from frazil.spark.sql.reading import Reading
-from frazil.spark.table_changes import change_table, column_field
 from frazil.values.types import NestedField, StructType
 from frazil.wire.errors import AlreadyExists, BadRequest, NoSuchNamespace, NoSuchTable
 from frazil.wire.identifiers import Identifier

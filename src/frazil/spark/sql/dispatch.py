@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import DataFrame
 
+from frazil.spark.parse import statements as sql
+from frazil.spark.parse.parameters import Arguments, bound
+from frazil.spark.parse.parsing import parse
 from frazil.spark.sql import answers, ddl, rows, shows
-from frazil.spark.sql import statements as sql
-from frazil.spark.sql.parameters import Arguments, bound
-from frazil.spark.sql.parsing import parse
 from frazil.spark.sql.procedures import call
 from frazil.spark.sql.reading import Reading
 

@@ -8,11 +8,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
 from frazil.client.tables import Table
-from frazil.spark.partition_editing import VOID
+from frazil.spark.ddl.partition_editing import VOID
+from frazil.spark.parse.references import quoted
+from frazil.spark.parse.statements import Insert
 from frazil.spark.sql.defaults_in_text import DefaultValues
 from frazil.spark.sql.reading import Reading
-from frazil.spark.sql.references import quoted
-from frazil.spark.sql.statements import Insert
 from frazil.wire.errors import BadRequest
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
 from frazil.client.tables import Table
+from frazil.spark.core.targets import Target
+from frazil.spark.parse.tokens import Name
 from frazil.spark.sql.metadata_tables import METADATA_TABLES
-from frazil.spark.sql.tokens import Name
-from frazil.spark.targets import Target
 from frazil.wire.actions import MAIN
 from frazil.wire.errors import BadRequest, NoSuchNamespace, NoSuchTable
 from frazil.wire.identifiers import Identifier, Namespace

@@ -13,11 +13,11 @@ from pyspark.sql import DataFrame
 
 from frazil.client.own_updates import OwnUpdates
 from frazil.client.tables import Snapshot, Table
+from frazil.spark.parse.statements import Call
+from frazil.spark.parse.tokens import Cursor
 from frazil.spark.sql import answers
 from frazil.spark.sql.names import identifier_of
 from frazil.spark.sql.reading import milliseconds_of
-from frazil.spark.sql.statements import Call
-from frazil.spark.sql.tokens import Cursor
 from frazil.wire.actions import MAIN
 from frazil.wire.errors import BadRequest, NotFound
 from frazil.wire.identifiers import Identifier

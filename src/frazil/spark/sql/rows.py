@@ -11,19 +11,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from frazil.client.tables import Table
-from frazil.spark import row_changes, writes
-from frazil.spark import statements as runs
-from frazil.spark.context import Context
-from frazil.spark.merges import MergeBuilder
-from frazil.spark.progress import progress
-from frazil.spark.results import Result
-from frazil.spark.sql import row_parsing
-from frazil.spark.sql.defaults_in_text import DefaultValues
-from frazil.spark.sql.inserts import Insertion
-from frazil.spark.sql.names import CATALOG, target_of
-from frazil.spark.sql.reading import Reading
-from frazil.spark.sql.references import qualifiers_of
-from frazil.spark.sql.statements import (
+from frazil.spark.core import statements as runs
+from frazil.spark.core.context import Context
+from frazil.spark.core.progress import progress
+from frazil.spark.core.results import Result
+from frazil.spark.core.targets import Target
+from frazil.spark.parse import row_parsing
+from frazil.spark.parse.references import qualifiers_of
+from frazil.spark.parse.statements import (
     Assignments,
     Delete,
     Insert,
@@ -32,8 +27,14 @@ from frazil.spark.sql.statements import (
     Truncate,
     Update,
 )
-from frazil.spark.sql.tokens import Name
-from frazil.spark.targets import Target
+from frazil.spark.parse.tokens import Name
+from frazil.spark.rows import row_changes
+from frazil.spark.rows.merges import MergeBuilder
+from frazil.spark.sql.defaults_in_text import DefaultValues
+from frazil.spark.sql.inserts import Insertion
+from frazil.spark.sql.names import CATALOG, target_of
+from frazil.spark.sql.reading import Reading
+from frazil.spark.writing import writes
 from frazil.wire.errors import BadRequest
 
 if TYPE_CHECKING:

@@ -10,15 +10,15 @@ from pyspark.sql import DataFrame
 
 from frazil.client.tables import Table
 from frazil.datafiles.footers.parquet_schema import fields_by_id
-from frazil.spark.partition_editing import VOID
+from frazil.spark.ddl.partition_editing import VOID
+from frazil.spark.parse import statements as sql
+from frazil.spark.parse.parameters import string_literal
+from frazil.spark.parse.references import quoted
+from frazil.spark.parse.type_texts import type_text
+from frazil.spark.schema.types import spark_type
 from frazil.spark.sql import answers
-from frazil.spark.sql import statements as sql
 from frazil.spark.sql.defaults_in_text import literal_of_default
 from frazil.spark.sql.names import current_namespace, identifier_of, namespace_of
-from frazil.spark.sql.parameters import string_literal
-from frazil.spark.sql.references import quoted
-from frazil.spark.sql.type_texts import type_text
-from frazil.spark.types import spark_type
 from frazil.values.types import NestedField
 from frazil.wire.errors import BadRequest
 

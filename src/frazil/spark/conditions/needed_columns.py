@@ -1,0 +1,42 @@
+"""Which columns of a table a statement looks at, so that a scan need not read the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pyspark.sql import Column
+from sqlglot import exp
+
+from frazil.client.expressions import Expression
+from frazil.spark.conditions.condition_columns import ColumnNames
+from frazil.spark.conditions.conditions import parse
+from frazil.spark.conditions.filters import names_in, top_field
+from frazil.spark.conditions.on_conditions import names_of_tree
+
+
+def needed_columns(
+    expressions: Iterable[str | Column | Expression | None], names: ColumnNames
+) -> list[str] | None:
+    """Of the table's columns, in its order; None where it may be any of them."""
+    needed: set[str] = set()
+    for one in expressions:
+        if one is None:
+            continue
+        found = _names(one, names)
+        if found is None:
+            return None
+        needed |= found
+    return [field.name for field in names.schema.fields if field.name in needed]
+
+
+def _names(expression: str | Column | Expression, names: ColumnNames) -> set[str] | None:
+    if isinstance(expression, Expression):
+        return {top_field(name, names.schema).name for name in names_in(expression)}
+    tree = parse(expression) if isinstance(expression, str) else None
+    if tree is None or any(tree.find_all(exp.Query, exp.Star)):
+        # What a subquery refers to outside of it is for Spark to find.
+        return None
+    found: set[str] = set()
+    for parts in names_of_tree(tree):
+        found |= names.find_top(parts)
+    return found

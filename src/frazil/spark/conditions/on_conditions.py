@@ -1,0 +1,229 @@
+"""The ON of a MERGE taken apart: which columns of the target it ties to the source, and how.
+
+Only its conjuncts matter: a target row can match where all of them hold. One that ties a target
+column to an expression of the source says which keys can match; one about the target alone says
+which rows can. Of any other nothing is known, so that it leaves the others as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+import sqlglot
+from sqlglot import Token, TokenType, exp
+from sqlglot.errors import SqlglotError
+
+from frazil.client.expressions import Expression, all_of
+from frazil.spark.conditions.condition_columns import ColumnNames, FoundColumn, name_parts
+from frazil.spark.conditions.condition_literals import Zone
+from frazil.spark.conditions.conditions import DIALECT, converted_tree, parse
+
+_OPENING: Final = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.CASE})
+_CLOSING: Final = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.END})
+_EQUALITIES: Final = frozenset({TokenType.EQ, TokenType.NULLSAFE_EQ})
+_REPEATABLE: Final = (
+    exp.Cast,
+    exp.Case,
+    exp.If,
+    exp.Coalesce,
+    exp.Nullif,
+    exp.Lower,
+    exp.Upper,
+    exp.Trim,
+    exp.Concat,
+    exp.Substring,
+    exp.Length,
+    exp.Abs,
+    exp.Connector,
+)
+"""Functions that give the same for the same row, however often they are asked."""
+
+
+@dataclass(frozen=True)
+class Key:
+    """`target column = source expression`."""
+
+    column: FoundColumn
+    source: str
+    """The expression as the statement has it, for Spark to evaluate on the source."""
+    null_safe: bool
+    """`<=>`, by which nulls match each other."""
+
+
+@dataclass(frozen=True)
+class OnParts:
+    keys: tuple[Key, ...]
+    target_only: Expression
+    """What all matching target rows fulfil."""
+
+
+@dataclass(frozen=True)
+class SourceNames:
+    """The columns of the source, and how the statement calls it."""
+
+    columns: tuple[str, ...]
+    alias: str | None = None
+    case_sensitive: bool = False
+
+    def has(self, parts: Sequence[str]) -> bool:
+        folded = [self._folded(part) for part in parts[:2]]
+        columns = {self._folded(name) for name in self.columns}
+        qualified = self.alias is not None and folded[0] == self._folded(self.alias)
+        return folded[0] in columns or (qualified and len(folded) == 2 and folded[1] in columns)
+
+    def is_qualified(self, parts: Sequence[str]) -> bool:
+        return (
+            self.alias is not None
+            and self._folded(parts[0]) == self._folded(self.alias)
+            and self.has(parts)
+        )
+
+    def _folded(self, name: str) -> str:
+        return name if self.case_sensitive else name.lower()
+
+
+class Side(Enum):
+    TARGET = auto()
+    SOURCE = auto()
+    CONSTANT = auto()
+    MIXED = auto()
+    """Both, or something that cannot be told."""
+
+
+def on_parts(on: str, target: ColumnNames, source: SourceNames, zone: Zone) -> OnParts:
+    keys: list[Key] = []
+    conditions: list[Expression] = []
+    for text in conjuncts(on):
+        tree = parse(text)
+        if tree is None:
+            continue
+        key = _key(text, target, source)
+        if key is not None:
+            keys.append(key)
+        elif side_of(tree, target, source) is Side.TARGET:
+            found = converted_tree(tree, target, zone, has_escapes="\\" in text)
+            conditions.append(found.expression)
+    return OnParts(tuple(keys), all_of(*conditions))
+
+
+def side_of(tree: exp.Expression, target: ColumnNames, source: SourceNames) -> Side:
+    """Whose columns an expression has."""
+    if any(tree.find_all(exp.Query, exp.Lambda, exp.Placeholder, exp.Parameter)):
+        return Side.MIXED
+    sides = {_side_of_name(parts, target, source) for parts in names_of_tree(tree)}
+    if not sides:
+        return Side.CONSTANT
+    return sides.pop() if len(sides) == 1 else Side.MIXED
+
+
+def _side_of_name(parts: tuple[str, ...], target: ColumnNames, source: SourceNames) -> Side:
+    in_target, in_source = target.is_qualified(parts), source.is_qualified(parts)
+    if not in_target and not in_source:
+        in_target, in_source = target.find_parts(parts) is not None, source.has(parts)
+    if in_target == in_source:
+        return Side.MIXED
+    return Side.TARGET if in_target else Side.SOURCE
+
+
+def names_of_tree(tree: exp.Expression) -> Iterator[tuple[str, ...]]:
+    """All names in an expression, each by its parts."""
+    for column in tree.find_all(exp.Column):
+        node: exp.Expression = column
+        while isinstance(node.parent, exp.Dot) and node.parent.this is node:
+            node = node.parent
+        parts = name_parts(node) or name_parts(column)
+        yield parts if parts else ("*",)
+
+
+def _key(text: str, target: ColumnNames, source: SourceNames) -> Key | None:
+    halves = _halves(text)
+    if halves is None:
+        return None
+    left, right, null_safe = halves
+    for column_text, source_text in ((left, right), (right, left)):
+        column, expression = parse(column_text), parse(source_text)
+        if column is None or expression is None:
+            continue
+        found = target.find(column)
+        of_target = side_of(column, target, source) is Side.TARGET
+        of_source = side_of(expression, target, source) is Side.SOURCE
+        if found and of_target and of_source and _is_repeatable(expression):
+            return Key(found, source_text, null_safe)
+    return None
+
+
+def _is_repeatable(tree: exp.Expression) -> bool:
+    """The keys are collected before the join asks for them again: `rand()` would have changed."""
+    return all(isinstance(function, _REPEATABLE) for function in tree.find_all(exp.Func))
+
+
+# --- texts ----------------------------------------------------------------------------------------
+
+
+def conjuncts(text: str) -> list[str]:
+    """The parts between the outermost ANDs, as they are written."""
+    tokens = _tokens(text)
+    inner = _within_parentheses(text, tokens)
+    if inner is not None:
+        return conjuncts(inner)
+    depth, betweens, start = 0, 0, 0
+    parts: list[str] = []
+    for token in tokens:
+        depth += (token.token_type in _OPENING) - (token.token_type in _CLOSING)
+        if depth > 0:
+            continue
+        if token.token_type is TokenType.OR:
+            return [text]
+        if token.token_type is TokenType.BETWEEN:
+            betweens += 1
+        elif token.token_type is TokenType.AND and betweens:
+            betweens -= 1
+        elif token.token_type is TokenType.AND:
+            parts.append(text[start : token.start])
+            start = token.end + 1
+    if not parts:
+        return [text]
+    return [one for part in (*parts, text[start:]) for one in conjuncts(part)]
+
+
+def _halves(text: str) -> tuple[str, str, bool] | None:
+    """The two sides of the one comparison that the text is."""
+    tokens = _tokens(text)
+    tree = parse(text)
+    if not isinstance(tree, exp.EQ | exp.NullSafeEQ):
+        return None
+    depth = 0
+    found: list[Token] = []
+    for token in tokens:
+        depth += (token.token_type in _OPENING) - (token.token_type in _CLOSING)
+        if depth == 0 and token.token_type in _EQUALITIES:
+            found.append(token)
+    if len(found) != 1:
+        return None
+    (equality,) = found
+    null_safe = equality.token_type is TokenType.NULLSAFE_EQ
+    return text[: equality.start].strip(), text[equality.end + 1 :].strip(), null_safe
+
+
+def _within_parentheses(text: str, tokens: Sequence[Token]) -> str | None:
+    """What one pair of parentheses around the whole text holds."""
+    if len(tokens) < 3 or tokens[0].token_type is not TokenType.L_PAREN:
+        return None
+    depth = 0
+    for token in tokens[:-1]:
+        depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
+        if depth == 0:
+            return None
+    if tokens[-1].token_type is not TokenType.R_PAREN:
+        return None
+    return text[tokens[0].end + 1 : tokens[-1].start]
+
+
+def _tokens(text: str) -> Sequence[Token]:
+    try:
+        return sqlglot.tokenize(text, dialect=DIALECT)
+    except SqlglotError:
+        return ()

@@ -1,0 +1,200 @@
+"""New tables and replaced ones: with their rows, or not at all.
+
+A replaced table keeps its uuid, its history and its properties, as Java's replace transaction has
+it; columns of the same name keep their ids. Schema, partitions and rows change in one request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from frazil.client.changes import Changes
+from frazil.client.outcomes import Commit
+from frazil.client.tables import Table
+from frazil.datafiles.footers.data_files import DataFile
+from frazil.spark.core import statements
+from frazil.spark.core.context import Context
+from frazil.spark.core.progress import progress
+from frazil.spark.core.results import Result
+from frazil.spark.core.targets import Target
+from frazil.spark.ddl.definitions import partition_spec, sort_order
+from frazil.spark.ddl.replacements import Replacement, replacement_of
+from frazil.spark.schema.field_ids import struct_with_ids
+from frazil.spark.schema.schemas import fit
+from frazil.spark.schema.types import iceberg_schema
+from frazil.spark.writing.committing import writing
+from frazil.spark.writing.writes import placed_options, write
+from frazil.spark.writing.writing import WriteOptions, write_rows
+from frazil.values.type_json import struct_to_json
+from frazil.values.types import StructType
+from frazil.wire.errors import AlreadyExists, NoSuchTable
+from frazil.wire.identifiers import Identifier
+
+CREATE = "create"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Definition:
+    """What is said of a table beside its columns."""
+
+    partitioned_by: tuple[str, ...] = ()
+    """`day(ts)`, `bucket(16, id)`, a column."""
+    sorted_by: tuple[str, ...] = ()
+    location: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+def create_table(
+    context: Context,
+    identifier: Identifier,
+    schema: StructType,
+    definition: Definition,
+    *,
+    if_not_exists: bool = False,
+) -> Table | None:
+    """An empty table; `schema` needs no ids. None where it is there already and may be."""
+    if if_not_exists and context.client.table_exists(identifier):
+        return None
+    arguments = _arguments(struct_with_ids(schema), definition)
+    try:
+        return context.client.create_table(identifier, **arguments)
+    except AlreadyExists:
+        if if_not_exists:
+            return None
+        raise
+
+
+def create_table_as(
+    context: Context,
+    identifier: Identifier,
+    frame: DataFrame,
+    definition: Definition,
+    options: WriteOptions | None = None,
+    commit_options: Mapping[str, Any] | None = None,
+) -> Result:
+    """A table with the frame's columns and rows, which nobody sees before all of them are there."""
+    schema = iceberg_schema(frame.schema, all_optional=True)
+    staged = context.client.stage_table(identifier, **_arguments(schema, definition))
+    placed = placed_options(context, Target(identifier), commit_options or {})
+
+    def declare(changes: Changes[Any], files: Sequence[DataFile]) -> Any:
+        return changes.append_files(files, **placed)
+
+    with progress(context, f"create {identifier}"):
+        return write(context, staged, frame, CREATE, declare, options=options)
+
+
+def replace_table(
+    context: Context,
+    identifier: Identifier,
+    schema: StructType,
+    definition: Definition,
+    *,
+    or_create: bool = False,
+) -> None:
+    """Another table under the same name, without rows."""
+
+    def attempt(_: int) -> None:
+        table = _existing(context, identifier, or_create=or_create)
+        if table is None:
+            create_table(context, identifier, schema, definition)
+            return
+        new = _replacement(table, struct_with_ids(schema), definition)
+        new.table.declare_metadata(new.updates, new.requirements)
+
+    statements.run(context, attempt)
+
+
+def replace_table_as(
+    context: Context,
+    identifier: Identifier,
+    frame: DataFrame,
+    definition: Definition,
+    *,
+    or_create: bool = False,
+    options: WriteOptions | None = None,
+    commit_options: Mapping[str, Any] | None = None,
+) -> Result:
+    """Another table under the same name, with the frame's columns and rows."""
+
+    def attempt(number: int) -> Result:
+        table = _existing(context, identifier, or_create=or_create)
+        if table is None:
+            made = create_table_as(context, identifier, frame, definition, options, commit_options)
+            return replace(made, attempts=number)
+        schema = iceberg_schema(frame.schema, all_optional=True)
+        new = _replacement(table, schema, definition)
+        placed = placed_options(context, Target(identifier), commit_options or {})
+        return replace(_replaced(context, new, frame, options, placed), attempts=number)
+
+    with progress(context, f"replace {identifier}"):
+        return statements.run(context, attempt)
+
+
+# --- how ------------------------------------------------------------------------------------------
+
+
+def _arguments(schema: StructType, definition: Definition) -> dict[str, Any]:
+    """In the words of `Client.create_table`."""
+    return {
+        "schema": {**struct_to_json(schema), "schema-id": 0},
+        "partition_spec": partition_spec(schema, definition.partitioned_by),
+        "write_order": sort_order(schema, definition.sorted_by),
+        "location": definition.location,
+        "properties": dict(definition.properties),
+    }
+
+
+def _existing(context: Context, identifier: Identifier, *, or_create: bool) -> Table | None:
+    try:
+        return context.client.load_table(identifier)
+    except NoSuchTable:
+        if or_create:
+            return None
+        raise
+
+
+def _replacement(table: Table, schema: StructType, definition: Definition) -> Replacement:
+    return replacement_of(
+        table,
+        schema,
+        definition.partitioned_by,
+        definition.sorted_by,
+        definition.location,
+        definition.properties,
+    )
+
+
+def _replaced(
+    context: Context,
+    new: Replacement,
+    frame: DataFrame,
+    options: WriteOptions | None,
+    placed: Mapping[str, Any],
+) -> Result:
+    fitted = fit(frame, new.table)
+    with writing(context, new.table) as one:
+        files = write_rows(context, new.table, fitted.frame, one.folder, options or WriteOptions())
+
+        def submit() -> Commit:
+            with context.client.transaction() as transaction:
+                changes = transaction.table(new.table)
+                changes.declare_metadata(new.updates, new.requirements)
+                if files:
+                    # Nothing is left on main that rows could be taken from, so they are appended.
+                    changes.append_files(files, **placed)
+            (commit,) = transaction.commits
+            return commit
+
+        commit = one.commit({file.file_path for file in files}, submit)
+    return Result(
+        commit=commit,
+        operation="replace",
+        rows_written=sum(file.record_count for file in files),
+        rows_deleted=None,
+        files_added=len(files),
+    )

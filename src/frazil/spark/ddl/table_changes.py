@@ -1,0 +1,315 @@
+"""ALTER TABLE: each change as Iceberg's own updates of the metadata, built again on fresh metadata
+where others have changed the table meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import count
+from typing import Any, Final, TypeAlias
+
+from frazil.client.own_updates import OwnUpdates
+from frazil.client.tables import Table
+from frazil.datafiles.footers.parquet_schema import fields_by_id
+from frazil.spark.conditions.conditions import is_case_sensitive
+from frazil.spark.core.context import Context
+from frazil.spark.ddl.column_properties import property_updates
+from frazil.spark.ddl.definitions import sort_order
+from frazil.spark.ddl.partition_editing import VOID, SpecEditor
+from frazil.spark.ddl.schema_editing import SchemaEditor, promoted
+from frazil.spark.parse import statements as sql
+from frazil.spark.parse.type_parsing import NO_ID, parse_type
+from frazil.spark.schema.defaults import default_value
+from frazil.spark.schema.schema_evolution import LAST_ADDED, schema_requirements, schema_updates
+from frazil.values.types import (
+    TIMESTAMP,
+    TIMESTAMPTZ,
+    NestedField,
+    StructType,
+    Type,
+    TypeId,
+)
+from frazil.wire.errors import BadRequest
+from frazil.wire.identifiers import Identifier
+
+IDENTIFIER_FIELDS: Final = "identifier-field-ids"
+DISTRIBUTION_PROPERTY: Final = "write.distribution-mode"
+_TIMESTAMP_SETTING: Final = "spark.sql.timestampType"
+_NO_IDENTIFIER: Final = frozenset({TypeId.FLOAT, TypeId.DOUBLE})
+
+SchemaChange: TypeAlias = sql.SchemaChange | sql.SetIdentifierFields | sql.DropIdentifierFields
+
+
+def change_table(context: Context, identifier: Identifier, change: sql.MetadataChange) -> None:
+    """Carries out one ALTER TABLE."""
+    client = context.client
+    if isinstance(change, sql.CreateRef):
+        return _create_ref(context, identifier, change)
+    if isinstance(change, sql.DropRef):
+        return _drop_ref(context, identifier, change)
+    if isinstance(change, sql.SetProperties):
+        client.set_properties(identifier, change.properties)
+    elif isinstance(change, sql.UnsetProperties):
+        _unset_properties(context, identifier, change)
+    elif isinstance(change, sql.SetLocation):
+        location = {"action": "set-location", "location": change.location}
+        client.declare_metadata(identifier, [location])
+    elif isinstance(change, sql.WriteOrder):
+        client.change_metadata(identifier, lambda table: _write_order(table, change))
+    elif isinstance(
+        change, sql.AddPartitionField | sql.DropPartitionField | sql.ReplacePartitionField
+    ):
+        client.change_metadata(identifier, lambda table: _partition_change(table, change))
+    else:
+        build = schema_change(context, change)
+        client.change_metadata(identifier, build)
+
+
+# --- columns --------------------------------------------------------------------------------------
+
+
+def schema_change(context: Context, change: SchemaChange) -> Callable[[Table], OwnUpdates]:
+    """What builds the updates from a table's metadata."""
+    if isinstance(change, sql.SetIdentifierFields | sql.DropIdentifierFields):
+        return lambda table: _identifier_fields(context, table, change)
+    editor = SchemaEditor(is_case_sensitive(context))
+
+    def build(table: Table) -> OwnUpdates:
+        schema = _edited(context, editor, table, change)
+        if schema == table.schema:
+            return (), ()
+        _check_dropped(table, schema)
+        updates = [*schema_updates(table, schema), *property_updates(table, schema)]
+        return updates, schema_requirements(table)
+
+    return build
+
+
+def _edited(
+    context: Context, editor: SchemaEditor, table: Table, change: sql.SchemaChange
+) -> StructType:
+    schema = table.schema
+    if isinstance(change, sql.AddColumns):
+        ids = count(int(table.metadata["last-column-id"]) + 1)
+        for column in change.columns:
+            field = column_field(context, column, is_new_table=False)
+            schema = editor.add(schema, column.name, field, ids, column.position)
+        return schema
+    if isinstance(change, sql.DropColumns):
+        for path in change.columns:
+            if not change.if_exists or editor.field(schema, path) is not None:
+                schema = editor.drop(schema, path)
+        return schema
+    if isinstance(change, sql.RenameColumn):
+        return editor.rename(schema, change.column, change.new_name)
+    if change.position is not None:
+        schema = editor.move(schema, change.column, change.position)
+    return editor.change(
+        schema, change.column, lambda field: _altered(context, table, field, change)
+    )
+
+
+def column_field(
+    context: Context, column: sql.ColumnDefinition, *, is_new_table: bool
+) -> NestedField:
+    """The column without ids."""
+    name = ".".join(column.name)
+    type_ = column_type(context, column.type)
+    field = NestedField(NO_ID, column.name[-1], type_, column.required, column.comment)
+    if column.default is None:
+        return field
+    value = default_value(context, name, type_, column.default)
+    # Spec, "Default values": rows that were there before get the initial default, new rows that do
+    # not say otherwise the write default.
+    initial = None if is_new_table else value
+    return replace(field, initial_default=initial, write_default=value)
+
+
+def column_type(context: Context, text: str) -> Type:
+    setting = str(context.spark.conf.get(_TIMESTAMP_SETTING, "TIMESTAMP_LTZ"))
+    timestamp = TIMESTAMP if setting.upper() == "TIMESTAMP_NTZ" else TIMESTAMPTZ
+    return parse_type(text, timestamp=timestamp)
+
+
+def _altered(
+    context: Context, table: Table, field: NestedField, change: sql.AlterColumn
+) -> NestedField:
+    if change.type is not None:
+        field = promoted(field, column_type(context, change.type), change.column)
+    if change.comment is not None:
+        field = replace(field, doc=change.comment)
+    if change.drop_default:
+        field = replace(field, write_default=None)
+    if change.default is not None:
+        name = ".".join(change.column)
+        value = default_value(context, name, field.type, change.default)
+        field = replace(field, write_default=value)
+    if change.required is None or change.required == field.required:
+        return field
+    if change.required and table.snapshots:
+        raise BadRequest(
+            f"column {'.'.join(change.column)}: rows that are there already may be null, so that "
+            "it cannot become NOT NULL; Iceberg allows that only in a table without snapshots"
+        )
+    return replace(field, required=change.required)
+
+
+def _check_dropped(table: Table, schema: StructType) -> None:
+    """What partitions or sorts the table now, or identifies its rows, must stay."""
+    left = fields_by_id(schema)
+    for what, fields in (
+        ("partition", table.spec()["fields"]),
+        ("sort", table.sort_order()["fields"]),
+    ):
+        for field in fields:
+            source = field["source-id"]
+            if source not in left and field["transform"] != VOID:
+                name = fields_by_id(table.schema)[source].name
+                fix = (
+                    f"ALTER TABLE … DROP PARTITION FIELD {field['name']}"
+                    if what == "partition"
+                    else "ALTER TABLE … WRITE UNORDERED"
+                )
+                raise BadRequest(f"column {name} is in the table's {what} fields: first {fix}")
+    for field_id in _identifier_ids(table):
+        if field_id not in left:
+            name = fields_by_id(table.schema)[field_id].name
+            raise BadRequest(
+                f"column {name} is an identifier field: first DROP IDENTIFIER FIELDS {name}"
+            )
+
+
+# --- identifier fields ----------------------------------------------------------------------------
+
+
+def _identifier_ids(table: Table) -> list[int]:
+    current = table.metadata["current-schema-id"]
+    known = next(one for one in table.metadata["schemas"] if one["schema-id"] == current)
+    return list(known.get(IDENTIFIER_FIELDS) or [])
+
+
+def _identifier_fields(
+    context: Context, table: Table, change: sql.SetIdentifierFields | sql.DropIdentifierFields
+) -> OwnUpdates:
+    editor = SchemaEditor(is_case_sensitive(context))
+    named = []
+    for path in change.columns:
+        field = editor.field(table.schema, path)
+        if field is None:
+            raise BadRequest(f"there is no column {'.'.join(path)}")
+        named.append(field.field_id)
+        if isinstance(change, sql.SetIdentifierFields):
+            _check_identifier(field, ".".join(path))
+    known = _identifier_ids(table)
+    if isinstance(change, sql.SetIdentifierFields):
+        ids = named
+    else:
+        missing = [
+            path for path, one in zip(change.columns, named, strict=True) if one not in known
+        ]
+        if missing:
+            raise BadRequest(f"column {'.'.join(missing[0])} is no identifier field")
+        ids = [one for one in known if one not in named]
+    (added, *others) = schema_updates(table, table.schema)
+    document = {key: part for key, part in added["schema"].items() if key != IDENTIFIER_FIELDS}
+    if ids:
+        document[IDENTIFIER_FIELDS] = ids
+    return [{**added, "schema": document}, *others], schema_requirements(table)
+
+
+def _check_identifier(field: NestedField, name: str) -> None:
+    if not field.required:
+        raise BadRequest(f"column {name} may be null, so that it cannot identify rows")
+    if not field.type.is_primitive or field.type.type_id in _NO_IDENTIFIER:
+        raise BadRequest(f"column {name}: a {field.type} cannot identify rows")
+
+
+# --- partitions, order, properties ----------------------------------------------------------------
+
+
+def _partition_change(table: Table, change: sql.PartitionChange) -> OwnUpdates:
+    editor = SpecEditor(table)
+    if isinstance(change, sql.AddPartitionField):
+        editor.add(change.term, change.name)
+    elif isinstance(change, sql.DropPartitionField):
+        editor.drop(change.term)
+    else:
+        editor.replace(change.old, change.term, change.name)
+    metadata = table.metadata
+    updates: list[dict[str, Any]] = [
+        {"action": "add-spec", "spec": editor.document()},
+        {"action": "set-default-spec", "spec-id": LAST_ADDED},
+    ]
+    requirements = [
+        {"type": "assert-default-spec-id", "default-spec-id": metadata["default-spec-id"]},
+        {
+            "type": "assert-last-assigned-partition-id",
+            "last-assigned-partition-id": metadata["last-partition-id"],
+        },
+    ]
+    return updates, requirements
+
+
+def _write_order(table: Table, change: sql.WriteOrder) -> OwnUpdates:
+    order_id = max(order["order-id"] for order in table.metadata["sort-orders"]) + 1
+    order = sort_order(table.schema, change.ordered_by, order_id=order_id)
+    updates: list[dict[str, Any]] = [
+        {"action": "add-sort-order", "sort-order": order},
+        {"action": "set-default-sort-order", "sort-order-id": LAST_ADDED},
+    ]
+    if change.distribution is not None:
+        distribution = {DISTRIBUTION_PROPERTY: change.distribution}
+        updates.append({"action": "set-properties", "updates": distribution})
+    requirement = {
+        "type": "assert-default-sort-order-id",
+        "default-sort-order-id": table.metadata["default-sort-order-id"],
+    }
+    return updates, [requirement]
+
+
+def _unset_properties(
+    context: Context, identifier: Identifier, change: sql.UnsetProperties
+) -> None:
+    """One that is not there is none to fail for, with or without IF EXISTS, as in Iceberg's own."""
+    table = context.client.load_table(identifier)
+    present = [name for name in change.names if name in table.properties]
+    if present:
+        table.remove_properties(*present)
+
+
+# --- branches and tags ----------------------------------------------------------------------------
+
+
+def _create_ref(context: Context, identifier: Identifier, change: sql.CreateRef) -> None:
+    table = context.client.load_table(identifier)
+    exists = change.name in table.refs
+    if exists and change.if_not_exists:
+        return
+    if not exists and not change.create:
+        raise BadRequest(f"{identifier} has no {change.kind} {change.name} to replace")
+    if change.kind == "tag":
+        table.create_tag(
+            change.name,
+            change.snapshot_id,
+            replace=change.replace,
+            max_ref_age_ms=change.max_ref_age_ms,
+        )
+    else:
+        table.create_branch(
+            change.name,
+            change.snapshot_id,
+            replace=change.replace,
+            max_ref_age_ms=change.max_ref_age_ms,
+            max_snapshot_age_ms=change.max_snapshot_age_ms,
+            min_snapshots_to_keep=change.min_snapshots_to_keep,
+        )
+
+
+def _drop_ref(context: Context, identifier: Identifier, change: sql.DropRef) -> None:
+    table = context.client.load_table(identifier)
+    if change.if_exists and change.name not in table.refs:
+        return
+    if change.kind == "tag":
+        table.remove_tag(change.name)
+    else:
+        table.remove_branch(change.name)

@@ -1,0 +1,181 @@
+"""Types as Spark's SQL writes them, and those that only Iceberg has.
+
+`timestamp` is what the session says it is: with a zone, unless `spark.sql.timestampType` says
+otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from frazil.spark.parse.tokens import Cursor, Kind
+from frazil.values.types import (
+    BINARY,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    INT,
+    LONG,
+    STRING,
+    TIME,
+    TIMESTAMP,
+    TIMESTAMP_NS,
+    TIMESTAMPTZ,
+    TIMESTAMPTZ_NS,
+    UNKNOWN,
+    UUID,
+    VARIANT,
+    DecimalType,
+    FixedType,
+    InvalidType,
+    ListType,
+    MapType,
+    NestedField,
+    StructType,
+    Type,
+)
+from frazil.wire.errors import BadRequest
+
+NO_ID: Final = 0
+"""Ids are given when it is known which are free."""
+_DECIMAL: Final = frozenset({"DECIMAL", "DEC", "NUMERIC"})
+_DEFAULT_PRECISION: Final = (10, 0)
+_TEXT: Final = frozenset({"CHAR", "CHARACTER", "VARCHAR"})
+_NAMES: Final[dict[str, Type]] = {
+    "BOOLEAN": BOOLEAN,
+    "TINYINT": INT,
+    "BYTE": INT,
+    "SMALLINT": INT,
+    "SHORT": INT,
+    "INT": INT,
+    "INTEGER": INT,
+    "BIGINT": LONG,
+    "LONG": LONG,
+    "FLOAT": FLOAT,
+    "REAL": FLOAT,
+    "DOUBLE": DOUBLE,
+    "DATE": DATE,
+    "TIME": TIME,
+    "TIMESTAMP_LTZ": TIMESTAMPTZ,
+    "TIMESTAMPTZ": TIMESTAMPTZ,
+    "TIMESTAMP_NTZ": TIMESTAMP,
+    "TIMESTAMP_NS": TIMESTAMP_NS,
+    "TIMESTAMPTZ_NS": TIMESTAMPTZ_NS,
+    "STRING": STRING,
+    "UUID": UUID,
+    "BINARY": BINARY,
+    "VOID": UNKNOWN,
+    "VARIANT": VARIANT,
+}
+
+
+def parse_type(text: str, *, timestamp: Type = TIMESTAMPTZ) -> Type:
+    """The type that a text writes; its fields have no ids yet. `timestamp` is what TIMESTAMP is."""
+    cursor = Cursor(text)
+    parser = _TypeParser(cursor, timestamp)
+    try:
+        found = parser.type()
+    except InvalidType as error:
+        raise BadRequest(f"{text}: {error}") from None
+    cursor.end()
+    return found
+
+
+class _TypeParser:
+    def __init__(self, cursor: Cursor, timestamp: Type) -> None:
+        self._cursor = cursor
+        self._timestamp = timestamp
+        self._closed = 0
+        """Angle brackets that a token such as `>>` has closed beyond its own."""
+
+    def type(self) -> Type:
+        cursor = self._cursor
+        token = cursor.peek()
+        if token is None or token.kind is not Kind.WORD:
+            cursor.fail("a type")
+        cursor.take()
+        word = token.word
+        if word == "ARRAY":
+            return self._array()
+        if word == "MAP":
+            return self._map()
+        if word == "STRUCT":
+            return self._struct()
+        if word in _DECIMAL:
+            return self._decimal()
+        if word in _TEXT or (word == "TIME" and cursor.at("(")):
+            cursor.enclosed("a number")
+            return TIME if word == "TIME" else STRING
+        if word == "STRING" and cursor.accept("COLLATE"):
+            cursor.fail("the end of the type: Iceberg has no collations")
+        if word == "FIXED":
+            cursor.expect("(")
+            length = cursor.whole_number("a length")
+            cursor.expect(")")
+            return FixedType(length)
+        if word == "TIMESTAMP":
+            return self._timestamp
+        known = _NAMES.get(word)
+        if known is None:
+            names = ", ".join((*_NAMES, "TIMESTAMP", "DECIMAL", "FIXED", "ARRAY", "MAP", "STRUCT"))
+            raise BadRequest(f"{token.text} is not a type; there are {names}")
+        return known
+
+    def _decimal(self) -> Type:
+        cursor = self._cursor
+        precision, scale = _DEFAULT_PRECISION
+        if cursor.accept("("):
+            precision, scale = cursor.whole_number("a precision"), 0
+            if cursor.accept(","):
+                scale = cursor.whole_number("a scale")
+            cursor.expect(")")
+        return DecimalType(precision, scale)
+
+    def _array(self) -> Type:
+        self._cursor.expect("<")
+        element = self.type()
+        self._close()
+        return ListType(NestedField(NO_ID, "element", element, required=False))
+
+    def _map(self) -> Type:
+        self._cursor.expect("<")
+        key = self.type()
+        self._cursor.expect(",")
+        value = self.type()
+        self._close()
+        return MapType(
+            NestedField(NO_ID, "key", key, required=True),
+            NestedField(NO_ID, "value", value, required=False),
+        )
+
+    def _struct(self) -> Type:
+        cursor = self._cursor
+        if cursor.accept("<>"):
+            return StructType()
+        cursor.expect("<")
+        fields = [self._field()]
+        while cursor.accept(","):
+            fields.append(self._field())
+        self._close()
+        return StructType(tuple(fields))
+
+    def _field(self) -> NestedField:
+        cursor = self._cursor
+        name = cursor.identifier("a field's name")
+        cursor.accept(":")
+        type_ = self.type()
+        required = cursor.accept("NOT", "NULL")
+        doc = cursor.string("a comment in quotes") if cursor.accept("COMMENT") else None
+        return NestedField(NO_ID, name, type_, required, doc)
+
+    def _close(self) -> None:
+        """`>>` may be one token or two."""
+        if self._closed:
+            self._closed -= 1
+            return
+        token = self._cursor.peek()
+        if token is None or not token.word or set(token.word) != {">"}:
+            self._cursor.fail(">")
+        self._cursor.take()
+        self._closed = len(token.word) - 1

@@ -1,0 +1,246 @@
+"""Our own reader, which needs no jar: the catalog plans, Spark or Arrow reads.
+
+Clean files of plain types are read by the JVM's vectorised Parquet reader, with columns by field
+id. What that reader cannot do goes through Arrow in tasks: deletes, types that Spark reads in
+another way, columns with defaults, row lineage. Both are one frame.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from frazil.client.tables import Table
+from frazil.datafiles.footers.parquet_names import NAME_MAPPING_PROPERTY
+from frazil.datafiles.reading.arrow_reader import spark_batches, with_metadata
+from frazil.datafiles.reading.scan_tasks import ScanTask, split_tasks
+from frazil.datafiles.reading.storage import is_local, storage_of
+from frazil.datafiles.reading.table_facts import facts_of
+from frazil.spark.conditions.filters import quoted
+from frazil.spark.core.context import Context
+from frazil.spark.schema.column_names import is_always_named_so
+from frazil.spark.schema.types import spark_schema, spark_type
+from frazil.values.type_json import parse_struct
+from frazil.values.types import (
+    ListType,
+    MapType,
+    NestedField,
+    StructType,
+    Type,
+    TypeId,
+    child_fields,
+)
+
+SPLIT_BYTES: Final = 16 << 20
+"""What a task of Arrow's should have to read."""
+_MAX_PARTITIONS: Final = 10_000
+_FIELD_ID_READ: Final = "spark.sql.parquet.fieldId.read.enabled"
+_JVM_TYPES: Final = frozenset(
+    {
+        TypeId.BOOLEAN,
+        TypeId.INT,
+        TypeId.LONG,
+        TypeId.FLOAT,
+        TypeId.DOUBLE,
+        TypeId.DECIMAL,
+        TypeId.DATE,
+        TypeId.TIMESTAMP,
+        TypeId.TIMESTAMPTZ,
+        TypeId.STRING,
+        TypeId.BINARY,
+    }
+)
+_JVM_METADATA: Final = frozenset({"_file", "_pos", "_spec_id"})
+_PLAIN_PATH: Final = re.compile(r"(?:(file)://|file:)?(/[A-Za-z0-9_.=/@+,-]*)")
+"""Local paths that Spark shows as they are, but for the slashes behind the scheme."""
+
+
+@dataclass(frozen=True)
+class OwnScan:
+    """Tasks and the columns that are wanted of them."""
+
+    table: Table
+    tasks: Sequence[ScanTask]
+    columns: StructType
+    metadata_columns: Sequence[str] = ()
+
+    @property
+    def result(self) -> StructType:
+        return with_metadata(self.columns, self.metadata_columns)
+
+
+def read(context: Context, scan: OwnScan) -> DataFrame:
+    """The live rows of all tasks; residual filters are not applied."""
+    reason = why_not_jvm(scan)
+    jvm = [task for task in scan.tasks if reason is None and _is_clean(task, scan)]
+    arrow = [task for task in scan.tasks if reason is not None or not _is_clean(task, scan)]
+    context.log.info(
+        "%s: %d files through the JVM, %d through Arrow%s",
+        scan.table,
+        len(jvm),
+        len(arrow),
+        f": {reason}" if reason else "",
+    )
+    frames = list(_jvm_frames(context, scan, jvm))
+    if arrow:
+        frames.append(_arrow_frame(context, scan, arrow))
+    if not frames:
+        return empty(context, scan.result)
+    return reduce(lambda one, other: one.unionAll(other), frames)
+
+
+def empty(context: Context, schema: StructType) -> DataFrame:
+    """Made of constants, which Spark finds to be nothing without running anything."""
+    columns = [
+        F.lit(None).cast(field.dataType).alias(field.name, metadata=field.metadata)
+        for field in spark_schema(schema).fields
+    ]
+    return context.spark.range(0).select(*columns)
+
+
+# --- through the JVM ------------------------------------------------------------------------------
+
+
+def why_not_jvm(scan: OwnScan) -> str | None:
+    """Why no file of the table can be read by Spark's own reader; None where some can."""
+    if NAME_MAPPING_PROPERTY in scan.table.properties:
+        return "files without field ids are read by the table's name mapping"
+    for name in scan.metadata_columns:
+        if name not in _JVM_METADATA:
+            return f"{name} is asked for"
+    for field in scan.columns.fields:
+        odd = _not_for_jvm(field)
+        if odd is not None:
+            return f"column {field.name} {odd}"
+    return _reused_name(scan)
+
+
+def _reused_name(scan: OwnScan) -> str | None:
+    """Spark matches columns by id, but takes their types, and looks for a filter's column in the
+    file's statistics, by name."""
+    schemas = scan.table.metadata["schemas"]
+    if {schema.get("schema-id") for schema in schemas} != set(range(len(schemas))):
+        return "older schemas of the table were removed, so that names in old files are not known"
+    known = [parse_struct(schema, "schema") for schema in schemas]
+    for field in scan.columns.fields:
+        if not is_always_named_so(field, known):
+            return f"column {field.name} has a name that was another column's before"
+    return None
+
+
+def _not_for_jvm(field: NestedField) -> str | None:
+    if field.initial_default is not None:
+        return "has an initial default"
+    if not field.type.is_nested and field.type.type_id not in _JVM_TYPES:
+        return f"is of type {field.type}"
+    return next(
+        (odd for child in child_fields(field.type) if (odd := _not_for_jvm(child)) is not None),
+        None,
+    )
+
+
+def _is_clean(task: ScanTask, scan: OwnScan) -> bool:
+    if task.delete_files or task.data_file.file_format.lower() != "parquet":
+        return False
+    if not is_local(task.file_path):
+        # Spark from PyPI has no file systems of object stores; Arrow's wheels have.
+        return False
+    return "_file" not in scan.metadata_columns or _PLAIN_PATH.fullmatch(task.file_path) is not None
+
+
+def _jvm_frames(context: Context, scan: OwnScan, tasks: Sequence[ScanTask]) -> Iterator[DataFrame]:
+    """One frame for all files, but where a metadata column tells groups of them apart."""
+    groups: dict[tuple[int, str], list[str]] = {}
+    for task in tasks:
+        spec_id = task.data_file.spec_id if "_spec_id" in scan.metadata_columns else 0
+        style = _path_style(task.file_path) if "_file" in scan.metadata_columns else ""
+        groups.setdefault((spec_id, style), []).append(task.file_path)
+    for (spec_id, style), paths in groups.items():
+        yield _jvm_frame(context, scan, paths, spec_id, style)
+
+
+def _jvm_frame(
+    context: Context, scan: OwnScan, paths: Sequence[str], spec_id: int, style: str
+) -> DataFrame:
+    context.spark.conf.set(_FIELD_ID_READ, "true")
+    schema = spark_schema(scan.columns, field_ids=True)
+    reader = context.spark.read.schema(schema).option("datetimeRebaseMode", "CORRECTED")
+    # A folder above the files could be taken for the root of a partitioned table.
+    frame = reader.option("recursiveFileLookup", "true").parquet(*map(_hadoop_path, paths))
+    metadata = {
+        "_file": F.concat(F.lit(style), F.expr("substring(_metadata.file_path, 6)")),
+        "_pos": F.col("_metadata.row_index"),
+        "_spec_id": F.lit(spec_id),
+    }
+    columns = [_without_ids(field) for field in scan.columns.fields]
+    columns += [metadata[name].alias(name) for name in scan.metadata_columns]
+    return frame.select(*columns)
+
+
+def _without_ids(field: NestedField) -> Column:
+    """Field ids are for the reader alone: a frame that has them would write them."""
+    column = F.col(quoted(field.name))
+    if field.type.is_nested or field.doc is None:
+        # Spark 4.0 takes no notice of metadata that is empty; a cast has none.
+        column = column.cast(spark_type(_optional(field.type)))
+    return column.alias(field.name, metadata={} if field.doc is None else {"comment": field.doc})
+
+
+def _optional(type_: Type) -> Type:
+    """As Spark reads it: nothing is required."""
+    if isinstance(type_, StructType):
+        return StructType(tuple(_optional_field(field) for field in type_.fields))
+    if isinstance(type_, ListType):
+        return ListType(_optional_field(type_.element))
+    if isinstance(type_, MapType):
+        key = replace(type_.key, type=_optional(type_.key.type))
+        return MapType(key, _optional_field(type_.value))
+    return type_
+
+
+def _optional_field(field: NestedField) -> NestedField:
+    return replace(field, required=False, type=_optional(field.type))
+
+
+def _path_style(path: str) -> str:
+    """What stands before the first slash of a local path: `file://`, `file:` or nothing.
+
+    Spark shows every one of them as `file:/...`.
+    """
+    return path[: len(path) - len(_PLAIN_PATH.fullmatch(path)[2])]  # type: ignore[index]
+
+
+def _hadoop_path(path: str) -> str:
+    """Spark takes paths literally, but for glob characters."""
+    return re.sub(r"([\\{}\[\]*?])", r"\\\1", path)
+
+
+# --- through Arrow --------------------------------------------------------------------------------
+
+
+def _arrow_frame(context: Context, scan: OwnScan, tasks: Sequence[ScanTask]) -> DataFrame:
+    parts = sorted(
+        split_tasks(tasks, SPLIT_BYTES), key=lambda task: task.size_in_bytes, reverse=True
+    )
+    total = sum(task.size_in_bytes for task in parts)
+    count = min(len(parts), 1 + total // SPLIT_BYTES, _MAX_PARTITIONS)
+    texts = pa.array([task.to_json().decode() for task in parts], pa.string())
+    frame = context.spark.createDataFrame(pa.table({"task": texts})).coalesce(1)
+    if count > 1:
+        # From one partition rows are dealt out evenly.
+        frame = frame.repartition(count)
+    run = partial(
+        spark_batches,
+        facts=facts_of(scan.table),
+        storage=storage_of(scan.table.config),
+        columns=scan.columns,
+        metadata_columns=tuple(scan.metadata_columns),
+    )
+    return frame.mapInArrow(run, spark_schema(scan.result))

@@ -1,0 +1,63 @@
+"""Iceberg's internal values as columns of Spark: write defaults and initial defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from pyspark.sql import Column
+from pyspark.sql import functions as fn
+
+from frazil.spark.schema.types import spark_type
+from frazil.values import temporal
+from frazil.values.types import Type, TypeId
+
+_NANOS: Final = frozenset({TypeId.TIMESTAMP_NS, TypeId.TIMESTAMPTZ_NS})
+_WITH_ZONE: Final = frozenset({TypeId.TIMESTAMPTZ, TypeId.TIMESTAMPTZ_NS})
+
+
+def literal(type_: Type, value: Any) -> Column:
+    """A value of a primitive type; None is a null of the type."""
+    made = fn.lit(None) if value is None else _MAKERS.get(type_.type_id, _plain)(type_, value)
+    return made.cast(spark_type(type_))
+
+
+def _plain(type_: Type, value: Any) -> Column:
+    return fn.lit(value)
+
+
+def _text(type_: Type, value: Any) -> Column:
+    return fn.lit(str(value))
+
+
+def _binary(type_: Type, value: bytes) -> Column:
+    return fn.unhex(fn.lit(value.hex()))
+
+
+def _date(type_: Type, value: int) -> Column:
+    return fn.lit(temporal.date_from_days(value))
+
+
+def _time(type_: Type, value: int) -> Column:
+    return fn.lit(temporal.time_from_micros(value))
+
+
+def _timestamp(type_: Type, value: int) -> Column:
+    """By its text, which has its zone: a number would need the session's."""
+    micros = value // temporal.NANOS_PER_MICRO if type_.type_id in _NANOS else value
+    with_zone = type_.type_id in _WITH_ZONE
+    return fn.lit(temporal.timestamp_from_micros(micros, with_zone=with_zone))
+
+
+_MAKERS: Final[dict[TypeId, Callable[[Type, Any], Column]]] = {
+    TypeId.DECIMAL: _text,
+    TypeId.UUID: _text,
+    TypeId.FIXED: _binary,
+    TypeId.BINARY: _binary,
+    TypeId.DATE: _date,
+    TypeId.TIME: _time,
+    TypeId.TIMESTAMP: _timestamp,
+    TypeId.TIMESTAMPTZ: _timestamp,
+    TypeId.TIMESTAMP_NS: _timestamp,
+    TypeId.TIMESTAMPTZ_NS: _timestamp,
+}

@@ -1,0 +1,206 @@
+"""A table's schema made wide enough for a frame: `mergeSchema`.
+
+Columns that the table does not have are added at the end of their struct, optional, with ids that
+no column ever had; a type is widened where Iceberg can (int, float, the precision of a decimal).
+Nothing is dropped, narrowed or made optional. Java's `UnionByNameVisitor`, which also makes
+required columns optional: a frame's columns can almost always be null, so that no required column
+would be left.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Any
+
+import pyspark.sql.types as st
+
+from frazil.client.tables import Table
+from frazil.datafiles.footers.parquet_names import NAME_MAPPING_PROPERTY, parse_name_mapping
+from frazil.datafiles.footers.parquet_schema import fields_by_id
+from frazil.spark.core.names import NameMatcher
+from frazil.spark.schema.types import iceberg_type
+from frazil.values.type_json import struct_to_json
+from frazil.values.types import (
+    DOUBLE,
+    LONG,
+    DecimalType,
+    ListType,
+    MapType,
+    NestedField,
+    StructType,
+    Type,
+    TypeId,
+    child_fields,
+    min_format_version,
+)
+from frazil.wire.errors import BadRequest
+
+LAST_ADDED = -1
+"""The schema that the same request adds."""
+
+
+@dataclass(frozen=True)
+class Evolution:
+    schema: StructType
+    updates: tuple[Mapping[str, Any], ...] = ()
+    requirements: tuple[Mapping[str, Any], ...] = ()
+
+
+def evolve(table: Table, frame: st.StructType, names: NameMatcher) -> Evolution:
+    """The schema that takes the frame's columns, and what a commit needs to make it the table's."""
+    last_id = int(table.metadata["last-column-id"])
+    merger = _Merger(count(last_id + 1), names, table.format_version)
+    schema = merger.struct(table.schema, frame, "")
+    if schema == table.schema:
+        return Evolution(schema)
+    return Evolution(schema, _updates(table, schema, last_id), _requirements(table, last_id))
+
+
+class _Merger:
+    def __init__(self, ids: Iterator[int], names: NameMatcher, format_version: int) -> None:
+        self._ids = ids
+        self._names = names
+        self._format_version = format_version
+
+    def struct(self, known: StructType, found: st.StructType, path: str) -> StructType:
+        places = self._names.places(found.names, path)
+        fields = []
+        for field in known.fields:
+            place = places.pop(self._names.key(field.name), None)
+            fields.append(field if place is None else self._field(field, found.fields[place], path))
+        prefix = f"{path}." if path else ""
+        added = [found.fields[place] for place in sorted(places.values())]
+        field_ids = [next(self._ids) for _ in added]
+        for field_id, new in zip(field_ids, added, strict=True):
+            fields.append(self._new_field(field_id, new, f"{prefix}{new.name}"))
+        return StructType(tuple(fields))
+
+    def _new_field(self, field_id: int, new: st.StructField, path: str) -> NestedField:
+        type_ = iceberg_type(new.dataType, self._ids, all_optional=True, path=path)
+        self._check_version(type_, path)
+        doc = (new.metadata or {}).get("comment")
+        return NestedField(field_id, new.name, type_, required=False, doc=doc)
+
+    def _check_version(self, type_: Type, path: str) -> None:
+        if min_format_version(type_) > self._format_version:
+            raise BadRequest(
+                f"column {path}: {type_} needs a table of format version "
+                f"{min_format_version(type_)}, this one has {self._format_version}"
+            )
+        for part in child_fields(type_):
+            self._check_version(part.type, f"{path}.{part.name}")
+
+    def _field(self, known: NestedField, found: st.StructField, path: str) -> NestedField:
+        where = f"{path}.{known.name}" if path else known.name
+        type_ = self._type(known.type, found.dataType, where)
+        return known if type_ is known.type else replace(known, type=type_)
+
+    def _type(self, known: Type, found: st.DataType, path: str) -> Type:
+        if isinstance(known, StructType) and isinstance(found, st.StructType):
+            merged = self.struct(known, found, path)
+            return known if merged == known else merged
+        if isinstance(known, ListType) and isinstance(found, st.ArrayType):
+            element = self._type(known.element.type, found.elementType, f"{path}.element")
+            if element is known.element.type:
+                return known
+            return ListType(replace(known.element, type=element))
+        if isinstance(known, MapType) and isinstance(found, st.MapType):
+            # The keys of a map cannot change: rows that are there would be found by others.
+            value = self._type(known.value.type, found.valueType, f"{path}.value")
+            if value is known.value.type:
+                return known
+            return MapType(known.key, replace(known.value, type=value))
+        return _widened(known, found)
+
+
+def _widened(known: Type, found: st.DataType) -> Type:
+    """The wider type, where the frame's is one that the table's can be promoted to."""
+    if known.type_id is TypeId.INT and isinstance(found, st.LongType):
+        return LONG
+    if known.type_id is TypeId.FLOAT and isinstance(found, st.DoubleType):
+        return DOUBLE
+    if isinstance(known, DecimalType) and isinstance(found, st.DecimalType):
+        is_wider = known.scale == found.scale and known.precision < found.precision
+        return DecimalType(found.precision, found.scale) if is_wider else known
+    return known
+
+
+# --- what a commit declares ------------------------------------------------------------------
+
+
+def schema_updates(table: Table, schema: StructType) -> tuple[Mapping[str, Any], ...]:
+    """Makes `schema` the table's current one; identifier fields stay."""
+    return _updates(table, schema, int(table.metadata["last-column-id"]))
+
+
+def schema_requirements(table: Table) -> tuple[Mapping[str, Any], ...]:
+    """That nobody else changed the schema or gave out ids."""
+    return _requirements(table, int(table.metadata["last-column-id"]))
+
+
+def _updates(table: Table, schema: StructType, last_id: int) -> tuple[Mapping[str, Any], ...]:
+    current = table.metadata["current-schema-id"]
+    known = next(one for one in table.metadata["schemas"] if one["schema-id"] == current)
+    schema_id = max(one["schema-id"] for one in table.metadata["schemas"]) + 1
+    document = {**struct_to_json(schema), "schema-id": schema_id}
+    identifiers = known.get("identifier-field-ids")
+    if identifiers:
+        document["identifier-field-ids"] = identifiers
+    highest = max([last_id, *fields_by_id(schema)])
+    updates: list[Mapping[str, Any]] = [
+        {"action": "add-schema", "schema": document, "last-column-id": highest},
+        {"action": "set-current-schema", "schema-id": LAST_ADDED},
+    ]
+    mapping = table.properties.get(NAME_MAPPING_PROPERTY)
+    if mapping is not None:
+        text = _with_new_names(mapping, schema, last_id)
+        if text is not None:
+            updates.append({"action": "set-properties", "updates": {NAME_MAPPING_PROPERTY: text}})
+    return tuple(updates)
+
+
+def _requirements(table: Table, last_id: int) -> tuple[Mapping[str, Any], ...]:
+    return (
+        {
+            "type": "assert-current-schema-id",
+            "current-schema-id": table.metadata["current-schema-id"],
+        },
+        {"type": "assert-last-assigned-field-id", "last-assigned-field-id": last_id},
+    )
+
+
+# --- the name mapping ------------------------------------------------------------------------
+
+
+def _with_new_names(text: str, schema: StructType, last_id: int) -> str | None:
+    """The mapping with the names of new fields, as every schema update of Java's keeps it; None
+    where there is none."""
+    parse_name_mapping(text)
+    mapping = json.loads(text)
+    changed = _add_names(mapping, schema, last_id)
+    return json.dumps(mapping, ensure_ascii=False) if changed else None
+
+
+def _add_names(mapped: list[dict[str, Any]], type_: Type, last_id: int) -> bool:
+    by_id = {item.get("field-id"): item for item in mapped}
+    changed = False
+    for field in child_fields(type_):
+        item = by_id.get(field.field_id)
+        if item is None:
+            if field.field_id <= last_id:
+                # Whoever made the mapping has left it out.
+                continue
+            for other in mapped:
+                other["names"] = [name for name in other["names"] if name != field.name]
+            item = {"field-id": field.field_id, "names": [field.name]}
+            mapped.append(item)
+            changed = True
+        if field.type.is_nested:
+            parts = item.get("fields") or []
+            if _add_names(parts, field.type, last_id):
+                item["fields"] = parts
+                changed = True
+    return changed

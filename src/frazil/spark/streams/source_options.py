@@ -1,0 +1,234 @@
+"""The options of `format("frazil")`: which catalog, which table, which of its rows.
+
+Spark hands options over as text, with names in any case. What has a dot in its name is a property
+of the catalog or its storage, such as `s3.endpoint`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from frazil.client.client import Client
+from frazil.client.tables import Table
+from frazil.datafiles.reading.storage import Storage, storage_of
+from frazil.spark.streams.micro_batches import (
+    FROM_TIMESTAMP,
+    MAX_FILES,
+    MAX_ROWS,
+    SKIP_DELETES,
+    SKIP_OVERWRITES,
+    Limits,
+    Skips,
+)
+from frazil.wire.actions import MAIN
+from frazil.wire.errors import BadRequest
+
+SNAPSHOT_PROPERTY: Final = "snapshot-property."
+OVERWRITE_MODES: Final = ("static", "dynamic")
+
+_OPTIONS: Final = frozenset(
+    {
+        "uri",
+        "table",
+        "path",
+        "token",
+        "warehouse",
+        "branch",
+        "tag",
+        "snapshot-id",
+        "as-of-timestamp",
+        "columns",
+        "target-file-size-bytes",
+        "overwrite-mode",
+        "overwrite-filter",
+        "stream-id",
+        FROM_TIMESTAMP,
+        MAX_FILES,
+        MAX_ROWS,
+        SKIP_DELETES,
+        SKIP_OVERWRITES,
+    }
+)
+_OF_SPARK: Final = frozenset({"checkpointlocation", "queryname"})
+"""What Spark's writers of streams keep among the options."""
+_CREDENTIALS: Final = ("token", "warehouse")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceOptions:
+    uri: str
+    table: str | tuple[str, ...]
+    properties: Mapping[str, str]
+    """Of the catalog and its storage."""
+    branch: str = MAIN
+    tag: str | None = None
+    snapshot_id: int | None = None
+    as_of_timestamp_ms: int | None = None
+    columns: tuple[str, ...] | None = None
+    target_file_size_bytes: int | None = None
+    overwrite_mode: str = "static"
+    overwrite_filter: str | None = None
+    stream_id: str | None = None
+    from_timestamp_ms: int | None = None
+    limits: Limits
+    skips: Skips
+    summary: Mapping[str, str]
+
+    def load(self) -> Table:
+        """The table as it is now."""
+        return _client(self.uri, tuple(sorted(self.properties.items()))).load_table(self.table)
+
+    def storage(self, config: Mapping[str, str]) -> Storage:
+        return storage_of(self.properties, config)
+
+
+@lru_cache(maxsize=8)
+def _client(uri: str, properties: tuple[tuple[str, str], ...]) -> Client:
+    """One for a process, which is what Spark starts for a query and no longer needs then."""
+    found = dict(properties)
+    return Client(uri, token=found.get("token"), warehouse=found.get("warehouse"), properties=found)
+
+
+def source_options(given: Mapping[str, str], defaults: Mapping[str, str]) -> SourceOptions:
+    """`defaults` are what the session was connected with."""
+    options = {**_lowered(defaults), **_lowered(given)}
+    _refuse_unknown(options)
+    table = options.get("table") or options.get("path")
+    if not table:
+        raise BadRequest('format("frazil"): name the table, as option("table", "ns.t")')
+    uri = options.get("uri")
+    if not uri:
+        raise BadRequest('format("frazil"): name the catalog, as option("uri", "http://…")')
+    read = _Options(options)
+    return SourceOptions(
+        uri=uri,
+        table=_Options({"table": table}).value("table", _table_name) or table,
+        properties={
+            name: text
+            for name, text in options.items()
+            if name in _CREDENTIALS or ("." in name and not name.startswith(SNAPSHOT_PROPERTY))
+        },
+        branch=options.get("branch", MAIN),
+        tag=options.get("tag"),
+        snapshot_id=read.value("snapshot-id", _whole),
+        as_of_timestamp_ms=read.value("as-of-timestamp", _milliseconds),
+        columns=read.value("columns", _names),
+        target_file_size_bytes=read.value("target-file-size-bytes", _positive),
+        overwrite_mode=read.value("overwrite-mode", _overwrite_mode) or OVERWRITE_MODES[0],
+        overwrite_filter=options.get("overwrite-filter"),
+        stream_id=options.get("stream-id"),
+        from_timestamp_ms=read.value(FROM_TIMESTAMP, _milliseconds),
+        limits=Limits(read.value(MAX_FILES, _positive), read.value(MAX_ROWS, _positive)),
+        skips=Skips(
+            deletes=read.value(SKIP_DELETES, _boolean) or False,
+            overwrites=read.value(SKIP_OVERWRITES, _boolean) or False,
+        ),
+        summary={
+            name.removeprefix(SNAPSHOT_PROPERTY): text
+            for name, text in options.items()
+            if name.startswith(SNAPSHOT_PROPERTY)
+        },
+    )
+
+
+def _lowered(options: Mapping[str, str]) -> dict[str, str]:
+    return {name.lower(): str(text) for name, text in options.items()}
+
+
+def _refuse_unknown(options: Mapping[str, str]) -> None:
+    for name in options:
+        if name not in _OPTIONS and name not in _OF_SPARK and "." not in name:
+            raise BadRequest(
+                f'format("frazil") has no option {name}; there are {", ".join(sorted(_OPTIONS))}, '
+                f"{SNAPSHOT_PROPERTY}* and properties of the catalog, which have a dot"
+            )
+
+
+# --- texts ----------------------------------------------------------------------------------------
+
+
+class _Options:
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = options
+
+    def value(self, name: str, parse: Callable[[str], T]) -> T | None:
+        text = self._options.get(name)
+        if text is None:
+            return None
+        try:
+            return parse(text.strip())
+        except ValueError as error:
+            raise BadRequest(f"option {name}: {error}") from None
+
+
+def _whole(text: str) -> int:
+    if not text.removeprefix("-").isdecimal():
+        raise ValueError(f"{text!r} is not a whole number")
+    return int(text)
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise ValueError(f"{text!r} is not a positive whole number")
+    return int(text)
+
+
+def _milliseconds(text: str) -> int:
+    """Since 1970, as Iceberg's options have it, or a date and time with its zone."""
+    if text.removeprefix("-").isdecimal():
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise ValueError(f"{text!r} is neither milliseconds nor like 2026-05-01T12:00:00Z")
+    return int(moment.timestamp() * 1000)
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError(f"{text!r} is neither true nor false")
+    return text.lower() == "true"
+
+
+def _table_name(text: str) -> str | tuple[str, ...]:
+    """`ns.t`, or a list in JSON, for names that have dots themselves."""
+    return _json_names(text) or text
+
+
+def _json_names(text: str) -> tuple[str, ...] | None:
+    if not text.startswith("["):
+        return None
+    try:
+        return msgspec.json.decode(text, type=tuple[str, ...])
+    except msgspec.DecodeError:
+        raise ValueError(f"{text!r} is not a list of names") from None
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """`a, b`, or a list in JSON."""
+    return _json_names(text) or tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _overwrite_mode(text: str) -> str:
+    if text.lower() not in OVERWRITE_MODES:
+        raise ValueError(f"{text!r} is none of {', '.join(OVERWRITE_MODES)}")
+    return text.lower()
+
+
+def travelling(options: Mapping[str, Any]) -> dict[str, str]:
+    """Options as Spark takes them; what is None is left out."""
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in options.items()
+        if value is not None
+    }

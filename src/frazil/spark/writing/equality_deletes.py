@@ -1,0 +1,159 @@
+"""Equality deletes: the keys of rows that go, written without looking for the rows.
+
+A delete file applies to data files of its own partition spec and partition, or to all of the table
+where its spec is unpartitioned (spec, "Scan Planning"). So the partition of a row must follow from
+its key, in every spec that has files, or there must be an unpartitioned spec to write keys in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import msgspec
+from pyspark.sql import DataFrame
+
+from frazil.client.tables import Table
+from frazil.datafiles.footers.data_files import DataFile, EqualityDeleteFile
+from frazil.datafiles.footers.parquet_reading import FileTable
+from frazil.datafiles.reading.table_facts import TableFacts, facts_of
+from frazil.spark.core.context import Context
+from frazil.spark.core.names import column
+from frazil.spark.schema.partitioning import spec_fields
+from frazil.spark.writing.folders import WriteFolder
+from frazil.spark.writing.writing import WriteOptions, distributed, options_of_files
+from frazil.spark.writing.writing_arrow import write_arrow
+from frazil.values.transforms import Void
+from frazil.values.types import StructType, TypeId
+from frazil.wire.errors import BadRequest, UnsupportedOperation
+
+TARGET_SIZE_PROPERTY: Final = "write.delete.target-file-size-bytes"
+_TARGET_SIZE_DEFAULT_BYTES: Final = 64 << 20
+_INEXACT: Final = frozenset({TypeId.FLOAT, TypeId.DOUBLE})
+_UNSORTED: Final[Mapping[str, Any]] = {
+    "sort-orders": [{"order-id": 0, "fields": []}],
+    "default-sort-order-id": 0,
+}
+
+
+def write_equality_deletes(
+    context: Context,
+    table: Table,
+    keys: DataFrame,
+    columns: Sequence[str],
+    folder: WriteFolder,
+    *,
+    schema: StructType | None = None,
+) -> tuple[EqualityDeleteFile, ...]:
+    """Deletes of all rows that are older than the commit and have one of the keys.
+
+    `keys` has the columns in the types of the table, or of `schema` where the commit changes it; a
+    key may come twice. A null equals a null.
+    """
+    if table.format_version < 2:
+        raise UnsupportedOperation(
+            f"{table} has format version {table.format_version}, which has no delete files: "
+            "upgrade it to version 2"
+        )
+    key = key_schema(schema or table.schema, columns)
+    ids = tuple(field.field_id for field in key.fields)
+    frame = keys.select(*(column(field.name) for field in key.fields))
+    files: list[EqualityDeleteFile] = []
+    for spec_id in covering_specs(table, ids):
+        written = _write(context, _key_facts(table, key, spec_id), frame, folder)
+        files += (_equality_deletes(file, ids) for file in written)
+    return tuple(files)
+
+
+def key_schema(schema: StructType, columns: Sequence[str]) -> StructType:
+    """The key's columns in the order of the schema (spec, "Identifier Field IDs")."""
+    by_name = {field.name: field for field in schema.fields}
+    if not columns:
+        raise BadRequest("equality deletes need a column at least: name the table's key")
+    for name in columns:
+        field = by_name.get(name)
+        if field is None:
+            raise BadRequest(f"key column {name}: the table has no such column at its top")
+        if not field.type.is_primitive or field.type.type_id in _INEXACT:
+            raise BadRequest(f"key column {name}: rows cannot be deleted by values of {field.type}")
+    chosen = frozenset(columns)
+    return StructType(tuple(field for field in schema.fields if field.name in chosen))
+
+
+# --- partitions -----------------------------------------------------------------------------------
+
+
+def covering_specs(table: Table, key_ids: Sequence[int]) -> tuple[int, ...]:
+    """The specs in which keys must be written so that no live row escapes."""
+    sources = {
+        spec["spec-id"]: frozenset(_sources(table, spec["spec-id"]))
+        for spec in table.metadata["partition-specs"]
+    }
+    unpartitioned = [spec_id for spec_id, found in sources.items() if not found]
+    if unpartitioned:
+        return (unpartitioned[0],)
+    key = frozenset(key_ids)
+    if any(not found <= key for found in sources.values()):
+        live = {file.spec_id for file in table.plan().files} | {table.spec()["spec-id"]}
+        sources = {spec_id: found for spec_id, found in sources.items() if spec_id in live}
+    for spec_id, found in sources.items():
+        _check_covered(table, spec_id, found - key)
+    return tuple(sources)
+
+
+def _sources(table: FileTable, spec_id: int) -> Iterator[int]:
+    """The columns that decide about a row's partition."""
+    for field in spec_fields(table, spec_id):
+        if not isinstance(field.transform, Void):
+            yield field.source_id
+
+
+def _check_covered(table: Table, spec_id: int, missing: frozenset[int]) -> None:
+    for field in spec_fields(table, spec_id):
+        if field.source_id in missing:
+            raise BadRequest(
+                f"{table}: its rows are in partitions by {field.name} (spec {spec_id}), and their "
+                f"column {field.source_name or field.source_id} is not part of the key, so that "
+                "the key does not tell which partition a row is in. Equality deletes without a "
+                "partition exist for unpartitioned tables alone: add the column to the key, or "
+                "upsert by deletion vectors"
+            )
+
+
+def _key_facts(table: Table, schema: StructType, spec_id: int) -> TableFacts:
+    """The table as if it had the key's columns alone, in one of its specs."""
+    facts = facts_of(table, schema)
+    metadata = {**facts.metadata, **_UNSORTED, "default-spec-id": spec_id}
+    return replace(facts, metadata=metadata)
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def _write(
+    context: Context, facts: TableFacts, keys: DataFrame, folder: WriteFolder
+) -> tuple[DataFile, ...]:
+    options = WriteOptions(
+        distribution="hash", target_file_size_bytes=_target_size_bytes(facts.properties)
+    )
+    if not any(_sources(facts, facts.metadata["default-spec-id"])):
+        # Nothing brings the rows of tasks together, and each would write a small file.
+        keys = keys.hint("rebalance")
+    rows = distributed(context, facts, keys, options)
+    return write_arrow(facts, rows, folder, options_of_files(facts, options))
+
+
+def _target_size_bytes(properties: Mapping[str, str]) -> int:
+    text = properties.get(TARGET_SIZE_PROPERTY)
+    if text is None:
+        return _TARGET_SIZE_DEFAULT_BYTES
+    if not text.isdecimal() or int(text) == 0:
+        raise BadRequest(f"{TARGET_SIZE_PROPERTY}: {text!r} is not a positive whole number")
+    return int(text)
+
+
+def _equality_deletes(file: DataFile, ids: tuple[int, ...]) -> EqualityDeleteFile:
+    members = msgspec.structs.asdict(file)
+    del members["first_row_id"]
+    return EqualityDeleteFile(**members, equality_ids=ids)

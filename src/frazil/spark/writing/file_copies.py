@@ -1,0 +1,38 @@
+"""Copy-on-write: each touched data file is copied without the rows that go.
+
+A copy stays in its file's partition spec and partition and keeps its sort order, since rows are
+only left out; its columns are those of the current schema. In format version 3 copied rows take
+their lineage along. Executors, or threads of the driver, copy through Arrow: no row becomes a row
+of Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from frazil.client.tables import Table
+from frazil.datafiles.footers.data_files import DataFile
+from frazil.datafiles.reading.live_rows import check_task
+from frazil.datafiles.reading.table_facts import facts_of
+from frazil.datafiles.reading.touched import Touched, encode_touched
+from frazil.datafiles.writing.file_copier import CopyWork
+from frazil.datafiles.writing.write_properties import file_options
+from frazil.spark.core.context import Context
+from frazil.spark.writing import file_work
+from frazil.spark.writing.file_work import Item
+from frazil.spark.writing.folders import WriteFolder
+
+
+def copy_files(
+    context: Context, table: Table, touched: Sequence[Touched], folder: WriteFolder
+) -> tuple[DataFile, ...]:
+    """The copies; of a file with no row left there is none."""
+    facts = facts_of(table)
+    for one in touched:
+        check_task(one.task, facts)
+    work = CopyWork(facts, folder.storage, folder.location, file_options(table.properties))
+    items = [Item(encode_touched(one), one.task.size_in_bytes) for one in touched]
+    written = file_work.run(context.spark, work, items)
+    return tuple(msgspec.json.decode(one, type=DataFile) for one in written)

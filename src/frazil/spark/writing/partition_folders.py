@@ -1,0 +1,153 @@
+"""Partition values in the names of folders, as Spark's own writer makes them, and back again.
+
+The names of folders are the only place where that writer tells which partition a file is of, so
+they must be lossless. Spark writes null and the empty text alike, and a Java whose locale is not
+UTF-8 writes question marks for other letters: texts that would not come back are encoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from decimal import Decimal
+from typing import Any, Final
+from urllib.parse import unquote
+
+from pyspark.sql import Column
+from pyspark.sql import functions as fn
+
+from frazil.datafiles.footers.parquet_partitions import PartitionField
+from frazil.spark.schema.partitioning import partition_column, unix_micros
+from frazil.values import temporal
+from frazil.values.transforms import Void
+from frazil.values.types import StructType, Type, TypeId
+
+NULL_FOLDER: Final = "__HIVE_DEFAULT_PARTITION__"
+IN_FILE: Final = object()
+"""Stands for a value too long for a folder's name: the file has to be asked."""
+
+_MARK: Final = "~"
+_HEX: Final = f"{_MARK}x"
+_LONG: Final = f"{_MARK}h"
+_MAX_TEXT_BYTES: Final = 90
+"""File systems take 255 bytes, and Spark makes three of some."""
+_TIMESTAMPS: Final = frozenset({TypeId.TIMESTAMP, TypeId.TIMESTAMPTZ})
+_FLOATS: Final = frozenset({TypeId.FLOAT, TypeId.DOUBLE})
+
+
+def folder_columns(
+    fields: Sequence[PartitionField], schema: StructType, taken: Collection[str]
+) -> dict[str, Column]:
+    """Columns to partition the output by, named after the partition's fields where that is free.
+
+    Spark leaves the columns that it partitions by out of the files, so none may be one of the
+    table's own. Fields that are always null have no folder.
+    """
+    used = {name.lower() for name in taken}
+    columns = {}
+    for field in fields:
+        if not _has_folder(field):
+            continue
+        name = field.name
+        while name.lower() in used:
+            name = f"{name}_"
+        used.add(name.lower())
+        assert field.result_type is not None
+        columns[name] = _lossless(field.result_type, partition_column(field, schema))
+    return columns
+
+
+def folder_values(fields: Sequence[PartitionField], path: str) -> tuple[Any, ...] | None:
+    """The partition of a file by its path below the folder of the write; None where the path has
+    not so many folders, as that of the empty file that Spark writes for no rows."""
+    *folders, _ = path.strip("/").split("/")
+    if len(folders) != sum(map(_has_folder, fields)):
+        return None
+    names = iter(folders)
+    return tuple(_value(field, next(names)) if _has_folder(field) else None for field in fields)
+
+
+def _has_folder(field: PartitionField) -> bool:
+    return field.source is not None and not isinstance(field.transform, Void)
+
+
+# --- to folders ---------------------------------------------------------------------------------
+
+
+def _lossless(type_: Type, column: Column) -> Column:
+    if type_.type_id in _TIMESTAMPS:
+        return unix_micros(type_, column)
+    if type_.type_id in _FLOATS:
+        # Rows are sorted by what names the folder: as numbers the two zeros would be mixed.
+        return column.cast("string")
+    if type_.type_id is TypeId.STRING:
+        return _lossless_text(column)
+    if type_.type_id is TypeId.BINARY:
+        short = fn.octet_length(column) <= _MAX_TEXT_BYTES
+        return fn.when(short, _hex(column)).otherwise(_digest(column))
+    return column
+
+
+def _lossless_text(column: Column) -> Column:
+    size = fn.octet_length(column)
+    is_plain = (
+        (size > 0)
+        & (size <= _MAX_TEXT_BYTES)
+        & (size == fn.char_length(column))
+        & (column != NULL_FOLDER)
+        & ~column.startswith(_MARK)
+        & ~column.contains("\0")
+    )
+    short = size <= _MAX_TEXT_BYTES
+    return (
+        fn.when(is_plain | column.isNull(), column)
+        .when(short, _hex(column.cast("binary")))
+        .otherwise(_digest(column))
+    )
+
+
+def _hex(column: Column) -> Column:
+    return fn.concat(fn.lit(_HEX), fn.hex(column))
+
+
+def _digest(column: Column) -> Column:
+    return fn.concat(fn.lit(_LONG), fn.sha2(column.cast("binary"), 256))
+
+
+# --- and back -----------------------------------------------------------------------------------
+
+
+def _value(field: PartitionField, folder: str) -> Any:
+    text = unquote(folder.partition("=")[2])
+    if text == NULL_FOLDER:
+        return None
+    if text.startswith(_LONG):
+        return IN_FILE
+    assert field.result_type is not None
+    return _PARSERS[field.result_type.type_id](text)
+
+
+def _text(text: str) -> str:
+    return _bytes(text).decode() if text.startswith(_HEX) else text
+
+
+def _bytes(text: str) -> bytes:
+    return bytes.fromhex(text.removeprefix(_HEX))
+
+
+def _boolean(text: str) -> bool:
+    return text == "true"
+
+
+_PARSERS: Final[Mapping[TypeId, Callable[[str], Any]]] = {
+    TypeId.BOOLEAN: _boolean,
+    TypeId.INT: int,
+    TypeId.LONG: int,
+    TypeId.FLOAT: float,
+    TypeId.DOUBLE: float,
+    TypeId.DECIMAL: Decimal,
+    TypeId.DATE: temporal.days_from_date,
+    TypeId.TIMESTAMP: int,
+    TypeId.TIMESTAMPTZ: int,
+    TypeId.STRING: _text,
+    TypeId.BINARY: _bytes,
+}

@@ -1,0 +1,79 @@
+"""Writes through Arrow: every type, ids at every level, sizes by bytes, any storage.
+
+Executors do it. Few rows are written by the driver: then nothing has to be shuffled, and no worker
+of Python be started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeAlias
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from frazil.datafiles.footers.data_files import DataFile
+from frazil.datafiles.reading.storage import Storage
+from frazil.datafiles.reading.table_facts import TableFacts
+from frazil.datafiles.writing.arrow_writer import ArrowFileWriter, task_name
+from frazil.datafiles.writing.write_properties import FileOptions
+from frazil.spark.writing.binary_rows import binary_rows
+from frazil.spark.writing.folders import WriteFolder
+
+Task: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+def write_arrow(
+    facts: TableFacts,
+    rows: DataFrame,
+    folder: WriteFolder,
+    options: FileOptions,
+    *,
+    lineage: bool = False,
+) -> tuple[DataFile, ...]:
+    """Writes rows that have their `_partition_*` columns; one job."""
+    task = write_task(facts, folder.storage, folder.location, options, lineage)
+    found = rows.mapInArrow(task, "file binary").collect()
+    return tuple(msgspec.json.decode(bytes(row[0]), type=DataFile) for row in found)
+
+
+def write_task(
+    facts: TableFacts, storage: Storage, folder: str, options: FileOptions, lineage: bool
+) -> Task:
+    """What a task does with its rows; only the files that it returns count."""
+
+    def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        writer = ArrowFileWriter(
+            facts, storage, folder, task_name(), options=options, lineage=lineage
+        )
+        yield binary_rows("file", _written(writer, batches))
+
+    return write
+
+
+def write_table(
+    facts: TableFacts,
+    rows: pa.Table,
+    folder: WriteFolder,
+    options: FileOptions,
+    *,
+    lineage: bool = False,
+) -> tuple[DataFile, ...]:
+    """Writes rows that are here, and have their `_partition_*` columns, as if by a task."""
+    writer = ArrowFileWriter(
+        facts, folder.storage, folder.location, task_name(), options=options, lineage=lineage
+    )
+    # In one piece, so that the rows of a partition are found together.
+    files = _written(writer, rows.combine_chunks().to_batches())
+    return tuple(msgspec.json.decode(file, type=DataFile) for file in files)
+
+
+def _written(writer: ArrowFileWriter, batches: Iterable[pa.RecordBatch]) -> list[bytes]:
+    try:
+        for batch in batches:
+            writer.write(batch)
+        return writer.close()
+    except BaseException:
+        writer.abort()
+        raise

@@ -1,0 +1,262 @@
+"""Spark's own Parquet writer: the fastest way to files, where it can write what Iceberg needs.
+
+It puts field ids into flat columns alone, has no uuid and no fixed, and ends files by their number
+of rows. What a commit declares is read from the footers afterwards, by threads of the driver. NaNs
+are not counted: that would mean to read the columns again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import uuid4
+
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as fn
+
+from frazil.datafiles.arrow.lineage import LAST_UPDATED_FIELD, ROW_ID, ROW_ID_FIELD
+from frazil.datafiles.footers.data_files import DataFile
+from frazil.datafiles.footers.parquet_partitions import PartitionField
+from frazil.datafiles.footers.parquet_reading import ParquetReader
+from frazil.datafiles.footers.parquet_values import internal_value
+from frazil.datafiles.reading.storage import Storage, is_local
+from frazil.datafiles.reading.table_facts import TableFacts
+from frazil.datafiles.writing.write_properties import TARGET_SIZE, FileOptions
+from frazil.spark.core.context import Context
+from frazil.spark.core.session_settings import PARQUET_SETTINGS, session_settings
+from frazil.spark.schema.partitioning import spec_fields
+from frazil.spark.writing.distribution import Layout, spread
+from frazil.spark.writing.folders import WriteFolder
+from frazil.spark.writing.partition_folders import IN_FILE, folder_columns, folder_values
+from frazil.values.transforms import apply
+from frazil.values.types import NestedField, StructType, TypeId
+from frazil.wire.errors import BadRequest
+
+FIELD_ID: Final = "parquet.field.id"
+
+_FLAT: Final = frozenset(
+    {
+        TypeId.BOOLEAN,
+        TypeId.INT,
+        TypeId.LONG,
+        TypeId.FLOAT,
+        TypeId.DOUBLE,
+        TypeId.DECIMAL,
+        TypeId.DATE,
+        TypeId.TIMESTAMP,
+        TypeId.TIMESTAMPTZ,
+        TypeId.STRING,
+        TypeId.BINARY,
+        # Files do not have such columns at all.
+        TypeId.UNKNOWN,
+    }
+)
+_WIDTHS_BYTES: Final = {
+    TypeId.BOOLEAN: 1,
+    TypeId.INT: 4,
+    TypeId.FLOAT: 4,
+    TypeId.DATE: 4,
+    TypeId.STRING: 24,
+    TypeId.BINARY: 64,
+}
+"""What a value takes in a file before it is compressed; all others 8."""
+_READERS_PER_CPU: Final = 4
+_MAX_READERS: Final = 32
+
+
+# --- whether it can -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Objection:
+    reason: str
+    is_preference: bool = False
+    """Whether it can be written nevertheless, if somebody insists."""
+
+
+def objections(
+    facts: TableFacts, location: str, options: FileOptions, *, is_sized: bool
+) -> list[Objection]:
+    """Why Spark's writer should not write a table's files; none where it can as well."""
+    found = [
+        Objection(f"column {field.name} is of type {_named(field)}")
+        for field in facts.schema.fields
+        if field.type.type_id not in _FLAT
+    ]
+    if options.codec == "brotli":
+        found.append(Objection("the codec brotli is not part of Spark"))
+    if options.compression_level is not None and options.codec not in ("zstd", "uncompressed"):
+        found.append(Objection(f"it knows no compression level for {options.codec}"))
+    if options.without_statistics:
+        found.append(Objection("some columns are to have no statistics"))
+    if not is_local(location):
+        found.append(Objection(f"{location} is not a local file system", is_preference=True))
+    if is_sized or TARGET_SIZE in facts.properties:
+        found.append(Objection("a file size in bytes is asked for", is_preference=True))
+    return found
+
+
+def is_flat(facts: TableFacts) -> bool:
+    """Whether Spark has a type for every column that is stored as it is."""
+    return all(field.type.type_id in _FLAT for field in facts.schema.fields)
+
+
+def _named(field: NestedField) -> str:
+    return field.type.type_id.value
+
+
+# --- writing ------------------------------------------------------------------------------------
+
+
+def write_jvm(
+    context: Context,
+    facts: TableFacts,
+    frame: DataFrame,
+    folder: WriteFolder,
+    options: FileOptions,
+    layout: Layout,
+    *,
+    lineage: bool = False,
+) -> tuple[DataFile, ...]:
+    """Writes rows in one job into a folder inside `folder`, and reads the footers."""
+    schema = facts.schema
+    fields = _file_fields(schema, lineage=lineage)
+    partition = spec_fields(facts, options.spec_id)
+    columns = folder_columns(partition, schema, [field.name for field in fields])
+    rows = spread(_with_ids(frame, fields), columns, layout, schema)
+    location = f"{folder.location}/{uuid4().hex[:8]}"
+    writer = rows.write.mode("append").options(**_writer_options(fields, options))
+    if columns:
+        writer = writer.partitionBy(*columns)
+    with session_settings(context.spark, PARQUET_SETTINGS):
+        writer.parquet(location)
+    inner = WriteFolder(location, folder.storage)
+    return _declared_files(facts, partition, inner, options)
+
+
+def _file_fields(schema: StructType, *, lineage: bool) -> list[NestedField]:
+    fields = (*schema.fields, ROW_ID_FIELD, LAST_UPDATED_FIELD) if lineage else schema.fields
+    return [field for field in fields if field.type.type_id is not TypeId.UNKNOWN]
+
+
+def _with_ids(frame: DataFrame, fields: Sequence[NestedField]) -> DataFrame:
+    return frame.select(
+        *(
+            fn.col(f"`{field.name.replace('`', '``')}`").alias(
+                field.name, metadata={FIELD_ID: field.field_id}
+            )
+            for field in fields
+        )
+    )
+
+
+def _writer_options(fields: Sequence[NestedField], options: FileOptions) -> dict[str, Any]:
+    """Parquet's own settings, which Spark hands on to its writer."""
+    width = sum(_WIDTHS_BYTES.get(field.type.type_id, 8) for field in fields)
+    found: dict[str, Any] = {
+        "compression": "lz4_raw" if options.codec == "lz4" else options.codec,
+        "maxRecordsPerFile": max(1, options.target_file_size_bytes // max(1, width)),
+        "parquet.block.size": options.row_group_size_bytes,
+        "parquet.page.size": options.page_size_bytes,
+        "parquet.page.row.count.limit": options.page_row_limit,
+        "parquet.dictionary.page.size": options.dict_size_bytes,
+        "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+    }
+    if options.page_version == "v2":
+        found["parquet.writer.version"] = "v2"
+    if options.compression_level is not None:
+        found["parquet.compression.codec.zstd.level"] = options.compression_level
+    # A row's id is in a table once: there is nothing to look up.
+    found[f"parquet.enable.dictionary#{ROW_ID}"] = False
+    for column, wanted in options.dictionaries:
+        found[f"parquet.enable.dictionary#{column}"] = wanted
+    for bloom in options.bloom_filters:
+        found[f"parquet.bloom.filter.enabled#{bloom.column}"] = True
+        found[f"parquet.bloom.filter.fpp#{bloom.column}"] = bloom.fpp
+        found["parquet.bloom.filter.max.bytes"] = bloom.max_bytes
+        if bloom.ndv is not None:
+            found[f"parquet.bloom.filter.expected.ndv#{bloom.column}"] = bloom.ndv
+    return {name: _setting(value) for name, value in found.items()}
+
+
+def _setting(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+# --- footers ------------------------------------------------------------------------------------
+
+
+def _declared_files(
+    facts: TableFacts,
+    fields: Sequence[PartitionField],
+    folder: WriteFolder,
+    options: FileOptions,
+) -> tuple[DataFile, ...]:
+    storage = folder.storage
+    filesystem, _ = storage.filesystem(folder.location)
+    reader = ParquetReader(facts, options.spec_id, filesystem, reads_nans=False)
+
+    def declared(path: str) -> DataFile | None:
+        values = folder_values(fields, path.removeprefix(folder.location))
+        if values is None:
+            _refuse_rows(storage, path)
+            return None
+        if IN_FILE in values:
+            values = _values_in_file(storage, path, fields, values)
+        file = DataFile(**reader.data_file(path, values, options.sort_order_id))
+        return file if file.record_count else None
+
+    # Checksums that Hadoop puts beside local files are hidden; the folder's owner removes them.
+    paths = [path for path in storage.list(folder.location) if not _is_hidden(path)]
+    if not paths:
+        _check_seen(folder)
+        return ()
+    workers = min(_MAX_READERS, _READERS_PER_CPU * (os.cpu_count() or 1), len(paths))
+    with ThreadPoolExecutor(workers, thread_name_prefix="frazil-footers") as pool:
+        found = list(pool.map(declared, paths))
+    storage.delete(path for path, file in zip(paths, found, strict=True) if file is None)
+    return tuple(file for file in found if file is not None)
+
+
+def _check_seen(folder: WriteFolder) -> None:
+    """Spark makes the folder even for no rows: whoever does not see it sees none of its files."""
+    if not folder.storage.has_folder(folder.location):
+        raise BadRequest(
+            f"{folder.location} is where Spark has written, but it is not seen from here: keep the "
+            "table where driver, executors and this client can all reach it, or use the engine "
+            "arrow, whose tasks tell themselves what they have written"
+        )
+
+
+def _is_hidden(path: str) -> bool:
+    return path.rpartition("/")[2].startswith((".", "_"))
+
+
+def _refuse_rows(storage: Storage, path: str) -> None:
+    """A file outside of the partitions' folders can only be the one for no rows."""
+    with storage.open_input(path) as source:
+        rows = pq.read_metadata(source).num_rows
+    if rows:
+        raise AssertionError(f"{path}: {rows} rows lie outside of the folders of partitions")
+
+
+def _values_in_file(
+    storage: Storage, path: str, fields: Sequence[PartitionField], values: Sequence[Any]
+) -> tuple[Any, ...]:
+    """All rows of a file are of one partition: its first row tells the values."""
+    found = []
+    with storage.open_input(path) as source, pq.ParquetFile(source) as file:
+        for field, value in zip(fields, values, strict=True):
+            if value is not IN_FILE:
+                found.append(value)
+                continue
+            assert field.source is not None
+            batch = next(file.iter_batches(batch_size=1, columns=[field.source.name]))
+            type_ = field.source.type
+            own = internal_value(type_, batch.column(0)[0])
+            found.append(apply(field.transform, type_, own))
+    return tuple(found)
