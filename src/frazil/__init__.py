@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from frazil.client.client import Client
-    from frazil.client.errors import CatalogUnreachable
-    from frazil.client.expressions import col
-    from frazil.client.isolation import Isolation
-    from frazil.client.outcomes import Commit
-    from frazil.client.plans import FileScanTask, Plan
-    from frazil.client.retries import RetryPolicy
-    from frazil.client.tables import Snapshot, Table
-    from frazil.client.transactions import Transaction
+    from frazil.client.declare.isolation import Isolation
+    from frazil.client.declare.outcomes import Commit
+    from frazil.client.declare.plans import FileScanTask, Plan
+    from frazil.client.declare.tables import Snapshot, Table
+    from frazil.client.declare.transactions import Transaction
+    from frazil.client.filter.expressions import col
+    from frazil.client.send.errors import CatalogUnreachable
+    from frazil.client.send.retries import RetryPolicy
     from frazil.datafiles.footers.data_files import DataFile, read_data_files
     from frazil.wire.actions import Once
     from frazil.wire.content_files import EqualityDeleteFile, PositionDeleteFile
@@ -33,26 +33,26 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "CatalogUnreachable": "frazil.client.errors",
+    "CatalogUnreachable": "frazil.client.send.errors",
     "Client": "frazil.client.client",
-    "Commit": "frazil.client.outcomes",
+    "Commit": "frazil.client.declare.outcomes",
     "CommitFailed": "frazil.wire.errors",
     "CommitStateUnknown": "frazil.wire.errors",
     "DataFile": "frazil.datafiles.footers.data_files",
     "EqualityDeleteFile": "frazil.wire.content_files",
-    "FileScanTask": "frazil.client.plans",
+    "FileScanTask": "frazil.client.declare.plans",
     "FrazilError": "frazil.wire.errors",
     "Identifier": "frazil.wire.identifiers",
-    "Isolation": "frazil.client.isolation",
+    "Isolation": "frazil.client.declare.isolation",
     "Once": "frazil.wire.actions",
-    "Plan": "frazil.client.plans",
+    "Plan": "frazil.client.declare.plans",
     "PositionDeleteFile": "frazil.wire.content_files",
-    "RetryPolicy": "frazil.client.retries",
-    "Snapshot": "frazil.client.tables",
-    "Table": "frazil.client.tables",
-    "Transaction": "frazil.client.transactions",
+    "RetryPolicy": "frazil.client.send.retries",
+    "Snapshot": "frazil.client.declare.tables",
+    "Table": "frazil.client.declare.tables",
+    "Transaction": "frazil.client.declare.transactions",
     "ValidationError": "frazil.wire.errors",
-    "col": "frazil.client.expressions",
+    "col": "frazil.client.filter.expressions",
     "read_data_files": "frazil.datafiles.footers.data_files",
 }
 

@@ -13,7 +13,7 @@ from frazil.cli.names import BadName, namespace_name, table_and_ref, table_name
 from frazil.cli.partition_values import partition_of
 from frazil.cli.render import count_text, plain, size_text, time_text
 from frazil.cli.snapshots import change_text, number, told_keys, total_text
-from frazil.client.tables import Table
+from frazil.client.declare.tables import Table
 from frazil.wire.identifiers import Identifier
 
 

@@ -17,8 +17,8 @@ import pyarrow
 import pytest
 from pyiceberg.catalog.rest import RestCatalog
 
-from frazil.client import operations
-from frazil.client.tables import Table
+from frazil.client.declare import operations
+from frazil.client.declare.tables import Table
 from frazil.wire.content_files import DataFile, PositionDeleteFile
 from frazil.wire.identifiers import Identifier
 from scripts.java import ROOT

@@ -25,7 +25,7 @@ from pyiceberg.expressions.visitors import expression_evaluator
 from pyiceberg.schema import Schema as OracleSchema
 from pyiceberg.typedef import Record
 
-from frazil.client.expressions import (
+from frazil.client.filter.expressions import (
     AlwaysFalse,
     AlwaysTrue,
     Expression,
@@ -42,7 +42,7 @@ from frazil.client.expressions import (
     truncate,
     year,
 )
-from frazil.client.filter_text import parse_filter
+from frazil.client.filter.filter_text import parse_filter
 from frazil.format.expr.expression_binding import bind
 from frazil.format.expr.expressions import from_json
 from frazil.format.metadata.schema import parse_schema

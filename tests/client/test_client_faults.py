@@ -16,7 +16,7 @@ from uuid import uuid4
 import pytest
 
 from frazil.client.client import Client
-from frazil.client.errors import CatalogUnreachable
+from frazil.client.send.errors import CatalogUnreachable
 from frazil.wire.errors import (
     CommitStateUnknown,
     FrazilError,

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from frazil import Client, CommitFailed, Once, Table, ValidationError
-from frazil.client import operations
-from frazil.client.operations import CheckOptions
+from frazil.client.declare import operations
+from frazil.client.declare.operations import CheckOptions
 from frazil.wire.actions import FileUpdate
 from frazil.wire.content_files import DataFile, EqualityDeleteFile, PositionDeleteFile
 from frazil.wire.errors import BadRequest

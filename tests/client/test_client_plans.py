@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from frazil import Client, Plan, RetryPolicy, Table, col
-from frazil.client.http import Answer, HttpTransport
-from frazil.client.plans import Walk
+from frazil.client.declare.plans import Walk
+from frazil.client.send.http import Answer, HttpTransport
 from frazil.wire.content_files import (
     CountMap,
     DataFile,

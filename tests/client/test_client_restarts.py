@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from frazil.client.client import Client
-from frazil.client.errors import CatalogUnreachable
-from frazil.client.http import Answer, HttpTransport, NotSent
-from frazil.client.retries import RetryPolicy
+from frazil.client.send.errors import CatalogUnreachable
+from frazil.client.send.http import Answer, HttpTransport, NotSent
+from frazil.client.send.retries import RetryPolicy
 from tests.client.faulty import (
     OPERATIONS,
     Append,

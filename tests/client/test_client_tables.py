@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from frazil import Client, Identifier, ValidationError
-from frazil.client.calls import Calls
-from frazil.client.http import HttpTransport
-from frazil.client.names import tables_path
+from frazil.client.declare.names import tables_path
+from frazil.client.send.calls import Calls
+from frazil.client.send.http import HttpTransport
 from frazil.wire.errors import (
     AlreadyExists,
     BadRequest,

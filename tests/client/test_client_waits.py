@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from frazil.client.client import Client
-from frazil.client.http import HttpTransport
-from frazil.client.retries import Clock, RetryPolicy
-from frazil.client.submit import Accepted, Persistence, Request, submit
+from frazil.client.send.http import HttpTransport
+from frazil.client.send.retries import Clock, RetryPolicy
+from frazil.client.send.submit import Accepted, Persistence, Request, submit
 from frazil.wire.errors import (
     BadRequest,
     CommitFailed,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 
 import pytest
 
-from frazil.client.outcomes import Commit
+from frazil.client.declare.outcomes import Commit
 from frazil.spark.writing.committing import Write
 
 

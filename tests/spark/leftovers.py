@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from frazil.client.tables import Table
+from frazil.client.declare.tables import Table
 from frazil.datafiles.reading.storage import storage_of
 from frazil.spark.session import Session
 from frazil.spark.writing.folders import data_location

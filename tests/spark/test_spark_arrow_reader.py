@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frazil.client.plans import FileScanTask, PlannedDataFile, PlannedDeleteFile
+from frazil.client.declare.plans import FileScanTask, PlannedDataFile, PlannedDeleteFile
 from frazil.datafiles.reading.arrow_reader import read_task
 from frazil.datafiles.reading.deletes_reader import FILE_PATH_ID, POS_ID, KeySet, deleted_positions
 from frazil.datafiles.reading.scan_tasks import ScanTask, split_tasks, task_of

@@ -13,7 +13,7 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from frazil.client.expressions import (
+from frazil.client.filter.expressions import (
     AlwaysFalse,
     AlwaysTrue,
     Expression,

@@ -13,7 +13,8 @@ import msgspec
 import pyspark.sql.types as st
 import pytest
 
-from frazil.client.expressions import (
+from frazil.client.declare.tables import Table
+from frazil.client.filter.expressions import (
     AlwaysFalse,
     AlwaysTrue,
     Expression,
@@ -23,7 +24,6 @@ from frazil.client.expressions import (
     col,
     filter_json,
 )
-from frazil.client.tables import Table
 from frazil.format.expr.expression_binding import bind
 from frazil.format.expr.expressions import from_json
 from frazil.format.metadata.schema import parse_schema

@@ -10,7 +10,7 @@ import pytest
 from pyiceberg.catalog import load_catalog
 
 from frazil.client.client import Client
-from frazil.client.tables import Table
+from frazil.client.declare.tables import Table
 from frazil.datafiles.footers.data_files import PositionDeleteFile
 from frazil.spark.writing.delete_files import write_deletes
 from frazil.spark.writing.folders import new_folder

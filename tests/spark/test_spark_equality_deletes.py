@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from frazil.client.client import Client
-from frazil.client.tables import Table
+from frazil.client.declare.tables import Table
 from frazil.datafiles.footers.data_files import DataFile, EqualityDeleteFile
 from frazil.spark.core.context import Context
 from frazil.spark.core.settings import Settings

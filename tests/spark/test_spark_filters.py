@@ -13,7 +13,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from frazil.client.expressions import (
+from frazil.client.filter.expressions import (
     Expression,
     Operand,
     always_false,

@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import functions as fn
 
 from frazil.client.client import Client
-from frazil.client.expressions import col
-from frazil.client.tables import Table
+from frazil.client.declare.tables import Table
+from frazil.client.filter.expressions import col
 from frazil.spark.core.results import Result
 from frazil.spark.core.targets import Target
 from frazil.spark.rows.merges import MergeBuilder

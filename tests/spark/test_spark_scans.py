@@ -16,8 +16,8 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from frazil.client.client import Client
-from frazil.client.expressions import Expression, bucket, col
-from frazil.client.tables import Table
+from frazil.client.declare.tables import Table
+from frazil.client.filter.expressions import Expression, bucket, col
 from frazil.datafiles.footers.data_files import DataFile, EqualityDeleteFile
 from frazil.datafiles.reading.arrow_reader import read_task
 from frazil.datafiles.reading.storage import storage_of

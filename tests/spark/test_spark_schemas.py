@@ -13,7 +13,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as fn
 
-from frazil.client.tables import Table
+from frazil.client.declare.tables import Table
 from frazil.datafiles.footers.parquet_names import name_mapping_of
 from frazil.datafiles.footers.parquet_schema import fields_by_id
 from frazil.spark.core.names import NameMatcher

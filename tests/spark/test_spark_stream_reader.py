@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from frazil.client.plans import PlannedDataFile
-from frazil.client.tables import Snapshot
+from frazil.client.declare.plans import PlannedDataFile
+from frazil.client.declare.tables import Snapshot
 from frazil.datafiles.reading.scan_tasks import ScanTask
 from frazil.spark.streams.micro_batches import (
     NOTHING,

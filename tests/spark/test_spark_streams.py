@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from frazil.client.tables import Table
+from frazil.client.declare.tables import Table
 from frazil.spark.streams import stream_ids
 from frazil.spark.streams.stream_ids import CHECKPOINT_ID, EPOCH_ID, QUERY_ID, StreamId
 from frazil.wire.errors import BadRequest

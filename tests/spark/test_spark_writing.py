@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from frazil.client.client import Client
-from frazil.client.tables import Table
+from frazil.client.declare.tables import Table
 from frazil.datafiles.footers.data_files import DataFile
 from frazil.datafiles.reading.storage import Storage
 from frazil.datafiles.reading.table_facts import TableFacts

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from frazil.client.client import Client
-from frazil.client.tables import Table
+from frazil.client.declare.tables import Table
 from frazil.datafiles.reading.positions import Positions
 from frazil.datafiles.reading.scan_tasks import task_of
 from frazil.datafiles.reading.touched import Touched

@@ -22,7 +22,7 @@ from frazil.cli.options import FAILURE, USAGE_ERROR, Output, OutputOption, fail
 
 if TYPE_CHECKING:
     from frazil.client.client import Client
-    from frazil.client.http import HttpTransport
+    from frazil.client.send.http import HttpTransport
     from frazil.wire.errors import FrazilError
 
 CONFLICT: Final = 3
@@ -86,7 +86,7 @@ class CatalogChoice:
     def store_properties(self) -> dict[str, str]:
         """What reaches the tables' files: the catalog's own answer says where its store is, and
         its overrides go before what is configured here."""
-        from frazil.client.calls import Calls
+        from frazil.client.send.calls import Calls
 
         transport, arguments = self._transport()
         try:
@@ -98,7 +98,7 @@ class CatalogChoice:
     def _transport(self) -> tuple[HttpTransport, dict[str, Any]]:
         """The connection, and the arguments that are not about it."""
         from frazil.client.config import client_arguments
-        from frazil.client.http import HttpTransport
+        from frazil.client.send.http import HttpTransport
 
         arguments: dict[str, Any] = {**client_arguments(self.properties)}
         about_connection = inspect.signature(HttpTransport).parameters

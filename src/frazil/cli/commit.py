@@ -15,8 +15,8 @@ from frazil.cli.render import count_text, print_json, size_text
 from frazil.cli.snapshots import find_snapshot
 
 if TYPE_CHECKING:
-    from frazil.client.outcomes import Commit
-    from frazil.client.tables import Table
+    from frazil.client.declare.outcomes import Commit
+    from frazil.client.declare.tables import Table
     from frazil.wire.content_files import DataFile
 
 
@@ -56,7 +56,7 @@ def run(choice: CatalogChoice, order: CommitOrder) -> None:
 
 def _check(choice: CatalogChoice, order: CommitOrder) -> None:
     """What is wrong by itself is said before anything is read."""
-    from frazil.client.expressions import filter_json
+    from frazil.client.filter.expressions import filter_json
     from frazil.wire.errors import BadRequest
 
     removes = bool(order.remove) or order.remove_where is not None

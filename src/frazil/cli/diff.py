@@ -24,7 +24,7 @@ from frazil.cli.show import columns
 from frazil.cli.snapshots import find_snapshot, number
 
 if TYPE_CHECKING:
-    from frazil.client.tables import Snapshot, Table
+    from frazil.client.declare.tables import Snapshot, Table
     from frazil.values.types import NestedField
 
 _SUMMED: Final = {

@@ -14,7 +14,7 @@ from frazil.cli.render import print_json
 from frazil.wire.errors import FrazilError
 
 if TYPE_CHECKING:
-    from frazil.client.http import Answer, Transport
+    from frazil.client.send.http import Answer, Transport
 
 _READS: Final = frozenset({"GET", "HEAD"})
 _PLANS: Final = re.compile(r"(?:.*/)?namespaces/[^/]+/tables/[^/]+/(?:plan|plan/[^/]+|tasks)")

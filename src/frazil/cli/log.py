@@ -21,7 +21,7 @@ from frazil.cli.snapshots import (
 )
 
 if TYPE_CHECKING:
-    from frazil.client.tables import Snapshot, Table
+    from frazil.client.declare.tables import Snapshot, Table
 
 
 def run(choice: CatalogChoice, name: str, limit: int | None, every: bool) -> None:

@@ -16,7 +16,7 @@ from frazil.cli.snapshots import MAIN, find_snapshot, total_text
 
 if TYPE_CHECKING:
     from frazil.client.client import Client
-    from frazil.client.tables import Table
+    from frazil.client.declare.tables import Table
     from frazil.wire.identifiers import Identifier
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from frazil.cli.names import BadName
 
 if TYPE_CHECKING:
-    from frazil.client.tables import Table
+    from frazil.client.declare.tables import Table
     from frazil.values.transforms import Transform
     from frazil.values.types import Type
 

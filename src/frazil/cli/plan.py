@@ -26,8 +26,8 @@ from frazil.cli.snapshots import MAIN, find_snapshot
 if TYPE_CHECKING:
     from rich.tree import Tree
 
-    from frazil.client.plans import FileScanTask, Plan, PlannedDeleteFile, Walk
-    from frazil.client.tables import Table
+    from frazil.client.declare.plans import FileScanTask, Plan, PlannedDeleteFile, Walk
+    from frazil.client.declare.tables import Table
 
 _MAX_RESIDUAL: Final = 100
 _EPOCH_YEAR: Final = 1970
@@ -96,7 +96,7 @@ def _document(
 ) -> dict[str, Any]:
     import msgspec
 
-    from frazil.client.expressions import filter_json
+    from frazil.client.filter.expressions import filter_json
 
     return {
         "table": str(table.identifier),

@@ -15,7 +15,7 @@ from frazil.cli.render import print_json, print_table, time_text
 from frazil.cli.snapshots import find_snapshot
 
 if TYPE_CHECKING:
-    from frazil.client.tables import Table
+    from frazil.client.declare.tables import Table
 
 Kind = Literal["branch", "tag"]
 

@@ -19,7 +19,7 @@ from frazil.cli.snapshots import (
 )
 
 if TYPE_CHECKING:
-    from frazil.client.tables import Snapshot, Table
+    from frazil.client.declare.tables import Snapshot, Table
     from frazil.values.types import NestedField, Type
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from frazil.cli.render import count_text, size_text
 
 if TYPE_CHECKING:
-    from frazil.client.tables import Snapshot, Table
+    from frazil.client.declare.tables import Snapshot, Table
 
 MAIN: Final = "main"
 

@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 from msgspec import Raw, Struct
 
-from frazil.client.calls import Calls, decode
-from frazil.client.changes import Change, Changes, OfTables, TableName, of_table
-from frazil.client.http import DEFAULT_TIMEOUT_S, Answer, HttpTransport, Transport
-from frazil.client.names import (
+from frazil.client.declare.changes import Change, Changes, OfTables, TableName, of_table
+from frazil.client.declare.names import (
     NamespaceName,
     identifier_of,
     namespace_of,
@@ -21,12 +19,14 @@ from frazil.client.names import (
     table_path,
     tables_path,
 )
-from frazil.client.outcomes import Commit, CommittedSnapshot
-from frazil.client.own_updates import creation
-from frazil.client.retries import RetryPolicy
-from frazil.client.submit import Request
-from frazil.client.tables import Snapshot, Table
-from frazil.client.transactions import Pending, Transaction
+from frazil.client.declare.outcomes import Commit, CommittedSnapshot
+from frazil.client.declare.own_updates import creation
+from frazil.client.declare.tables import Snapshot, Table
+from frazil.client.declare.transactions import Pending, Transaction
+from frazil.client.send.calls import Calls, decode
+from frazil.client.send.http import DEFAULT_TIMEOUT_S, Answer, HttpTransport, Transport
+from frazil.client.send.retries import RetryPolicy
+from frazil.client.send.submit import Request
 from frazil.wire.actions import MAIN, Once
 from frazil.wire.errors import BadRequest, CommitStateUnknown
 from frazil.wire.identifiers import Identifier, Namespace
@@ -43,7 +43,7 @@ from frazil.wire.requests import (
 from frazil.wire.updates import AssertTableUUID, TableRequirement
 
 if TYPE_CHECKING:
-    from frazil.client.plans import Plan, PlanExtras
+    from frazil.client.declare.plans import Plan, PlanExtras
     from frazil.wire.planning import PlanTableScanRequest
 
 DEFAULT_URI = "http://127.0.0.1:8181"
@@ -369,7 +369,7 @@ class Client(OfTables[Commit]):
         extras: PlanExtras,
         max_files: int | None,
     ) -> Plan:
-        from frazil.client.plans import Planning
+        from frazil.client.declare.plans import Planning
 
         return Planning(self._calls, table.identifier, extras).plan(request, max_files)
 

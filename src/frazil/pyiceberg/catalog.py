@@ -28,9 +28,9 @@ from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from pyiceberg.utils.config import Config
 
-from frazil.client.calls import CatalogConfig
-from frazil.client.http import DEFAULT_TIMEOUT_S
-from frazil.client.submit import Persistence, Request, submit
+from frazil.client.send.calls import CatalogConfig
+from frazil.client.send.http import DEFAULT_TIMEOUT_S
+from frazil.client.send.submit import Persistence, Request, submit
 from frazil.pyiceberg.answers import commit_response
 from frazil.pyiceberg.commits import commit_body
 from frazil.pyiceberg.errors import translated

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from pyiceberg import exceptions
 
-from frazil.client.errors import CatalogUnreachable
+from frazil.client.send.errors import CatalogUnreachable
 from frazil.wire import errors
 from frazil.wire.errors import FrazilError
 

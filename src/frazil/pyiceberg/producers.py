@@ -42,7 +42,7 @@ from pyiceberg.table.update.snapshot import (
 from pyiceberg.typedef import EMPTY_DICT, KeyDefaultDict, Record
 from pyiceberg.utils.concurrent import ExecutorFactory
 
-from frazil.client.isolation import Command, Isolation
+from frazil.client.declare.isolation import Command, Isolation
 from frazil.pyiceberg.content_files import added_data_file
 from frazil.pyiceberg.expressions import conflict_filter
 from frazil.pyiceberg.pending import Leaves, PendingSnapshot, StagedChange, StagedRef

@@ -50,7 +50,7 @@ from pyiceberg.table.update import (
 from pyiceberg.table.update.snapshot import UpdateSnapshot
 from pyiceberg.typedef import EMPTY_DICT
 
-from frazil.client.retries import AROUND_THE_LIMIT, Clock, Patience, RetryPolicy
+from frazil.client.send.retries import AROUND_THE_LIMIT, Clock, Patience, RetryPolicy
 from frazil.pyiceberg.checks import Claim, check, isolation_level
 from frazil.pyiceberg.checks_filters import RowFilter
 from frazil.pyiceberg.checks_history import EntryReader, Window

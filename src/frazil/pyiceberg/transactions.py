@@ -46,7 +46,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import EMPTY_DICT, TableVersion
 from pyiceberg.utils.config import Config
 
-from frazil.client.isolation import Command, Isolation, isolation_of
+from frazil.client.declare.isolation import Command, Isolation, isolation_of
 from frazil.pyiceberg.errors import ValidationError, duplicate_paths, proves_rejection
 from frazil.pyiceberg.lineage import lineage_metadata
 from frazil.pyiceberg.metadata import with_updates

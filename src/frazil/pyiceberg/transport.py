@@ -16,7 +16,7 @@ import requests
 from requests.exceptions import ChunkedEncodingError, ContentDecodingError
 from urllib3 import exceptions
 
-from frazil.client.http import CONNECT_TIMEOUT_S, Answer, AnswerLost, NotSent
+from frazil.client.send.http import CONNECT_TIMEOUT_S, Answer, AnswerLost, NotSent
 
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 _EXPIRED: Final = frozenset({401, 419})

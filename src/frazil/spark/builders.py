@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import Column, DataFrame
 
-from frazil.client.expressions import Expression
+from frazil.client.filter.expressions import Expression
 from frazil.spark.core.results import Result
 from frazil.spark.ddl import creates
 from frazil.spark.parse.tokens import Cursor, Name

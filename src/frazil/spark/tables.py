@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyspark.sql import Column, DataFrame
 
-from frazil.client.expressions import Expression
-from frazil.client.names import identifier_of
-from frazil.client.tables import Table
+from frazil.client.declare.names import identifier_of
+from frazil.client.declare.tables import Table
+from frazil.client.filter.expressions import Expression
 from frazil.spark.core.context import Context
 from frazil.spark.core.progress import progress
 from frazil.spark.core.results import Result

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from frazil.client.plans import PlannedDeleteFile
+from frazil.client.declare.plans import PlannedDeleteFile
 from frazil.datafiles.arrow.arrow import project
 from frazil.datafiles.arrow.arrow_types import arrow_schema, field_id_of
 from frazil.datafiles.reading.scan_tasks import ScanTask, is_deletion_vector

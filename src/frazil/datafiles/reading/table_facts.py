@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from frazil.client.tables import Table
+from frazil.client.declare.tables import Table
 from frazil.datafiles.footers.table_metadata import TableMetadata
 from frazil.values.type_json import struct_to_json
 from frazil.values.types import StructType

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from frazil import __version__
-from frazil.client.plans import PlannedDeleteFile
+from frazil.client.declare.plans import PlannedDeleteFile
 from frazil.datafiles.footers.data_files import PositionDeleteFile
 from frazil.datafiles.footers.parquet_deletes import FILE_PATH_ID, POS_ID
 from frazil.datafiles.reading.deletes_reader import deleted_positions

@@ -17,14 +17,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Any, Final, TypeAlias
 from uuid import UUID
 
-from frazil.client.expressions import (
-    Expression,
-    Operand,
-    all_of,
-    always_false,
-    any_of,
-    col,
-)
+from frazil.client.filter.expressions import Expression, Operand, all_of, always_false, any_of, col
 from frazil.spark.conditions.condition_columns import FoundColumn
 from frazil.spark.conditions.condition_literals import (
     Kind,

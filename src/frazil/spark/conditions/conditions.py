@@ -18,7 +18,8 @@ from pyspark.sql import Column
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from frazil.client.expressions import (
+from frazil.client.declare.tables import Table
+from frazil.client.filter.expressions import (
     AlwaysFalse,
     AlwaysTrue,
     Expression,
@@ -28,7 +29,6 @@ from frazil.client.expressions import (
     any_of,
     col,
 )
-from frazil.client.tables import Table
 from frazil.spark.conditions.condition_columns import ColumnNames, FoundColumn
 from frazil.spark.conditions.condition_literals import NUMBERS, Kind, Literal, Zone, literal_of
 from frazil.spark.conditions.condition_values import Converted, compared, one_of

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from frazil.client.expressions import (
+from frazil.client.filter.expressions import (
     Expression,
     Predicate,
     Term,

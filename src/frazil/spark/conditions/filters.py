@@ -17,7 +17,7 @@ from typing import Any, Final
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from frazil.client.expressions import (
+from frazil.client.filter.expressions import (
     AlwaysFalse,
     AlwaysTrue,
     And,
@@ -73,7 +73,7 @@ def expression_of(filter: Filter) -> Expression:
     if isinstance(filter, Expression):
         return filter
     if isinstance(filter, str):
-        from frazil.client.filter_text import parse_filter
+        from frazil.client.filter.filter_text import parse_filter
 
         return parse_filter(filter)
     return expression_from_json(filter_json(filter))

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pyspark.sql import Column
 from sqlglot import exp
 
-from frazil.client.expressions import Expression
+from frazil.client.filter.expressions import Expression
 from frazil.spark.conditions.condition_columns import ColumnNames
 from frazil.spark.conditions.conditions import parse
 from frazil.spark.conditions.filters import names_in, top_field

@@ -16,7 +16,7 @@ import sqlglot
 from sqlglot import Token, TokenType, exp
 from sqlglot.errors import SqlglotError
 
-from frazil.client.expressions import Expression, all_of
+from frazil.client.filter.expressions import Expression, all_of
 from frazil.spark.conditions.condition_columns import ColumnNames, FoundColumn, name_parts
 from frazil.spark.conditions.condition_literals import Zone
 from frazil.spark.conditions.conditions import DIALECT, converted_tree, parse

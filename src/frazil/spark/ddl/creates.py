@@ -12,9 +12,9 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from frazil.client.changes import Changes
-from frazil.client.outcomes import Commit
-from frazil.client.tables import Table
+from frazil.client.declare.changes import Changes
+from frazil.client.declare.outcomes import Commit
+from frazil.client.declare.tables import Table
 from frazil.datafiles.footers.data_files import DataFile
 from frazil.spark.core import statements
 from frazil.spark.core.context import Context

@@ -8,8 +8,8 @@ from dataclasses import replace
 from itertools import count
 from typing import Any, Final, TypeAlias
 
-from frazil.client.own_updates import OwnUpdates
-from frazil.client.tables import Table
+from frazil.client.declare.own_updates import OwnUpdates
+from frazil.client.declare.tables import Table
 from frazil.datafiles.footers.parquet_schema import fields_by_id
 from frazil.spark.conditions.conditions import is_case_sensitive
 from frazil.spark.core.context import Context

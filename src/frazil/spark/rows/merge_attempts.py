@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from frazil.client.expressions import AlwaysFalse
+from frazil.client.filter.expressions import AlwaysFalse
 from frazil.datafiles.arrow.lineage import ROW_ID
 from frazil.datafiles.footers.data_files import DataFile
 from frazil.datafiles.writing.changes_writer import DELETE, FILE, POSITION

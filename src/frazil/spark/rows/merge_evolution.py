@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pyspark.sql.types as st
 
-from frazil.client.tables import Table
+from frazil.client.declare.tables import Table
 from frazil.spark.conditions.condition_columns import name_parts, quoted
 from frazil.spark.conditions.conditions import parse
 from frazil.spark.core.names import NameMatcher

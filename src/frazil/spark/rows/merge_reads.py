@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
-from frazil.client.expressions import Expression, always_true
-from frazil.client.tables import Table
+from frazil.client.declare.tables import Table
+from frazil.client.filter.expressions import Expression, always_true
 from frazil.spark.conditions.condition_columns import ColumnNames
 from frazil.spark.conditions.condition_literals import Zone
 from frazil.spark.conditions.conditions import filter_of, is_case_sensitive

@@ -9,9 +9,9 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
-from frazil.client.expressions import Expression, Filter
-from frazil.client.isolation import Command
-from frazil.client.tables import Table
+from frazil.client.declare.isolation import Command
+from frazil.client.declare.tables import Table
+from frazil.client.filter.expressions import Expression, Filter
 from frazil.datafiles.arrow.lineage import LAST_UPDATED, MIN_FORMAT_VERSION, ROW_ID
 from frazil.datafiles.reading.scan_tasks import ScanTask
 from frazil.datafiles.writing.changes_writer import FILE, POSITION

@@ -16,7 +16,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
-from frazil.client.expressions import AlwaysFalse, Filter
+from frazil.client.filter.expressions import AlwaysFalse, Filter
 from frazil.datafiles.arrow.lineage import ROW_ID
 from frazil.datafiles.writing.changes_writer import FILE, POSITION, WRITE
 from frazil.spark.conditions.condition_columns import quoted

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from frazil.client.changes import Changes
-from frazil.client.expressions import Expression
-from frazil.client.isolation import Command
-from frazil.client.outcomes import Commit
-from frazil.client.tables import Table
+from frazil.client.declare.changes import Changes
+from frazil.client.declare.isolation import Command
+from frazil.client.declare.outcomes import Commit
+from frazil.client.declare.tables import Table
+from frazil.client.filter.expressions import Expression
 from frazil.datafiles.reading.scan_tasks import ScanTask
 from frazil.datafiles.reading.touched import Touched
 from frazil.spark.core.context import Context

@@ -15,8 +15,8 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
 
-from frazil.client.changes import Changes
-from frazil.client.tables import Table
+from frazil.client.declare.changes import Changes
+from frazil.client.declare.tables import Table
 from frazil.spark.conditions.filters import quoted
 from frazil.spark.core import statements
 from frazil.spark.core.context import Context

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from frazil.client.tables import Table
+from frazil.client.declare.tables import Table
 from frazil.spark.parse.parameters import string_literal
 from frazil.spark.parse.tokens import Cursor
 from frazil.spark.schema.types import spark_type

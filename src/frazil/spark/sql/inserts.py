@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
-from frazil.client.tables import Table
+from frazil.client.declare.tables import Table
 from frazil.spark.ddl.partition_editing import VOID
 from frazil.spark.parse.references import quoted
 from frazil.spark.parse.statements import Insert

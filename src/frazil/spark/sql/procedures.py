@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import DataFrame
 
-from frazil.client.own_updates import OwnUpdates
-from frazil.client.tables import Snapshot, Table
+from frazil.client.declare.own_updates import OwnUpdates
+from frazil.client.declare.tables import Snapshot, Table
 from frazil.spark.parse.statements import Call
 from frazil.spark.parse.tokens import Cursor
 from frazil.spark.sql import answers

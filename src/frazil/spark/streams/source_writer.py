@@ -22,9 +22,9 @@ from pyspark.sql import datasource as source
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType as SparkStruct
 
-from frazil.client.expressions import AlwaysTrue
-from frazil.client.outcomes import Commit
-from frazil.client.tables import Table
+from frazil.client.declare.outcomes import Commit
+from frazil.client.declare.tables import Table
+from frazil.client.filter.expressions import AlwaysTrue
 from frazil.datafiles.footers.data_files import DataFile
 from frazil.datafiles.reading.storage import Storage
 from frazil.datafiles.reading.table_facts import TableFacts, facts_of

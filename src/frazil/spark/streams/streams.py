@@ -16,7 +16,7 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
 from frazil.client.client import Client
-from frazil.client.tables import Table
+from frazil.client.declare.tables import Table
 from frazil.spark.core.context import LOGGER, Context
 from frazil.spark.core.names import column, names_of
 from frazil.spark.core.results import Result

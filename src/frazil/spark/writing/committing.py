@@ -15,9 +15,9 @@ from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
-from frazil.client.changes import Changes
-from frazil.client.outcomes import Commit
-from frazil.client.tables import Table
+from frazil.client.declare.changes import Changes
+from frazil.client.declare.outcomes import Commit
+from frazil.client.declare.tables import Table
 from frazil.spark.core.context import LOGGER, Context
 from frazil.spark.writing.folders import WriteFolder, new_folder
 from frazil.wire.errors import CommitStateUnknown, FrazilError, ValidationError

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 from pyspark.sql.types import NullType, StructField, StructType
 
-from frazil.client.tables import Table
+from frazil.client.declare.tables import Table
 from frazil.datafiles.reading.storage import Storage, is_local, storage_of
 from frazil.datafiles.writing.arrow_writer import task_name
 from frazil.spark.core.context import Context

@@ -12,9 +12,9 @@ from typing import Any, TypeAlias
 
 from pyspark.sql import Column, DataFrame
 
-from frazil.client.changes import Changes
-from frazil.client.expressions import AlwaysTrue, Expression
-from frazil.client.tables import Table
+from frazil.client.declare.changes import Changes
+from frazil.client.declare.tables import Table
+from frazil.client.filter.expressions import AlwaysTrue, Expression
 from frazil.datafiles.footers.data_files import DataFile
 from frazil.spark.conditions.conditions import exact_filter
 from frazil.spark.core import statements

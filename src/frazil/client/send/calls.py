@@ -9,10 +9,10 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from frazil.client.errors import CatalogUnreachable, error_of
-from frazil.client.http import Answer, AnswerLost, NotSent, Transport
-from frazil.client.retries import Clock, Patience, RetryPolicy
-from frazil.client.submit import Accepted, Persistence, Request, submit
+from frazil.client.send.errors import CatalogUnreachable, error_of
+from frazil.client.send.http import Answer, AnswerLost, NotSent, Transport
+from frazil.client.send.retries import Clock, Patience, RetryPolicy
+from frazil.client.send.submit import Accepted, Persistence, Request, submit
 from frazil.wire.errors import FrazilError
 
 T = TypeVar("T")

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeAlias
 
-from frazil.client.changes import Change, Changes, OfTables, TableName, of_table
-from frazil.client.outcomes import Commit
+from frazil.client.declare.changes import Change, Changes, OfTables, TableName, of_table
+from frazil.client.declare.outcomes import Commit
 from frazil.wire.errors import BadRequest
 from frazil.wire.identifiers import Identifier
 
 if TYPE_CHECKING:
-    from frazil.client.tables import Table
+    from frazil.client.declare.tables import Table
 
 Pending: TypeAlias = "tuple[Table, tuple[Change, ...]]"
 

@@ -16,11 +16,11 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Raw, Struct
 
-from frazil.client.calls import Calls, decode
-from frazil.client.errors import error_of
-from frazil.client.expressions import Filter, filter_json
-from frazil.client.http import Answer
-from frazil.client.names import table_path
+from frazil.client.declare.names import table_path
+from frazil.client.filter.expressions import Filter, filter_json
+from frazil.client.send.calls import Calls, decode
+from frazil.client.send.errors import error_of
+from frazil.client.send.http import Answer
 from frazil.wire.actions import MAIN
 from frazil.wire.content_files import NULL, CountMap, ValueMap
 from frazil.wire.errors import BadRequest, FrazilError, ServiceUnavailable, UnsupportedOperation
@@ -28,7 +28,7 @@ from frazil.wire.identifiers import Identifier
 from frazil.wire.planning import FetchScanTasksRequest, PlanTableScanRequest
 
 if TYPE_CHECKING:
-    from frazil.client.tables import Table
+    from frazil.client.declare.tables import Table
 
 EXPLAIN_HEADER: Final = "X-Frazil-Explain"
 SEQUENCE_NUMBERS_HEADER: Final = "X-Frazil-Sequence-Numbers"

@@ -3,7 +3,7 @@
     (col("id") >= 5) & col("day").is_in([date(2026, 5, 1)]) | ~(bucket(16, "id") == 3)
 
 Wherever the client takes a filter it takes an `Expression`, the JSON of the REST specification as a
-mapping, or text (`frazil.client.filter_text`); `filter_json` makes JSON of all three.
+mapping, or text (`frazil.client.filter.filter_text`); `filter_json` makes JSON of all three.
 
     Expression
     ├── AlwaysTrue, AlwaysFalse
@@ -282,7 +282,7 @@ def filter_json(filter: Filter) -> dict[str, Any]:
     if isinstance(filter, Expression):
         return filter.to_json()
     if isinstance(filter, str):
-        from frazil.client.filter_text import parse_filter
+        from frazil.client.filter.filter_text import parse_filter
 
         return parse_filter(filter).to_json()
     if isinstance(filter, Mapping):

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, convert
 
-from frazil.client.changes import Change, Changes
-from frazil.client.outcomes import Commit
+from frazil.client.declare.changes import Change, Changes
+from frazil.client.declare.outcomes import Commit
 from frazil.datafiles.footers.table_metadata import TableMetadata
 from frazil.wire.actions import MAIN
 from frazil.wire.errors import BadRequest, NotFound
 from frazil.wire.identifiers import Identifier
 
 if TYPE_CHECKING:
-    from frazil.client.expressions import Filter
-    from frazil.client.plans import Plan, PlanExtras
+    from frazil.client.declare.plans import Plan, PlanExtras
+    from frazil.client.filter.expressions import Filter
     from frazil.wire.planning import PlanTableScanRequest
 
 
@@ -162,7 +162,7 @@ class Table(TableMetadata, Changes[Commit]):
         `max_files` are enough. The filter names columns as the table's schema does for a branch and
         as the snapshot's own does for a tag or an id, unless `use_snapshot_schema` says which.
         """
-        from frazil.client.plans import PlanExtras, plan_request
+        from frazil.client.declare.plans import PlanExtras, plan_request
 
         if self.planner is None:
             raise BadRequest(f"{self} was not loaded by a client, so nothing can be planned")

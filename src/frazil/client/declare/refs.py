@@ -21,7 +21,7 @@ from frazil.wire.updates import (
 )
 
 if TYPE_CHECKING:
-    from frazil.client.tables import Ref, Table
+    from frazil.client.declare.tables import Ref, Table
 
 Built: TypeAlias = tuple[tuple[CommitUpdate, ...], tuple[TableRequirement, ...]]
 RefType: TypeAlias = Literal["branch", "tag"]

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
-from frazil.client.refs import Built
+from frazil.client.declare.refs import Built
 from frazil.wire.errors import BadRequest
 from frazil.wire.updates import TableRequirement, TableUpdate
 
 if TYPE_CHECKING:
-    from frazil.client.tables import Table
+    from frazil.client.declare.tables import Table
 
 OwnParts: TypeAlias = Iterable[Mapping[str, Any]]
 OwnUpdates: TypeAlias = tuple[OwnParts, OwnParts]

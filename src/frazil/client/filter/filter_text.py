@@ -25,8 +25,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final, NoReturn
 
-from frazil.client import expressions
-from frazil.client.expressions import Expression, Operand, Predicate, all_of, any_of, col
+from frazil.client.filter import expressions
+from frazil.client.filter.expressions import Expression, Operand, Predicate, all_of, any_of, col
 from frazil.values import temporal
 from frazil.wire.errors import BadRequest
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from frazil.client.http import Answer
+from frazil.client.send.http import Answer
 from frazil.wire import errors
 from frazil.wire.errors import FrazilError, ServiceUnavailable, ValidationError
 

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 import msgspec
 from msgspec import Raw
 
-from frazil.client.expressions import Filter, filter_json
-from frazil.client.isolation import Command, Isolation, isolation_of
+from frazil.client.declare.isolation import Command, Isolation, isolation_of
+from frazil.client.filter.expressions import Filter, filter_json
 from frazil.wire.actions import (
     MAIN,
     Append,
@@ -52,7 +52,7 @@ from frazil.wire.content_files import (
 )
 
 if TYPE_CHECKING:
-    from frazil.client.tables import Table
+    from frazil.client.declare.tables import Table
 
 RemovedData: TypeAlias = DataFile | NamedDataFile | str
 RemovedDeletes: TypeAlias = AddedDeleteFile | NamedDeleteFile | DeleteFileReference | str

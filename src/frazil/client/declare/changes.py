@@ -13,17 +13,22 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar, Unpack
 
-from frazil.client import operations, refs
-from frazil.client.expressions import Filter
-from frazil.client.operations import CheckOptions, CommitOptions, RemovedData, RemovedDeletes
-from frazil.client.own_updates import OwnParts, OwnUpdates, own_updates
-from frazil.client.refs import Built
+from frazil.client.declare import operations, refs
+from frazil.client.declare.operations import (
+    CheckOptions,
+    CommitOptions,
+    RemovedData,
+    RemovedDeletes,
+)
+from frazil.client.declare.own_updates import OwnParts, OwnUpdates, own_updates
+from frazil.client.declare.refs import Built
+from frazil.client.filter.expressions import Filter
 from frazil.wire.actions import MAIN, FileUpdate, Once
 from frazil.wire.content_files import AddedDataFile, AddedDeleteFile, DataFile
 from frazil.wire.identifiers import Identifier
 
 if TYPE_CHECKING:
-    from frazil.client.tables import Table
+    from frazil.client.declare.tables import Table
 
 R = TypeVar("R")
 P = ParamSpec("P")
