@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from frazil.pyiceberg.catalog import FrazilCatalog, load_catalog
     from frazil.pyiceberg.errors import DuplicateFilesError, ValidationError
-    from frazil.pyiceberg.retry_tables import retrying
+    from frazil.pyiceberg.retrying.retry_tables import retrying
     from frazil.pyiceberg.tables import FrazilTable
     from frazil.pyiceberg.transactions import FrazilTransaction
 

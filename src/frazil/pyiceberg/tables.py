@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyiceberg.table import StagedTable
 
-from frazil.pyiceberg.transacting import TransactingTable
+from frazil.pyiceberg.retrying.transacting import TransactingTable
 from frazil.pyiceberg.transactions import FrazilTransaction
 
 

@@ -1,14 +1,14 @@
 """`retrying(table)`: PyIceberg's table, with commits that know when to try again.
 
-For catalogs that are not Frazil's own. How a commit goes: `frazil.pyiceberg.retry_transaction`.
+For catalogs that are not Frazil's own. How a commit goes: `frazil.pyiceberg.retrying.retry_transaction`.
 """
 
 from __future__ import annotations
 
 from pyiceberg.table import StagedTable, StaticTable, Table, Transaction
 
-from frazil.pyiceberg.retry_transaction import RetryingTransaction
-from frazil.pyiceberg.transacting import TransactingTable
+from frazil.pyiceberg.retrying.retry_transaction import RetryingTransaction
+from frazil.pyiceberg.retrying.transacting import TransactingTable
 
 
 def retrying(table: Table) -> Table:

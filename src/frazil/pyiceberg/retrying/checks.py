@@ -19,9 +19,9 @@ from pyiceberg.exceptions import ValidationException
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntryStatus
 from pyiceberg.table.snapshots import IsolationLevel, Operation, Snapshot
 
-from frazil.pyiceberg.checks_deletes import NewDelete
-from frazil.pyiceberg.checks_filters import RowFilter
-from frazil.pyiceberg.checks_history import INITIAL_SEQUENCE_NUMBER, Window, operation_of
+from frazil.pyiceberg.retrying.checks_deletes import NewDelete
+from frazil.pyiceberg.retrying.checks_filters import RowFilter
+from frazil.pyiceberg.retrying.checks_history import INITIAL_SEQUENCE_NUMBER, Window, operation_of
 
 ADDS_DATA = frozenset({Operation.APPEND, Operation.OVERWRITE})
 ADDS_DELETES = frozenset({Operation.OVERWRITE, Operation.DELETE})

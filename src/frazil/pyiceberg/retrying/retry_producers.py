@@ -53,11 +53,11 @@ from pyiceberg.table.update.snapshot import (
 )
 from pyiceberg.typedef import EMPTY_DICT, Record
 
-from frazil.pyiceberg.checks import Claim, isolation_level
-from frazil.pyiceberg.checks_filters import RowFilter, schema_of_spec
+from frazil.pyiceberg.retrying.checks import Claim, isolation_level
+from frazil.pyiceberg.retrying.checks_filters import RowFilter, schema_of_spec
 
 if TYPE_CHECKING:
-    from frazil.pyiceberg.retry_transaction import RetryingTransaction
+    from frazil.pyiceberg.retrying.retry_transaction import RetryingTransaction
 
 U = TypeVar("U")
 

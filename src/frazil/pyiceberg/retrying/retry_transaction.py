@@ -51,10 +51,10 @@ from pyiceberg.table.update.snapshot import UpdateSnapshot
 from pyiceberg.typedef import EMPTY_DICT
 
 from frazil.client.send.retries import AROUND_THE_LIMIT, Clock, Patience, RetryPolicy
-from frazil.pyiceberg.checks import Claim, check, isolation_level
-from frazil.pyiceberg.checks_filters import RowFilter
-from frazil.pyiceberg.checks_history import EntryReader, Window
-from frazil.pyiceberg.retry_producers import Retryable, RetryableUpdateSnapshot
+from frazil.pyiceberg.retrying.checks import Claim, check, isolation_level
+from frazil.pyiceberg.retrying.checks_filters import RowFilter
+from frazil.pyiceberg.retrying.checks_history import EntryReader, Window
+from frazil.pyiceberg.retrying.retry_producers import Retryable, RetryableUpdateSnapshot
 
 if TYPE_CHECKING:
     import pyarrow as pa
