@@ -9,10 +9,10 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from frazil.cli.app import app
-from frazil.cli.names import BadName, namespace_name, table_and_ref, table_name
-from frazil.cli.partition_values import partition_of
-from frazil.cli.render import count_text, plain, size_text, time_text
-from frazil.cli.snapshots import change_text, number, told_keys, total_text
+from frazil.cli.shared.names import BadName, namespace_name, table_and_ref, table_name
+from frazil.cli.shared.render import count_text, plain, size_text, time_text
+from frazil.cli.tables.partition_values import partition_of
+from frazil.cli.tables.snapshots import change_text, number, told_keys, total_text
 from frazil.client.declare.tables import Table
 from frazil.wire.identifiers import Identifier
 

@@ -18,10 +18,10 @@ from pyspark.sql import Row, SparkSession
 from typer.testing import CliRunner, Result
 
 from frazil.cli.app import app
-from frazil.cli.names import BadName
-from frazil.cli.spark_files import Source, format_of
-from frazil.cli.spark_merge import on_condition
-from frazil.cli.spark_sql import json_value, statements_in
+from frazil.cli.shared.names import BadName
+from frazil.cli.spark.spark_files import Source, format_of
+from frazil.cli.spark.spark_merge import on_condition
+from frazil.cli.spark.spark_sql import json_value, statements_in
 from frazil.client.client import Client
 from tests.support.server import clean_environment
 
@@ -198,7 +198,7 @@ def test_without_pyspark_the_command_says_what_to_install(tmp_path: Path) -> Non
         "import sys; sys.modules['pyspark'] = None\n"
         "from importlib import util\n"
         "found = util.find_spec\n"
-        "import frazil.cli.spark_session as session\n"
+        "import frazil.cli.spark.spark_session as session\n"
         "session.find_spec = lambda name: None if name == 'pyspark' else found(name)\n"
         "from frazil.cli import main\n"
         "sys.argv = ['frazil', 'spark', 'sql', 'SELECT 1']\n"

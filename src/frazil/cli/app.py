@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 
 import frazil
-from frazil.cli import client_app, spark_app
-from frazil.cli.options import Output, OutputOption, takes_settings
+from frazil.cli.shared.options import Output, OutputOption, takes_settings
+from frazil.cli.spark import spark_app
+from frazil.cli.tables import client_app
 from frazil.settings import Resolved
 
 app = typer.Typer(
@@ -45,7 +46,7 @@ def frazil_command(
 @takes_settings
 def serve(resolved: Resolved, output: OutputOption = Output.TEXT) -> None:
     """Run the catalog in this process until SIGTERM or Ctrl-C."""
-    from frazil.cli.serve import run
+    from frazil.cli.server.serve import run
 
     run(resolved, output)
 
@@ -54,7 +55,7 @@ def serve(resolved: Resolved, output: OutputOption = Output.TEXT) -> None:
 @takes_settings
 def config_show(resolved: Resolved, output: OutputOption = Output.TEXT) -> None:
     """Print each setting, its value, and where the value came from."""
-    from frazil.cli.config import show
+    from frazil.cli.server.config import show
 
     show(resolved, output)
 
@@ -65,7 +66,7 @@ def token_new(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Make a token: it is shown once, the server keeps only its digest."""
-    from frazil.cli.token import new
+    from frazil.cli.server.token import new
 
     new(name, output)
 
@@ -83,7 +84,7 @@ def doctor(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Check what the server needs on this machine, each with its fix."""
-    from frazil.cli.doctor import examine
+    from frazil.cli.server.doctor import examine
 
     examine(resolved, tuple(require or ()), output)
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from frazil.cli.catalog_options import CatalogChoice, on_its_way, progress, usage
-from frazil.cli.names import key_values, table_name
-from frazil.cli.partition_values import partition_of
-from frazil.cli.render import count_text, print_json, size_text
-from frazil.cli.snapshots import find_snapshot
+from frazil.cli.shared.catalog_options import CatalogChoice, on_its_way, progress, usage
+from frazil.cli.shared.names import key_values, table_name
+from frazil.cli.shared.render import count_text, print_json, size_text
+from frazil.cli.tables.partition_values import partition_of
+from frazil.cli.tables.snapshots import find_snapshot
 
 if TYPE_CHECKING:
     from frazil.client.declare.outcomes import Commit

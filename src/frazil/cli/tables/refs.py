@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 import typer
 
-from frazil.cli.catalog_options import CatalogChoice, on_its_way, usage
-from frazil.cli.names import table_name
-from frazil.cli.render import print_json, print_table, time_text
-from frazil.cli.snapshots import find_snapshot
+from frazil.cli.shared.catalog_options import CatalogChoice, on_its_way, usage
+from frazil.cli.shared.names import table_name
+from frazil.cli.shared.render import print_json, print_table, time_text
+from frazil.cli.tables.snapshots import find_snapshot
 
 if TYPE_CHECKING:
     from frazil.client.declare.tables import Table

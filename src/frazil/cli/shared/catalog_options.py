@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn, Optional
 
 import typer
 
-from frazil.cli.options import FAILURE, USAGE_ERROR, Output, OutputOption, fail
+from frazil.cli.shared.options import FAILURE, USAGE_ERROR, Output, OutputOption, fail
 
 if TYPE_CHECKING:
     from frazil.client.client import Client
@@ -78,7 +78,7 @@ class CatalogChoice:
 
         if not dry_run:
             return Client(**client_arguments(self.properties))
-        from frazil.cli.dry_run import ReadingTransport
+        from frazil.cli.shared.dry_run import ReadingTransport
 
         transport, arguments = self._transport()
         return Client(transport=ReadingTransport(transport), **arguments)
@@ -145,8 +145,8 @@ def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
 @contextmanager
 def reported(output: Output, save_conflict: str | None = None) -> Iterator[None]:
     """Every error that a user can meet ends in one message and an exit code."""
-    from frazil.cli.dry_run import KeptRequest, print_kept
-    from frazil.cli.names import BadName
+    from frazil.cli.shared.dry_run import KeptRequest, print_kept
+    from frazil.cli.shared.names import BadName
     from frazil.client.config import ConfigError
     from frazil.wire.errors import FrazilError
 
@@ -187,13 +187,13 @@ def _end(error: FrazilError, output: Output, save_conflict: str | None) -> NoRet
     if output is Output.JSON:
         typer.echo(json.dumps(error.body()), err=True)
     elif isinstance(error, ValidationError) and error.conflicts:
-        from frazil.cli.explain import explanation
+        from frazil.cli.shared.explain import explanation
 
         typer.echo(f"frazil: {explanation(error.body()['error'])}", err=True)
         if save_conflict is not None:
             typer.echo(f"\nkept for `frazil explain {save_conflict}`", err=True)
     else:
-        from frazil.cli.render import plain
+        from frazil.cli.shared.render import plain
 
         typer.echo(f"frazil: {plain(error.message)}", err=True)
     if refused:

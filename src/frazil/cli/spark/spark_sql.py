@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from frazil.cli.catalog_options import CatalogChoice, on_its_way, usage
-from frazil.cli.render import count_text, print_json, print_table
-from frazil.cli.spark_session import spark_session
+from frazil.cli.shared.catalog_options import CatalogChoice, on_its_way, usage
+from frazil.cli.shared.render import count_text, print_json, print_table
+from frazil.cli.spark.spark_session import spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

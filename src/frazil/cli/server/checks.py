@@ -15,8 +15,8 @@ from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
-from frazil.cli.java import NEWEST, OLDEST, find_java
-from frazil.cli.serve import SERVER_PACKAGES
+from frazil.cli.server.java import NEWEST, OLDEST, find_java
+from frazil.cli.server.serve import SERVER_PACKAGES
 from frazil.settings import Settings, warehouse_location
 
 # A clock outside these is not set: the first is before this software, the second far beyond it.
@@ -60,7 +60,7 @@ def java(settings: Settings) -> str:
 
 
 def database(settings: Settings) -> str:
-    from frazil.cli.look import look_at_database
+    from frazil.cli.server.look import look_at_database
 
     return look_at_database(settings.database).description
 
@@ -89,7 +89,7 @@ def put_if_absent(settings: Settings) -> str:
 
 def fsync(settings: Settings) -> str:
     """What `put_new` and the database's COMMIT rely on, on each local folder they use."""
-    from frazil.cli.look import sqlite_path
+    from frazil.cli.server.look import sqlite_path
 
     folders = []
     warehouse = _local_folder(warehouse_location(settings))
@@ -142,7 +142,7 @@ OPTIONAL = frozenset({"java"})
 
 def _other_clocks(settings: Settings) -> list[tuple[str, float, float]]:
     """(name, its time, this machine's time at that moment) of each other clock there is."""
-    from frazil.cli.look import look_at_database
+    from frazil.cli.server.look import look_at_database
 
     clocks = []
     # What is wrong with the database is told by its own check.

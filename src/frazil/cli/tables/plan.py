@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from frazil.cli.catalog_options import CatalogChoice, usage
-from frazil.cli.filter_words import filter_words
-from frazil.cli.names import table_and_ref
-from frazil.cli.render import (
+from frazil.cli.shared.catalog_options import CatalogChoice, usage
+from frazil.cli.shared.names import table_and_ref
+from frazil.cli.shared.render import (
     console,
     count_text,
     heading,
@@ -21,7 +20,8 @@ from frazil.cli.render import (
     print_table,
     size_text,
 )
-from frazil.cli.snapshots import MAIN, find_snapshot
+from frazil.cli.tables.filter_words import filter_words
+from frazil.cli.tables.snapshots import MAIN, find_snapshot
 
 if TYPE_CHECKING:
     from rich.tree import Tree

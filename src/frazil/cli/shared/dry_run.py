@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import typer
 
-from frazil.cli.options import Output
-from frazil.cli.render import print_json
+from frazil.cli.shared.options import Output
+from frazil.cli.shared.render import print_json
 from frazil.wire.errors import FrazilError
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from frazil.cli.catalog_options import CatalogChoice
-from frazil.cli.names import key_values
-from frazil.cli.options import FAILURE, USAGE_ERROR, fail
-from frazil.cli.render import count_text, plain, print_json
+from frazil.cli.shared.catalog_options import CatalogChoice
+from frazil.cli.shared.names import key_values
+from frazil.cli.shared.options import FAILURE, USAGE_ERROR, fail
+from frazil.cli.shared.render import count_text, plain, print_json
 
 if TYPE_CHECKING:
     from frazil.spark.core.results import Result

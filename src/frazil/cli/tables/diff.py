@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from frazil.cli.catalog_options import CatalogChoice, progress
-from frazil.cli.live_files import FileChanges, FilesUnavailable, LiveFile, open_files
-from frazil.cli.ls import print_files
-from frazil.cli.names import table_name
-from frazil.cli.render import (
+from frazil.cli.shared.catalog_options import CatalogChoice, progress
+from frazil.cli.shared.names import table_name
+from frazil.cli.shared.render import (
     count_text,
     heading,
     plain,
@@ -20,8 +18,10 @@ from frazil.cli.render import (
     size_text,
     time_text,
 )
-from frazil.cli.show import columns
-from frazil.cli.snapshots import find_snapshot, number
+from frazil.cli.tables.live_files import FileChanges, FilesUnavailable, LiveFile, open_files
+from frazil.cli.tables.ls import print_files
+from frazil.cli.tables.show import columns
+from frazil.cli.tables.snapshots import find_snapshot, number
 
 if TYPE_CHECKING:
     from frazil.client.declare.tables import Snapshot, Table

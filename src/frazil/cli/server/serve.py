@@ -8,7 +8,7 @@ from textwrap import indent
 
 import typer
 
-from frazil.cli.options import FAILURE, USAGE_ERROR, Output, fail
+from frazil.cli.shared.options import FAILURE, USAGE_ERROR, Output, fail
 from frazil.settings import (
     Resolved,
     Settings,

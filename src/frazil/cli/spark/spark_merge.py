@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from frazil.cli.catalog_options import CatalogChoice, on_its_way, usage
-from frazil.cli.names import BadName, table_name
-from frazil.cli.spark_files import Source
-from frazil.cli.spark_session import print_result, spark_session
+from frazil.cli.shared.catalog_options import CatalogChoice, on_its_way, usage
+from frazil.cli.shared.names import BadName, table_name
+from frazil.cli.spark.spark_files import Source
+from frazil.cli.spark.spark_session import print_result, spark_session
 
 if TYPE_CHECKING:
     from frazil.spark.core.results import Result

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 import typer
 from typer.core import TyperCommand
 
-from frazil.cli.catalog_options import CatalogChoice, takes_catalog, usage
-from frazil.cli.options import Output, OutputOption
+from frazil.cli.shared.catalog_options import CatalogChoice, takes_catalog, usage
+from frazil.cli.shared.options import Output, OutputOption
 
 _TABLE_HELP = 'The table, as namespace.table; \'["a.b","t"]\' where a name has dots.'
 _SNAPSHOT_HELP = "A snapshot id, a branch or a tag; each ^ after it is one parent back."
@@ -96,14 +96,14 @@ def ls(
     ] = None,
 ) -> None:
     """List namespaces, the tables and views of one, or the live files of a table."""
-    from frazil.cli.ls import run
+    from frazil.cli.tables.ls import run
 
     run(choice, name)
 
 
 def show(choice: CatalogChoice, table: TableAtArgument) -> None:
     """Show a table: schema, partition spec, sort order, properties, refs and a snapshot."""
-    from frazil.cli.show import run
+    from frazil.cli.tables.show import run
 
     run(choice, table)
 
@@ -119,7 +119,7 @@ def log(
     ] = False,
 ) -> None:
     """Show the snapshots of a branch or tag, newest first."""
-    from frazil.cli.log import run
+    from frazil.cli.tables.log import run
 
     run(choice, table, limit, every)
 
@@ -133,7 +133,7 @@ def diff(
     ] = "main",
 ) -> None:
     """Compare two snapshots: live files added and removed, by partition, and the schema."""
-    from frazil.cli.diff import run
+    from frazil.cli.tables.diff import run
 
     run(choice, table, old, new)
 
@@ -169,7 +169,7 @@ def plan(
     ] = None,
 ) -> None:
     """Show which files a scan must read, and what was skipped at each level and why."""
-    from frazil.cli.plan import PlanOrder, run
+    from frazil.cli.tables.plan import PlanOrder, run
 
     run(choice, PlanOrder(table, where, tuple(select or ()), start, end, limit))
 
@@ -254,7 +254,7 @@ def commit(
 
     What is given decides: only --add appends, only --remove deletes, both together overwrite.
     """
-    from frazil.cli.commit import CommitOrder, run
+    from frazil.cli.tables.commit import CommitOrder, run
 
     order = CommitOrder(
         table=table,
@@ -331,7 +331,7 @@ def _ref(
     retention: dict[str, int | None],
     dry_run: bool,
 ) -> None:
-    from frazil.cli import refs
+    from frazil.cli.tables import refs
 
     changes = at is not None or replace or any(value is not None for value in retention.values())
     if name is None:
@@ -364,7 +364,7 @@ def rollback(
     dry_run: DryRunOption = False,
 ) -> None:
     """Move a branch back to one of its earlier snapshots; the later ones stay in the table."""
-    from frazil.cli import refs
+    from frazil.cli.tables import refs
 
     refs.rollback(choice, table, snapshot, to_timestamp, branch, dry_run=dry_run)
 
@@ -383,7 +383,7 @@ def cherry_pick(
     dry_run: DryRunOption = False,
 ) -> None:
     """Publish a staged snapshot on a branch."""
-    from frazil.cli import refs
+    from frazil.cli.tables import refs
 
     refs.cherry_pick(choice, table, snapshot, branch, dry_run=dry_run)
 
@@ -400,6 +400,6 @@ def explain(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Say in plain words why a commit was refused, and what can be done."""
-    from frazil.cli.explain import run
+    from frazil.cli.shared.explain import run
 
     run(source, output)

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import typer
 
-from frazil.cli.options import USAGE_ERROR, Output, fail
-from frazil.cli.render import count_text, plain, print_json
+from frazil.cli.shared.options import USAGE_ERROR, Output, fail
+from frazil.cli.shared.render import count_text, plain, print_json
 
 _SHOWN: Final = 10
 _VALIDATION: Final = "ValidationException"

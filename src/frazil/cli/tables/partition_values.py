@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from frazil.cli.names import BadName
+from frazil.cli.shared.names import BadName
 
 if TYPE_CHECKING:
     from frazil.client.declare.tables import Table
@@ -43,7 +43,7 @@ def partition_of(table: Table, given: Sequence[str]) -> dict[str, Any] | None:
 
 def _kinds(table: Table) -> dict[str, tuple[Transform, Type | None]]:
     """Transform and source type of each field of the default spec."""
-    from frazil.cli.show import columns
+    from frazil.cli.tables.show import columns
     from frazil.values.transforms import parse_transform
 
     types = {field.field_id: field.type for _, field in columns(table.schema)}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from frazil.cli.checks import Problem
+from frazil.cli.server.checks import Problem
 from frazil.db.sql import Dialect, migrations, queries
 from frazil.settings import mask_url
 

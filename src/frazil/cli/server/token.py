@@ -8,7 +8,7 @@ import secrets
 
 import typer
 
-from frazil.cli.options import USAGE_ERROR, Output, fail
+from frazil.cli.shared.options import USAGE_ERROR, Output, fail
 from frazil.settings import token_name
 
 _TOKEN_BYTES = 32

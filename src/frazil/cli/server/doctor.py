@@ -9,8 +9,8 @@ from typing import Literal
 
 import typer
 
-from frazil.cli.checks import CHECKS, OPTIONAL, Problem
-from frazil.cli.options import USAGE_ERROR, Output, fail
+from frazil.cli.server.checks import CHECKS, OPTIONAL, Problem
+from frazil.cli.shared.options import USAGE_ERROR, Output, fail
 from frazil.settings import Resolved, Settings, SettingsError
 
 Status = Literal["ok", "warning", "failed"]

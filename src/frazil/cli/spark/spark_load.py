@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from frazil.cli.catalog_options import CatalogChoice, on_its_way, usage
-from frazil.cli.names import key_values, table_name
-from frazil.cli.spark_app import LoadMode
-from frazil.cli.spark_files import Source
-from frazil.cli.spark_session import print_result, spark_session
+from frazil.cli.shared.catalog_options import CatalogChoice, on_its_way, usage
+from frazil.cli.shared.names import key_values, table_name
+from frazil.cli.spark.spark_app import LoadMode
+from frazil.cli.spark.spark_files import Source
+from frazil.cli.spark.spark_session import print_result, spark_session
 
 if TYPE_CHECKING:
     from frazil.spark.core.results import Result

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from frazil.cli.catalog_options import CatalogChoice, progress
-from frazil.cli.live_files import FilesUnavailable, LiveFile, open_files
-from frazil.cli.names import BadName, namespace_name, table_and_ref
-from frazil.cli.options import FAILURE, fail
-from frazil.cli.render import count_text, plain, print_json, print_table, size_text
-from frazil.cli.snapshots import MAIN, find_snapshot, total_text
+from frazil.cli.shared.catalog_options import CatalogChoice, progress
+from frazil.cli.shared.names import BadName, namespace_name, table_and_ref
+from frazil.cli.shared.options import FAILURE, fail
+from frazil.cli.shared.render import count_text, plain, print_json, print_table, size_text
+from frazil.cli.tables.live_files import FilesUnavailable, LiveFile, open_files
+from frazil.cli.tables.snapshots import MAIN, find_snapshot, total_text
 
 if TYPE_CHECKING:
     from frazil.client.client import Client

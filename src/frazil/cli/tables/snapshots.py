@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from frazil.cli.render import count_text, size_text
+from frazil.cli.shared.render import count_text, size_text
 
 if TYPE_CHECKING:
     from frazil.client.declare.tables import Snapshot, Table

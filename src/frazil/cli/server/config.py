@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from frazil.cli.options import Output
+from frazil.cli.shared.options import Output
 from frazil.settings import Resolved, all_settings
 
 

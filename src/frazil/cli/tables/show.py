@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from frazil.cli.catalog_options import CatalogChoice
-from frazil.cli.names import table_and_ref
-from frazil.cli.render import heading, plain, print_json, print_pairs, print_table, time_text
-from frazil.cli.snapshots import (
+from frazil.cli.shared.catalog_options import CatalogChoice
+from frazil.cli.shared.names import table_and_ref
+from frazil.cli.shared.render import heading, plain, print_json, print_pairs, print_table, time_text
+from frazil.cli.tables.snapshots import (
     MAIN,
     find_snapshot,
     refs_by_snapshot,

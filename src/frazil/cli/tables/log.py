@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from frazil.cli.catalog_options import CatalogChoice, usage
-from frazil.cli.names import table_and_ref
-from frazil.cli.render import plain, print_json, time_text
-from frazil.cli.snapshots import (
+from frazil.cli.shared.catalog_options import CatalogChoice, usage
+from frazil.cli.shared.names import table_and_ref
+from frazil.cli.shared.render import plain, print_json, time_text
+from frazil.cli.tables.snapshots import (
     MAIN,
     change_text,
     find_snapshot,

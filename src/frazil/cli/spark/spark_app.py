@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from frazil.cli.catalog_options import CatalogChoice, takes_catalog
-from frazil.cli.client_app import BranchOption
+from frazil.cli.shared.catalog_options import CatalogChoice, takes_catalog
+from frazil.cli.tables.client_app import BranchOption
 
 TableOption = Annotated[
     str,
@@ -107,8 +107,8 @@ def load(
     dry_run: DryRunOption = False,
 ) -> None:
     """Load CSV, JSON or Parquet files into a table, in one commit."""
-    from frazil.cli.spark_files import Source
-    from frazil.cli.spark_load import LoadOrder, run
+    from frazil.cli.spark.spark_files import Source
+    from frazil.cli.spark.spark_load import LoadOrder, run
 
     order = LoadOrder(
         source=Source(tuple(files), format and format.value, tuple(option or ())),
@@ -142,7 +142,7 @@ def sql(
     dry_run: DryRunOption = False,
 ) -> None:
     """Run SQL on the catalog's tables and print what it answers."""
-    from frazil.cli.spark_sql import SqlOrder, run
+    from frazil.cli.spark.spark_sql import SqlOrder, run
 
     run(choice, SqlOrder(statement, file, limit, tuple(conf or ()), dry_run))
 
@@ -198,8 +198,8 @@ def merge(
     dry_run: DryRunOption = False,
 ) -> None:
     """Merge the rows of files into a table: update, insert and delete in one commit."""
-    from frazil.cli.spark_files import Source
-    from frazil.cli.spark_merge import MergeOrder, run
+    from frazil.cli.spark.spark_files import Source
+    from frazil.cli.spark.spark_merge import MergeOrder, run
 
     order = MergeOrder(
         source=Source(tuple(source), format and format.value, tuple(option or ())),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
-from frazil.cli.names import BadName, key_values
+from frazil.cli.shared.names import BadName, key_values
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
