@@ -1,7 +1,7 @@
 """Finds the Java that Spark and the compatibility kit run on: `java.py` prints its home.
 
 The rules are those of `frazil.spark.runtime.java`, which users have too. This script prints the
-rejected candidates to stderr, and the shim of the wheel's Java is kept below the checkout's `.cache`.
+rejected candidates to stderr and keeps the shim of the wheel's Java below the checkout's `.cache`.
 """
 
 from __future__ import annotations

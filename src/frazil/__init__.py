@@ -9,11 +9,13 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from frazil.version import __version__
+
 if TYPE_CHECKING:
     from frazil.client.client import Client
     from frazil.client.declare.isolation import Isolation
     from frazil.client.declare.outcomes import Commit
-    from frazil.client.declare.plans import FileScanTask, Plan
+    from frazil.client.declare.plans import Plan
     from frazil.client.declare.tables import Snapshot, Table
     from frazil.client.declare.transactions import Transaction
     from frazil.client.filter.expressions import col
@@ -29,8 +31,7 @@ if TYPE_CHECKING:
         ValidationError,
     )
     from frazil.wire.identifiers import Identifier
-
-__version__ = "0.1.0"
+    from frazil.wire.planned_files import FileScanTask
 
 _HOMES = {
     "CatalogUnreachable": "frazil.client.send.errors",
@@ -40,7 +41,7 @@ _HOMES = {
     "CommitStateUnknown": "frazil.wire.errors",
     "DataFile": "frazil.datafiles.footers.data_files",
     "EqualityDeleteFile": "frazil.wire.content_files",
-    "FileScanTask": "frazil.client.declare.plans",
+    "FileScanTask": "frazil.wire.planned_files",
     "FrazilError": "frazil.wire.errors",
     "Identifier": "frazil.wire.identifiers",
     "Isolation": "frazil.client.declare.isolation",

@@ -22,8 +22,8 @@ from frazil.format.expr.expression_binding import (
 )
 from frazil.format.expr.expressions import ALWAYS_FALSE, ALWAYS_TRUE, And, Expression, Operation, Or
 from frazil.format.manifest.manifest_columns import RowMetrics
+from frazil.format.metadata.content_files import FileMetrics
 from frazil.format.pruning.evaluators import IN_PREDICATE_LIMIT
-from frazil.format.pruning.metrics_evaluators import FileMetrics
 from frazil.values import transforms
 from frazil.values.single_value import InvalidValue, check_value, to_binary
 from frazil.values.transforms import parse_transform

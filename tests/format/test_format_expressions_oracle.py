@@ -32,11 +32,11 @@ from frazil.format.expr.expression_binding import bind
 from frazil.format.expr.expressions import from_json
 from frazil.format.expr.projection import inclusive_projection, strict_projection
 from frazil.format.manifest.manifest_list import PartitionSummary
+from frazil.format.metadata.content_files import FileMetrics
 from frazil.format.metadata.partition_spec import parse_partition_spec
 from frazil.format.metadata.schema import parse_schema
 from frazil.format.pruning.evaluators import manifest_evaluator, partition_evaluator
 from frazil.format.pruning.metrics_evaluators import (
-    FileMetrics,
     inclusive_metrics_evaluator,
     strict_metrics_evaluator,
 )

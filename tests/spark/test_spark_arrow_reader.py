@@ -18,7 +18,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frazil.client.declare.plans import FileScanTask, PlannedDataFile, PlannedDeleteFile
 from frazil.datafiles.reading.arrow_reader import read_task
 from frazil.datafiles.reading.deletes_reader import FILE_PATH_ID, POS_ID, KeySet, deleted_positions
 from frazil.datafiles.reading.scan_tasks import ScanTask, split_tasks, task_of
@@ -30,6 +29,7 @@ from frazil.values.puffin import write_puffin
 from frazil.values.type_json import struct_to_json
 from frazil.values.types import DOUBLE, INT, LONG, STRING, NestedField, StructType
 from frazil.wire.errors import BadRequest, UnsupportedOperation
+from frazil.wire.planned_files import FileScanTask, PlannedDataFile, PlannedDeleteFile
 
 STORAGE = Storage()
 ID = NestedField(1, "id", LONG, True)

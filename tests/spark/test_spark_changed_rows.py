@@ -31,7 +31,7 @@ from frazil.spark.writing.delete_files import write_deletes
 from frazil.spark.writing.file_copies import copy_files
 from frazil.spark.writing.file_work import Item
 from frazil.spark.writing.folders import new_folder
-from frazil.spark.writing.python_workers import arrow_task, keep_archives
+from frazil.spark.writing.python_workers import arrow_task, keep_archives, task_name
 from frazil.wire.errors import BadRequest
 from tests.support.touched_tables import local, make_table
 
@@ -65,7 +65,8 @@ def batch(*rows: Row) -> pa.RecordBatch:
 
 def task_of_table(table: Table, folder: Path, *, lineage: bool = False) -> ChangesTask:
     facts = facts_of(table)
-    return ChangesTask(facts, Storage(), str(folder), file_options(facts.properties), lineage)
+    options = file_options(facts.properties)
+    return ChangesTask(facts, Storage(), str(folder), options, lineage, task_name)
 
 
 def run(task: ChangesTask, *batches: pa.RecordBatch) -> TaskChanges:

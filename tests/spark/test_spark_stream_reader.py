@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from frazil.client.declare.plans import PlannedDataFile
 from frazil.client.declare.tables import Snapshot
 from frazil.datafiles.reading.scan_tasks import ScanTask
 from frazil.spark.streams.micro_batches import (
@@ -21,6 +20,7 @@ from frazil.spark.streams.micro_batches import (
     offset_of,
 )
 from frazil.wire.errors import BadRequest, NotFound
+from frazil.wire.planned_files import PlannedDataFile
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -1,0 +1,1 @@
+"""Reads and writes data files without Spark: Arrow, Parquet footers, deletes, copies."""

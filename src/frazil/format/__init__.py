@@ -1,0 +1,1 @@
+"""Implements the Iceberg formats without I/O."""

@@ -26,9 +26,9 @@ from frazil.format.metadata.content_files import (
     DataFile,
     DeleteFile,
     FieldMap,
+    FileMetrics,
 )
 from frazil.format.metadata.partition_spec import partition_type
-from frazil.format.pruning.metrics_evaluators import FileMetrics
 from frazil.plan.residual_json import residual_json
 from frazil.plan.scans import Scan
 from frazil.plan.walk import Piece, Rows, Walk

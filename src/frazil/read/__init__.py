@@ -1,0 +1,1 @@
+"""Reads table state: caches of manifests and metadata, history, delete matching, filters."""

@@ -17,10 +17,9 @@ from typing import Any, Final, TypeAlias
 
 from frazil.format.manifest.manifest_columns import NONE, ManifestColumns
 from frazil.format.manifest.manifest_list import ManifestFile
-from frazil.format.metadata.content_files import EQUALITY_DELETES
+from frazil.format.metadata.content_files import EQUALITY_DELETES, FileMetrics
 from frazil.format.metadata.partition_spec import PartitionSpec
 from frazil.format.metadata.table_metadata import TableMetadata
-from frazil.format.pruning.metrics_evaluators import FileMetrics
 from frazil.read.filters import comparable_partition, partitions_of
 from frazil.values.single_value import InvalidValue, from_binary
 from frazil.values.types import NestedField, TypeId

@@ -44,6 +44,7 @@ from frazil.format.expr.expressions import (
 )
 from frazil.format.expr.projection import inclusive_projection, strict_projection
 from frazil.format.manifest.manifest_list import ManifestFile, partition_summaries
+from frazil.format.metadata.content_files import FileMetrics
 from frazil.format.metadata.partition_spec import PartitionSpec
 from frazil.format.metadata.schema import Schema
 from frazil.format.metadata.table_metadata import TableMetadata
@@ -62,7 +63,6 @@ from frazil.format.pruning.evaluators import (
 )
 from frazil.format.pruning.metric_columns import MetricColumns
 from frazil.format.pruning.metrics_evaluators import (
-    FileMetrics,
     inclusive_metrics_evaluator,
     strict_metrics_evaluator,
 )

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from frazil.format.avro.avro_schema import RecordSchema
 from frazil.format.manifest.manifest_columns import NONE, ManifestColumns, metrics, path_hashes
 from frazil.format.manifest.manifest_list import ManifestFile, ManifestList, may_have_live
+from frazil.format.metadata.content_files import FileMetrics
 from frazil.format.metadata.snapshots import Snapshot
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.format.pruning.metric_columns import MetricColumns, metrics_of_files
-from frazil.format.pruning.metrics_evaluators import FileMetrics
 from frazil.read.filters import Bools, MetricsOf
 from frazil.read.manifest_cache import ManifestReader
 

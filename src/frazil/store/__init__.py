@@ -1,0 +1,1 @@
+"""Stores immutable objects in local files, S3 or memory."""

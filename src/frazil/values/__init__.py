@@ -1,0 +1,1 @@
+"""Holds types, transforms, single values, Puffin and deletion vectors."""

@@ -1,0 +1,1 @@
+"""Holds what the commands share: options, names, rendering."""

@@ -1,0 +1,1 @@
+"""Runs statements and loads on Spark."""

@@ -1,0 +1,1 @@
+"""Reads and changes tables of a catalog."""

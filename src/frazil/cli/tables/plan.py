@@ -26,8 +26,9 @@ from frazil.cli.tables.snapshots import MAIN, find_snapshot
 if TYPE_CHECKING:
     from rich.tree import Tree
 
-    from frazil.client.declare.plans import FileScanTask, Plan, PlannedDeleteFile, Walk
+    from frazil.client.declare.plans import Plan, Walk
     from frazil.client.declare.tables import Table
+    from frazil.wire.planned_files import FileScanTask, PlannedDeleteFile
 
 _MAX_RESIDUAL: Final = 100
 _EPOCH_YEAR: Final = 1970

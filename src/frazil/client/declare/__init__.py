@@ -1,0 +1,1 @@
+"""Declares changes as immutable intents and loads tables."""

@@ -1,0 +1,1 @@
+"""Builds filter expressions and parses filter text."""

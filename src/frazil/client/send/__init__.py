@@ -1,0 +1,1 @@
+"""Sends requests over HTTP and retries them."""

@@ -152,6 +152,6 @@ def _failure(error: Exception, base: str) -> NotSent | AnswerLost:
 
 
 def _user_agent() -> str:
-    from frazil import __version__
+    from frazil.version import __version__
 
     return f"frazil/{__version__}"

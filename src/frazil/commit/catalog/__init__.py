@@ -1,0 +1,1 @@
+"""Serves namespaces, tables and views."""

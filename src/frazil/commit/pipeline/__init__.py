@@ -1,0 +1,1 @@
+"""Owns the control flow of a commit, from the queue to the swap."""

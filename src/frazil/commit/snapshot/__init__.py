@@ -1,0 +1,1 @@
+"""Builds a snapshot from declared files."""

@@ -1,0 +1,1 @@
+"""Converts between Iceberg types and Arrow."""

@@ -1,0 +1,1 @@
+"""Turns Parquet footers into declared files."""

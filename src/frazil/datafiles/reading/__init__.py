@@ -1,0 +1,1 @@
+"""Reads data files, delete files and scan tasks."""

@@ -22,7 +22,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from frazil.client.declare.plans import PlannedDeleteFile
 from frazil.datafiles.arrow.arrow import project
 from frazil.datafiles.arrow.arrow_types import arrow_schema, field_id_of
 from frazil.datafiles.reading.scan_tasks import ScanTask, is_deletion_vector
@@ -32,6 +31,7 @@ from frazil.values.deletion_vectors import DeletionVector, InvalidDeletionVector
 from frazil.values.type_json import parse_struct, struct_to_json
 from frazil.values.types import NestedField, StructType
 from frazil.wire.errors import BadRequest, UnsupportedOperation
+from frazil.wire.planned_files import PlannedDeleteFile
 
 FILE_PATH_ID: Final = 2147483546
 POS_ID: Final = 2147483545

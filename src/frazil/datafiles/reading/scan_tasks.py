@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from frazil.client.declare.plans import FileScanTask, PlannedDataFile, PlannedDeleteFile
+from frazil.wire.planned_files import FileScanTask, PlannedDataFile, PlannedDeleteFile
 
 EQUALITY_DELETES: Final = "equality-deletes"
 POSITION_DELETES: Final = "position-deletes"

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from frazil.client.declare.tables import Table
+from frazil.datafiles.footers.parquet_reading import FileTable
 from frazil.datafiles.footers.table_metadata import TableMetadata
 from frazil.values.type_json import struct_to_json
 from frazil.values.types import StructType
@@ -42,7 +42,7 @@ class TableFacts(TableMetadata):
         return self.name
 
 
-def facts_of(table: Table, schema: StructType | None = None) -> TableFacts:
+def facts_of(table: FileTable, schema: StructType | None = None) -> TableFacts:
     """`schema` is the one that the table will have, where a write changes it."""
     metadata = {name: table.metadata[name] for name in _PARTS if name in table.metadata}
     facts = TableFacts(str(table), metadata, dict(table.config))

@@ -1,0 +1,1 @@
+"""Writes data files, delete files and file copies."""

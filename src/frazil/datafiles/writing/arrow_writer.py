@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
-from uuid import uuid4
 
 import msgspec
 import pyarrow as pa
@@ -163,17 +162,3 @@ def declared_file(
 def _key(values: tuple[Any, ...]) -> tuple[Any, ...]:
     """Equal for values of one partition only: 0 and False are equal in Python, -0.0 and 0.0 too."""
     return tuple((type(value).__name__, repr(value)) for value in values)
-
-
-def task_name() -> str:
-    """A name that no other attempt has, in whichever task or job.
-
-    Attempt ids are unique in an application, but its folder may outlive it.
-    """
-    from pyspark import TaskContext
-
-    task = TaskContext.get()
-    random = uuid4().hex[:12]
-    if task is None:
-        return f"00000-0-{random}"
-    return f"{task.partitionId():05d}-{task.taskAttemptId()}-{random}"

@@ -6,7 +6,7 @@ data file the positions of its deleted rows as a bitmap.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,7 +18,7 @@ from frazil.datafiles.arrow.lineage import LAST_UPDATED, ROW_ID
 from frazil.datafiles.reading.positions import FilePositions, PositionCollector, Positions
 from frazil.datafiles.reading.storage import Storage
 from frazil.datafiles.reading.table_facts import TableFacts
-from frazil.datafiles.writing.arrow_writer import ArrowFileWriter, task_name
+from frazil.datafiles.writing.arrow_writer import ArrowFileWriter
 from frazil.datafiles.writing.write_properties import FileOptions
 
 FILE: Final = "_file"
@@ -51,6 +51,8 @@ class ChangesTask:
     options: FileOptions
     lineage: bool
     """Written rows take their ids along."""
+    task_name: Callable[[], str]
+    """Names the running attempt; files of two attempts must never share a name."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
         changes = _Changes(self)
@@ -68,7 +70,7 @@ class ChangesTask:
             self.facts,
             self.storage,
             self.folder,
-            task_name(),
+            self.task_name(),
             options=self.options,
             lineage=self.lineage,
         )

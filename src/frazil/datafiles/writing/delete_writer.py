@@ -12,8 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from frazil import __version__
-from frazil.client.declare.plans import PlannedDeleteFile
 from frazil.datafiles.footers.data_files import PositionDeleteFile
 from frazil.datafiles.footers.parquet_deletes import FILE_PATH_ID, POS_ID
 from frazil.datafiles.reading.deletes_reader import deleted_positions
@@ -23,7 +21,9 @@ from frazil.datafiles.reading.storage import Storage
 from frazil.datafiles.reading.touched import Touched, decode_touched, encode_touched
 from frazil.values.deletion_vectors import deletion_vector_blob
 from frazil.values.puffin import write_puffin
+from frazil.version import __version__
 from frazil.wire.content_files import CountMap, ValueMap
+from frazil.wire.planned_files import PlannedDeleteFile
 
 _CREATED_BY: Final = {"created-by": f"frazil {__version__}"}
 _MAX_VECTORS: Final = 10_000

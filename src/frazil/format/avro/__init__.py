@@ -1,0 +1,1 @@
+"""Reads and writes Avro object container files."""

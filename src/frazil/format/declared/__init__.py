@@ -1,0 +1,1 @@
+"""Checks declared files against schema, partition specs and format version."""

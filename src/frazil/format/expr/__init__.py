@@ -1,0 +1,1 @@
+"""Holds expressions, binds them to a schema and projects them to partitions."""

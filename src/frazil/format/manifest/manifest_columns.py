@@ -41,8 +41,12 @@ from frazil.format.manifest.manifest_rows import (
 )
 from frazil.format.manifest.manifests import ADDED, DELETED
 from frazil.format.manifest.metric_arrays import compact, constant, is_constant, own_bytes
-from frazil.format.metadata.content_files import DATA_CONTENT, EQUALITY_DELETES, ContentFile
-from frazil.format.pruning.metrics_evaluators import FileMetrics
+from frazil.format.metadata.content_files import (
+    DATA_CONTENT,
+    EQUALITY_DELETES,
+    ContentFile,
+    FileMetrics,
+)
 
 __all__ = [
     "NONE",

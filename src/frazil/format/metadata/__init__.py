@@ -1,0 +1,1 @@
+"""Builds and encodes table and view metadata."""

@@ -31,6 +31,23 @@ class FieldMap(Protocol[_V]):
     def __len__(self) -> int: ...
 
 
+class FileMetrics(Protocol):
+    """What the evaluators look at in a data or delete file; bounds are binary single values."""
+
+    @property
+    def record_count(self) -> int: ...
+    @property
+    def value_counts(self) -> FieldMap[int] | None: ...
+    @property
+    def null_value_counts(self) -> FieldMap[int] | None: ...
+    @property
+    def nan_value_counts(self) -> FieldMap[int] | None: ...
+    @property
+    def lower_bounds(self) -> FieldMap[bytes] | None: ...
+    @property
+    def upper_bounds(self) -> FieldMap[bytes] | None: ...
+
+
 class EncodedBounds(msgspec.Struct, frozen=True, gc=False):
     """Bounds in the form in which a manifest holds them. They are written far more often than
     looked at, so that looking takes them apart."""

@@ -1,0 +1,1 @@
+"""Evaluates filters over partitions and column statistics."""

@@ -25,6 +25,7 @@ from frazil.format.expr.expression_binding import (
 )
 from frazil.format.expr.expressions import AlwaysFalse, AlwaysTrue, And, Expression, Operation, Or
 from frazil.format.manifest.metric_arrays import Rows
+from frazil.format.metadata.content_files import FileMetrics
 from frazil.format.pruning.evaluators import IN_PREDICATE_LIMIT, Evaluator, in_other_order
 from frazil.format.pruning.metric_bounds import Bools, TextBounds
 from frazil.format.pruning.metric_columns import NO_METRICS, Counts, FieldMetrics, MetricColumns
@@ -42,7 +43,6 @@ from frazil.format.pruning.metric_values import (
     negated,
 )
 from frazil.format.pruning.metrics_evaluators import (
-    FileMetrics,
     inclusive_metrics_evaluator,
     strict_metrics_evaluator,
 )

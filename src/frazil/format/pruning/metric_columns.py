@@ -23,7 +23,7 @@ from frazil.format.manifest.metric_arrays import (
     spread,
     taken,
 )
-from frazil.format.metadata.content_files import FieldMap
+from frazil.format.metadata.content_files import FieldMap, FileMetrics
 from frazil.format.pruning.metric_bounds import (
     HEAD_BYTES,
     WORD_BYTES,
@@ -32,7 +32,6 @@ from frazil.format.pruning.metric_bounds import (
     make_bounds,
     spread_mask,
 )
-from frazil.format.pruning.metrics_evaluators import FileMetrics
 
 COUNTS: Final = ("value_counts", "null_value_counts", "nan_value_counts")
 BOUNDS: Final = ("lower_bounds", "upper_bounds")

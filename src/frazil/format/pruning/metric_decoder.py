@@ -34,10 +34,10 @@ from frazil.format.manifest.manifest_fields import MALFORMED, data_file_record
 from frazil.format.manifest.manifest_lockstep import NotInLockstep, RowsWalk, lockstep
 from frazil.format.manifest.manifest_rows import EncodedMetrics, MetricsFinder, RowMetrics
 from frazil.format.manifest.metric_arrays import Rows
+from frazil.format.metadata.content_files import FileMetrics
 from frazil.format.pruning.metric_bounds import HEAD_BYTES, WORD_BYTES, masked
 from frazil.format.pruning.metric_builder import Batch, MetricBuilder, Piece, Values, longer
 from frazil.format.pruning.metric_columns import COUNTS, FieldsOfFiles, MetricColumns
-from frazil.format.pruning.metrics_evaluators import FileMetrics
 
 _CHUNK_BYTES: Final = 8 << 20
 _KEPT_BYTES: Final = 64 << 20

@@ -8,7 +8,7 @@ and applied to many files.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from frazil.format.expr.expression_binding import (
     BoundLiteralPredicate,
@@ -19,7 +19,7 @@ from frazil.format.expr.expression_binding import (
     BoundUnaryPredicate,
 )
 from frazil.format.expr.expressions import Expression, Operation
-from frazil.format.metadata.content_files import FieldMap
+from frazil.format.metadata.content_files import FieldMap, FileMetrics
 from frazil.format.pruning.evaluators import (
     Evaluator,
     bound_reader,
@@ -31,23 +31,6 @@ from frazil.format.pruning.evaluators import (
 from frazil.values.types import TypeId
 
 _V = TypeVar("_V")
-
-
-class FileMetrics(Protocol):
-    """What the evaluators look at in a data or delete file; bounds are binary single values."""
-
-    @property
-    def record_count(self) -> int: ...
-    @property
-    def value_counts(self) -> FieldMap[int] | None: ...
-    @property
-    def null_value_counts(self) -> FieldMap[int] | None: ...
-    @property
-    def nan_value_counts(self) -> FieldMap[int] | None: ...
-    @property
-    def lower_bounds(self) -> FieldMap[bytes] | None: ...
-    @property
-    def upper_bounds(self) -> FieldMap[bytes] | None: ...
 
 
 _Test = Callable[[FileMetrics], bool]

@@ -1,0 +1,1 @@
+"""Retries PyIceberg commits on other catalogs."""

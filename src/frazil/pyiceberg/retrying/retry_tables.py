@@ -1,6 +1,6 @@
 """`retrying(table)`: PyIceberg's table, with commits that know when to try again.
 
-For catalogs that are not Frazil's own. How a commit goes: `frazil.pyiceberg.retrying.retry_transaction`.
+For catalogs other than Frazil. See `frazil.pyiceberg.retrying.retry_transaction` for the loop.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""Converts Spark conditions to Iceberg filters."""

@@ -1,0 +1,1 @@
+"""Holds what every Spark statement shares: context, settings, results."""

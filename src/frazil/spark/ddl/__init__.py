@@ -1,0 +1,1 @@
+"""Creates and changes tables from Spark."""

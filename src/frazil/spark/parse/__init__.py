@@ -1,0 +1,1 @@
+"""Parses SQL statements."""

@@ -1,0 +1,1 @@
+"""Changes rows: DELETE, UPDATE, MERGE and upserts."""

@@ -44,7 +44,7 @@ from frazil.datafiles.writing.changes_writer import (
 from frazil.spark.core.context import Context
 from frazil.spark.writing.file_codes import FileCodes
 from frazil.spark.writing.folders import WriteFolder
-from frazil.spark.writing.python_workers import RESULT_SCHEMA, arrow_task
+from frazil.spark.writing.python_workers import RESULT_SCHEMA, arrow_task, task_name
 from frazil.spark.writing.writing import WriteOptions, distributed, options_of_files, write_settings
 from frazil.wire.errors import BadRequest
 
@@ -78,7 +78,12 @@ def write_changes(
     else:
         rows = frame.select(*(name for name in frame.columns if name in _UNWRITTEN - {ROW_ID}))
     task = ChangesTask(
-        facts, folder.storage, folder.location, options_of_files(facts, options), lineage
+        facts,
+        folder.storage,
+        folder.location,
+        options_of_files(facts, options),
+        lineage,
+        task_name,
     )
     with write_settings(context, facts, options):
         found = rows.mapInArrow(arrow_task(task), RESULT_SCHEMA).collect()

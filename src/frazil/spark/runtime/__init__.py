@@ -1,0 +1,1 @@
+"""Starts a local Spark and finds its Java."""

@@ -1,0 +1,1 @@
+"""Fits frames to table schemas."""

@@ -1,0 +1,1 @@
+"""Writes frames as data files and commits them."""

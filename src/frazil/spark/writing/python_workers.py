@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import PurePath
 from typing import Final, TypeAlias
+from uuid import uuid4
 from zipimport import zipimporter
 
 import pyarrow as pa
@@ -47,3 +48,17 @@ def keep_archives() -> None:
             name = PurePath(finder.archive).name
             if name.startswith(_OWN_ARCHIVES):
                 del sys.path_importer_cache[path]
+
+
+def task_name() -> str:
+    """A name that no other attempt has, in whichever task or job.
+
+    Attempt ids are unique in an application, but its folder may outlive it.
+    """
+    from pyspark import TaskContext
+
+    task = TaskContext.get()
+    random = uuid4().hex[:12]
+    if task is None:
+        return f"00000-0-{random}"
+    return f"{task.partitionId():05d}-{task.taskAttemptId()}-{random}"

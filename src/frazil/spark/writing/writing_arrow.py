@@ -16,10 +16,11 @@ from pyspark.sql import DataFrame
 from frazil.datafiles.footers.data_files import DataFile
 from frazil.datafiles.reading.storage import Storage
 from frazil.datafiles.reading.table_facts import TableFacts
-from frazil.datafiles.writing.arrow_writer import ArrowFileWriter, task_name
+from frazil.datafiles.writing.arrow_writer import ArrowFileWriter
 from frazil.datafiles.writing.write_properties import FileOptions
 from frazil.spark.writing.binary_rows import binary_rows
 from frazil.spark.writing.folders import WriteFolder
+from frazil.spark.writing.python_workers import task_name
 
 Task: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
