@@ -15,6 +15,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from frazil.commit.snapshot.rebase_proof import (
+    AddedManifest,
+    RebaseRefused,
+    RebaseTarget,
+    list_difference,
+    prove_append,
+    rebase_target,
+    rebased_snapshot,
+)
 from frazil.format.manifest.manifest_list import (
     DELETES,
     ManifestFile,
@@ -32,15 +41,6 @@ from frazil.format.manifest.manifests import (
 from frazil.format.metadata.snapshots import Snapshot, parse_snapshot
 from frazil.format.metadata.table_builder import apply_updates, new_table
 from frazil.format.metadata.table_metadata import TableMetadata
-from frazil.format.rebase import (
-    AddedManifest,
-    RebaseRefused,
-    RebaseTarget,
-    list_difference,
-    prove_append,
-    rebase_target,
-    rebased_snapshot,
-)
 from frazil.wire.updates import AddSnapshot, SetSnapshotRef, UpgradeFormatVersion
 from tests.support.trees import SCHEMA, list_bytes, manifest_bytes
 

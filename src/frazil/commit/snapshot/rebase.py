@@ -8,6 +8,17 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from frazil.commit.snapshot.rebase_proof import (
+    AddedManifest,
+    RebaseRefused,
+    RebaseTarget,
+    RewrittenManifest,
+    list_difference,
+    listed_on_head,
+    prove_append,
+    rebase_target,
+    rebased_snapshot,
+)
 from frazil.format.avro.avro_files import MANIFEST_LIMITS, MANIFEST_LIST_LIMITS
 from frazil.format.avro.avro_types import UnreadableAvro
 from frazil.format.manifest.manifest_list import (
@@ -20,17 +31,6 @@ from frazil.format.manifest.manifests import Manifest, only_added, read_manifest
 from frazil.format.metadata.metadata_files import metadata_folder
 from frazil.format.metadata.snapshots import Snapshot
 from frazil.format.metadata.table_metadata import TableMetadata
-from frazil.format.rebase import (
-    AddedManifest,
-    RebaseRefused,
-    RebaseTarget,
-    RewrittenManifest,
-    list_difference,
-    listed_on_head,
-    prove_append,
-    rebase_target,
-    rebased_snapshot,
-)
 from frazil.read.manifest_cache import ManifestCache
 from frazil.store.base import ObjectMissing, ObjectTooLarge, Store
 
