@@ -353,7 +353,7 @@ def test_a_task_loads_no_pandas(tmp_path: Path) -> None:
     program = """
 import sys
 import pyarrow as pa
-from frazil.spark.storage import Storage
+from frazil.datafiles.reading.storage import Storage
 from frazil.spark.write_properties import file_options
 from frazil.spark.writing_arrow import write_task
 from tests.support.spark_facts import facts

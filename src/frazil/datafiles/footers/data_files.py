@@ -182,7 +182,7 @@ def _reader(table: FileTable | None, spec_id: int | None, filesystem: Any) -> Pa
 def _pyarrow_module(name: str) -> Any:
     """A module beside this one that needs pyarrow."""
     try:
-        return import_module(f"frazil.client.{name}")
+        return import_module(f"frazil.datafiles.footers.{name}")
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "pyarrow":
             raise
