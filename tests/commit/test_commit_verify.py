@@ -660,9 +660,9 @@ def test_without_pyarrow_the_server_says_what_to_install() -> None:
     script = """
 import sys
 sys.modules["pyarrow"] = None
-from frazil.commit.parquet_footer import check_installed
+from frazil.commit.snapshot.parquet_footer import check_installed
 from frazil.wire.errors import BadRequest
-import frazil.commit.verify
+import frazil.commit.snapshot.verify
 try:
     check_installed()
 except BadRequest as error:

@@ -354,8 +354,8 @@ def test_a_task_loads_no_pandas(tmp_path: Path) -> None:
 import sys
 import pyarrow as pa
 from frazil.datafiles.reading.storage import Storage
-from frazil.spark.write_properties import file_options
-from frazil.spark.writing_arrow import write_task
+from frazil.datafiles.writing.write_properties import file_options
+from frazil.spark.writing.writing_arrow import write_task
 from tests.support.spark_facts import facts
 folder = sys.argv[1]
 table = facts(folder, {"id": "long", "x": "double"}, [(1, "identity", "id")])
