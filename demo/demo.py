@@ -526,7 +526,7 @@ def _offline() -> dict[str, str]:
     """Iceberg's reader where it was fetched before, else Frazil's own: nothing is downloaded."""
     import pyspark
 
-    from frazil.spark.runtime.local import JARS_VARIABLE, iceberg_runtime
+    from frazil.spark.runtime.local_spark import JARS_VARIABLE, iceberg_runtime
 
     return os.environ | (
         {JARS_VARIABLE: ""} if iceberg_runtime(pyspark.__version__).downloads else {}
@@ -546,7 +546,7 @@ def _said(spark: subprocess.Popen[str], failure: str) -> dict[str, Any]:
 def run_spark(url: str) -> None:
     """What the process does: a Spark by one call, the changes as a view, one statement."""
     import frazil.spark
-    from frazil.spark.runtime.java import feature_release
+    from frazil.spark.runtime.local_java import feature_release
 
     with frazil.spark.connect(uri=url) as session:
         spark = session.spark

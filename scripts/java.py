@@ -1,7 +1,8 @@
 """Finds the Java that Spark and the compatibility kit run on: `java.py` prints its home.
 
-The rules are those of `frazil.spark.runtime.java`, which users have too. This script prints the
-rejected candidates to stderr and keeps the shim of the wheel's Java below the checkout's `.cache`.
+The rules are those of `frazil.spark.runtime.local_java`, which users have too. This script prints
+the rejected candidates to stderr and keeps the shim of the wheel's Java below the checkout's
+`.cache`.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from frazil.spark.runtime import java as rules
-from frazil.spark.runtime.java import NEWEST, OLDEST, Java, JavaError
+from frazil.spark.runtime import local_java as rules
 from frazil.spark.runtime.java_wheel import STORE_PASSWORD, pem_bundle, wheel_java_home
+from frazil.spark.runtime.local_java import NEWEST, OLDEST, Java, JavaError
 
 ROOT = Path(__file__).resolve().parent.parent
 SHIM_HOME = ROOT / ".cache" / "java"

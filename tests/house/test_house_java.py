@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from frazil.spark.runtime.java import feature_release
+from frazil.spark.runtime.local_java import feature_release
 from scripts import jars, java
 
 VECTOR = "--add-modules=jdk.incubator.vector"

@@ -9,7 +9,7 @@ from urllib.parse import urlparse
 import pytest
 from pyspark.errors import PySparkException
 
-from frazil.spark.schema.types import spark_schema
+from frazil.spark.schema.spark_types import spark_schema
 from frazil.values import types as it
 from frazil.values.type_json import struct_to_json
 from frazil.values.types import (

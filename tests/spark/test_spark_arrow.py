@@ -29,7 +29,7 @@ from frazil.datafiles.arrow.arrow import (
 )
 from frazil.datafiles.footers.parquet_columns import columns_of
 from frazil.datafiles.footers.parquet_names import name_mapping_of, parse_name_mapping
-from frazil.spark.schema.types import spark_schema
+from frazil.spark.schema.spark_types import spark_schema
 from frazil.values import types as it
 from frazil.values.types import (
     DecimalType,

@@ -31,7 +31,7 @@ Run = Callable[..., Result]
 @pytest.fixture
 def run(spark: SparkSession, server_url: str, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Types a command; the Spark that it finds goes on when it ends."""
-    monkeypatch.setattr("frazil.spark.runtime.local.local_spark", lambda settings: spark)
+    monkeypatch.setattr("frazil.spark.runtime.local_spark.local_spark", lambda settings: spark)
     monkeypatch.setattr(type(spark), "stop", lambda self: None)
 
     def typed(*words: str, code: int = 0) -> Result:
@@ -170,7 +170,7 @@ def test_a_dry_run_says_what_would_be_sent_and_leaves_nothing(
 def test_a_table_that_is_not_there_is_told_before_spark_starts(
     run: Run, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("frazil.spark.runtime.local.local_spark", None)
+    monkeypatch.setattr("frazil.spark.runtime.local_spark.local_spark", None)
     for words in (["load", "x.csv"], ["merge", "--source", "x.csv", "--on", "id"]):
         refused = run(*words, "--table", f"{namespace}.none", code=1)
         assert f"{namespace}.none" in refused.stderr

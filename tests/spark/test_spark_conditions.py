@@ -26,7 +26,7 @@ from frazil.format.expr.expression_binding import bind
 from frazil.format.expr.expressions import from_json
 from frazil.format.metadata.schema import parse_schema
 from frazil.format.pruning.evaluators import row_evaluator
-from frazil.spark.conditions.conditions import convert
+from frazil.spark.conditions.sql_conditions import convert
 from frazil.values.type_json import struct_to_json
 from frazil.values.types import (
     BINARY,

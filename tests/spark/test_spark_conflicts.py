@@ -28,8 +28,6 @@ from frazil.format.expr.expression_binding import bind
 from frazil.format.expr.expressions import from_json
 from frazil.format.metadata.schema import parse_schema
 from frazil.format.pruning.evaluators import row_evaluator
-from frazil.spark.conditions.condition_columns import ColumnNames
-from frazil.spark.conditions.condition_literals import Zone
 from frazil.spark.conditions.conflicts import (
     MAX_KEYS,
     RANGED_KEYS,
@@ -37,7 +35,9 @@ from frazil.spark.conditions.conflicts import (
     key_filter,
     merge_filter,
 )
-from frazil.spark.conditions.on_conditions import OnParts, SourceNames, conjuncts, on_parts
+from frazil.spark.conditions.merge_conditions import OnParts, SourceNames, conjuncts, on_parts
+from frazil.spark.conditions.sql_columns import ColumnNames
+from frazil.spark.conditions.sql_constants import Zone
 from frazil.spark.rows.merge_frames import numbered_source
 from frazil.spark.rows.merge_keys import collected_keys, is_sound
 from frazil.values import transforms

@@ -20,8 +20,8 @@ from pyspark.sql import SparkSession
 from frazil.client.client import Client
 from frazil.spark import connect
 from frazil.spark.core.progress import is_classic
-from frazil.spark.ddl.definitions import partition_spec
-from frazil.spark.schema.types import iceberg_schema, spark_schema
+from frazil.spark.ddl.partition_terms import partition_spec
+from frazil.spark.schema.spark_types import iceberg_schema, spark_schema
 from frazil.spark.session import Session
 from frazil.spark.tables import SparkTable
 from frazil.values.type_json import struct_to_json

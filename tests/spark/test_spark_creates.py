@@ -118,12 +118,12 @@ def test_a_replacement_that_fails_leaves_the_table_alone(
 def test_a_replacement_is_built_again_where_ids_were_given_out_meanwhile(
     session: Session, namespace: str, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from frazil.spark.ddl import creates, replacements
+    from frazil.spark.ddl import table_creation, table_replacement
 
     name = f"{namespace}.t"
     session.sql(f"CREATE TABLE {name} AS SELECT id FROM range(3)")
     late = iter([1])
-    build = replacements.replacement_of
+    build = table_replacement.replacement_of
 
     def meanwhile(*args: Any) -> Any:
         built = build(*args)
@@ -131,7 +131,7 @@ def test_a_replacement_is_built_again_where_ids_were_given_out_meanwhile(
             session.sql(f"ALTER TABLE {name} ADD COLUMN theirs INT")
         return built
 
-    monkeypatch.setattr(creates, "replacement_of", meanwhile)
+    monkeypatch.setattr(table_creation, "replacement_of", meanwhile)
     session.sql(f"CREATE OR REPLACE TABLE {name} AS SELECT id, 1 AS ours FROM range(3)")
     fields = client.load_table(name).schema.fields
     assert [(field.field_id, field.name) for field in fields] == [(1, "id"), (3, "ours")]

@@ -30,7 +30,7 @@ from frazil.format.expr.expression_binding import bind
 from frazil.format.expr.expressions import from_json
 from frazil.format.metadata.schema import Schema
 from frazil.format.pruning.evaluators import row_evaluator
-from frazil.spark.conditions.filters import (
+from frazil.spark.conditions.iceberg_filters import (
     expression_of,
     names_in,
     renamed,

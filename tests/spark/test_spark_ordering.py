@@ -15,7 +15,7 @@ import pytest
 
 from frazil.datafiles.reading.storage import Storage
 from frazil.datafiles.writing.write_properties import file_options
-from frazil.spark.schema.partitioning import partition_columns
+from frazil.spark.schema.partition_transforms import partition_columns
 from frazil.spark.writing.distribution import layout_of, spread
 from frazil.spark.writing.folders import WriteFolder
 from frazil.spark.writing.ordering import sort_columns

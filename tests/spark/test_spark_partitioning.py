@@ -13,7 +13,7 @@ import pytest
 from frazil.datafiles.footers.parquet_partitions import PartitionField, partition_fields
 from frazil.datafiles.footers.parquet_schema import fields_by_id
 from frazil.datafiles.writing.partition_split import partition_folder, partition_value, split
-from frazil.spark.schema.partitioning import partition_columns, transform_column
+from frazil.spark.schema.partition_transforms import partition_columns, transform_column
 from frazil.spark.writing.partition_folders import IN_FILE, folder_columns, folder_values
 from frazil.values import temporal
 from frazil.values.transforms import Transform, apply, parse_transform

@@ -25,7 +25,7 @@ from frazil.datafiles.reading.table_facts import facts_of
 from frazil.spark.core.context import Context
 from frazil.spark.core.settings import Settings
 from frazil.spark.reading import jar_reader, scans
-from frazil.spark.schema.types import spark_schema
+from frazil.spark.schema.spark_types import spark_schema
 from frazil.values.types import StructType
 from frazil.wire.errors import BadRequest, NotFound
 

@@ -13,7 +13,7 @@ import pytest
 
 from frazil.datafiles.reading.table_facts import TableFacts
 from frazil.datafiles.writing.arrow_transforms import Partitioner, transformed
-from frazil.spark.schema.types import spark_schema
+from frazil.spark.schema.spark_types import spark_schema
 from frazil.spark.streams import source_writer
 from frazil.spark.streams.source_options import SourceOptions, source_options
 from frazil.spark.streams.source_writer import TableStreamWriter, TableWriter

@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 
-from frazil.spark.parse.parameters import bound, literal_of
-from frazil.spark.parse.parsing import parse
-from frazil.spark.parse.statements import (
+from frazil.spark.parse.parsed_statements import (
     AddColumns,
     AddPartitionField,
     AlterColumn,
@@ -50,7 +48,9 @@ from frazil.spark.parse.statements import (
     Use,
     WriteOrder,
 )
-from frazil.spark.parse.type_parsing import parse_type
+from frazil.spark.parse.sql_literals import bound, literal_of
+from frazil.spark.parse.sql_types import parse_type
+from frazil.spark.parse.statement_parser import parse
 from frazil.spark.parse.type_texts import type_text
 from frazil.values.types import (
     INT,

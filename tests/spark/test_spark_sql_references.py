@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from frazil.spark.parse.references import references, replaced
+from frazil.spark.parse.table_references import references, replaced
 from frazil.spark.sql.pruning import needs_of
 
 

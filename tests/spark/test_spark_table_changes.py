@@ -10,7 +10,7 @@ import pytest
 
 from frazil.client.client import Client
 from frazil.spark.ddl.column_properties import property_updates
-from frazil.spark.ddl.schema_editing import SchemaEditor, promoted
+from frazil.spark.ddl.schema_editor import SchemaEditor, promoted
 from frazil.values.types import (
     DOUBLE,
     FLOAT,
@@ -295,7 +295,7 @@ def test_changes_that_are_refused(session: Session, table: str, change: str, par
 def test_a_change_is_built_again_where_others_were_faster(
     session: Session, table: str, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from frazil.spark.ddl import table_changes
+    from frazil.spark.ddl import alter_table
     from frazil.spark.schema import schema_evolution
 
     build = schema_evolution.schema_updates
@@ -305,11 +305,11 @@ def test_a_change_is_built_again_where_others_were_faster(
         built = build(*args)
         if next(late, None) is not None:
             with monkeypatch.context() as patch:
-                patch.setattr(table_changes, "schema_updates", build)
+                patch.setattr(alter_table, "schema_updates", build)
                 session.sql(f"ALTER TABLE {table} ADD COLUMN theirs INT")
         return built
 
-    monkeypatch.setattr(table_changes, "schema_updates", meanwhile)
+    monkeypatch.setattr(alter_table, "schema_updates", meanwhile)
     session.sql(f"ALTER TABLE {table} ADD COLUMN ours INT")
     fields = client.load_table(table).schema.fields
     assert [(field.field_id, field.name) for field in fields[3:]] == [(4, "theirs"), (5, "ours")]

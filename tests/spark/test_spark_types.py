@@ -7,7 +7,7 @@ from itertools import count
 import pyspark.sql.types as st
 import pytest
 
-from frazil.spark.schema.types import iceberg_schema, iceberg_type, spark_schema, spark_type
+from frazil.spark.schema.spark_types import iceberg_schema, iceberg_type, spark_schema, spark_type
 from frazil.values import types as it
 from frazil.values.types import (
     DecimalType,

@@ -12,11 +12,11 @@ from pyspark.sql import Column, DataFrame
 
 from frazil.client.filter.expressions import Expression
 from frazil.spark.core.results import Result
-from frazil.spark.ddl import creates
-from frazil.spark.parse.tokens import Cursor, Name
+from frazil.spark.ddl import table_creation
+from frazil.spark.parse.sql_tokens import Cursor, Name
 from frazil.spark.reading.scans import scan_of
 from frazil.spark.sql.metadata_tables import metadata_frame
-from frazil.spark.sql.names import METADATA, Selector, identifier_of, load, target_of
+from frazil.spark.sql.table_names import METADATA, Selector, identifier_of, load, target_of
 from frazil.spark.tables import SparkTable
 from frazil.spark.writing.writing import WriteOptions
 from frazil.wire.errors import BadRequest, NoSuchTable
@@ -172,7 +172,7 @@ class TableWriter:
 
     def create(self) -> Result:
         plan = self._plan()
-        return creates.create_table_as(
+        return table_creation.create_table_as(
             self.session.context,
             self._identifier(),
             self.frame,
@@ -189,7 +189,7 @@ class TableWriter:
 
     def _replace(self, *, or_create: bool) -> Result:
         plan = self._plan()
-        return creates.replace_table_as(
+        return table_creation.replace_table_as(
             self.session.context,
             self._identifier(),
             self.frame,
@@ -202,8 +202,8 @@ class TableWriter:
     def _identifier(self) -> Identifier:
         return identifier_of(self.session, name_of(self.table))
 
-    def _definition(self) -> creates.Definition:
-        return creates.Definition(
+    def _definition(self) -> table_creation.Definition:
+        return table_creation.Definition(
             partitioned_by=self.partitioned_by,
             sorted_by=self.sorted_by,
             location=self.location or self.properties.get("location"),

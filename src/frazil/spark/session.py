@@ -42,7 +42,7 @@ def connect(
     session.
     """
     if spark is None:
-        from frazil.spark.runtime.local import local_spark
+        from frazil.spark.runtime.local_spark import local_spark
 
         spark = local_spark()
     settings = settings_of(

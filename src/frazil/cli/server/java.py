@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
-from frazil.spark.runtime.java import NEWEST, OLDEST, find_system_java
+from frazil.spark.runtime.local_java import NEWEST, OLDEST, find_system_java
 
 __all__ = ["NEWEST", "OLDEST", "FoundJava", "find_java"]
 

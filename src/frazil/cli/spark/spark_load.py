@@ -47,7 +47,7 @@ def run(choice: CatalogChoice, order: LoadOrder) -> None:
 
 
 def _load(session: Session, name: Identifier, order: LoadOrder) -> Result:
-    from frazil.spark.schema.types import spark_schema
+    from frazil.spark.schema.spark_types import spark_schema
 
     if order.create and not session.client.table_exists(name):
         return _create(session, name, order)

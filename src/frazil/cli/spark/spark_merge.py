@@ -46,7 +46,7 @@ def run(choice: CatalogChoice, order: MergeOrder) -> None:
 
 
 def _merge(session: Session, table: SparkTable, order: MergeOrder) -> Result:
-    from frazil.spark.schema.types import spark_schema
+    from frazil.spark.schema.spark_types import spark_schema
 
     known = spark_schema(table.load().schema)
     frame = order.source.read(session.spark, known)

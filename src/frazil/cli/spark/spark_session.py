@@ -50,8 +50,8 @@ def spark_session(
     from pyspark.sql import SparkSession
 
     from frazil.client.config import DEFAULT_URI
-    from frazil.spark.runtime.java import JavaError
-    from frazil.spark.runtime.local import local_spark
+    from frazil.spark.runtime.local_java import JavaError
+    from frazil.spark.runtime.local_spark import local_spark
     from frazil.spark.session import connect
 
     for name in QUERY_LOGGERS:

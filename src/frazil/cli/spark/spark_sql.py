@@ -57,7 +57,7 @@ def run(choice: CatalogChoice, order: SqlOrder) -> None:
 
 def statements_in(text: str) -> Iterator[str]:
     """The statements between the semicolons that are not inside of strings or comments."""
-    from frazil.spark.parse.tokens import tokens_of
+    from frazil.spark.parse.sql_tokens import tokens_of
 
     start = 0
     is_empty = True

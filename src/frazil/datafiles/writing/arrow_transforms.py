@@ -3,7 +3,7 @@ Spark hands rows to without asking how they should be laid out. Runs on executor
 
 Numbers, dates and timestamps are computed in numpy; of texts, bytes and decimals each distinct
 value is computed once. The columns are as Spark hands them over, and so are the results: what
-`frazil.spark.schema.partitioning` gives for the same rows.
+`frazil.spark.schema.partition_transforms` gives for the same rows.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from typing import Any, Final
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from frazil.spark.schema.types import spark_type
+from frazil.spark.schema.spark_types import spark_type
 from frazil.values import temporal
 from frazil.values.single_value import InvalidValue, check_value, from_json
 from frazil.values.types import DecimalType, Type, TypeId

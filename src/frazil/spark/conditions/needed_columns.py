@@ -8,10 +8,10 @@ from pyspark.sql import Column
 from sqlglot import exp
 
 from frazil.client.filter.expressions import Expression
-from frazil.spark.conditions.condition_columns import ColumnNames
-from frazil.spark.conditions.conditions import parse
-from frazil.spark.conditions.filters import names_in, top_field
-from frazil.spark.conditions.on_conditions import names_of_tree
+from frazil.spark.conditions.iceberg_filters import names_in, top_field
+from frazil.spark.conditions.merge_conditions import names_of_tree
+from frazil.spark.conditions.sql_columns import ColumnNames
+from frazil.spark.conditions.sql_conditions import parse
 
 
 def needed_columns(

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from frazil.client.declare.tables import Table
 from frazil.datafiles.footers.parquet_schema import fields_by_id
-from frazil.spark.ddl.definitions import partition_spec
+from frazil.spark.ddl.partition_terms import partition_spec
 from frazil.wire.errors import BadRequest
 
 VOID: Final = "void"

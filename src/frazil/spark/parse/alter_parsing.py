@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from frazil.spark.parse.definition_parsing import (
+from frazil.spark.parse.ddl_parser import (
     parse_column,
     parse_columns,
     parse_keys,
@@ -12,7 +12,7 @@ from frazil.spark.parse.definition_parsing import (
     parse_properties,
     type_text,
 )
-from frazil.spark.parse.statements import (
+from frazil.spark.parse.parsed_statements import (
     AddColumns,
     AddPartitionField,
     AlterColumn,
@@ -35,7 +35,7 @@ from frazil.spark.parse.statements import (
     UnsetProperties,
     WriteOrder,
 )
-from frazil.spark.parse.tokens import Cursor, Name
+from frazil.spark.parse.sql_tokens import Cursor, Name
 from frazil.wire.errors import BadRequest
 
 _UNIT_MS: Final = {"MINUTES": 60_000, "HOURS": 3_600_000, "DAYS": 86_400_000}

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from frazil.spark.parse.references import references
-from frazil.spark.parse.statements import (
+from frazil.spark.parse.parsed_statements import (
     Assignments,
     Delete,
     Insert,
@@ -12,7 +11,8 @@ from frazil.spark.parse.statements import (
     Truncate,
     Update,
 )
-from frazil.spark.parse.tokens import Cursor, Name
+from frazil.spark.parse.sql_tokens import Cursor, Name
+from frazil.spark.parse.table_references import references
 from frazil.wire.errors import BadRequest
 
 MATCHED = "matched"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from frazil.spark.parse.parameters import string_literal
-from frazil.spark.parse.references import quoted
+from frazil.spark.parse.sql_literals import string_literal
+from frazil.spark.parse.table_references import quoted
 from frazil.values.types import DecimalType, FixedType, ListType, MapType, StructType, Type, TypeId
 
 _NAMES: Final = {

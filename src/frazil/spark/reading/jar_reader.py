@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from frazil.client.declare.tables import Table
 from frazil.datafiles.footers.parquet_files import scheme_of
-from frazil.spark.conditions.filters import quoted
+from frazil.spark.conditions.iceberg_filters import quoted
 from frazil.spark.core.context import Context
 from frazil.spark.schema.column_names import is_named_so, unpushable
 from frazil.values.types import EdgeAlgorithm, GeographyType, StructType, Type, TypeId, child_fields

@@ -19,7 +19,7 @@ from frazil.client.filter.expressions import AlwaysTrue, Expression
 from frazil.datafiles.arrow.lineage import LAST_UPDATED, MIN_FORMAT_VERSION, ROW_ID
 from frazil.datafiles.reading.arrow_reader import check_metadata_columns, with_metadata
 from frazil.datafiles.reading.scan_tasks import ScanTask, task_of
-from frazil.spark.conditions.filters import (
+from frazil.spark.conditions.iceberg_filters import (
     names_in,
     quoted,
     renamed,
@@ -32,7 +32,7 @@ from frazil.spark.core.context import Context
 from frazil.spark.reading import jar_reader, own_reader
 from frazil.spark.reading.jar_reader import Pinned
 from frazil.spark.reading.own_reader import OwnScan
-from frazil.spark.schema.schemas import mapped
+from frazil.spark.schema.frame_fitting import mapped
 from frazil.values.types import StructType
 from frazil.wire.actions import MAIN
 from frazil.wire.errors import BadRequest, NotFound
@@ -140,7 +140,7 @@ def _condition_of(
     context: Context, schema: StructType, filter: str | Column | Expression | None
 ) -> tuple[Expression | None, Column | None]:
     """What can be planned with, and what Spark must look at itself."""
-    from frazil.spark.conditions.conditions import convert, is_case_sensitive
+    from frazil.spark.conditions.sql_conditions import convert, is_case_sensitive
 
     if filter is None or isinstance(filter, Expression):
         return filter, None

@@ -14,15 +14,15 @@ import pyspark.sql.types as st
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
-from frazil.spark.conditions.condition_columns import ColumnNames, name_parts, quoted
-from frazil.spark.conditions.conditions import parse
+from frazil.spark.conditions.sql_columns import ColumnNames, name_parts, quoted
+from frazil.spark.conditions.sql_conditions import parse
 from frazil.spark.core.names import NameMatcher
 from frazil.spark.rows.merges import Assignments, Value
 from frazil.spark.schema.column_fitting import ColumnFitter
 from frazil.spark.schema.column_fitting import Source as FittedSource
-from frazil.spark.schema.literals import literal
+from frazil.spark.schema.spark_literals import literal
+from frazil.spark.schema.spark_types import spark_type
 from frazil.spark.schema.store_assignment import Assignment, assignment
-from frazil.spark.schema.types import spark_type
 from frazil.values.types import NestedField, StructType, Type
 from frazil.wire.errors import BadRequest
 

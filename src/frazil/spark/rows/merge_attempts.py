@@ -27,7 +27,7 @@ from frazil.spark.rows.merge_reads import merge_reads
 from frazil.spark.rows.merges import Merge
 from frazil.spark.rows.row_attempts import COLLECTED_ROWS, Attempt
 from frazil.spark.rows.upserted_rows import upserted_rows
-from frazil.spark.schema.types import spark_schema
+from frazil.spark.schema.spark_types import spark_schema
 from frazil.spark.writing.committing import Write, writing
 from frazil.spark.writing.file_codes import FileCodes
 from frazil.spark.writing.row_sizes import SMALL_BYTES, is_small

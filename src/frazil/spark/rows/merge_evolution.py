@@ -15,8 +15,8 @@ from typing import Any, Final
 import pyspark.sql.types as st
 
 from frazil.client.declare.tables import Table
-from frazil.spark.conditions.condition_columns import name_parts, quoted
-from frazil.spark.conditions.conditions import parse
+from frazil.spark.conditions.sql_columns import name_parts, quoted
+from frazil.spark.conditions.sql_conditions import parse
 from frazil.spark.core.names import NameMatcher
 from frazil.spark.rows.merges import STAR, Clause, Merge, WhenMatchedUpdate, WhenNotMatchedInsert
 from frazil.spark.schema.schema_evolution import Evolution, evolve

@@ -18,9 +18,9 @@ from pyspark.sql.types import NullType, StructType
 from frazil.client.declare.tables import Table
 from frazil.datafiles.arrow.lineage import LAST_UPDATED, ROW_ID
 from frazil.datafiles.writing.changes_writer import DELETE, FILE, POSITION, WRITE
-from frazil.spark.conditions.condition_columns import ColumnNames, quoted
 from frazil.spark.conditions.needed_columns import needed_columns
 from frazil.spark.conditions.side_names import of_side
+from frazil.spark.conditions.sql_columns import ColumnNames, quoted
 from frazil.spark.core.names import NameMatcher
 from frazil.spark.rows.assignments import Rows, expression
 from frazil.spark.rows.merges import (
@@ -32,7 +32,7 @@ from frazil.spark.rows.merges import (
     WhenNotMatchedBySourceDelete,
     WhenNotMatchedInsert,
 )
-from frazil.spark.schema.types import spark_type
+from frazil.spark.schema.spark_types import spark_type
 from frazil.spark.writing.file_codes import FileCodes
 
 SOURCE_ROW: Final = "__frazil_source"

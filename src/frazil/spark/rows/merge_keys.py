@@ -20,10 +20,10 @@ from pyspark.sql import functions as fn
 
 from frazil.client.declare.tables import Table
 from frazil.spark.conditions.conflicts import MAX_KEYS, KeyValues
-from frazil.spark.conditions.on_conditions import Key
+from frazil.spark.conditions.merge_conditions import Key
 from frazil.spark.rows.merge_frames import SOURCE_ROW
-from frazil.spark.schema.partitioning import transform_column, unix_micros
-from frazil.spark.schema.types import spark_type
+from frazil.spark.schema.partition_transforms import transform_column, unix_micros
+from frazil.spark.schema.spark_types import spark_type
 from frazil.values import transforms
 from frazil.values.transforms import Bucket, Transform, parse_transform
 from frazil.values.types import DecimalType, FixedType, Type, TypeId

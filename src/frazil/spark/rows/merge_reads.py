@@ -9,11 +9,11 @@ from pyspark.sql import DataFrame
 
 from frazil.client.declare.tables import Table
 from frazil.client.filter.expressions import Expression, always_true
-from frazil.spark.conditions.condition_columns import ColumnNames
-from frazil.spark.conditions.condition_literals import Zone
-from frazil.spark.conditions.conditions import filter_of, is_case_sensitive
 from frazil.spark.conditions.conflicts import key_filter, merge_filter
-from frazil.spark.conditions.on_conditions import SourceNames, on_parts
+from frazil.spark.conditions.merge_conditions import SourceNames, on_parts
+from frazil.spark.conditions.sql_columns import ColumnNames
+from frazil.spark.conditions.sql_conditions import filter_of, is_case_sensitive
+from frazil.spark.conditions.sql_constants import Zone
 from frazil.spark.core.context import Context
 from frazil.spark.rows.merge_frames import source_columns
 from frazil.spark.rows.merge_keys import CollectedKeys, collected_keys

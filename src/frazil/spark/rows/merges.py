@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from pyspark.sql import Column, DataFrame
 
 from frazil.client.declare.tables import Table
-from frazil.spark.conditions.condition_columns import ColumnNames, quoted
+from frazil.spark.conditions.sql_columns import ColumnNames, quoted
 from frazil.spark.core.context import Context
 from frazil.spark.core.targets import Target
 from frazil.wire.errors import BadRequest

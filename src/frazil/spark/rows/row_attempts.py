@@ -15,9 +15,9 @@ from frazil.client.filter.expressions import Expression, Filter
 from frazil.datafiles.arrow.lineage import LAST_UPDATED, MIN_FORMAT_VERSION, ROW_ID
 from frazil.datafiles.reading.scan_tasks import ScanTask
 from frazil.datafiles.writing.changes_writer import FILE, POSITION
-from frazil.spark.conditions.condition_columns import ColumnNames
-from frazil.spark.conditions.conditions import Condition, filter_of, is_case_sensitive
-from frazil.spark.conditions.filters import expression_of, spark_condition
+from frazil.spark.conditions.iceberg_filters import expression_of, spark_condition
+from frazil.spark.conditions.sql_columns import ColumnNames
+from frazil.spark.conditions.sql_conditions import Condition, filter_of, is_case_sensitive
 from frazil.spark.core.context import Context
 from frazil.spark.core.results import Result
 from frazil.spark.core.targets import Target

@@ -19,9 +19,9 @@ from pyspark.sql import functions as fn
 from frazil.client.filter.expressions import AlwaysFalse, Filter
 from frazil.datafiles.arrow.lineage import ROW_ID
 from frazil.datafiles.writing.changes_writer import FILE, POSITION, WRITE
-from frazil.spark.conditions.condition_columns import quoted
-from frazil.spark.conditions.conditions import Condition
 from frazil.spark.conditions.needed_columns import needed_columns
+from frazil.spark.conditions.sql_columns import quoted
+from frazil.spark.conditions.sql_conditions import Condition
 from frazil.spark.core import statements
 from frazil.spark.core.context import Context
 from frazil.spark.core.results import Result

@@ -17,15 +17,15 @@ from pyspark.sql import functions as fn
 
 from frazil.client.declare.changes import Changes
 from frazil.client.declare.tables import Table
-from frazil.spark.conditions.filters import quoted
+from frazil.spark.conditions.iceberg_filters import quoted
 from frazil.spark.core import statements
 from frazil.spark.core.context import Context
 from frazil.spark.core.names import column, names_of
 from frazil.spark.core.results import Result
 from frazil.spark.core.targets import Target
 from frazil.spark.rows.merges import MergeBuilder
-from frazil.spark.schema.schemas import fit
-from frazil.spark.schema.types import spark_type
+from frazil.spark.schema.frame_fitting import fit
+from frazil.spark.schema.spark_types import spark_type
 from frazil.spark.writing.committing import submitted, writing
 from frazil.spark.writing.equality_deletes import covering_specs, write_equality_deletes
 from frazil.spark.writing.staging import staged

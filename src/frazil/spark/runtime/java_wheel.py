@@ -14,7 +14,7 @@ import struct
 from pathlib import Path
 from typing import Final
 
-from frazil.spark.runtime.java import NEWEST, OLDEST, Java, JavaError, feature_release
+from frazil.spark.runtime.local_java import NEWEST, OLDEST, Java, JavaError, feature_release
 
 # The wheel's Java has no incubator modules, and a JVM asked for a missing one does not start.
 MISSING_MODULE: Final = "--add-modules=jdk.incubator.vector"

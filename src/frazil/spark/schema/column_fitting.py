@@ -14,9 +14,9 @@ import pyspark.sql.types as st
 from pyspark.sql import Column
 from pyspark.sql import functions as fn
 
-from frazil.spark.schema.literals import literal
+from frazil.spark.schema.spark_literals import literal
+from frazil.spark.schema.spark_types import spark_type
 from frazil.spark.schema.store_assignment import Assignment
-from frazil.spark.schema.types import spark_type
 from frazil.values.types import ListType, MapType, NestedField, StructType, Type
 
 

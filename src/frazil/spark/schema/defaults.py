@@ -8,7 +8,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions as fn
 
 from frazil.spark.core.context import Context
-from frazil.spark.schema.types import spark_type
+from frazil.spark.schema.spark_types import spark_type
 from frazil.values.single_value import InvalidValue, from_json
 from frazil.values.types import Type, TypeId
 from frazil.wire.errors import BadRequest

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from frazil.client.declare.tables import Table
-from frazil.spark.parse.parameters import string_literal
-from frazil.spark.parse.tokens import Cursor
-from frazil.spark.schema.types import spark_type
+from frazil.spark.parse.sql_literals import string_literal
+from frazil.spark.parse.sql_tokens import Cursor
+from frazil.spark.schema.spark_types import spark_type
 from frazil.values.single_value import to_json
 from frazil.values.types import NestedField, TypeId
 from frazil.wire.errors import BadRequest

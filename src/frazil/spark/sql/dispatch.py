@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import DataFrame
 
-from frazil.spark.parse import statements as sql
-from frazil.spark.parse.parameters import Arguments, bound
-from frazil.spark.parse.parsing import parse
-from frazil.spark.sql import answers, ddl, rows, shows
+from frazil.spark.parse import parsed_statements as sql
+from frazil.spark.parse.sql_literals import Arguments, bound
+from frazil.spark.parse.statement_parser import parse
+from frazil.spark.sql import ddl_statements, result_frames, row_statements, show_statements
 from frazil.spark.sql.procedures import call
-from frazil.spark.sql.reading import Reading
+from frazil.spark.sql.statement_tables import Reading
 
 if TYPE_CHECKING:
     from frazil.spark.session import Session
@@ -28,35 +28,35 @@ def run(session: Session, text: str, args: Arguments = None) -> DataFrame:
         statement = parse(bound(text, args))
     kind = type(statement)
     if kind in _CHANGES:
-        return answers.outcome(session, _CHANGES[kind](session, statement))
+        return result_frames.outcome(session, _CHANGES[kind](session, statement))
     if kind in _DEFINITIONS:
         _DEFINITIONS[kind](session, statement)
-        return answers.nothing(session)
+        return result_frames.nothing(session)
     return _ANSWERS[kind](session, statement)
 
 
 _CHANGES: Final[Mapping[type, Callable[..., Any]]] = {
-    sql.Insert: rows.insert,
-    sql.Delete: rows.delete,
-    sql.Update: rows.update,
-    sql.Merge: rows.merge,
-    sql.Truncate: rows.truncate,
+    sql.Insert: row_statements.insert,
+    sql.Delete: row_statements.delete,
+    sql.Update: row_statements.update,
+    sql.Merge: row_statements.merge,
+    sql.Truncate: row_statements.truncate,
 }
 _DEFINITIONS: Final[Mapping[type, Callable[..., None]]] = {
-    sql.DropTable: ddl.drop_table,
-    sql.AlterTable: ddl.alter_table,
-    sql.CreateNamespace: ddl.create_namespace,
-    sql.AlterNamespace: ddl.alter_namespace,
-    sql.DropNamespace: ddl.drop_namespace,
-    sql.Use: ddl.use,
+    sql.DropTable: ddl_statements.drop_table,
+    sql.AlterTable: ddl_statements.alter_table,
+    sql.CreateNamespace: ddl_statements.create_namespace,
+    sql.AlterNamespace: ddl_statements.alter_namespace,
+    sql.DropNamespace: ddl_statements.drop_namespace,
+    sql.Use: ddl_statements.use,
 }
 _ANSWERS: Final[Mapping[type, Callable[..., DataFrame]]] = {
-    sql.CreateTable: ddl.create_table,
-    sql.ShowTables: shows.show_tables,
-    sql.ShowNamespaces: shows.show_namespaces,
-    sql.ShowProperties: shows.show_properties,
-    sql.ShowCreateTable: shows.show_create_table,
-    sql.DescribeTable: shows.describe_table,
-    sql.DescribeNamespace: shows.describe_namespace,
+    sql.CreateTable: ddl_statements.create_table,
+    sql.ShowTables: show_statements.show_tables,
+    sql.ShowNamespaces: show_statements.show_namespaces,
+    sql.ShowProperties: show_statements.show_properties,
+    sql.ShowCreateTable: show_statements.show_create_table,
+    sql.DescribeTable: show_statements.describe_table,
+    sql.DescribeNamespace: show_statements.describe_namespace,
     sql.Call: call,
 }

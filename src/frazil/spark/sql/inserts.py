@@ -9,10 +9,10 @@ from pyspark.sql import functions as fn
 
 from frazil.client.declare.tables import Table
 from frazil.spark.ddl.partition_editing import VOID
-from frazil.spark.parse.references import quoted
-from frazil.spark.parse.statements import Insert
+from frazil.spark.parse.parsed_statements import Insert
+from frazil.spark.parse.table_references import quoted
 from frazil.spark.sql.defaults_in_text import DefaultValues
-from frazil.spark.sql.reading import Reading
+from frazil.spark.sql.statement_tables import Reading
 from frazil.wire.errors import BadRequest
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ from pyspark.sql import DataFrame
 
 from frazil.client.declare.own_updates import OwnUpdates
 from frazil.client.declare.tables import Snapshot, Table
-from frazil.spark.parse.statements import Call
-from frazil.spark.parse.tokens import Cursor
-from frazil.spark.sql import answers
-from frazil.spark.sql.names import identifier_of
-from frazil.spark.sql.reading import milliseconds_of
+from frazil.spark.parse.parsed_statements import Call
+from frazil.spark.parse.sql_tokens import Cursor
+from frazil.spark.sql import result_frames
+from frazil.spark.sql.statement_tables import milliseconds_of
+from frazil.spark.sql.table_names import identifier_of
 from frazil.wire.actions import MAIN
 from frazil.wire.errors import BadRequest, NotFound
 from frazil.wire.identifiers import Identifier
@@ -45,7 +45,7 @@ def call(session: Session, statement: Call) -> DataFrame:
         known = ", ".join(sorted(PROCEDURES))
         raise BadRequest(f"there is no procedure {statement.procedure}; there are {known}")
     arguments = _arguments(session, statement, procedure)
-    return answers.rows(session, procedure.answer, [procedure.run(session, **arguments)])
+    return result_frames.rows(session, procedure.answer, [procedure.run(session, **arguments)])
 
 
 def _arguments(session: Session, statement: Call, procedure: Procedure) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from frazil.spark.parse.references import Reference
-from frazil.spark.parse.tokens import Cursor, Kind, Token
+from frazil.spark.parse.sql_tokens import Cursor, Kind, Token
+from frazil.spark.parse.table_references import Reference
 
 _BEFORE_WILDCARD: Final = frozenset({"SELECT", "DISTINCT", "ALL", ",", ".", "("})
 _ALL_COLUMNS: Final = frozenset(

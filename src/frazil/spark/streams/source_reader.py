@@ -21,7 +21,7 @@ from frazil.datafiles.reading.arrow_reader import read_task
 from frazil.datafiles.reading.scan_tasks import ScanTask, split_tasks, task_of
 from frazil.datafiles.reading.storage import Storage
 from frazil.datafiles.reading.table_facts import TableFacts, facts_of
-from frazil.spark.schema.types import spark_schema, spark_type
+from frazil.spark.schema.spark_types import spark_schema, spark_type
 from frazil.spark.streams.source_options import SourceOptions
 from frazil.values.types import StructType
 from frazil.wire.errors import BadRequest

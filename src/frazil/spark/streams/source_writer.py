@@ -31,7 +31,7 @@ from frazil.datafiles.reading.table_facts import TableFacts, facts_of
 from frazil.datafiles.writing.arrow_transforms import Partitioner
 from frazil.datafiles.writing.arrow_writer import ArrowFileWriter
 from frazil.datafiles.writing.write_properties import FileOptions, file_options
-from frazil.spark.schema.source_columns import Conform, conform
+from frazil.spark.schema.source_batches import Conform, conform
 from frazil.spark.streams.source_options import SourceOptions
 from frazil.spark.streams.stream_ids import StreamId, is_committed, stream_id
 from frazil.spark.writing.committing import Write

@@ -25,7 +25,7 @@ from frazil.spark.core.targets import Target
 from frazil.spark.reading import jar_reader
 from frazil.spark.rows import upserts
 from frazil.spark.rows.upserts import Upsert
-from frazil.spark.schema.schemas import fit
+from frazil.spark.schema.frame_fitting import fit
 from frazil.spark.streams import source, stream_ids
 from frazil.spark.streams.micro_batches import (
     FROM_TIMESTAMP,

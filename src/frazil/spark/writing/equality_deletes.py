@@ -20,7 +20,7 @@ from frazil.datafiles.footers.parquet_reading import FileTable
 from frazil.datafiles.reading.table_facts import TableFacts, facts_of
 from frazil.spark.core.context import Context
 from frazil.spark.core.names import column
-from frazil.spark.schema.partitioning import spec_fields
+from frazil.spark.schema.partition_transforms import spec_fields
 from frazil.spark.writing.folders import WriteFolder
 from frazil.spark.writing.writing import WriteOptions, distributed, options_of_files
 from frazil.spark.writing.writing_arrow import write_arrow

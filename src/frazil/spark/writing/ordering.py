@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql import Column
 
 from frazil.datafiles.footers.parquet_schema import fields_by_id
-from frazil.spark.schema.partitioning import source_column, transform_column
+from frazil.spark.schema.partition_transforms import source_column, transform_column
 from frazil.values.transforms import parse_transform
 from frazil.values.types import StructType
 from frazil.wire.errors import BadRequest

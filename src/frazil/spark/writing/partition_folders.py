@@ -16,7 +16,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as fn
 
 from frazil.datafiles.footers.parquet_partitions import PartitionField
-from frazil.spark.schema.partitioning import partition_column, unix_micros
+from frazil.spark.schema.partition_transforms import partition_column, unix_micros
 from frazil.values import temporal
 from frazil.values.transforms import Void
 from frazil.values.types import StructType, Type, TypeId

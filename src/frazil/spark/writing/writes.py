@@ -16,13 +16,13 @@ from frazil.client.declare.changes import Changes
 from frazil.client.declare.tables import Table
 from frazil.client.filter.expressions import AlwaysTrue, Expression
 from frazil.datafiles.footers.data_files import DataFile
-from frazil.spark.conditions.conditions import exact_filter
+from frazil.spark.conditions.sql_conditions import exact_filter
 from frazil.spark.core import statements
 from frazil.spark.core.audits import audited_options
 from frazil.spark.core.context import Context
 from frazil.spark.core.results import Result
 from frazil.spark.core.targets import Target
-from frazil.spark.schema.schemas import fit
+from frazil.spark.schema.frame_fitting import fit
 from frazil.spark.writing.committing import submitted, writing
 from frazil.spark.writing.writing import WriteOptions, write_rows
 from frazil.wire.actions import MAIN

@@ -24,7 +24,7 @@ from frazil.datafiles.writing.write_properties import FileOptions, file_options
 from frazil.spark.core.context import Context
 from frazil.spark.core.session_settings import session_settings
 from frazil.spark.core.settings import WRITERS
-from frazil.spark.schema.partitioning import partition_columns
+from frazil.spark.schema.partition_transforms import partition_columns
 from frazil.spark.writing.distribution import Layout, layout_of, shuffle_settings, spread
 from frazil.spark.writing.folders import WriteFolder
 from frazil.spark.writing.writing_arrow import write_arrow, write_table

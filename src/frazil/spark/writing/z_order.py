@@ -19,7 +19,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
 from frazil.datafiles.footers.parquet_schema import fields_by_id
-from frazil.spark.schema.partitioning import arrow_function, source_column
+from frazil.spark.schema.partition_transforms import arrow_function, source_column
 from frazil.values.types import NestedField, StructType, TypeId
 from frazil.wire.errors import BadRequest
 

@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 from frazil.client.declare.tables import Table
 from frazil.spark.core.targets import Target
-from frazil.spark.parse.tokens import Name
+from frazil.spark.parse.sql_tokens import Name
 from frazil.spark.sql.metadata_tables import METADATA_TABLES
 from frazil.wire.actions import MAIN
 from frazil.wire.errors import BadRequest, NoSuchNamespace, NoSuchTable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from frazil.spark.parse.statements import (
+from frazil.spark.parse.parsed_statements import (
     ColumnDefinition,
     CreateNamespace,
     CreateTable,
@@ -19,7 +19,7 @@ from frazil.spark.parse.statements import (
     Statement,
     Use,
 )
-from frazil.spark.parse.tokens import Cursor, Kind, Name
+from frazil.spark.parse.sql_tokens import Cursor, Kind, Name
 from frazil.wire.errors import BadRequest
 
 _PROVIDERS: Final = frozenset({"iceberg", "frazil"})

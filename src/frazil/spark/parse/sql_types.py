@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from frazil.spark.parse.tokens import Cursor, Kind
+from frazil.spark.parse.sql_tokens import Cursor, Kind
 from frazil.values.types import (
     BINARY,
     BOOLEAN,

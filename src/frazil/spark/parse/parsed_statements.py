@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from frazil.spark.parse.tokens import Name
+from frazil.spark.parse.sql_tokens import Name
 
 Assignments: TypeAlias = tuple[tuple[Name, str], ...]
 """Columns and the text of what they are set to."""

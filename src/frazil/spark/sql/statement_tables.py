@@ -14,18 +14,19 @@ from pyspark.sql import DataFrame
 from frazil.client.declare.tables import Table
 from frazil.datafiles.arrow.arrow import METADATA_FIELDS
 from frazil.datafiles.arrow.lineage import LAST_UPDATED, MIN_FORMAT_VERSION, ROW_ID
-from frazil.spark.conditions.conditions import convert, is_case_sensitive
-from frazil.spark.parse.references import (
+from frazil.spark.conditions.sql_conditions import convert, is_case_sensitive
+from frazil.spark.parse.sql_tokens import Name
+from frazil.spark.parse.table_references import (
     Reference,
     qualifier_edits,
     qualifiers_of,
     references,
     replaced,
 )
-from frazil.spark.parse.tokens import Name
 from frazil.spark.reading.scans import scan_of, schema_of
 from frazil.spark.sql.metadata_tables import metadata_frame
-from frazil.spark.sql.names import (
+from frazil.spark.sql.pruning import Needs, needs_of
+from frazil.spark.sql.table_names import (
     CATALOG,
     METADATA,
     Selector,
@@ -33,7 +34,6 @@ from frazil.spark.sql.names import (
     load,
     possible_identifier,
 )
-from frazil.spark.sql.pruning import Needs, needs_of
 from frazil.values.types import StructType
 from frazil.wire.actions import MAIN
 from frazil.wire.errors import BadRequest, NoSuchTable

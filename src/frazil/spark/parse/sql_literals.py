@@ -11,7 +11,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
-from frazil.spark.parse.tokens import Token, tokens_of
+from frazil.spark.parse.sql_tokens import Token, tokens_of
 from frazil.wire.errors import BadRequest
 
 Arguments = Mapping[str, Any] | Sequence[Any] | None

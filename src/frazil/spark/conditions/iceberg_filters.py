@@ -264,7 +264,7 @@ def _term(term: Term, names: _Names) -> tuple[Column, Type]:
 
 
 def _transformed(transform: Transform, found: _Found) -> Column:
-    from frazil.spark.schema.partitioning import transform_column
+    from frazil.spark.schema.partition_transforms import transform_column
 
     return transform_column(transform, found.field.type, found.column)
 

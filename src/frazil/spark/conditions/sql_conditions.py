@@ -29,9 +29,9 @@ from frazil.client.filter.expressions import (
     any_of,
     col,
 )
-from frazil.spark.conditions.condition_columns import ColumnNames, FoundColumn
-from frazil.spark.conditions.condition_literals import NUMBERS, Kind, Literal, Zone, literal_of
-from frazil.spark.conditions.condition_values import Converted, compared, one_of
+from frazil.spark.conditions.column_comparisons import Converted, compared, one_of
+from frazil.spark.conditions.sql_columns import ColumnNames, FoundColumn
+from frazil.spark.conditions.sql_constants import NUMBERS, Kind, Literal, Zone, literal_of
 from frazil.spark.core.context import Context
 from frazil.values.types import StructType, TypeId
 from frazil.wire.errors import BadRequest

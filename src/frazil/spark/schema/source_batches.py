@@ -13,7 +13,7 @@ from pyspark.sql import types as st
 
 from frazil.datafiles.arrow.arrow import arrow_schema
 from frazil.datafiles.arrow.arrow_constants import constant
-from frazil.spark.schema.types import spark_type
+from frazil.spark.schema.spark_types import spark_type
 from frazil.values.types import NestedField, StructType, TypeId
 from frazil.wire.errors import BadRequest
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import DataFrame
 
 from frazil.spark.core.results import Result
-from frazil.spark.parse.parameters import literal_of
+from frazil.spark.parse.sql_literals import literal_of
 
 if TYPE_CHECKING:
     from frazil.spark.session import Session

@@ -19,7 +19,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from frazil.spark.core.context import LOGGER
-from frazil.spark.runtime.java import find_java
+from frazil.spark.runtime.local_java import find_java
 from frazil.wire.errors import BadRequest
 
 ICEBERG_VERSION: Final = "1.12.0"

@@ -18,6 +18,7 @@ from frazil.client.declare.tables import Table
 from frazil.spark.core.names import NameMatcher, column, names_of
 from frazil.spark.schema.column_fitting import ColumnFitter, Source
 from frazil.spark.schema.schema_evolution import Evolution, evolve
+from frazil.spark.schema.spark_types import FIELD_ID_METADATA, spark_schema, spark_type
 from frazil.spark.schema.store_assignment import (
     POLICY_SETTING,
     Assignment,
@@ -25,7 +26,6 @@ from frazil.spark.schema.store_assignment import (
     assignment,
     parse_policy,
 )
-from frazil.spark.schema.types import FIELD_ID_METADATA, spark_schema, spark_type
 from frazil.values.types import NestedField, StructType, Type, TypeId
 from frazil.wire.errors import BadRequest
 

@@ -17,9 +17,9 @@ from sqlglot import Token, TokenType, exp
 from sqlglot.errors import SqlglotError
 
 from frazil.client.filter.expressions import Expression, all_of
-from frazil.spark.conditions.condition_columns import ColumnNames, FoundColumn, name_parts
-from frazil.spark.conditions.condition_literals import Zone
-from frazil.spark.conditions.conditions import DIALECT, converted_tree, parse
+from frazil.spark.conditions.sql_columns import ColumnNames, FoundColumn, name_parts
+from frazil.spark.conditions.sql_conditions import DIALECT, converted_tree, parse
+from frazil.spark.conditions.sql_constants import Zone
 
 _OPENING: Final = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.CASE})
 _CLOSING: Final = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.END})

@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from frazil.spark.parse.alter_parsing import parse_alter
-from frazil.spark.parse.definition_parsing import (
+from frazil.spark.parse.ddl_parser import (
     parse_create,
     parse_describe,
     parse_drop,
     parse_show,
     parse_use,
 )
+from frazil.spark.parse.parsed_statements import Call, Query, Statement
 from frazil.spark.parse.row_parsing import (
     parse_delete,
     parse_insert,
@@ -20,8 +21,7 @@ from frazil.spark.parse.row_parsing import (
     parse_truncate,
     parse_update,
 )
-from frazil.spark.parse.statements import Call, Query, Statement
-from frazil.spark.parse.tokens import Cursor
+from frazil.spark.parse.sql_tokens import Cursor
 from frazil.wire.errors import BadRequest
 
 _QUERIES: Final = frozenset({"SELECT", "FROM", "VALUES", "TABLE", "(", "MAP", "REDUCE"})

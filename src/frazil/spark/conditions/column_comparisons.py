@@ -18,15 +18,8 @@ from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 from frazil.client.filter.expressions import Expression, Operand, all_of, always_false, any_of, col
-from frazil.spark.conditions.condition_columns import FoundColumn
-from frazil.spark.conditions.condition_literals import (
-    Kind,
-    Literal,
-    Zone,
-    date_of,
-    instant_of,
-    local_of,
-)
+from frazil.spark.conditions.sql_columns import FoundColumn
+from frazil.spark.conditions.sql_constants import Kind, Literal, Zone, date_of, instant_of, local_of
 from frazil.values.types import DecimalType, FixedType, Type, TypeId
 
 _FLOATS: Final = frozenset({TypeId.FLOAT, TypeId.DOUBLE})

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from frazil.spark.parse.tokens import Cursor, Kind, Name, Token
+from frazil.spark.parse.sql_tokens import Cursor, Kind, Name, Token
 
 _QUERY: Final = frozenset({"SELECT", "WITH", "VALUES", "FROM", "TABLE", "MAP", "REDUCE"})
 """A parenthesis that begins with one of these holds a query."""

@@ -11,14 +11,14 @@ from pyspark.sql import DataFrame
 from frazil.client.declare.tables import Table
 from frazil.datafiles.footers.parquet_schema import fields_by_id
 from frazil.spark.ddl.partition_editing import VOID
-from frazil.spark.parse import statements as sql
-from frazil.spark.parse.parameters import string_literal
-from frazil.spark.parse.references import quoted
+from frazil.spark.parse import parsed_statements as sql
+from frazil.spark.parse.sql_literals import string_literal
+from frazil.spark.parse.table_references import quoted
 from frazil.spark.parse.type_texts import type_text
-from frazil.spark.schema.types import spark_type
-from frazil.spark.sql import answers
+from frazil.spark.schema.spark_types import spark_type
+from frazil.spark.sql import result_frames
 from frazil.spark.sql.defaults_in_text import literal_of_default
-from frazil.spark.sql.names import current_namespace, identifier_of, namespace_of
+from frazil.spark.sql.table_names import current_namespace, identifier_of, namespace_of
 from frazil.values.types import NestedField
 from frazil.wire.errors import BadRequest
 
@@ -42,7 +42,7 @@ def show_tables(session: Session, statement: sql.ShowTables) -> DataFrame:
         for table in session.client.list_tables(namespace)
         if _matches(table.name, statement.pattern)
     ]
-    return answers.rows(
+    return result_frames.rows(
         session, "namespace string, tableName string, isTemporary boolean", sorted(found)
     )
 
@@ -51,7 +51,7 @@ def show_namespaces(session: Session, statement: sql.ShowNamespaces) -> DataFram
     parent = None if statement.parent is None else namespace_of(statement.parent)
     names = [".".join(levels) for levels in session.client.list_namespaces(parent)]
     found = [(name,) for name in sorted(names) if _matches(name, statement.pattern)]
-    return answers.rows(session, "namespace string", found)
+    return result_frames.rows(session, "namespace string", found)
 
 
 def _matches(name: str, pattern: str | None) -> bool:
@@ -73,7 +73,7 @@ def show_properties(session: Session, statement: sql.ShowProperties) -> DataFram
     else:
         missing = f"Table {table} does not have property: {statement.key}"
         found = [(statement.key, properties.get(statement.key, missing))]
-    return answers.rows(session, "key string, value string", found)
+    return result_frames.rows(session, "key string, value string", found)
 
 
 def _properties(table: Table) -> dict[str, str]:
@@ -104,7 +104,7 @@ def describe_table(session: Session, statement: sql.DescribeTable) -> DataFrame:
             ("Table UUID", table.uuid, ""),
             ("Table Properties", _listed(_properties(table)), ""),
         ]
-    return answers.rows(session, _COLUMNS, rows)
+    return result_frames.rows(session, _COLUMNS, rows)
 
 
 def _shown_type(field: NestedField) -> str:
@@ -123,12 +123,12 @@ def describe_namespace(session: Session, statement: sql.DescribeNamespace) -> Da
     namespace = namespace_of(statement.name)
     properties = session.client.load_namespace(namespace)
     rows = [("Namespace Name", ".".join(namespace)), *sorted(properties.items())]
-    return answers.rows(session, "info_name string, info_value string", rows)
+    return result_frames.rows(session, "info_name string, info_value string", rows)
 
 
 def show_create_table(session: Session, statement: sql.ShowCreateTable) -> DataFrame:
     table = session.client.load_table(identifier_of(session, statement.name))
-    return answers.rows(session, "createtab_stmt string", [(create_text(table),)])
+    return result_frames.rows(session, "createtab_stmt string", [(create_text(table),)])
 
 
 def create_text(table: Table) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from pyspark.sql import Column
 from pyspark.sql import functions as fn
 
-from frazil.spark.schema.types import spark_type
+from frazil.spark.schema.spark_types import spark_type
 from frazil.values import temporal
 from frazil.values.types import Type, TypeId
 

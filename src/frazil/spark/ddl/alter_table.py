@@ -11,14 +11,14 @@ from typing import Any, Final, TypeAlias
 from frazil.client.declare.own_updates import OwnUpdates
 from frazil.client.declare.tables import Table
 from frazil.datafiles.footers.parquet_schema import fields_by_id
-from frazil.spark.conditions.conditions import is_case_sensitive
+from frazil.spark.conditions.sql_conditions import is_case_sensitive
 from frazil.spark.core.context import Context
 from frazil.spark.ddl.column_properties import property_updates
-from frazil.spark.ddl.definitions import sort_order
 from frazil.spark.ddl.partition_editing import VOID, SpecEditor
-from frazil.spark.ddl.schema_editing import SchemaEditor, promoted
-from frazil.spark.parse import statements as sql
-from frazil.spark.parse.type_parsing import NO_ID, parse_type
+from frazil.spark.ddl.partition_terms import sort_order
+from frazil.spark.ddl.schema_editor import SchemaEditor, promoted
+from frazil.spark.parse import parsed_statements as sql
+from frazil.spark.parse.sql_types import NO_ID, parse_type
 from frazil.spark.schema.defaults import default_value
 from frazil.spark.schema.schema_evolution import LAST_ADDED, schema_requirements, schema_updates
 from frazil.values.types import (

@@ -17,8 +17,7 @@ from frazil.spark.core.progress import progress
 from frazil.spark.core.results import Result
 from frazil.spark.core.targets import Target
 from frazil.spark.parse import row_parsing
-from frazil.spark.parse.references import qualifiers_of
-from frazil.spark.parse.statements import (
+from frazil.spark.parse.parsed_statements import (
     Assignments,
     Delete,
     Insert,
@@ -27,13 +26,14 @@ from frazil.spark.parse.statements import (
     Truncate,
     Update,
 )
-from frazil.spark.parse.tokens import Name
+from frazil.spark.parse.sql_tokens import Name
+from frazil.spark.parse.table_references import qualifiers_of
 from frazil.spark.rows import row_changes
 from frazil.spark.rows.merges import MergeBuilder
 from frazil.spark.sql.defaults_in_text import DefaultValues
 from frazil.spark.sql.inserts import Insertion
-from frazil.spark.sql.names import CATALOG, target_of
-from frazil.spark.sql.reading import Reading
+from frazil.spark.sql.statement_tables import Reading
+from frazil.spark.sql.table_names import CATALOG, target_of
 from frazil.spark.writing import writes
 from frazil.wire.errors import BadRequest
 

@@ -21,11 +21,11 @@ from frazil.spark.core.context import Context
 from frazil.spark.core.progress import progress
 from frazil.spark.core.results import Result
 from frazil.spark.core.targets import Target
-from frazil.spark.ddl.definitions import partition_spec, sort_order
-from frazil.spark.ddl.replacements import Replacement, replacement_of
+from frazil.spark.ddl.partition_terms import partition_spec, sort_order
+from frazil.spark.ddl.table_replacement import Replacement, replacement_of
 from frazil.spark.schema.field_ids import struct_with_ids
-from frazil.spark.schema.schemas import fit
-from frazil.spark.schema.types import iceberg_schema
+from frazil.spark.schema.frame_fitting import fit
+from frazil.spark.schema.spark_types import iceberg_schema
 from frazil.spark.writing.committing import writing
 from frazil.spark.writing.writes import placed_options, write
 from frazil.spark.writing.writing import WriteOptions, write_rows

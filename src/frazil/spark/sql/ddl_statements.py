@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 
 from frazil.spark.core.results import Result
-from frazil.spark.ddl import creates
-from frazil.spark.ddl.table_changes import change_table, column_field
-from frazil.spark.parse import statements as sql
-from frazil.spark.sql import answers
-from frazil.spark.sql.names import (
+from frazil.spark.ddl import table_creation
+from frazil.spark.ddl.alter_table import change_table, column_field
+from frazil.spark.parse import parsed_statements as sql
+from frazil.spark.sql import result_frames
+from frazil.spark.sql.statement_tables import Reading
+from frazil.spark.sql.table_names import (
     CATALOG,
     current_namespace,
     identifier_of,
     namespace_of,
     use_namespace,
 )
-from frazil.spark.sql.reading import Reading
 from frazil.values.types import NestedField, StructType
 from frazil.wire.errors import AlreadyExists, BadRequest, NoSuchNamespace, NoSuchTable
 from frazil.wire.identifiers import Identifier
@@ -33,35 +33,39 @@ def create_table(session: Session, statement: sql.CreateTable) -> DataFrame:
     properties = dict(statement.properties)
     if statement.comment is not None:
         properties["comment"] = statement.comment
-    definition = creates.Definition(
+    definition = table_creation.Definition(
         partitioned_by=statement.partitioned_by,
         location=statement.location,
         properties=properties,
     )
     if statement.query is not None:
         result = _as_select(session, identifier, statement, definition)
-        return answers.nothing(session) if result is None else answers.outcome(session, result)
+        return (
+            result_frames.nothing(session)
+            if result is None
+            else result_frames.outcome(session, result)
+        )
     schema = _schema(session, statement)
     if statement.replace:
-        creates.replace_table(
+        table_creation.replace_table(
             session.context, identifier, schema, definition, or_create=statement.create
         )
     else:
-        creates.create_table(
+        table_creation.create_table(
             session.context,
             identifier,
             schema,
             definition,
             if_not_exists=statement.if_not_exists,
         )
-    return answers.nothing(session)
+    return result_frames.nothing(session)
 
 
 def _as_select(
     session: Session,
     identifier: Identifier,
     statement: sql.CreateTable,
-    definition: creates.Definition,
+    definition: table_creation.Definition,
 ) -> Result | None:
     assert statement.query is not None
     context = session.context
@@ -70,11 +74,11 @@ def _as_select(
     with Reading(session) as reading:
         frame = reading.query(statement.query)
         if statement.replace:
-            return creates.replace_table_as(
+            return table_creation.replace_table_as(
                 context, identifier, frame, definition, or_create=statement.create
             )
         try:
-            return creates.create_table_as(context, identifier, frame, definition)
+            return table_creation.create_table_as(context, identifier, frame, definition)
         except AlreadyExists:
             if statement.if_not_exists:
                 return None
