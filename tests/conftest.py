@@ -31,7 +31,7 @@ REQUIRE_ALL = os.environ.get("FRAZIL_REQUIRE_ALL") == "1"
 
 # With two processes one has all tests that need Spark and the other the rest, so that Spark and
 # PostgreSQL are started once a run.
-SPARK_FOLDERS = {"clients", "differential", "planning", "spark"}
+SPARK_FOLDERS = ("tests/clients/", "tests/oracle/", "tests/spark/")
 SPARK_FILES = {
     "tests/benchmarks/test_benchmarks_spark.py",
     "tests/cli/test_cli_client_docs.py",
@@ -61,7 +61,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class Halves(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             path = nodeid.partition("::")[0]
-            needs_spark = path in SPARK_FILES or path.split("/")[1] in SPARK_FOLDERS
+            needs_spark = path in SPARK_FILES or path.startswith(SPARK_FOLDERS)
             return "spark" if needs_spark else "rest"
 
     return Halves(config, log)
