@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 
 from frazil.values.deletion_vectors import DeletionVector, deletion_vector_blob
 from frazil.values.puffin import write_puffin
-from tests.finegrained.requests import Json
-from tests.finegrained.tables import Answer, Table
+from tests.commit.finegrained.requests import Json
+from tests.commit.finegrained.tables import Answer, Table
 
 SCHEMA: Json = {
     "type": "struct",

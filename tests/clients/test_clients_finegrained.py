@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from tests.clients.conftest import SPARK_CATALOG
 from tests.clients.declared import BY_PART, FLAT, SCHEMA, Http, RealTable, Row, rows
 from tests.clients.stock import duck_rows, spark_column, spark_rows
-from tests.finegrained.requests import at_least, eq
+from tests.commit.finegrained.requests import at_least, eq
 from tests.support.server import RunningServer
 
 VERSIONS = pytest.mark.parametrize("version", [1, 2, 3])

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from tests.clients.declared import BY_PART, SCHEMA, Http, RealTable
 from tests.clients.stock import spark_column, spark_rows
-from tests.finegrained.requests import append
+from tests.commit.finegrained.requests import append
 from tests.support.server import RunningServer
 
 APPENDERS = 16

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 from pyiceberg.table import Table
 
-from tests.finegrained.trees import Tree, check_tree, local
+from tests.commit.finegrained.trees import Tree, check_tree, local
 
 
 def audit(table: Table) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow.parquet as pq
 from pyiceberg.table import Table
 
-from tests.finegrained.trees import Entry, local, read_tree
+from tests.commit.finegrained.trees import Entry, local, read_tree
 
 ROW_ID = ("_row_id", "2147483540")
 LAST_UPDATED = ("_last_updated_sequence_number", "2147483539")

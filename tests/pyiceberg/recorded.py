@@ -11,7 +11,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.table import Table
 
-from tests.finegrained.trees import local
+from tests.commit.finegrained.trees import local
 
 
 class Commits:

@@ -16,7 +16,7 @@ from pyiceberg.table import Table, Transaction
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform, TruncateTransform
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType, TimestampType
 
-from tests.finegrained.trees import local
+from tests.commit.finegrained.trees import local
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),

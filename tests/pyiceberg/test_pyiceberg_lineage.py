@@ -15,7 +15,7 @@ from frazil.pyiceberg.lineage import LAST_UPDATED, ROW_ID, RowLineage
 from frazil.values.deletion_vectors import DeletionVector, deletion_vector_blob
 from frazil.values.puffin import write_puffin
 from frazil.wire.content_files import PositionDeleteFile
-from tests.finegrained.trees import local
+from tests.commit.finegrained.trees import local
 from tests.pyiceberg.audit import audit
 from tests.pyiceberg.tables import create, ids, row, rows
 

@@ -19,7 +19,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import IntegerType
 
 from frazil.pyiceberg import DuplicateFilesError, ValidationError
-from tests.finegrained.trees import local
+from tests.commit.finegrained.trees import local
 from tests.pyiceberg.audit import audit, data_files
 from tests.pyiceberg.tables import (
     ARROW,

@@ -24,9 +24,9 @@ from frazil.plan.service import PlanLimits
 from frazil.rest.app import AppSettings
 from frazil.rest.service import openapi
 from frazil.store.local import LocalStore
-from tests.finegrained.requests import Json
-from tests.finegrained.tables import Answer, Table
-from tests.finegrained.world import World, opened_world
+from tests.commit.finegrained.requests import Json
+from tests.commit.finegrained.tables import Answer, Table
+from tests.commit.finegrained.world import World, opened_world
 
 NAMESPACE = "plans"
 TOKENS = {name: hashlib.sha256(name.encode()).hexdigest() for name in ("ann", "bob")}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from frazil.plan.service import PlanLimits
-from tests.finegrained.requests import (
+from tests.commit.finegrained.requests import (
     both,
     compare,
     either,
@@ -18,8 +18,8 @@ from tests.finegrained.requests import (
     set_properties,
     set_ref,
 )
-from tests.finegrained.tables import BUCKETS, DATES, SCHEMA, Answer, Table
-from tests.finegrained.world import World
+from tests.commit.finegrained.tables import BUCKETS, DATES, SCHEMA, Answer, Table
+from tests.commit.finegrained.world import World
 from tests.rest.planning import NAMESPACE, asked, new_place, plan, with_pages
 
 NewTable = Callable[..., Table]

@@ -16,9 +16,9 @@ import pytest
 from frazil.plan.service import PlanLimits
 from frazil.rest.app import AppSettings
 from tests.clients.declared import Http
-from tests.finegrained.requests import Json, eq, expire
-from tests.finegrained.tables import DATES, Answer, Table
-from tests.finegrained.world import World
+from tests.commit.finegrained.requests import Json, eq, expire
+from tests.commit.finegrained.tables import DATES, Answer, Table
+from tests.commit.finegrained.world import World
 from tests.rest.planning import (
     NAMESPACE,
     TOKENS,

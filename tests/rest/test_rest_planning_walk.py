@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from frazil.plan.service import PlanLimits
-from tests.finegrained.requests import both, compare, eq
-from tests.finegrained.tables import DATES, Table
-from tests.finegrained.world import World
+from tests.commit.finegrained.requests import both, compare, eq
+from tests.commit.finegrained.tables import DATES, Table
+from tests.commit.finegrained.world import World
 from tests.rest.planning import NAMESPACE, GatedStore, new_place, validated
 from tests.rest.stand_in import Client, StandInPlanner
 

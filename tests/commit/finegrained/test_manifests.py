@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.finegrained.conftest import TableFactory
-from tests.finegrained.requests import append
-from tests.finegrained.tables import Table
-from tests.finegrained.trees import avro_records, check_tree
-from tests.finegrained.world import World, opened_world
+from tests.commit.finegrained.conftest import TableFactory
+from tests.commit.finegrained.requests import append
+from tests.commit.finegrained.tables import Table
+from tests.commit.finegrained.trees import avro_records, check_tree
+from tests.commit.finegrained.world import World, opened_world
 
 MAX_REWRITTEN = 8_000
 """A few thousand entries."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from frazil.read.cache_counts import FolderCounts, KindCounts, ReadCounts
 from frazil.read.lru import LruByBytes, LruCounts
 from frazil.read.manifest_cache import ManifestCache
-from tests.commit.test_commit_metric_cache import LISTED, MANIFEST, reader_of
+from tests.read.test_metric_cache import LISTED, MANIFEST, reader_of
 
 
 def test_a_cache_counts_each_kind_of_its_entries() -> None:

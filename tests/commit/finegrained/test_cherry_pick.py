@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tests.finegrained import requests as send
-from tests.finegrained.conftest import ALL_VERSIONS, WITH_DELETES
-from tests.finegrained.requests import (
+from tests.commit.finegrained import requests as send
+from tests.commit.finegrained.conftest import ALL_VERSIONS, WITH_DELETES
+from tests.commit.finegrained.requests import (
     TRUE,
     append,
     cherry_pick,
@@ -12,7 +12,7 @@ from tests.finegrained.requests import (
     overwrite,
     set_ref,
 )
-from tests.finegrained.tables import Refusal, Table
+from tests.commit.finegrained.tables import Refusal, Table
 
 
 def not_picked(table: Table, snapshot: send.Json) -> Refusal:

@@ -17,13 +17,13 @@ import pytest
 
 from frazil.db.base import Database
 from frazil.db.connect import connect
+from tests.commit.finegrained.conftest import fast_folder
+from tests.commit.finegrained.requests import TRUE, append, delete, overwrite
+from tests.commit.finegrained.tables import Answer, Table, new_key
+from tests.commit.finegrained.trees import check_tree, local, read_tree
+from tests.commit.finegrained.world import World, opened_world
+from tests.commit.pipeline.test_faults import FaultyDatabase, FaultyStore
 from tests.commit.requests import name
-from tests.commit.test_commit_faults import FaultyDatabase, FaultyStore
-from tests.finegrained.conftest import fast_folder
-from tests.finegrained.requests import TRUE, append, delete, overwrite
-from tests.finegrained.tables import Answer, Table, new_key
-from tests.finegrained.trees import check_tree, local, read_tree
-from tests.finegrained.world import World, opened_world
 
 NAMESPACE = "faults"
 

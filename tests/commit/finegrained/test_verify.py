@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.clients.declared import FLAT, SCHEMA, RealTable
-from tests.finegrained.conftest import NAMESPACE
-from tests.finegrained.requests import Json, append, overwrite
-from tests.finegrained.trees import local
-from tests.finegrained.world import World
+from tests.commit.finegrained.conftest import NAMESPACE
+from tests.commit.finegrained.requests import Json, append, overwrite
+from tests.commit.finegrained.trees import local
+from tests.commit.finegrained.world import World
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from tests.finegrained import requests as send
-from tests.finegrained.conftest import ALL_VERSIONS, TableFactory
-from tests.finegrained.requests import Json, append, no_new_data, set_ref
-from tests.finegrained.tables import BUCKETS, UNPARTITIONED, Table
-from tests.finegrained.trees import ADDED, EXISTING
+from tests.commit.finegrained import requests as send
+from tests.commit.finegrained.conftest import ALL_VERSIONS, TableFactory
+from tests.commit.finegrained.requests import Json, append, no_new_data, set_ref
+from tests.commit.finegrained.tables import BUCKETS, UNPARTITIONED, Table
+from tests.commit.finegrained.trees import ADDED, EXISTING
 
 
 def wider_spec(table: Table, branch_field: str = "id", transform: str = "identity") -> int:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.finegrained import requests as send
-from tests.finegrained.conftest import ALL_VERSIONS, TableFactory
-from tests.finegrained.requests import (
+from tests.commit.finegrained import requests as send
+from tests.commit.finegrained.conftest import ALL_VERSIONS, TableFactory
+from tests.commit.finegrained.requests import (
     TRUE,
     Json,
     append,
@@ -20,8 +20,8 @@ from tests.finegrained.requests import (
     overwrite,
     set_ref,
 )
-from tests.finegrained.tables import BUCKETS, SCHEMA, Answer, Refusal, Table
-from tests.finegrained.world import World
+from tests.commit.finegrained.tables import BUCKETS, SCHEMA, Answer, Refusal, Table
+from tests.commit.finegrained.world import World
 
 MINIMAL = {"Prefer": "return=minimal"}
 

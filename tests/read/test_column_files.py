@@ -13,7 +13,7 @@ from frazil.read.column_files import ColumnFiles
 from frazil.read.manifest_cache import ManifestCache, ManifestReader
 from frazil.store.memory import MemoryStore
 from frazil.wire.errors import Forbidden
-from tests.commit.test_commit_manifest_cache import allow, listed, manifest
+from tests.read.test_manifest_cache import allow, listed, manifest
 
 MANIFEST = manifest(*range(1_500))
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.finegrained import requests as send
-from tests.finegrained.conftest import ALL_VERSIONS, TableFactory
-from tests.finegrained.requests import (
+from tests.commit.finegrained import requests as send
+from tests.commit.finegrained.conftest import ALL_VERSIONS, TableFactory
+from tests.commit.finegrained.requests import (
     TRUE,
     Json,
     append,
@@ -21,8 +21,8 @@ from tests.finegrained.requests import (
     remove_ref,
     set_ref,
 )
-from tests.finegrained.tables import Table, new_key
-from tests.finegrained.world import World
+from tests.commit.finegrained.tables import Table, new_key
+from tests.commit.finegrained.world import World
 
 QUERY, EPOCH = "spark.sql.streaming.queryId", "spark.sql.streaming.epochId"
 

@@ -17,20 +17,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from frazil.wire.errors import FrazilError
-from tests.commit.requests import TIMEOUT_S, Driver, committed, name, table_answer
-from tests.finegrained.conftest import TableFactory
-from tests.finegrained.model import MAIN, Change, Clause, Data, Delete, Filter, Model, Snapshot
-from tests.finegrained.requests import (
-    TRUE,
-    Json,
-    at_least,
-    at_most,
-    both,
-    in_bucket,
+from tests.commit.finegrained.conftest import TableFactory
+from tests.commit.finegrained.model import (
+    MAIN,
+    Change,
+    Clause,
+    Data,
+    Delete,
+    Filter,
+    Model,
+    Snapshot,
 )
-from tests.finegrained.tables import Answer, Table
-from tests.finegrained.trees import EQUALITY_DELETES, Entry, Tree, check_tree, read_tree
-from tests.finegrained.world import World
+from tests.commit.finegrained.requests import TRUE, Json, at_least, at_most, both, in_bucket
+from tests.commit.finegrained.tables import Answer, Table
+from tests.commit.finegrained.trees import EQUALITY_DELETES, Entry, Tree, check_tree, read_tree
+from tests.commit.finegrained.world import World
+from tests.commit.requests import TIMEOUT_S, Driver, committed, name, table_answer
 
 BUCKETS = 3
 IDS = 12

@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from tests.finegrained import requests as send
-from tests.finegrained.requests import Json
-from tests.finegrained.trees import DELETED, Entry, Tree, check_tree, local, read_tree
+from tests.commit.finegrained import requests as send
+from tests.commit.finegrained.requests import Json
+from tests.commit.finegrained.trees import DELETED, Entry, Tree, check_tree, local, read_tree
 
 SCHEMA: Json = {
     "type": "struct",

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 import pytest
 
 from frazil.db.connect import connect
-from tests.finegrained.tables import BUCKETS, Table
-from tests.finegrained.world import World, opened_world
+from tests.commit.finegrained.tables import BUCKETS, Table
+from tests.commit.finegrained.world import World, opened_world
 
 NAMESPACE = "finegrained"
 ROOM_BYTES = 1 << 30

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from tests.finegrained.conftest import (
+from tests.commit.finegrained.conftest import (
     ALL_VERSIONS,
     WITH_DELETES,
     WITH_POSITION_DELETES,
     TableFactory,
 )
-from tests.finegrained.requests import (
+from tests.commit.finegrained.requests import (
     TRUE,
     Json,
     append,
@@ -31,7 +31,7 @@ from tests.finegrained.requests import (
     no_new_deletes_for,
     overwrite,
 )
-from tests.finegrained.tables import DATES, Table
+from tests.commit.finegrained.tables import DATES, Table
 
 DAY_1, DAY_2 = "2018-06-08", "2018-06-09"
 IS_DAY_2 = eq("date", DAY_2)

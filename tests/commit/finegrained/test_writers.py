@@ -21,8 +21,7 @@ from pyiceberg.types import LongType
 
 from tests.clients.declared import BY_PART, FLAT, SCHEMA, Http, RealTable
 from tests.clients.stock import pyiceberg_catalog, pyiceberg_ids
-from tests.conftest import SERVERS
-from tests.finegrained.requests import (
+from tests.commit.finegrained.requests import (
     Json,
     append,
     data_exists,
@@ -34,8 +33,9 @@ from tests.finegrained.requests import (
     no_new_deletes_for,
     overwrite,
 )
-from tests.finegrained.tables import Answer
-from tests.finegrained.trees import check_tree
+from tests.commit.finegrained.tables import Answer
+from tests.commit.finegrained.trees import check_tree
+from tests.conftest import SERVERS
 from tests.support.server import RunningServer, running_server
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.finegrained import requests as send
-from tests.finegrained.conftest import ALL_VERSIONS, TableFactory
-from tests.finegrained.requests import (
+from tests.commit.finegrained import requests as send
+from tests.commit.finegrained.conftest import ALL_VERSIONS, TableFactory
+from tests.commit.finegrained.requests import (
     TRUE,
     Json,
     append,
@@ -28,8 +28,8 @@ from tests.finegrained.requests import (
     replace_partitions,
     set_ref,
 )
-from tests.finegrained.tables import UNPARTITIONED, Table
-from tests.finegrained.world import World
+from tests.commit.finegrained.tables import UNPARTITIONED, Table
+from tests.commit.finegrained.world import World
 
 # --- files that do not fit ------------------------------------------------------------------------
 

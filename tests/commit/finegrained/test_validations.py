@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from tests.finegrained.conftest import TableFactory
-from tests.finegrained.requests import (
+from tests.commit.finegrained.conftest import TableFactory
+from tests.commit.finegrained.requests import (
     Json,
     append,
     data_exists,
@@ -28,7 +28,7 @@ from tests.finegrained.requests import (
     replace,
     replace_partitions,
 )
-from tests.finegrained.tables import Table
+from tests.commit.finegrained.tables import Table
 
 DATA, DELETES = "not-allowed-added-data-files", "not-allowed-added-delete-files"
 REQUIRED = "required-data-files"

@@ -22,7 +22,7 @@ from frazil.server.assembly import PLAN_SECRET
 from frazil.store.base import Store
 from frazil.store.local import LocalStore
 from frazil.store.locations import AllowedLocations
-from tests.finegrained.tables import Answer
+from tests.commit.finegrained.tables import Answer
 
 TIMEOUT_S = 60
 

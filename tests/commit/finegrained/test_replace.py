@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from tests.finegrained import requests as send
-from tests.finegrained.conftest import (
+from tests.commit.finegrained import requests as send
+from tests.commit.finegrained.conftest import (
     ALL_VERSIONS,
     WITH_DELETES,
     WITH_POSITION_DELETES,
     WITH_VECTORS,
     TableFactory,
 )
-from tests.finegrained.requests import (
+from tests.commit.finegrained.requests import (
     Json,
     data_exists,
     deletes_exist,
     no_new_deletes_for,
     replace,
 )
-from tests.finegrained.tables import Table
+from tests.commit.finegrained.tables import Table
 
 
 def by_position(table: Table, *names: str) -> set[str]:

@@ -10,10 +10,9 @@ import pytest
 
 from frazil.commit.pipeline.answers import Answer, TableAnswer
 from frazil.wire.errors import BadRequest, CommitFailed, FrazilError, ValidationError
-from tests.commit.requests import TIMEOUT_S, Driver, committed, name, table_answer
-from tests.finegrained import requests as send
-from tests.finegrained.conftest import ALL_VERSIONS
-from tests.finegrained.requests import (
+from tests.commit.finegrained import requests as send
+from tests.commit.finegrained.conftest import ALL_VERSIONS
+from tests.commit.finegrained.requests import (
     TRUE,
     Json,
     append,
@@ -24,9 +23,10 @@ from tests.finegrained.requests import (
     overwrite,
     replace,
 )
-from tests.finegrained.tables import Table
-from tests.finegrained.trees import check_tree
-from tests.finegrained.world import World
+from tests.commit.finegrained.tables import Table
+from tests.commit.finegrained.trees import check_tree
+from tests.commit.finegrained.world import World
+from tests.commit.requests import TIMEOUT_S, Driver, committed, name, table_answer
 
 
 @pytest.fixture

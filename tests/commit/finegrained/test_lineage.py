@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.finegrained import requests as send
-from tests.finegrained.conftest import TableFactory
-from tests.finegrained.requests import append
-from tests.finegrained.tables import Table
+from tests.commit.finegrained import requests as send
+from tests.commit.finegrained.conftest import TableFactory
+from tests.commit.finegrained.requests import append
+from tests.commit.finegrained.tables import Table
 
 
 @pytest.fixture

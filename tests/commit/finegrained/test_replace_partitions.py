@@ -6,14 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.finegrained import requests as send
-from tests.finegrained.conftest import (
-    ALL_VERSIONS,
-    WITH_DELETES,
-    WITH_VECTORS,
-    TableFactory,
-)
-from tests.finegrained.requests import (
+from tests.commit.finegrained import requests as send
+from tests.commit.finegrained.conftest import ALL_VERSIONS, WITH_DELETES, WITH_VECTORS, TableFactory
+from tests.commit.finegrained.requests import (
     TRUE,
     Json,
     data_exists,
@@ -21,7 +16,7 @@ from tests.finegrained.requests import (
     no_new_deletes,
     replace_partitions,
 )
-from tests.finegrained.tables import UNPARTITIONED, Table
+from tests.commit.finegrained.tables import UNPARTITIONED, Table
 
 VOID = {
     "fields": [

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from tests.finegrained import requests as send
-from tests.finegrained.conftest import (
+from tests.commit.finegrained import requests as send
+from tests.commit.finegrained.conftest import (
     ALL_VERSIONS,
     WITH_DELETES,
     WITH_POSITION_DELETES,
     WITH_VECTORS,
     TableFactory,
 )
-from tests.finegrained.requests import (
+from tests.commit.finegrained.requests import (
     TRUE,
     Json,
     data_exists,
@@ -31,7 +31,7 @@ from tests.finegrained.requests import (
     no_new_deletes_for,
     overwrite,
 )
-from tests.finegrained.tables import DATES, UNPARTITIONED, Table
+from tests.commit.finegrained.tables import DATES, UNPARTITIONED, Table
 
 BUCKET_0 = eq("data", "u")
 """bucket[16] of "u" is 0."""

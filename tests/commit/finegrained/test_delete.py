@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.finegrained import requests as send
-from tests.finegrained.conftest import ALL_VERSIONS, WITH_DELETES, WITH_VECTORS, TableFactory
-from tests.finegrained.requests import (
+from tests.commit.finegrained import requests as send
+from tests.commit.finegrained.conftest import ALL_VERSIONS, WITH_DELETES, WITH_VECTORS, TableFactory
+from tests.commit.finegrained.requests import (
     TRUE,
     at_least,
     at_most,
@@ -21,8 +21,8 @@ from tests.finegrained.requests import (
     no_new_deletes,
     no_new_deletes_for,
 )
-from tests.finegrained.tables import DATES, UNPARTITIONED, Table
-from tests.finegrained.trees import DELETED, EXISTING
+from tests.commit.finegrained.tables import DATES, UNPARTITIONED, Table
+from tests.commit.finegrained.trees import DELETED, EXISTING
 
 TRUNCATED = {
     "fields": [{"source-id": 2, "field-id": 1000, "name": "data_trunc", "transform": "truncate[2]"}]
