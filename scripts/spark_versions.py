@@ -30,7 +30,7 @@ from scripts.bootstrap import (  # noqa: E402
 )
 
 VERSIONS = ("4.0", "4.2", "4.3")
-SUITE = "tests/spark/test_spark_core.py"
+SUITE = "tests/spark/test_core.py"
 
 
 def lock_file(version: str) -> Path:

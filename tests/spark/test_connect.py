@@ -39,7 +39,7 @@ def test_the_core_runs_on_a_connect_server(
     """In parts, each within the time of a test: with our own reader, and with Iceberg's."""
     part = f"{reader} and {streams}"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", part]
-    command += [f"--basetemp={tmp_path / 'core'}", "tests/spark/test_spark_core.py"]
+    command += [f"--basetemp={tmp_path / 'core'}", "tests/spark/test_core.py"]
     environ = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "PYSPARK"))}
     done = subprocess.run(
         command,
