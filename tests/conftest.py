@@ -31,7 +31,7 @@ REQUIRE_ALL = os.environ.get("FRAZIL_REQUIRE_ALL") == "1"
 
 # With two processes one has all tests that need Spark and the other the rest, so that Spark and
 # PostgreSQL are started once a run.
-SPARK_FOLDERS = ("tests/clients/", "tests/oracle/", "tests/spark/")
+SPARK_FOLDERS = ("tests/stock_clients/", "tests/oracle/", "tests/spark/")
 SPARK_FILES = {
     "tests/benchmarks/test_benchmarks_spark.py",
     "tests/cli/test_cli_client_docs.py",

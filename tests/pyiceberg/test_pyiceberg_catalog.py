@@ -27,10 +27,10 @@ from pyiceberg.types import LongType, NestedField
 from pyiceberg.utils.config import Config
 
 from frazil.pyiceberg import FrazilCatalog, FrazilTable, load_catalog
-from tests.clients.stock import ID_NAME, id_name, operations, pyiceberg_ids
-from tests.clients.test_clients_tokens import new_token
 from tests.pyiceberg.conftest import IMPLEMENTATION, frazil_catalog
 from tests.pyiceberg.recorded import Commits, data_files_on_disk, metadata_files_on_disk
+from tests.stock_clients.stock import ID_NAME, id_name, operations, pyiceberg_ids
+from tests.stock_clients.test_tokens import new_token
 from tests.support.proxy import Abandon, DropAnswer, DropRequest, Respond, running_proxy
 from tests.support.server import RunningServer, ServerFactory
 

@@ -188,7 +188,7 @@ def test_rows_of_a_table_that_was_upgraded(frazil: Catalog, namespace: str) -> N
 
 
 def test_a_column_of_a_reserved_name_is_refused(frazil: Catalog, namespace: str) -> None:
-    from tests.clients.stock import ID_NAME, id_name
+    from tests.stock_clients.stock import ID_NAME, id_name
 
     table = frazil.create_table((namespace, "t"), ID_NAME, properties={"format-version": "2"})
     with table.update_schema() as update:

@@ -18,9 +18,9 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import StringType
 
 from frazil.pyiceberg import DuplicateFilesError, ValidationError
-from tests.clients.stock import ID_NAME, id_name, operations, pyiceberg_ids
 from tests.pyiceberg.recorded import Commits, clauses, data_files_on_disk
 from tests.pyiceberg.tables import create, ids, importable_files, rows
+from tests.stock_clients.stock import ID_NAME, id_name, operations, pyiceberg_ids
 
 
 @pytest.fixture

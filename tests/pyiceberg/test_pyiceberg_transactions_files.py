@@ -16,11 +16,11 @@ from pyiceberg.types import DoubleType, NestedField
 
 from frazil.pyiceberg import ValidationError
 from frazil.pyiceberg.written_files import FilesAbandoned, WrittenFiles
-from tests.clients.stock import ID_NAME, id_name, pyiceberg_ids
 from tests.commit.finegrained.trees import local
 from tests.pyiceberg.conftest import frazil_catalog
 from tests.pyiceberg.recorded import Commits, data_files_on_disk
 from tests.pyiceberg.tables import create, ids, importable_files, rows
+from tests.stock_clients.stock import ID_NAME, id_name, pyiceberg_ids
 from tests.support.server import RunningServer
 
 

@@ -15,7 +15,6 @@ import pytest
 
 from frazil.plan.service import PlanLimits
 from frazil.rest.app import AppSettings
-from tests.clients.declared import Http
 from tests.commit.finegrained.requests import Json, eq, expire
 from tests.commit.finegrained.tables import DATES, Answer, Table
 from tests.commit.finegrained.world import World
@@ -34,6 +33,7 @@ from tests.rest.planning import (
     validated,
     with_pages,
 )
+from tests.stock_clients.declared import Http
 from tests.support.server import ServerFactory
 
 NewTable = Callable[..., Table]

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.clients.declared import FLAT, SCHEMA, RealTable
 from tests.commit.finegrained.conftest import NAMESPACE
 from tests.commit.finegrained.requests import Json, append, overwrite
 from tests.commit.finegrained.trees import local
 from tests.commit.finegrained.world import World
+from tests.stock_clients.declared import FLAT, SCHEMA, RealTable
 
 
 @pytest.fixture

@@ -19,8 +19,6 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import LongType
 
-from tests.clients.declared import BY_PART, FLAT, SCHEMA, Http, RealTable
-from tests.clients.stock import pyiceberg_catalog, pyiceberg_ids
 from tests.commit.finegrained.requests import (
     Json,
     append,
@@ -36,6 +34,8 @@ from tests.commit.finegrained.requests import (
 from tests.commit.finegrained.tables import Answer
 from tests.commit.finegrained.trees import check_tree
 from tests.conftest import SERVERS
+from tests.stock_clients.declared import BY_PART, FLAT, SCHEMA, Http, RealTable
+from tests.stock_clients.stock import pyiceberg_catalog, pyiceberg_ids
 from tests.support.server import RunningServer, running_server
 
 if TYPE_CHECKING:

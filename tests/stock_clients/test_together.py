@@ -10,7 +10,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
 
-from tests.clients.stock import (
+from tests.stock_clients.stock import (
     ID_NAME,
     duck_rows,
     id_name,

@@ -15,10 +15,10 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
 
-from tests.clients.conftest import SPARK_CATALOG
-from tests.clients.declared import BY_PART, FLAT, SCHEMA, Http, RealTable, Row, rows
-from tests.clients.stock import duck_rows, spark_column, spark_rows
 from tests.commit.finegrained.requests import at_least, eq
+from tests.stock_clients.conftest import SPARK_CATALOG
+from tests.stock_clients.declared import BY_PART, FLAT, SCHEMA, Http, RealTable, Row, rows
+from tests.stock_clients.stock import duck_rows, spark_column, spark_rows
 from tests.support.server import RunningServer
 
 VERSIONS = pytest.mark.parametrize("version", [1, 2, 3])

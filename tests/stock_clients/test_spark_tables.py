@@ -13,7 +13,7 @@ from pyiceberg.table.sorting import SortDirection
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from tests.clients.stock import operations, spark_column, spark_rows
+from tests.stock_clients.stock import operations, spark_column, spark_rows
 
 
 def test_table_is_created_and_altered(sql: SparkSession, iceberg: Catalog, namespace: str) -> None:

@@ -23,7 +23,7 @@ def test_versions_on_the_page_are_the_ones_that_were_run() -> None:
 
 def test_every_error_on_the_page_was_seen_by_a_test() -> None:
     folder = Path(__file__).parent
-    tests = "".join(path.read_text() for path in folder.glob("test_clients_*.py"))
+    tests = "".join(path.read_text() for path in folder.glob("test_*.py"))
     _, declined = PAGE.split("## What the clients decline")
     quoted = [text for text in QUOTED.findall(declined) if not NOT_AN_ERROR.match(text)]
     assert len(quoted) > 15

@@ -10,7 +10,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
 
-from tests.clients.stock import operations, pyiceberg_ids, spark_column, spark_rows
+from tests.stock_clients.stock import operations, pyiceberg_ids, spark_column, spark_rows
 from tests.support.server import RunningServer
 
 

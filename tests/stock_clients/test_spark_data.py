@@ -9,7 +9,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
 
-from tests.clients.stock import operations, sequence_numbers, spark_column, spark_rows
+from tests.stock_clients.stock import operations, sequence_numbers, spark_column, spark_rows
 from tests.support.server import RunningServer
 from tests.support.spark import add_catalog
 

@@ -16,7 +16,13 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.view.metadata import ViewVersion
 
-from tests.clients.stock import ID_NAME, duck_rows, operations, pyiceberg_ids, sequence_numbers
+from tests.stock_clients.stock import (
+    ID_NAME,
+    duck_rows,
+    operations,
+    pyiceberg_ids,
+    sequence_numbers,
+)
 from tests.support.server import RunningServer
 
 

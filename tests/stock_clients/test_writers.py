@@ -23,8 +23,8 @@ from pyiceberg.types import IntegerType
 from pyspark.sql import SparkSession
 
 from scripts.java import ROOT
-from tests.clients.java_api import JavaCatalog, java_class
-from tests.clients.stock import (
+from tests.stock_clients.java_api import JavaCatalog, java_class
+from tests.stock_clients.stock import (
     ID_NAME,
     duck_rows,
     id_name,
@@ -119,7 +119,7 @@ def race(
 
 
 def _appender(url: str, table: str, first_id: int) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.clients.appender"]
+    command = [sys.executable, "-m", "tests.stock_clients.appender"]
     return subprocess.Popen(
         [*command, url, table, str(first_id), str(COMMITS)],
         cwd=ROOT,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 
-from tests.clients.stock import id_name, pyiceberg_catalog
+from tests.stock_clients.stock import id_name, pyiceberg_catalog
 
 
 def main(url: str, table_name: str, first_id: int, commits: int) -> None:

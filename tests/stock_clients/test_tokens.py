@@ -11,7 +11,7 @@ import pytest
 from pyiceberg.exceptions import UnauthorizedError
 from pyspark.sql import SparkSession
 
-from tests.clients.stock import (
+from tests.stock_clients.stock import (
     ID_NAME,
     duck_rows,
     id_name,

@@ -20,8 +20,8 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.expressions import parser
 from pyspark.sql import SparkSession
 
-from tests.clients.declared import BY_PART, SCHEMA, Http, RealTable, rows
-from tests.clients.stock import duck_rows, pyiceberg_catalog, pyiceberg_ids, spark_rows
+from tests.stock_clients.declared import BY_PART, SCHEMA, Http, RealTable, rows
+from tests.stock_clients.stock import duck_rows, pyiceberg_catalog, pyiceberg_ids, spark_rows
 from tests.support.server import RunningServer
 
 SERVER_SIDE = {"scan-planning-mode": "server"}

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from tests.clients.stock import id_name
+from tests.stock_clients.stock import id_name
 
 
 class JavaCatalog:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from pyiceberg.catalog import Catalog
 
-from tests.clients.stock import pyiceberg_catalog
 from tests.conftest import SERVERS
+from tests.stock_clients.stock import pyiceberg_catalog
 from tests.support.server import RunningServer, running_server
 
 if TYPE_CHECKING:

@@ -41,9 +41,9 @@ from pyiceberg.types import (
 )
 from pyspark.sql import SparkSession
 
-from tests.clients.declared import BY_PART, SCHEMA, Http, RealTable
-from tests.clients.java_api import JavaCatalog
-from tests.clients.stock import pyiceberg_catalog
+from tests.stock_clients.declared import BY_PART, SCHEMA, Http, RealTable
+from tests.stock_clients.java_api import JavaCatalog
+from tests.stock_clients.stock import pyiceberg_catalog
 from tests.support.server import RunningServer, running_server
 
 TYPES: dict[str, IcebergType] = {

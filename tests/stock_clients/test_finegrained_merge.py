@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.clients.declared import BY_PART, SCHEMA, Http, RealTable
-from tests.clients.stock import spark_column, spark_rows
 from tests.commit.finegrained.requests import append
+from tests.stock_clients.declared import BY_PART, SCHEMA, Http, RealTable
+from tests.stock_clients.stock import spark_column, spark_rows
 from tests.support.server import RunningServer
 
 APPENDERS = 16

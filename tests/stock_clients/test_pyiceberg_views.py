@@ -9,7 +9,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchViewError, TableAlreadyExistsError, ViewAlreadyExistsError
 from pyiceberg.view.metadata import ViewVersion
 
-from tests.clients.stock import ID_NAME
+from tests.stock_clients.stock import ID_NAME
 
 
 def version(namespace: str, sql: str) -> ViewVersion:

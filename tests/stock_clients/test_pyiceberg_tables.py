@@ -48,7 +48,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from tests.clients.stock import ID_NAME, id_name, operations, pyiceberg_ids, sequence_numbers
+from tests.stock_clients.stock import ID_NAME, id_name, operations, pyiceberg_ids, sequence_numbers
 
 A_UUID = uuid.UUID("6f1ed5a2-1a1d-4f9a-8f2e-0d6a3a1f3a10")
 

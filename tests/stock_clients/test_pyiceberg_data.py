@@ -18,7 +18,7 @@ from pyiceberg.table.statistics import StatisticsFile
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
-from tests.clients.stock import (
+from tests.stock_clients.stock import (
     ID_NAME,
     id_name,
     operations,
