@@ -33,8 +33,8 @@ REQUIRE_ALL = os.environ.get("FRAZIL_REQUIRE_ALL") == "1"
 # PostgreSQL are started once a run.
 SPARK_FOLDERS = ("tests/stock_clients/", "tests/oracle/", "tests/spark/")
 SPARK_FILES = {
-    "tests/benchmarks/test_benchmarks_spark.py",
-    "tests/cli/test_cli_client_docs.py",
+    "tests/benchmarks/test_spark.py",
+    "tests/cli/test_documented_commands.py",
 }
 
 # A run of `make test` says the same today and tomorrow; `make test-full` looks for new examples.

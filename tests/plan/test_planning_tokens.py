@@ -18,7 +18,7 @@ from frazil.rest.app import AppSettings
 from tests.commit.finegrained.requests import Json, eq, expire
 from tests.commit.finegrained.tables import DATES, Answer, Table
 from tests.commit.finegrained.world import World
-from tests.rest.planning import (
+from tests.plan.plan_calls import (
     NAMESPACE,
     TOKENS,
     GatedStore,

@@ -20,7 +20,16 @@ from frazil import DataFile, Table, read_data_files
 from frazil.datafiles.footers.parquet_errors import FileDoesNotFit, FileNotReadable
 from frazil.datafiles.footers.parquet_names import name_mapping_of
 from frazil.wire.errors import BadRequest
-from tests.client.parquet_world import arrow, bounds, column, counts, part, struct, table_of, write
+from tests.datafiles.footers.parquet_world import (
+    arrow,
+    bounds,
+    column,
+    counts,
+    part,
+    struct,
+    table_of,
+    write,
+)
 
 NAME_MAPPING = "schema.name-mapping.default"
 NESTED = (

@@ -20,7 +20,7 @@ from tests.commit.finegrained.requests import (
 )
 from tests.commit.finegrained.tables import BUCKETS, DATES, SCHEMA, Answer, Table
 from tests.commit.finegrained.world import World
-from tests.rest.planning import NAMESPACE, asked, new_place, plan, with_pages
+from tests.plan.plan_calls import NAMESPACE, asked, new_place, plan, with_pages
 
 NewTable = Callable[..., Table]
 

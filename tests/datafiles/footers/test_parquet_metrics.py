@@ -28,7 +28,7 @@ from pyiceberg.schema import Schema
 from frazil import DataFile
 from frazil.values.type_json import parse_type
 from frazil.wire import content_files as wire
-from tests.client.parquet_world import (
+from tests.datafiles.footers.parquet_world import (
     arrow,
     bounds,
     column,

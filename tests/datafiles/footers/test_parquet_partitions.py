@@ -23,7 +23,15 @@ from frazil.values.single_value import from_json
 from frazil.values.transforms import apply, parse_transform
 from frazil.values.type_json import parse_type
 from frazil.wire.errors import BadRequest
-from tests.client.parquet_world import arrow, bounds, column, part, struct, table_of, write
+from tests.datafiles.footers.parquet_world import (
+    arrow,
+    bounds,
+    column,
+    part,
+    struct,
+    table_of,
+    write,
+)
 
 MICROS_PER_DAY = 86_400_000_000
 

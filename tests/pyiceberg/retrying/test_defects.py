@@ -18,7 +18,7 @@ from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import LongType
 
 from frazil.pyiceberg import retrying
-from tests.pyiceberg.retrying_tables import (
+from tests.pyiceberg.retrying.retrying_tables import (
     BY_BUCKET,
     QUICK,
     SCHEMA,

@@ -20,7 +20,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import StringType
 
 from frazil.pyiceberg import retrying
-from tests.pyiceberg.retrying_tables import (
+from tests.pyiceberg.retrying.retrying_tables import (
     BY_PART,
     QUICK,
     SCHEMA,

@@ -18,7 +18,7 @@ from pyiceberg.types import LongType
 
 from frazil.pyiceberg import retrying
 from frazil.pyiceberg.retrying.checks_deletes import NewDelete
-from tests.pyiceberg.retrying_tables import (
+from tests.pyiceberg.retrying.retrying_tables import (
     BY_PART,
     PATH_FIELD_ID,
     QUICK,

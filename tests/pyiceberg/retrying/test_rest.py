@@ -15,7 +15,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import StringType
 
 from frazil.pyiceberg import retrying
-from tests.pyiceberg.retrying_tables import (
+from tests.pyiceberg.retrying.retrying_tables import (
     BY_BUCKET,
     BY_PART,
     QUICK,

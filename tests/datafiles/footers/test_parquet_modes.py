@@ -10,7 +10,7 @@ import pytest
 
 from frazil import DataFile
 from frazil.datafiles.footers.parquet_metrics import truncate_lower, truncate_upper
-from tests.client.parquet_world import (
+from tests.datafiles.footers.parquet_world import (
     arrow,
     bounds,
     column,

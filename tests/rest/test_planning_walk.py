@@ -11,7 +11,7 @@ from frazil.plan.service import PlanLimits
 from tests.commit.finegrained.requests import both, compare, eq
 from tests.commit.finegrained.tables import DATES, Table
 from tests.commit.finegrained.world import World
-from tests.rest.planning import NAMESPACE, GatedStore, new_place, validated
+from tests.plan.plan_calls import NAMESPACE, GatedStore, new_place, validated
 from tests.rest.stand_in import Client, StandInPlanner
 
 EXPLAIN = {"X-Frazil-Explain": "true"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.commit.finegrained.tables import DATES, Table
-from tests.rest.planning import NAMESPACE, new_place, validated, with_pages
+from tests.plan.plan_calls import NAMESPACE, new_place, validated, with_pages
 from tests.rest.stand_in import Client, StandInPlanner
 
 NUMBERS = {"X-Frazil-Sequence-Numbers": "true"}

@@ -12,7 +12,7 @@ from frazil.format.metadata.metadata_files import decode_metadata_file
 from frazil.format.metadata.snapshots import Snapshot
 from tests.hostile.bodies import encoded, filled
 from tests.hostile.strategies import spoiled
-from tests.hostile.test_hostile_commits import file_of
+from tests.hostile.test_commits import file_of
 from tests.hostile.world import SCHEMA, SPEC, TABLE, World, assert_refused
 
 EXAMPLES = 40

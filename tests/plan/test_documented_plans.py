@@ -20,7 +20,7 @@ from frazil.wire.planning import (
     check_plan_request,
 )
 from scripts.java import ROOT
-from tests.rest.planning import validated
+from tests.plan.plan_calls import validated
 from tests.support.server import ServerFactory
 
 TEXT = (ROOT / "docs" / "planning.md").read_text()

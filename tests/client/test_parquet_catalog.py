@@ -28,7 +28,15 @@ from frazil.datafiles.footers.parquet_errors import (
 )
 from frazil.wire.errors import BadRequest
 from tests.client.conftest import NewTable
-from tests.client.parquet_world import arrow, bounds, column, counts, hex_bounds, struct, write
+from tests.datafiles.footers.parquet_world import (
+    arrow,
+    bounds,
+    column,
+    counts,
+    hex_bounds,
+    struct,
+    write,
+)
 from tests.support.s3 import ACCESS_KEY_ID, REGION, SECRET_ACCESS_KEY, S3Server
 from tests.support.server import RunningServer, ServerFactory
 

@@ -12,7 +12,7 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Table, Transaction
 
 from frazil.pyiceberg import retrying
-from tests.pyiceberg.retrying_tables import (
+from tests.pyiceberg.retrying.retrying_tables import (
     BY_BUCKET,
     BY_PART,
     QUICK,
