@@ -35,6 +35,7 @@ SPARK_FOLDERS = ("tests/stock_clients/", "tests/oracle/", "tests/spark/")
 SPARK_FILES = {
     "tests/benchmarks/test_spark.py",
     "tests/cli/test_documented_commands.py",
+    "tests/datafiles/arrow/test_arrow.py",
 }
 
 # A run of `make test` says the same today and tomorrow; `make test-full` looks for new examples.

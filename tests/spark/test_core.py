@@ -1,6 +1,6 @@
 """What must hold on every kind of Spark: classic and Connect, the locked version and others.
 
-`test_spark_connect` runs this file against a Spark Connect server, `make test-spark-versions` in
+`test_connect` runs this file against a Spark Connect server, `make test-spark-versions` in
 environments with other versions.
 """
 

@@ -38,7 +38,7 @@ from frazil.values.puffin import BlobMetadata, write_puffin
 from frazil.wire.errors import BadRequest
 from tests.support.s3 import S3Server, start_s3
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 ROWS = 3
 
 
