@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 import pytest
 
 from frazil.client.declare.outcomes import Commit
-from frazil.spark.writing.committing import Write
+from frazil.spark.writing.write_commit import Write
 
 
 def once_before_commit(monkeypatch: pytest.MonkeyPatch, action: Callable[[], object]) -> None:

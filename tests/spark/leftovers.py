@@ -5,7 +5,7 @@ from __future__ import annotations
 from frazil.client.declare.tables import Table
 from frazil.datafiles.reading.storage import storage_of
 from frazil.spark.session import Session
-from frazil.spark.writing.folders import data_location
+from frazil.spark.writing.write_folder import data_location
 
 
 def files_of(session: Session, name: str) -> set[str]:

@@ -23,7 +23,7 @@ from frazil.spark.core.progress import is_classic
 from frazil.spark.ddl.partition_terms import partition_spec
 from frazil.spark.schema.spark_types import iceberg_schema, spark_schema
 from frazil.spark.session import Session
-from frazil.spark.tables import SparkTable
+from frazil.spark.table import SparkTable
 from frazil.values.type_json import struct_to_json
 from tests.support.spark import runtime_settings
 
@@ -221,4 +221,4 @@ def test_a_stream_is_written(
 
 def test_nothing_reached_for_the_jvm_beside_connect(spark: SparkSession) -> None:
     """The one module with classic-only extras is loaded by a terminal's display alone."""
-    assert "frazil.spark.core.classic" not in sys.modules or is_classic(spark)
+    assert "frazil.spark.core.stage_bars" not in sys.modules or is_classic(spark)

@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from frazil.spark import connect
-from frazil.spark.writing.writing import WriteOptions
+from frazil.spark.writing.frame_writer import WriteOptions
 
 TASKS, ROWS = 4, 40_000
 TROUBLE_AT = 20_000

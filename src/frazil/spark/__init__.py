@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from frazil.spark.session import Session, connect
-    from frazil.spark.tables import SparkTable
+    from frazil.spark.table import SparkTable
 
 _HOMES = {
     "Session": "frazil.spark.session",
-    "SparkTable": "frazil.spark.tables",
+    "SparkTable": "frazil.spark.table",
     "connect": "frazil.spark.session",
 }
 

@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from frazil.client.client import DEFAULT_URI, Client
 from frazil.spark.core.context import Context
 from frazil.spark.core.settings import settings_of
-from frazil.spark.streams.source import register
-from frazil.spark.tables import SparkTable, spark_table
+from frazil.spark.streams.data_source import register
+from frazil.spark.table import SparkTable, spark_table
 from frazil.wire.identifiers import Identifier
 
 if TYPE_CHECKING:

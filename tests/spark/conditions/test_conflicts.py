@@ -38,8 +38,8 @@ from frazil.spark.conditions.conflicts import (
 from frazil.spark.conditions.merge_conditions import OnParts, SourceNames, conjuncts, on_parts
 from frazil.spark.conditions.sql_columns import ColumnNames
 from frazil.spark.conditions.sql_constants import Zone
+from frazil.spark.rows.merge_filter import collected_keys, is_sound
 from frazil.spark.rows.merge_frames import numbered_source
-from frazil.spark.rows.merge_keys import collected_keys, is_sound
 from frazil.values import transforms
 from frazil.values.transforms import parse_transform
 from frazil.values.type_json import struct_to_json

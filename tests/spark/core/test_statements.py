@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from frazil.spark.core import statements
+from frazil.spark.core import statement_runs
 from frazil.spark.core.results import Result
 from frazil.spark.core.settings import Settings
 from frazil.wire.errors import BadRequest, CommitFailed, CommitStateUnknown, ValidationError
@@ -33,9 +33,12 @@ def failing(times: int, error: Exception) -> Callable[[int], list[int]]:
 
 
 def test_a_refused_statement_is_run_again_from_the_start() -> None:
-    assert statements.run(context(3), failing(0, ValidationError("x"))) == [1]
-    assert statements.run(context(3), failing(3, ValidationError("x"))) == [1, 2, 3, 4]
-    assert statements.run(context(3), failing(1, CommitFailed("the schema has changed"))) == [1, 2]
+    assert statement_runs.run(context(3), failing(0, ValidationError("x"))) == [1]
+    assert statement_runs.run(context(3), failing(3, ValidationError("x"))) == [1, 2, 3, 4]
+    assert statement_runs.run(context(3), failing(1, CommitFailed("the schema has changed"))) == [
+        1,
+        2,
+    ]
 
 
 def test_a_result_knows_its_attempts() -> None:
@@ -46,17 +49,17 @@ def test_a_result_knows_its_attempts() -> None:
             raise error
         return Result(commit=None, operation="append")
 
-    assert statements.run(context(3), attempt).attempts == 2
+    assert statement_runs.run(context(3), attempt).attempts == 2
 
 
 def test_the_retries_have_an_end() -> None:
     with pytest.raises(ValidationError, match="in the way"):
-        statements.run(context(3), failing(4, ValidationError("in the way")))
+        statement_runs.run(context(3), failing(4, ValidationError("in the way")))
     with pytest.raises(ValidationError):
-        statements.run(context(0), failing(1, ValidationError("in the way")))
+        statement_runs.run(context(0), failing(1, ValidationError("in the way")))
 
 
 @pytest.mark.parametrize("error", [CommitStateUnknown("?"), BadRequest("no"), OSError("disk")])
 def test_nothing_else_is_tried_twice(error: Exception) -> None:
     with pytest.raises(type(error)):
-        statements.run(context(3), failing(1, error))
+        statement_runs.run(context(3), failing(1, error))

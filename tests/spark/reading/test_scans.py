@@ -24,7 +24,7 @@ from frazil.datafiles.reading.storage import storage_of
 from frazil.datafiles.reading.table_facts import facts_of
 from frazil.spark.core.context import Context
 from frazil.spark.core.settings import Settings
-from frazil.spark.reading import jar_reader, scans
+from frazil.spark.reading import frame_scans, jar_reader
 from frazil.spark.schema.spark_types import spark_schema
 from frazil.values.types import StructType
 from frazil.wire.errors import BadRequest, NotFound
@@ -62,8 +62,8 @@ class Readers:
 
     def same(self, table: Table, **options: Any) -> Rows:
         """The rows that both readers have."""
-        found = rows(scans.scan(self.own, table, **options))
-        assert found == rows(scans.scan(self.jar, table, **options))
+        found = rows(frame_scans.scan(self.own, table, **options))
+        assert found == rows(frame_scans.scan(self.jar, table, **options))
         return found
 
     def stock_rows(self, select: str = "*", where: str = "true") -> Rows:
@@ -109,7 +109,7 @@ def test_position_deletes_and_odd_partitions(readers: Readers, version: int) -> 
     found = readers.same(table, metadata_columns=metadata)
     assert found == readers.stock_rows(f"*, {', '.join(metadata)}")
     assert len(found) == 16
-    tasks = scans.plan_tasks(table)
+    tasks = frame_scans.plan_tasks(table)
     assert {row[3] for row in found} == set(tasks)
     # Files without deletes and with plain paths go through the JVM, which must name them as well.
     filter = (col("size") > 4) & (col("name") != "a b")
@@ -123,7 +123,7 @@ def arrow_rows(table: Table) -> Rows:
     """What executors read, without Spark."""
     columns = StructType(table.schema.fields[:2])
     found: Rows = []
-    for task in scans.plan_tasks(table).values():
+    for task in frame_scans.plan_tasks(table).values():
         for batch in read_task(
             task,
             facts_of(table),
@@ -200,7 +200,7 @@ def test_columns_are_those_of_their_ids_whatever_they_are_called(readers: Reader
         )
     # Spark's own filters on top of a scan are pushed down, and must not find other columns.
     for context in (readers.jar, readers.own):
-        frame = scans.scan(context, table, snapshot_id=table.head(), schema=table.schema)
+        frame = frame_scans.scan(context, table, snapshot_id=table.head(), schema=table.schema)
         assert frame.where("a IS NULL AND b IS NULL AND p.x IS NULL AND c > 0").count() == 5
     # The old snapshot by its own names.
     filter = (col("a") > 10) & (col("b") == "old")
@@ -229,11 +229,11 @@ def test_an_old_partition_by_a_column_that_is_gone(readers: Readers) -> None:
     table = readers.table()
     assert readers.same(table) == [(1,)]
     filter = col("day") == "2026-05-01"
-    found = scans.scan(readers.own, table, snapshot_id=old.head(), filter=filter)
+    found = frame_scans.scan(readers.own, table, snapshot_id=old.head(), filter=filter)
     assert rows(found) == [(1, date(2026, 5, 1))]
     # Iceberg's runtime has lost the type of the partitions.
     with pytest.raises(BadRequest, match="column day, which was dropped"):
-        scans.scan(readers.jar, table, snapshot_id=old.head())
+        frame_scans.scan(readers.jar, table, snapshot_id=old.head())
 
 
 def name_of(expression: Expression) -> str:
@@ -293,11 +293,11 @@ def test_nested_columns_through_the_jvm(readers: Readers, caplog: pytest.LogCapt
     )
     table = readers.table()
     with caplog.at_level(logging.INFO, "frazil.spark"):
-        frame = scans.scan(readers.own, table)
+        frame = frame_scans.scan(readers.own, table)
     assert "files through the JVM, 0 through Arrow" in caplog.text
     # Field ids are the reader's affair, and not of those who write the frame elsewhere.
     assert frame.schema == spark_schema(table.schema)
-    assert frame.schema == scans.scan(readers.jar, table).schema
+    assert frame.schema == frame_scans.scan(readers.jar, table).schema
     assert readers.same(table) == readers.stock_rows()
     filter = col("p.z").not_null()
     assert readers.same(table, filter=filter, columns=["l"]) == [([Row(q=2, r=None)],)]
@@ -322,10 +322,10 @@ def test_a_type_that_the_jar_cannot_read_is_read_by_us(
     table = readers.table()
     auto = replace(readers.jar, settings=Settings())
     with caplog.at_level(logging.DEBUG, "frazil.spark"):
-        assert rows(scans.scan(auto, table)) == [(1, datetime(1970, 1, 1, 0, 0, 0, 1))]
+        assert rows(frame_scans.scan(auto, table)) == [(1, datetime(1970, 1, 1, 0, 0, 0, 1))]
     assert "column at, which has the type timestamp_ns" in caplog.text
     with pytest.raises(BadRequest, match="`jar` was asked for, but Iceberg's runtime cannot read"):
-        scans.scan(readers.jar, table)
+        frame_scans.scan(readers.jar, table)
 
 
 def replace_nullable(required: pa.Field) -> pa.Field:
@@ -351,7 +351,7 @@ def test_snapshots_refs_and_what_was_appended(readers: Readers) -> None:
     readers.sql("CREATE TABLE {t} (id BIGINT) USING iceberg")
     empty = readers.table()
     for context in (readers.jar, readers.own):
-        frame = scans.scan(context, empty, metadata_columns=("_file", "_pos"))
+        frame = frame_scans.scan(context, empty, metadata_columns=("_file", "_pos"))
         assert frame.columns == ["id", "_file", "_pos"]
         assert frame.collect() == []
     readers.sql("INSERT INTO {t} VALUES (1)")
@@ -391,13 +391,13 @@ def test_the_snapshot_of_a_moment(readers: Readers) -> None:
     # The session's time zone is UTC, so that texts and local times are of it.
     local, text = moment.replace(tzinfo=None), f"{moment:%Y-%m-%d %H:%M:%S.%f}"
     for timestamp in (at_ms, moment, local, text):
-        frame = scans.scan_of(readers.own, table, timestamp=timestamp)
+        frame = frame_scans.scan_of(readers.own, table, timestamp=timestamp)
         assert rows(frame) == [(1,)]
     assert scan_of(readers, table)(timestamp=moment + timedelta(days=1)) == [(1,), (2,)]
     with pytest.raises(NotFound, match="had no snapshot at"):
-        scans.scan_of(readers.own, table, timestamp=moment - timedelta(days=1))
+        frame_scans.scan_of(readers.own, table, timestamp=moment - timedelta(days=1))
     with pytest.raises(BadRequest, match="not a timestamp"):
-        scans.scan_of(readers.own, table, timestamp="yesterday or so")
+        frame_scans.scan_of(readers.own, table, timestamp="yesterday or so")
 
 
 def scan_of(readers: Readers, table: Table) -> Callable[..., Rows]:
@@ -407,7 +407,9 @@ def scan_of(readers: Readers, table: Table) -> Callable[..., Rows]:
         contexts = [readers.own]
         if options.keys() != {"to_snapshot"}:
             contexts.append(readers.jar)
-        first, *others = (rows(scans.scan_of(context, table, **options)) for context in contexts)
+        first, *others = (
+            rows(frame_scans.scan_of(context, table, **options)) for context in contexts
+        )
         assert all(other == first for other in others)
         return first
 
@@ -417,7 +419,7 @@ def scan_of(readers: Readers, table: Table) -> Callable[..., Rows]:
 def test_a_frame_keeps_its_snapshot(readers: Readers) -> None:
     readers.sql("CREATE TABLE {t} (id BIGINT) USING iceberg", "INSERT INTO {t} VALUES (1)")
     table = readers.table()
-    frames = [scans.scan(context, table) for context in (readers.jar, readers.own)]
+    frames = [frame_scans.scan(context, table) for context in (readers.jar, readers.own)]
     readers.sql("INSERT INTO {t} VALUES (2)")
     assert [rows(frame) for frame in frames] == [[(1,)], [(1,)]]
     assert readers.same(readers.table()) == [(1,), (2,)]
@@ -442,7 +444,7 @@ def test_conditions_in_all_their_forms(readers: Readers) -> None:
     # What may be inexact leaves files out, and looks at no rows for the sake of transforms.
     for context in (readers.jar, readers.own):
         chosen = [
-            scans.scan(context, table, filter=bucket(4, "id") == 0, exact=exact)
+            frame_scans.scan(context, table, filter=bucket(4, "id") == 0, exact=exact)
             for exact in (True, False)
         ]
         exact, inexact = map(rows, chosen)
@@ -468,7 +470,7 @@ def test_names_that_need_quotes(readers: Readers) -> None:
     table.append_files([write(table, data, "x [1] {2} ü%20")])
     table = readers.client.load_table(name)
     found = readers.same(table, filter=col("a.`b") > 1, metadata_columns=["_file"])
-    assert found == [(2, next(iter(scans.plan_tasks(table))))]
+    assert found == [(2, next(iter(frame_scans.plan_tasks(table))))]
     assert readers.same(table) == [(1,), (2,)]
 
 
@@ -484,13 +486,13 @@ def test_without_the_jar_we_read_and_say_so_once(
     # Another address gets an entry of its own, as a session without the jar would.
     elsewhere = replace(readers.jar, settings=Settings(), uri=f"{readers.jar.uri}/")
     with caplog.at_level(logging.INFO, "frazil.spark"):
-        assert rows(scans.scan(elsewhere, table)) == [(1,)]
-        assert rows(scans.scan(elsewhere, table)) == [(1,)]
+        assert rows(frame_scans.scan(elsewhere, table)) == [(1,)]
+        assert rows(frame_scans.scan(elsewhere, table)) == [(1,)]
     said = [record.getMessage() for record in caplog.records if "reads go" in record.getMessage()]
     (only,) = said
     assert only.startswith("reads go through our own reader: Iceberg's runtime is not on")
     with pytest.raises(BadRequest, match="the reader `jar` was asked for"):
-        scans.scan(replace(elsewhere, settings=Settings(reader="jar")), table)
+        frame_scans.scan(replace(elsewhere, settings=Settings(reader="jar")), table)
 
 
 def test_the_entry_of_the_jar_has_no_cache(readers: Readers) -> None:

@@ -25,13 +25,13 @@ from frazil.datafiles.writing.changes_writer import ChangesTask, TaskChanges, de
 from frazil.datafiles.writing.write_properties import file_options
 from frazil.spark.core.context import Context
 from frazil.spark.core.settings import Settings
+from frazil.spark.executor.worker_tasks import arrow_task, keep_archives, task_name
 from frazil.spark.rows.changed_rows import ChangedRows, united, write_changes
-from frazil.spark.writing import file_work
-from frazil.spark.writing.delete_files import write_deletes
+from frazil.spark.writing import file_jobs
 from frazil.spark.writing.file_copies import copy_files
-from frazil.spark.writing.file_work import Item
-from frazil.spark.writing.folders import new_folder
-from frazil.spark.writing.python_workers import arrow_task, keep_archives, task_name
+from frazil.spark.writing.file_jobs import Item
+from frazil.spark.writing.row_removal import write_deletes
+from frazil.spark.writing.write_folder import new_folder
 from frazil.wire.errors import BadRequest
 from tests.support.touched_tables import local, make_table
 
@@ -225,7 +225,7 @@ def test_changes_merge_on_read_in_tasks(
     version: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(file_work, "MAX_LOCAL_BYTES", 0)
+    monkeypatch.setattr(file_jobs, "MAX_LOCAL_BYTES", 0)
     table = make_table(client, namespace, version)
     context = Context(spark, client, Settings(), "")
     folder = new_folder(context, table)
@@ -258,7 +258,7 @@ def test_changes_copy_on_write_in_tasks(
     frame = changed_frame(spark, table, with_ids=True)
     changes = write_changes(context, table, frame, folder, check_cardinality=True)
     touched = touched_by(table, changes)
-    monkeypatch.setattr(file_work, "MAX_LOCAL_BYTES", 0)
+    monkeypatch.setattr(file_jobs, "MAX_LOCAL_BYTES", 0)
     copies = copy_files(context, table, touched, folder)
     table.overwrite_files([*changes.files, *copies], [one.file_path for one in touched])
     assert stock_rows(spark, stock, table) == EXPECTED
@@ -278,16 +278,16 @@ def echo(payloads: Sequence[bytes]) -> Iterator[bytes]:
 
 def test_shares_are_of_one_size() -> None:
     items = [Item(bytes([size]), size) for size in (9, 1, 8, 2, 5, 5)]
-    dealt = file_work.shares(items, 3)
+    dealt = file_jobs.shares(items, 3)
     assert [sum(payload[0] for payload in share) for share in dealt] == [10, 10, 10]
-    assert file_work.shares(items[:1], 4) == [[b"\x09"]]
-    assert file_work.shares([], 4) == []
+    assert file_jobs.shares(items[:1], 4) == [[b"\x09"]]
+    assert file_jobs.shares([], 4) == []
 
 
 def test_little_work_is_done_in_threads() -> None:
     items = [Item(b"a", 5 << 20), Item(b"b", 5 << 20), Item(b"c", 1)]
-    assert sorted(file_work.run_locally(echo, items)) == [b"aa", b"bb", b"cc"]
-    assert file_work.run_locally(echo, []) == []
+    assert sorted(file_jobs.run_locally(echo, items)) == [b"aa", b"bb", b"cc"]
+    assert file_jobs.run_locally(echo, []) == []
 
 
 def test_an_error_in_a_thread_is_raised() -> None:
@@ -295,7 +295,7 @@ def test_an_error_in_a_thread_is_raised() -> None:
         raise BadRequest(f"cannot do {payloads[0]!r}")
 
     with pytest.raises(BadRequest, match="cannot do"):
-        file_work.run_locally(fail, [Item(b"a", 5 << 20), Item(b"b", 5 << 20)])
+        file_jobs.run_locally(fail, [Item(b"a", 5 << 20), Item(b"b", 5 << 20)])
 
 
 # --- Python workers -------------------------------------------------------------------------------
@@ -326,7 +326,7 @@ def test_what_runs_on_executors_loads_neither_spark_nor_a_parser() -> None:
         "import frazil.datafiles.writing.changes_writer\n"
         "import frazil.datafiles.writing.delete_writer\n"
         "import frazil.datafiles.writing.file_copier\n"
-        "import frazil.spark.writing.python_workers\n"
+        "import frazil.spark.executor.worker_tasks\n"
         "print([name for name in ('pyspark', 'sqlglot', 'pandas') if name in sys.modules])\n"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

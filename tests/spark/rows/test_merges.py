@@ -11,9 +11,8 @@ from pyspark.sql import functions as fn
 
 from frazil.client.declare.tables import Table
 from frazil.spark.conditions.side_names import of_side
-from frazil.spark.rows.assignments import Rows
-from frazil.spark.rows.merge_frames import MergeFrames, numbered_source
-from frazil.spark.rows.merges import (
+from frazil.spark.rows.assigned_columns import Rows
+from frazil.spark.rows.merge_clauses import (
     STAR,
     Clause,
     Merge,
@@ -23,7 +22,8 @@ from frazil.spark.rows.merges import (
     WhenNotMatchedBySourceUpdate,
     WhenNotMatchedInsert,
 )
-from frazil.spark.writing.file_codes import FileCodes
+from frazil.spark.rows.merge_frames import MergeFrames, numbered_source
+from frazil.spark.rows.path_codes import FileCodes
 from frazil.values.type_json import struct_to_json
 from frazil.values.types import INT, LONG, STRING, NestedField, StructType
 from frazil.wire.errors import BadRequest

@@ -14,8 +14,8 @@ from frazil.client.declare.tables import Table
 from frazil.client.filter.expressions import col
 from frazil.spark.core.results import Result
 from frazil.spark.core.targets import Target
-from frazil.spark.rows.merges import MergeBuilder
-from frazil.spark.tables import SparkTable
+from frazil.spark.rows.merge_clauses import MergeBuilder
+from frazil.spark.table import SparkTable
 from frazil.wire.errors import BadRequest, UnsupportedOperation, ValidationError
 from tests.spark.interleaving import once_before_commit
 

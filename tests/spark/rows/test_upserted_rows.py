@@ -11,19 +11,19 @@ import pytest
 from pyspark.sql import functions as fn
 
 from frazil.datafiles.writing.changes_writer import FILE
-from frazil.spark.rows import merge_attempts, merge_frames
+from frazil.spark.rows import merge_frames, merge_statement
 from frazil.spark.rows.merge_frames import CHOSEN, MATCHED
+from frazil.spark.rows.path_codes import FileCodes
 from frazil.spark.rows.upserted_rows import upserted_rows
 from frazil.spark.writing import row_sizes
-from frazil.spark.writing.file_codes import FileCodes
-from frazil.spark.writing.writing import WriteOptions
+from frazil.spark.writing.frame_writer import WriteOptions
 from frazil.wire.errors import BadRequest, FrazilError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from frazil.spark.session import Session
-    from frazil.spark.tables import SparkTable
+    from frazil.spark.table import SparkTable
 
 SCHEMA = {
     "type": "struct",
@@ -91,7 +91,7 @@ def _by_arrow(_: pytest.MonkeyPatch) -> WriteOptions:
 
 
 def _unseen(patch: pytest.MonkeyPatch) -> WriteOptions:
-    patch.setattr(merge_attempts, "COLLECTED_ROWS", 0)
+    patch.setattr(merge_statement, "COLLECTED_ROWS", 0)
     return WriteOptions()
 
 
@@ -172,12 +172,12 @@ def test_every_way_refuses_the_same(
 def test_rows_that_are_few_but_large_are_not_brought_here(
     table: SparkTable, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(merge_attempts, "SMALL_BYTES", 1 << 20)
+    monkeypatch.setattr(merge_statement, "SMALL_BYTES", 1 << 20)
 
     def brought(*_: object, **__: object) -> None:
         raise AssertionError("they are too large")
 
-    monkeypatch.setattr(merge_attempts, "write_here", brought)
+    monkeypatch.setattr(merge_statement, "write_here", brought)
     large = rows_of(spark, 0, 3, "new").withColumn("name", fn.expr("repeat('x', 1 << 20)"))
     merge = table.merge(large, "target.id = source.id").when_matched_update_all()
     result = merge.when_not_matched_insert_all().execute()

@@ -19,8 +19,8 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from frazil.spark.core.classic import running_stages, shown_stages
 from frazil.spark.core.progress import is_classic, progress
+from frazil.spark.core.stage_bars import running_stages, shown_stages
 from frazil.spark.runtime import local_spark
 from frazil.spark.runtime.java_wheel import user_shim_home, wheel_java_home
 from frazil.spark.runtime.local_java import JavaError, find_java
@@ -252,7 +252,7 @@ def test_progress_is_silent_without_a_terminal_and_where_it_is_switched_off(
         shown.append(title)
         yield
 
-    monkeypatch.setattr("frazil.spark.core.classic.shown_stages", noted)
+    monkeypatch.setattr("frazil.spark.core.stage_bars.shown_stages", noted)
     monkeypatch.setattr("sys.stderr.isatty", lambda: False, raising=False)
     with progress(session.context, "one"):
         pass

@@ -16,7 +16,7 @@ from pyspark.sql import functions as fn
 from frazil.client.declare.tables import Table
 from frazil.datafiles.footers.parquet_names import name_mapping_of
 from frazil.datafiles.footers.parquet_schema import fields_by_id
-from frazil.spark.core.names import NameMatcher
+from frazil.spark.core.name_matching import NameMatcher
 from frazil.spark.schema.frame_fitting import fit, mapped
 from frazil.spark.schema.schema_evolution import evolve, schema_requirements, schema_updates
 from frazil.spark.schema.spark_literals import literal

@@ -14,9 +14,9 @@ import pytest
 from frazil.datafiles.reading.table_facts import TableFacts
 from frazil.datafiles.writing.arrow_transforms import Partitioner, transformed
 from frazil.spark.schema.spark_types import spark_schema
-from frazil.spark.streams import source_writer
+from frazil.spark.streams import source_writers
 from frazil.spark.streams.source_options import SourceOptions, source_options
-from frazil.spark.streams.source_writer import TableStreamWriter, TableWriter
+from frazil.spark.streams.source_writers import TableStreamWriter, TableWriter
 from frazil.values.transforms import apply, parse_transform
 from frazil.values.type_json import parse_struct
 from frazil.values.types import Type
@@ -199,7 +199,7 @@ def table(client: Client, namespace: str) -> str:
 
 @pytest.fixture
 def source_spark(spark: SparkSession, server_url: str) -> SparkSession:
-    from frazil.spark.streams.source import register
+    from frazil.spark.streams.data_source import register
 
     register(spark, server_url)
     return spark
@@ -327,9 +327,9 @@ def test_an_epoch_that_comes_again_is_committed_once(
     is_shown: bool,
 ) -> None:
     ids = {"sql.streaming.queryId": "query", "streaming.sql.batchId": "0"}
-    monkeypatch.setattr(source_writer, "task_properties", lambda: ids)
+    monkeypatch.setattr(source_writers, "task_properties", lambda: ids)
     if not is_shown:
-        monkeypatch.setattr(source_writer, "is_committed", lambda *_: False)
+        monkeypatch.setattr(source_writers, "is_committed", lambda *_: False)
     for _ in range(2):
         # Spark makes a writer in each process and for each run of the query.
         writing = TableStreamWriter(options_for(server_url, table), SPARK_SCHEMA, False)
@@ -348,7 +348,7 @@ def test_an_abort_of_failed_tasks_removes_what_others_have_written(
     batch = TableWriter(options_for(server_url, table), SPARK_SCHEMA, overwrite=False)
     batch.abort([batch.write(batches()), None])
     assert written_files(client, table) == []
-    monkeypatch.setattr(source_writer, "task_properties", lambda: {"streaming.sql.batchId": "0"})
+    monkeypatch.setattr(source_writers, "task_properties", lambda: {"streaming.sql.batchId": "0"})
     stream = TableStreamWriter(options_for(server_url, table), SPARK_SCHEMA, False)
     message = stream.write(batches())
     stream.abort([message], 0)
@@ -360,7 +360,7 @@ def test_an_abort_of_failed_tasks_removes_what_others_have_written(
 def test_a_stream_that_is_not_known_leaves_no_file(
     server_url: str, client: Client, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source_writer, "task_properties", lambda: {"streaming.sql.batchId": "0"})
+    monkeypatch.setattr(source_writers, "task_properties", lambda: {"streaming.sql.batchId": "0"})
     writer = TableStreamWriter(options_for(server_url, table), SPARK_SCHEMA, False)
     with pytest.raises(BadRequest, match="stream-id"):
         writer.commit([writer.write(batches())], 0)

@@ -144,7 +144,7 @@ def files_on_disk(client: Client, table: str) -> list[str]:
 
 def dies(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     """The next epoch dies once, before or behind its commit."""
-    from frazil.spark.writing.committing import Write
+    from frazil.spark.writing.write_commit import Write
 
     commit = Write.commit
 
@@ -279,7 +279,7 @@ def test_what_spark_calls_travels_without_the_client(client: Client, server_url:
 
     from frazil.spark.core.settings import Settings
     from frazil.spark.core.targets import Target
-    from frazil.spark.streams.streams import EpochWriter, _Catalog
+    from frazil.spark.streams.stream_statements import EpochWriter, _Catalog
 
     target = Target(Identifier(("ns",), "t"))
     catalog = _Catalog(server_url, {"token": "k"})

@@ -12,8 +12,8 @@ from pyiceberg.catalog import load_catalog
 from frazil.client.client import Client
 from frazil.client.declare.tables import Table
 from frazil.datafiles.footers.data_files import PositionDeleteFile
-from frazil.spark.writing.delete_files import write_deletes
-from frazil.spark.writing.folders import new_folder
+from frazil.spark.writing.row_removal import write_deletes
+from frazil.spark.writing.write_folder import new_folder
 from frazil.values.deletion_vectors import read_deletion_vector
 from frazil.values.puffin import read_blob, read_footer
 from frazil.wire.content_files import DeleteFileReference

@@ -14,7 +14,7 @@ from frazil.datafiles.footers.data_files import DataFile, EqualityDeleteFile
 from frazil.spark.core.context import Context
 from frazil.spark.core.settings import Settings
 from frazil.spark.writing.equality_deletes import covering_specs, key_schema, write_equality_deletes
-from frazil.spark.writing.folders import new_folder
+from frazil.spark.writing.write_folder import new_folder
 from frazil.wire.errors import BadRequest, UnsupportedOperation
 from tests.support.touched_tables import ARROW, add_file, make_table
 

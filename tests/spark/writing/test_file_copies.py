@@ -21,7 +21,7 @@ from frazil.datafiles.reading.table_facts import facts_of
 from frazil.datafiles.reading.touched import Touched
 from frazil.datafiles.writing import file_copier
 from frazil.spark.writing.file_copies import copy_files
-from frazil.spark.writing.folders import new_folder
+from frazil.spark.writing.write_folder import new_folder
 from frazil.wire.errors import BadRequest, UnsupportedOperation
 from tests.support.touched_tables import (
     ARROW,
@@ -88,7 +88,7 @@ def test_a_file_with_no_row_left_has_no_copy(client: Client, namespace: str) -> 
 def test_rows_that_were_deleted_before_stay_away(
     client: Client, namespace: str, version: int
 ) -> None:
-    from frazil.spark.writing.delete_files import write_deletes
+    from frazil.spark.writing.row_removal import write_deletes
 
     table = make_table(client, namespace, version)
     context = without_spark(client)

@@ -17,8 +17,8 @@ from frazil.datafiles.reading.storage import Storage
 from frazil.datafiles.writing.write_properties import file_options
 from frazil.spark.schema.partition_transforms import partition_columns
 from frazil.spark.writing.distribution import layout_of, spread
-from frazil.spark.writing.folders import WriteFolder
 from frazil.spark.writing.ordering import sort_columns
+from frazil.spark.writing.write_folder import WriteFolder
 from frazil.spark.writing.writing_arrow import write_arrow
 from frazil.spark.writing.z_order import (
     _sample_rows,

@@ -15,7 +15,7 @@ from frazil.datafiles.footers.data_files import DataFile
 from frazil.datafiles.reading.storage import Storage, is_local, storage_of
 from frazil.datafiles.writing.arrow_writer import ArrowFileWriter
 from frazil.datafiles.writing.write_properties import file_options
-from frazil.spark.writing.folders import WriteFolder, data_location
+from frazil.spark.writing.write_folder import WriteFolder, data_location
 from tests.support.s3 import ACCESS_KEY_ID, REGION, SECRET_ACCESS_KEY
 from tests.support.spark_facts import facts
 

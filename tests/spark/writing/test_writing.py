@@ -26,15 +26,15 @@ from frazil.datafiles.reading.table_facts import TableFacts
 from frazil.datafiles.writing import parquet_rolling
 from frazil.datafiles.writing.arrow_writer import ArrowFileWriter
 from frazil.datafiles.writing.write_properties import BloomFilter, delete_file_options, file_options
+from frazil.spark.core.borrowed_settings import PARQUET_SETTINGS, session_settings
 from frazil.spark.core.context import Context
-from frazil.spark.core.session_settings import PARQUET_SETTINGS, session_settings
 from frazil.spark.core.settings import Settings
-from frazil.spark.writing import writing_jvm
+from frazil.spark.writing import jvm_writer
 from frazil.spark.writing.distribution import ADVISORY_SIZE, layout_of, shuffle_settings
-from frazil.spark.writing.folders import WriteFolder, new_folder
-from frazil.spark.writing.writing import WriteOptions, write_rows
+from frazil.spark.writing.frame_writer import WriteOptions, write_rows
+from frazil.spark.writing.jvm_writer import objections
+from frazil.spark.writing.write_folder import WriteFolder, new_folder
 from frazil.spark.writing.writing_arrow import write_task
-from frazil.spark.writing.writing_jvm import objections
 from frazil.wire.errors import BadRequest
 from tests.support.spark_facts import facts, order_json, schema_json, spec_json
 
@@ -584,7 +584,7 @@ def test_files_that_are_not_seen_from_here_are_no_empty_write(
     table = _table(context.client, namespace)
     folder = new_folder(context, table)
     elsewhere = WriteFolder(f"{folder.location}-elsewhere", folder.storage)
-    monkeypatch.setattr(writing_jvm, "WriteFolder", lambda location, storage: elsewhere)
+    monkeypatch.setattr(jvm_writer, "WriteFolder", lambda location, storage: elsewhere)
     with pytest.raises(BadRequest, match="it is not seen from here"):
         write_rows(context, table, _rows(context.spark, 1), folder, WriteOptions(engine="jvm"))
 

@@ -13,7 +13,7 @@ from frazil.cli.spark.spark_session import print_result, spark_session
 if TYPE_CHECKING:
     from frazil.spark.core.results import Result
     from frazil.spark.session import Session
-    from frazil.spark.tables import SparkTable
+    from frazil.spark.table import SparkTable
 
 
 @dataclass(frozen=True, slots=True)

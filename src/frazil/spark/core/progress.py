@@ -25,7 +25,7 @@ def progress(context: Context, title: str) -> Iterator[None]:
         yield
         return
     try:
-        from frazil.spark.core.classic import shown_stages
+        from frazil.spark.core.stage_bars import shown_stages
 
         with shown_stages(context.spark, title):
             yield

@@ -16,7 +16,7 @@ from frazil.client.declare.changes import Changes
 from frazil.client.declare.outcomes import Commit
 from frazil.client.declare.tables import Table
 from frazil.datafiles.footers.data_files import DataFile
-from frazil.spark.core import statements
+from frazil.spark.core import statement_runs
 from frazil.spark.core.context import Context
 from frazil.spark.core.progress import progress
 from frazil.spark.core.results import Result
@@ -26,9 +26,9 @@ from frazil.spark.ddl.table_replacement import Replacement, replacement_of
 from frazil.spark.schema.field_ids import struct_with_ids
 from frazil.spark.schema.frame_fitting import fit
 from frazil.spark.schema.spark_types import iceberg_schema
-from frazil.spark.writing.committing import writing
-from frazil.spark.writing.writes import placed_options, write
-from frazil.spark.writing.writing import WriteOptions, write_rows
+from frazil.spark.writing.frame_statements import placed_options, write
+from frazil.spark.writing.frame_writer import WriteOptions, write_rows
+from frazil.spark.writing.write_commit import writing
 from frazil.values.type_json import struct_to_json
 from frazil.values.types import StructType
 from frazil.wire.errors import AlreadyExists, NoSuchTable
@@ -106,7 +106,7 @@ def replace_table(
         new = _replacement(table, struct_with_ids(schema), definition)
         new.table.declare_metadata(new.updates, new.requirements)
 
-    statements.run(context, attempt)
+    statement_runs.run(context, attempt)
 
 
 def replace_table_as(
@@ -132,7 +132,7 @@ def replace_table_as(
         return replace(_replaced(context, new, frame, options, placed), attempts=number)
 
     with progress(context, f"replace {identifier}"):
-        return statements.run(context, attempt)
+        return statement_runs.run(context, attempt)
 
 
 # --- how ------------------------------------------------------------------------------------------

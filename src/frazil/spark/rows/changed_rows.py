@@ -42,10 +42,15 @@ from frazil.datafiles.writing.changes_writer import (
     note_places,
 )
 from frazil.spark.core.context import Context
-from frazil.spark.writing.file_codes import FileCodes
-from frazil.spark.writing.folders import WriteFolder
-from frazil.spark.writing.python_workers import RESULT_SCHEMA, arrow_task, task_name
-from frazil.spark.writing.writing import WriteOptions, distributed, options_of_files, write_settings
+from frazil.spark.executor.worker_tasks import RESULT_SCHEMA, arrow_task, task_name
+from frazil.spark.rows.path_codes import FileCodes
+from frazil.spark.writing.frame_writer import (
+    WriteOptions,
+    distributed,
+    options_of_files,
+    write_settings,
+)
+from frazil.spark.writing.write_folder import WriteFolder
 from frazil.wire.errors import BadRequest
 
 _UNWRITTEN: Final = frozenset({DELETE, WRITE, FILE, POSITION, ROW_ID})

@@ -17,8 +17,14 @@ import pyspark.sql.types as st
 from frazil.client.declare.tables import Table
 from frazil.spark.conditions.sql_columns import name_parts, quoted
 from frazil.spark.conditions.sql_conditions import parse
-from frazil.spark.core.names import NameMatcher
-from frazil.spark.rows.merges import STAR, Clause, Merge, WhenMatchedUpdate, WhenNotMatchedInsert
+from frazil.spark.core.name_matching import NameMatcher
+from frazil.spark.rows.merge_clauses import (
+    STAR,
+    Clause,
+    Merge,
+    WhenMatchedUpdate,
+    WhenNotMatchedInsert,
+)
 from frazil.spark.schema.schema_evolution import Evolution, evolve
 
 PROPERTY: Final = "write.spark.auto-schema-evolution.enabled"

@@ -21,9 +21,9 @@ from frazil.datafiles.writing.changes_writer import DELETE, FILE, POSITION, WRIT
 from frazil.spark.conditions.needed_columns import needed_columns
 from frazil.spark.conditions.side_names import of_side
 from frazil.spark.conditions.sql_columns import ColumnNames, quoted
-from frazil.spark.core.names import NameMatcher
-from frazil.spark.rows.assignments import Rows, expression
-from frazil.spark.rows.merges import (
+from frazil.spark.core.name_matching import NameMatcher
+from frazil.spark.rows.assigned_columns import Rows, expression
+from frazil.spark.rows.merge_clauses import (
     STAR,
     Clause,
     Merge,
@@ -32,8 +32,8 @@ from frazil.spark.rows.merges import (
     WhenNotMatchedBySourceDelete,
     WhenNotMatchedInsert,
 )
+from frazil.spark.rows.path_codes import FileCodes
 from frazil.spark.schema.spark_types import spark_type
-from frazil.spark.writing.file_codes import FileCodes
 
 SOURCE_ROW: Final = "__frazil_source"
 """Numbers the rows of a source; null where a row of a join has no source row."""

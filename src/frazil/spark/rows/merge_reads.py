@@ -15,9 +15,9 @@ from frazil.spark.conditions.sql_columns import ColumnNames
 from frazil.spark.conditions.sql_conditions import filter_of, is_case_sensitive
 from frazil.spark.conditions.sql_constants import Zone
 from frazil.spark.core.context import Context
+from frazil.spark.rows.merge_clauses import Merge
+from frazil.spark.rows.merge_filter import CollectedKeys, collected_keys
 from frazil.spark.rows.merge_frames import source_columns
-from frazil.spark.rows.merge_keys import CollectedKeys, collected_keys
-from frazil.spark.rows.merges import Merge
 
 
 @dataclass(frozen=True)

@@ -22,18 +22,18 @@ from frazil.datafiles.writing.changes_writer import FILE, POSITION, WRITE
 from frazil.spark.conditions.needed_columns import needed_columns
 from frazil.spark.conditions.sql_columns import quoted
 from frazil.spark.conditions.sql_conditions import Condition
-from frazil.spark.core import statements
+from frazil.spark.core import statement_runs
 from frazil.spark.core.context import Context
 from frazil.spark.core.results import Result
 from frazil.spark.core.targets import Target
-from frazil.spark.rows.assignments import Rows
-from frazil.spark.rows.merge_attempts import run_merge
+from frazil.spark.rows.assigned_columns import Rows
+from frazil.spark.rows.merge_clauses import Assignments, Merge, Source
 from frazil.spark.rows.merge_frames import numbered_source
-from frazil.spark.rows.merges import Assignments, Merge, Source
-from frazil.spark.rows.row_attempts import Attempt, Statement
-from frazil.spark.rows.row_commits import Mode
+from frazil.spark.rows.merge_statement import run_merge
+from frazil.spark.rows.row_commit import Mode
+from frazil.spark.rows.row_statements import Attempt, Statement
+from frazil.spark.writing.frame_writer import WriteOptions
 from frazil.spark.writing.staging import staged
-from frazil.spark.writing.writing import WriteOptions
 
 
 def delete(
@@ -62,7 +62,7 @@ def delete(
         options=options,
         commit_options=commit_options,
     )
-    return statements.run(context, lambda _: _deleted(statement.attempt()))
+    return statement_runs.run(context, lambda _: _deleted(statement.attempt()))
 
 
 def update(
@@ -89,7 +89,7 @@ def update(
         options=options,
         commit_options=commit_options,
     )
-    return statements.run(context, lambda _: _updated(statement.attempt(), set))
+    return statement_runs.run(context, lambda _: _updated(statement.attempt(), set))
 
 
 def merge(
@@ -129,10 +129,10 @@ def merge(
             with staged(context, numbered, attempt.table) as rows:
                 return run_merge(attempt, merge, rows, own_conflicts=own_conflicts)
 
-        return statements.run(context, with_own_source)
+        return statement_runs.run(context, with_own_source)
     frame = context.spark.table(source) if isinstance(source, str) else source
     with staged(context, numbered_source(frame), target.load(context)) as rows:
-        return statements.run(
+        return statement_runs.run(
             context,
             lambda _: run_merge(statement.attempt(), merge, rows, own_conflicts=own_conflicts),
         )

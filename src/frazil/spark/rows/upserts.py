@@ -18,19 +18,19 @@ from pyspark.sql import functions as fn
 from frazil.client.declare.changes import Changes
 from frazil.client.declare.tables import Table
 from frazil.spark.conditions.iceberg_filters import quoted
-from frazil.spark.core import statements
+from frazil.spark.core import statement_runs
 from frazil.spark.core.context import Context
-from frazil.spark.core.names import column, names_of
+from frazil.spark.core.name_matching import column, names_of
 from frazil.spark.core.results import Result
 from frazil.spark.core.targets import Target
-from frazil.spark.rows.merges import MergeBuilder
+from frazil.spark.rows.merge_clauses import MergeBuilder
 from frazil.spark.schema.frame_fitting import fit
 from frazil.spark.schema.spark_types import spark_type
-from frazil.spark.writing.committing import submitted, writing
 from frazil.spark.writing.equality_deletes import covering_specs, write_equality_deletes
+from frazil.spark.writing.frame_statements import placed_options
+from frazil.spark.writing.frame_writer import WriteOptions, write_rows
 from frazil.spark.writing.staging import staged
-from frazil.spark.writing.writes import placed_options
-from frazil.spark.writing.writing import WriteOptions, write_rows
+from frazil.spark.writing.write_commit import submitted, writing
 from frazil.values.types import NestedField, TypeId
 from frazil.wire.errors import BadRequest
 
@@ -148,7 +148,7 @@ def write(
                 context, target, rows, upsert, merge_schema, options, commit_options
             )
 
-        return statements.run(context, attempt)
+        return statement_runs.run(context, attempt)
 
 
 def prepared(frame: DataFrame, upsert: Upsert) -> DataFrame:

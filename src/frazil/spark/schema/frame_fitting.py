@@ -15,7 +15,7 @@ import pyspark.sql.types as st
 from pyspark.sql import DataFrame
 
 from frazil.client.declare.tables import Table
-from frazil.spark.core.names import NameMatcher, column, names_of
+from frazil.spark.core.name_matching import NameMatcher, column, names_of
 from frazil.spark.schema.column_fitting import ColumnFitter, Source
 from frazil.spark.schema.schema_evolution import Evolution, evolve
 from frazil.spark.schema.spark_types import FIELD_ID_METADATA, spark_schema, spark_type

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from frazil.client.declare.tables import Table
-from frazil.spark.core import statements as runs
+from frazil.spark.core import statement_runs as runs
 from frazil.spark.core.context import Context
 from frazil.spark.core.progress import progress
 from frazil.spark.core.results import Result
@@ -29,12 +29,12 @@ from frazil.spark.parse.parsed_statements import (
 from frazil.spark.parse.sql_tokens import Name
 from frazil.spark.parse.table_references import qualifiers_of
 from frazil.spark.rows import row_changes
-from frazil.spark.rows.merges import MergeBuilder
+from frazil.spark.rows.merge_clauses import MergeBuilder
 from frazil.spark.sql.defaults_in_text import DefaultValues
 from frazil.spark.sql.inserts import Insertion
 from frazil.spark.sql.statement_tables import Reading
 from frazil.spark.sql.table_names import CATALOG, target_of
-from frazil.spark.writing import writes
+from frazil.spark.writing import frame_statements
 from frazil.wire.errors import BadRequest
 
 if TYPE_CHECKING:
@@ -113,12 +113,12 @@ def insert(session: Session, statement: Insert) -> Result:
         options: tuple[bool, None, dict[str, Any]] = (statement.merge_schema, None, {})
         if statement.replace_where is not None:
             where = _expression(work, statement.replace_where)
-            return writes.overwrite(work.context, work.target, frame, where, *options)
+            return frame_statements.overwrite(work.context, work.target, frame, where, *options)
         if not statement.overwrite:
-            return writes.append(work.context, work.target, frame, *options)
+            return frame_statements.append(work.context, work.target, frame, *options)
         if insertion.replaces_partitions:
-            return writes.overwrite_partitions(work.context, work.target, frame, *options)
-        return writes.overwrite(
+            return frame_statements.overwrite_partitions(work.context, work.target, frame, *options)
+        return frame_statements.overwrite(
             work.context, work.target, frame, insertion.static_condition, *options
         )
 

@@ -23,7 +23,7 @@ from frazil.spark.parse.table_references import (
     references,
     replaced,
 )
-from frazil.spark.reading.scans import scan_of, schema_of
+from frazil.spark.reading.frame_scans import scan_of, schema_of
 from frazil.spark.sql.metadata_tables import metadata_frame
 from frazil.spark.sql.pruning import Needs, needs_of
 from frazil.spark.sql.table_names import (

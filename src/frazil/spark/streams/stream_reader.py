@@ -18,7 +18,7 @@ from frazil.client.declare.tables import Snapshot, Table
 from frazil.datafiles.reading.scan_tasks import ScanTask, task_of
 from frazil.spark.streams.micro_batches import Limits, MicroBatches, Offset, offset_of
 from frazil.spark.streams.source_options import SourceOptions
-from frazil.spark.streams.source_reader import partitions_of, task_reader
+from frazil.spark.streams.source_readers import partitions_of, task_reader
 
 _KEPT_PLANS: Final = 64
 

@@ -19,10 +19,10 @@ from frazil.datafiles.footers.data_files import DataFile, EqualityDeleteFile
 from frazil.datafiles.footers.parquet_reading import FileTable
 from frazil.datafiles.reading.table_facts import TableFacts, facts_of
 from frazil.spark.core.context import Context
-from frazil.spark.core.names import column
+from frazil.spark.core.name_matching import column
 from frazil.spark.schema.partition_transforms import spec_fields
-from frazil.spark.writing.folders import WriteFolder
-from frazil.spark.writing.writing import WriteOptions, distributed, options_of_files
+from frazil.spark.writing.frame_writer import WriteOptions, distributed, options_of_files
+from frazil.spark.writing.write_folder import WriteFolder
 from frazil.spark.writing.writing_arrow import write_arrow
 from frazil.values.transforms import Void
 from frazil.values.types import StructType, TypeId

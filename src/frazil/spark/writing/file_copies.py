@@ -20,9 +20,9 @@ from frazil.datafiles.reading.touched import Touched, encode_touched
 from frazil.datafiles.writing.file_copier import CopyWork
 from frazil.datafiles.writing.write_properties import file_options
 from frazil.spark.core.context import Context
-from frazil.spark.writing import file_work
-from frazil.spark.writing.file_work import Item
-from frazil.spark.writing.folders import WriteFolder
+from frazil.spark.writing import file_jobs
+from frazil.spark.writing.file_jobs import Item
+from frazil.spark.writing.write_folder import WriteFolder
 
 
 def copy_files(
@@ -34,5 +34,5 @@ def copy_files(
         check_task(one.task, facts)
     work = CopyWork(facts, folder.storage, folder.location, file_options(table.properties))
     items = [Item(encode_touched(one), one.task.size_in_bytes) for one in touched]
-    written = file_work.run(context.spark, work, items)
+    written = file_jobs.run(context.spark, work, items)
     return tuple(msgspec.json.decode(one, type=DataFile) for one in written)

@@ -22,10 +22,10 @@ from pyspark.sql.types import NullType, StructField, StructType
 
 from frazil.client.declare.tables import Table
 from frazil.datafiles.reading.storage import Storage, is_local, storage_of
+from frazil.spark.core.borrowed_settings import PARQUET_SETTINGS, session_settings
 from frazil.spark.core.context import Context
-from frazil.spark.core.session_settings import PARQUET_SETTINGS, session_settings
-from frazil.spark.writing.folders import data_location
-from frazil.spark.writing.python_workers import task_name
+from frazil.spark.executor.worker_tasks import task_name
+from frazil.spark.writing.write_folder import data_location
 from frazil.wire.errors import BadRequest
 
 Task: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]

@@ -18,9 +18,9 @@ from frazil.datafiles.reading.storage import Storage
 from frazil.datafiles.reading.table_facts import TableFacts
 from frazil.datafiles.writing.arrow_writer import ArrowFileWriter
 from frazil.datafiles.writing.write_properties import FileOptions
+from frazil.spark.executor.worker_tasks import task_name
 from frazil.spark.writing.binary_rows import binary_rows
-from frazil.spark.writing.folders import WriteFolder
-from frazil.spark.writing.python_workers import task_name
+from frazil.spark.writing.write_folder import WriteFolder
 
 Task: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 

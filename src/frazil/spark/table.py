@@ -20,11 +20,11 @@ from frazil.spark.core.context import Context
 from frazil.spark.core.progress import progress
 from frazil.spark.core.results import Result
 from frazil.spark.core.targets import Target
-from frazil.spark.reading import scans
+from frazil.spark.reading import frame_scans
 from frazil.spark.rows import row_changes
-from frazil.spark.rows.merges import MergeBuilder, Source
-from frazil.spark.writing import writes
-from frazil.spark.writing.writing import WriteOptions
+from frazil.spark.rows.merge_clauses import MergeBuilder, Source
+from frazil.spark.writing import frame_statements
+from frazil.spark.writing.frame_writer import WriteOptions
 from frazil.wire.actions import MAIN
 from frazil.wire.identifiers import Identifier
 
@@ -69,7 +69,7 @@ class SparkTable:
         """The rows as a frame, of one snapshot that is chosen now: the newest of the branch, a
         `snapshot` by its id, the one that was current at a `timestamp`, or that of a `ref`; or the
         rows that were appended after `from_snapshot`, up to `to_snapshot`."""
-        return scans.scan_of(
+        return frame_scans.scan_of(
             self.context,
             self.load(),
             filter=filter,
@@ -97,7 +97,7 @@ class SparkTable:
         `merge_schema` adds columns that the table lacks and widens types, in the same commit.
         """
         with progress(self.context, f"append to {self}"):
-            return writes.append(
+            return frame_statements.append(
                 self.context, self._target(), frame, merge_schema, options, commit_options
             )
 
@@ -112,7 +112,7 @@ class SparkTable:
     ) -> Result:
         """Replaces all rows, or those that match `where`, which must cover whole files."""
         with progress(self.context, f"overwrite {self}"):
-            return writes.overwrite(
+            return frame_statements.overwrite(
                 self.context, self._target(), frame, where, merge_schema, options, commit_options
             )
 
@@ -126,7 +126,7 @@ class SparkTable:
     ) -> Result:
         """Replaces the partitions that the frame has rows for."""
         with progress(self.context, f"overwrite partitions of {self}"):
-            return writes.overwrite_partitions(
+            return frame_statements.overwrite_partitions(
                 self.context, self._target(), frame, merge_schema, options, commit_options
             )
 
@@ -166,16 +166,16 @@ class SparkTable:
 
     def write_stream(self, frame: DataFrame, **options: Any) -> StreamingQuery:
         """Writes a streaming frame, each epoch exactly once."""
-        from frazil.spark.streams import streams
+        from frazil.spark.streams import stream_statements
 
-        return streams.write_stream(self.context, self._target(), frame, **options)
+        return stream_statements.write_stream(self.context, self._target(), frame, **options)
 
     def read_stream(self, **options: Any) -> DataFrame:
         """The rows that are there and those that are appended later, as a stream; `options` say
         from where, and how much at once."""
-        from frazil.spark.streams import streams
+        from frazil.spark.streams import stream_statements
 
-        return streams.read_stream(self.context, self._target(), **options)
+        return stream_statements.read_stream(self.context, self._target(), **options)
 
     # --- parts ------------------------------------------------------------------------------------
 

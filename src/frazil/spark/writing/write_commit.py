@@ -19,7 +19,7 @@ from frazil.client.declare.changes import Changes
 from frazil.client.declare.outcomes import Commit
 from frazil.client.declare.tables import Table
 from frazil.spark.core.context import LOGGER, Context
-from frazil.spark.writing.folders import WriteFolder, new_folder
+from frazil.spark.writing.write_folder import WriteFolder, new_folder
 from frazil.wire.errors import CommitStateUnknown, FrazilError, ValidationError
 
 DUPLICATE_FILE: Final = "duplicate-file"

@@ -17,14 +17,14 @@ from frazil.client.declare.tables import Table
 from frazil.client.filter.expressions import AlwaysTrue, Expression
 from frazil.datafiles.footers.data_files import DataFile
 from frazil.spark.conditions.sql_conditions import exact_filter
-from frazil.spark.core import statements
-from frazil.spark.core.audits import audited_options
+from frazil.spark.core import statement_runs
 from frazil.spark.core.context import Context
 from frazil.spark.core.results import Result
 from frazil.spark.core.targets import Target
 from frazil.spark.schema.frame_fitting import fit
-from frazil.spark.writing.committing import submitted, writing
-from frazil.spark.writing.writing import WriteOptions, write_rows
+from frazil.spark.writing.commit_options import audited_options
+from frazil.spark.writing.frame_writer import WriteOptions, write_rows
+from frazil.spark.writing.write_commit import submitted, writing
 from frazil.wire.actions import MAIN
 
 Options: TypeAlias = Mapping[str, Any]
@@ -109,7 +109,7 @@ class _Plan:
                 even_empty=even_empty,
             )
 
-        return statements.run(self.context, attempt)
+        return statement_runs.run(self.context, attempt)
 
 
 def write(

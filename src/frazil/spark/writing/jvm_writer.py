@@ -26,12 +26,12 @@ from frazil.datafiles.footers.parquet_values import internal_value
 from frazil.datafiles.reading.storage import Storage, is_local
 from frazil.datafiles.reading.table_facts import TableFacts
 from frazil.datafiles.writing.write_properties import TARGET_SIZE, FileOptions
+from frazil.spark.core.borrowed_settings import PARQUET_SETTINGS, session_settings
 from frazil.spark.core.context import Context
-from frazil.spark.core.session_settings import PARQUET_SETTINGS, session_settings
 from frazil.spark.schema.partition_transforms import spec_fields
 from frazil.spark.writing.distribution import Layout, spread
-from frazil.spark.writing.folders import WriteFolder
 from frazil.spark.writing.partition_folders import IN_FILE, folder_columns, folder_values
+from frazil.spark.writing.write_folder import WriteFolder
 from frazil.values.transforms import apply
 from frazil.values.types import NestedField, StructType, TypeId
 from frazil.wire.errors import BadRequest

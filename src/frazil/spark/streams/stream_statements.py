@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from frazil.client.client import Client
 from frazil.client.declare.tables import Table
 from frazil.spark.core.context import LOGGER, Context
-from frazil.spark.core.names import column, names_of
+from frazil.spark.core.name_matching import column, names_of
 from frazil.spark.core.results import Result
 from frazil.spark.core.settings import Settings
 from frazil.spark.core.targets import Target
@@ -26,7 +26,7 @@ from frazil.spark.reading import jar_reader
 from frazil.spark.rows import upserts
 from frazil.spark.rows.upserts import Upsert
 from frazil.spark.schema.frame_fitting import fit
-from frazil.spark.streams import source, stream_ids
+from frazil.spark.streams import data_source, stream_ids
 from frazil.spark.streams.micro_batches import (
     FROM_TIMESTAMP,
     MAX_FILES,
@@ -36,8 +36,8 @@ from frazil.spark.streams.micro_batches import (
 )
 from frazil.spark.streams.source_options import travelling
 from frazil.spark.streams.stream_ids import StreamId
-from frazil.spark.writing import writes
-from frazil.spark.writing.writing import WriteOptions
+from frazil.spark.writing import frame_statements
+from frazil.spark.writing.frame_writer import WriteOptions
 from frazil.wire.actions import MAIN
 from frazil.wire.errors import BadRequest
 
@@ -172,13 +172,13 @@ def read_stream(
         frame = reader.table(jar_reader.full_name(context, table))
         return frame if columns is None else frame.select(*map(column, columns))
     context.log.info("%s: the stream is read by our own reader: %s", table, reason)
-    source.register(context.spark, context.uri, context.properties)
+    data_source.register(context.spark, context.uri, context.properties)
     if columns is not None:
         options["columns"] = msgspec.json.encode(list(columns)).decode()
     identifier = (*target.identifier.namespace, target.identifier.name)
     options["table"] = msgspec.json.encode(identifier).decode()
     options["branch"] = target.branch
-    return context.spark.readStream.format(source.NAME).options(**options).load()
+    return context.spark.readStream.format(data_source.NAME).options(**options).load()
 
 
 def _why_not_jar(context: Context, target: Target, table: Table) -> str | None:
@@ -280,10 +280,12 @@ class EpochWriter:
                 context, target, frame, self.upsert, self.merge_schema, options, commit_options
             )
         if self.mode == COMPLETE:
-            return writes.overwrite(
+            return frame_statements.overwrite(
                 context, target, frame, None, self.merge_schema, options, commit_options
             )
-        return writes.append(context, target, frame, self.merge_schema, options, commit_options)
+        return frame_statements.append(
+            context, target, frame, self.merge_schema, options, commit_options
+        )
 
     def _accept(self, result: Result, stream: StreamId, epoch: int, table: Table) -> None:
         commit = result.commit

@@ -21,14 +21,14 @@ from frazil.spark.conditions.sql_conditions import Condition, filter_of, is_case
 from frazil.spark.core.context import Context
 from frazil.spark.core.results import Result
 from frazil.spark.core.targets import Target
-from frazil.spark.reading.scans import plan_tasks, scan
+from frazil.spark.reading.frame_scans import plan_tasks, scan
 from frazil.spark.rows.changed_rows import ChangedRows, collect_deletes, write_changes
-from frazil.spark.rows.row_commits import Mode, RowCommit, mode_of
+from frazil.spark.rows.path_codes import FileCodes
+from frazil.spark.rows.row_commit import Mode, RowCommit, mode_of
 from frazil.spark.schema.schema_evolution import Evolution
-from frazil.spark.writing.committing import Write, writing
-from frazil.spark.writing.file_codes import FileCodes
-from frazil.spark.writing.writes import placed_options
-from frazil.spark.writing.writing import WriteOptions
+from frazil.spark.writing.frame_statements import placed_options
+from frazil.spark.writing.frame_writer import WriteOptions
+from frazil.spark.writing.write_commit import Write, writing
 from frazil.wire.errors import BadRequest
 
 COLLECTED_ROWS: Final = 5_000_000

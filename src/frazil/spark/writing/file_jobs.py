@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import msgspec
 import pyarrow as pa
 
-from frazil.spark.writing.python_workers import RESULT_SCHEMA, arrow_task
+from frazil.spark.executor.worker_tasks import RESULT_SCHEMA, arrow_task
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

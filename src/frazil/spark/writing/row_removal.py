@@ -26,9 +26,9 @@ from frazil.datafiles.writing.delete_writer import (
 )
 from frazil.datafiles.writing.write_properties import delete_file_options
 from frazil.spark.core.context import Context
-from frazil.spark.writing import file_work
-from frazil.spark.writing.file_work import Item, Work
-from frazil.spark.writing.folders import WriteFolder
+from frazil.spark.writing import file_jobs
+from frazil.spark.writing.file_jobs import Item, Work
+from frazil.spark.writing.write_folder import WriteFolder
 from frazil.wire.content_files import DeleteFileReference
 from frazil.wire.errors import BadRequest, UnsupportedOperation
 
@@ -62,7 +62,7 @@ def write_deletes(
         )
     whole_files = table.format_version >= 3 or granularity(table.properties) == "file"
     groups = [[one] for one in touched] if whole_files else list(_by_partition(touched))
-    written = file_work.run(
+    written = file_jobs.run(
         context.spark,
         _work(table, folder, whole_files),
         [_item(group) for group in groups],

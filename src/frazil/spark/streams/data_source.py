@@ -1,6 +1,6 @@
 """`format("frazil")`: tables by Spark's own readers and writers, without a session of ours.
 
-    frazil.spark.streams.source.register(spark, "http://127.0.0.1:8181")
+    frazil.spark.streams.data_source.register(spark, "http://127.0.0.1:8181")
     df.write.format("frazil").mode("append").save("shop.orders")
     spark.read.format("frazil").option("snapshot-id", 7).load("shop.orders")
 
@@ -21,8 +21,8 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType as SparkStruct
 
 from frazil.spark.streams.source_options import SourceOptions, source_options
-from frazil.spark.streams.source_reader import Pinned, TableReader, pin, read_schema
-from frazil.spark.streams.source_writer import TableStreamWriter, TableWriter
+from frazil.spark.streams.source_readers import Pinned, TableReader, pin, read_schema
+from frazil.spark.streams.source_writers import TableStreamWriter, TableWriter
 from frazil.spark.streams.stream_reader import TableStreamReader
 
 NAME: Final = "frazil"

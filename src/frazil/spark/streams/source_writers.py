@@ -31,12 +31,12 @@ from frazil.datafiles.reading.table_facts import TableFacts, facts_of
 from frazil.datafiles.writing.arrow_transforms import Partitioner
 from frazil.datafiles.writing.arrow_writer import ArrowFileWriter
 from frazil.datafiles.writing.write_properties import FileOptions, file_options
+from frazil.spark.executor.worker_tasks import task_name
 from frazil.spark.schema.source_batches import Conform, conform
 from frazil.spark.streams.source_options import SourceOptions
 from frazil.spark.streams.stream_ids import StreamId, is_committed, stream_id
-from frazil.spark.writing.committing import Write
-from frazil.spark.writing.folders import WriteFolder, data_location
-from frazil.spark.writing.python_workers import task_name
+from frazil.spark.writing.write_commit import Write
+from frazil.spark.writing.write_folder import WriteFolder, data_location
 from frazil.wire.errors import BadRequest, UnsupportedOperation
 
 _QUERY: Final = "sql.streaming.queryId"

@@ -18,21 +18,21 @@ from frazil.datafiles.arrow.lineage import ROW_ID
 from frazil.datafiles.footers.data_files import DataFile
 from frazil.datafiles.writing.changes_writer import DELETE, FILE, POSITION
 from frazil.spark.conditions.needed_columns import needed_columns
-from frazil.spark.core.names import names_of
+from frazil.spark.core.name_matching import names_of
 from frazil.spark.core.results import Result
 from frazil.spark.rows.changed_rows import ChangedRows, deletes_of
+from frazil.spark.rows.merge_clauses import Merge
 from frazil.spark.rows.merge_evolution import evolved_merge
 from frazil.spark.rows.merge_frames import CHOSEN, MATCHED, SOURCE_ROW, MergeFrames, source_schema
 from frazil.spark.rows.merge_reads import merge_reads
-from frazil.spark.rows.merges import Merge
-from frazil.spark.rows.row_attempts import COLLECTED_ROWS, Attempt
+from frazil.spark.rows.path_codes import FileCodes
+from frazil.spark.rows.row_statements import COLLECTED_ROWS, Attempt
 from frazil.spark.rows.upserted_rows import upserted_rows
 from frazil.spark.schema.spark_types import spark_schema
-from frazil.spark.writing.committing import Write, writing
-from frazil.spark.writing.file_codes import FileCodes
+from frazil.spark.writing.frame_writer import can_write_here, write_here, write_rows
 from frazil.spark.writing.row_sizes import SMALL_BYTES, is_small
 from frazil.spark.writing.staging import Staged, staged
-from frazil.spark.writing.writing import can_write_here, write_here, write_rows
+from frazil.spark.writing.write_commit import Write, writing
 
 _PLACES: Final = (FILE, POSITION, DELETE)
 

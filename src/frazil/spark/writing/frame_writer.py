@@ -21,14 +21,14 @@ from frazil.datafiles.reading.table_facts import TableFacts, facts_of
 from frazil.datafiles.writing.arrow_transforms import Partitioner
 from frazil.datafiles.writing.partition_split import PARTITION_PREFIX
 from frazil.datafiles.writing.write_properties import FileOptions, file_options
+from frazil.spark.core.borrowed_settings import session_settings
 from frazil.spark.core.context import Context
-from frazil.spark.core.session_settings import session_settings
 from frazil.spark.core.settings import WRITERS
 from frazil.spark.schema.partition_transforms import partition_columns
 from frazil.spark.writing.distribution import Layout, layout_of, shuffle_settings, spread
-from frazil.spark.writing.folders import WriteFolder
+from frazil.spark.writing.jvm_writer import is_flat, objections, write_jvm
+from frazil.spark.writing.write_folder import WriteFolder
 from frazil.spark.writing.writing_arrow import write_arrow, write_table
-from frazil.spark.writing.writing_jvm import is_flat, objections, write_jvm
 from frazil.values.types import StructType
 from frazil.wire.errors import BadRequest
 

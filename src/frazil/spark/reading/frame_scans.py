@@ -27,12 +27,12 @@ from frazil.spark.conditions.iceberg_filters import (
     top_field,
     without_transforms,
 )
-from frazil.spark.core.audits import audited_branch
 from frazil.spark.core.context import Context
 from frazil.spark.reading import jar_reader, own_reader
 from frazil.spark.reading.jar_reader import Pinned
 from frazil.spark.reading.own_reader import OwnScan
 from frazil.spark.schema.frame_fitting import mapped
+from frazil.spark.writing.commit_options import audited_branch
 from frazil.values.types import StructType
 from frazil.wire.actions import MAIN
 from frazil.wire.errors import BadRequest, NotFound

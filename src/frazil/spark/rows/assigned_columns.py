@@ -16,8 +16,8 @@ from pyspark.sql import functions as fn
 
 from frazil.spark.conditions.sql_columns import ColumnNames, name_parts, quoted
 from frazil.spark.conditions.sql_conditions import parse
-from frazil.spark.core.names import NameMatcher
-from frazil.spark.rows.merges import Assignments, Value
+from frazil.spark.core.name_matching import NameMatcher
+from frazil.spark.rows.merge_clauses import Assignments, Value
 from frazil.spark.schema.column_fitting import ColumnFitter
 from frazil.spark.schema.column_fitting import Source as FittedSource
 from frazil.spark.schema.spark_literals import literal

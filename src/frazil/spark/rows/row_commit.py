@@ -23,9 +23,9 @@ from frazil.spark.core.context import Context
 from frazil.spark.core.results import Result
 from frazil.spark.rows.changed_rows import ChangedRows
 from frazil.spark.schema.schema_evolution import Evolution
-from frazil.spark.writing.committing import Write, submitted
-from frazil.spark.writing.delete_files import write_deletes
 from frazil.spark.writing.file_copies import copy_files
+from frazil.spark.writing.row_removal import write_deletes
+from frazil.spark.writing.write_commit import Write, submitted
 from frazil.wire.errors import BadRequest, FrazilError, UnsupportedOperation
 
 DELETES_MIN_FORMAT_VERSION: Final = 2
