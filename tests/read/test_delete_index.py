@@ -9,7 +9,8 @@ import pytest
 from frazil.format.manifest.manifest_columns import metrics
 from frazil.format.manifest.manifest_list import DELETES
 from frazil.format.metadata.content_files import DataFile
-from frazil.read.delete_index import DeleteEntry, DeleteIndex, IndexedDataFile, TwoDeletionVectors
+from frazil.read.delete_index import DeleteIndex, IndexedDataFile, TwoDeletionVectors
+from frazil.read.manifest_row import ManifestRow
 from frazil.values.single_value import to_binary
 from frazil.values.types import LONG
 from tests.commit.branches import (
@@ -27,18 +28,18 @@ def index_of(branches: Branches, **options: Any) -> DeleteIndex:
     """Over the head's live delete files."""
     reader, head = branches.reader, branches.head()
     assert head is not None
-    entries: list[DeleteEntry] = []
+    entries: list[ManifestRow] = []
     for listed in reader.manifest_list(head).manifests:
         if listed.content == DELETES:
             columns = reader.columns(listed)
             numbers = columns.inherited(listed).sequence_number
             entries += [
-                DeleteEntry(listed, columns, row, int(numbers[row]))
+                ManifestRow(listed, columns, row, int(numbers[row]))
                 for row in range(len(columns))
                 if columns.live()[row]
             ]
 
-    def metrics_of(entry: DeleteEntry) -> Any:
+    def metrics_of(entry: ManifestRow) -> Any:
         (found,) = metrics(reader.content(entry.listed), entry.columns, [entry.row])
         return found
 

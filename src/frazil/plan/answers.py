@@ -32,9 +32,10 @@ from frazil.format.metadata.partition_spec import partition_type
 from frazil.plan.residual_json import residual_json
 from frazil.plan.scans import Scan
 from frazil.plan.walk import Piece, Rows, Walk
-from frazil.read.delete_index import DeleteEntry, DeleteIndex, IndexedDataFile
+from frazil.read.delete_index import DeleteIndex, IndexedDataFile
 from frazil.read.filters import partitions_of
 from frazil.read.manifest_cache import ManifestReader
+from frazil.read.manifest_row import ManifestRow
 from frazil.values.single_value import to_json
 from frazil.values.types import StructType, Type, TypeId
 
@@ -162,14 +163,14 @@ class TaskWriter:
 
     # --- deletes -----------------------------------------------------------------------------
 
-    def _deletes_of(self, piece: Piece) -> Iterator[Sequence[DeleteEntry]]:
+    def _deletes_of(self, piece: Piece) -> Iterator[Sequence[ManifestRow]]:
         """For each row of a piece, the delete files that apply to it."""
         index = self._deletes
         if index.is_empty:
             return iter([()] * len(piece.rows))
         return self._applying(piece, index)
 
-    def _applying(self, piece: Piece, index: DeleteIndex) -> Iterator[Sequence[DeleteEntry]]:
+    def _applying(self, piece: Piece, index: DeleteIndex) -> Iterator[Sequence[ManifestRow]]:
         columns, spec_id = piece.columns, piece.listed.partition_spec_id
         spec = self._scan.metadata.spec(spec_id)
         partitions = columns.partitions if spec is None else partitions_of(columns, spec)
@@ -185,7 +186,7 @@ class TaskWriter:
                 )
             )
 
-    def _metrics_of(self, entry: DeleteEntry) -> FileMetrics:
+    def _metrics_of(self, entry: ManifestRow) -> FileMetrics:
         return self._metrics_at(entry.listed, entry.columns, entry.row)
 
     def _metrics_at(self, listed: ManifestFile, columns: ManifestColumns, row: int) -> FileMetrics:
@@ -193,7 +194,7 @@ class TaskWriter:
 
     def _reference(
         self,
-        entry: DeleteEntry,
+        entry: ManifestRow,
         tasks: ScanTasks,
         references: dict[tuple[str, int | None], int],
     ) -> int:
@@ -304,7 +305,7 @@ def _two_lists(values: Mapping[int, Any]) -> dict[str, list[Any]]:
     return {"keys": list(values), "values": list(values.values())}
 
 
-def _delete_entries(piece: Piece) -> Iterator[DeleteEntry]:
+def _delete_entries(piece: Piece) -> Iterator[ManifestRow]:
     numbers = piece.columns.inherited(piece.listed).sequence_number
     for row in piece.rows.tolist():
-        yield DeleteEntry(piece.listed, piece.columns, row, int(numbers[row]))
+        yield ManifestRow(piece.listed, piece.columns, row, int(numbers[row]))

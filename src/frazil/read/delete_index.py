@@ -11,16 +11,16 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final, TypeAlias
 
-from frazil.format.manifest.manifest_columns import NONE, ManifestColumns
-from frazil.format.manifest.manifest_list import ManifestFile
-from frazil.format.metadata.content_files import EQUALITY_DELETES, FileMetrics
+from frazil.format.manifest.manifest_columns import ManifestColumns
+from frazil.format.metadata.content_files import FileMetrics
 from frazil.format.metadata.partition_spec import PartitionSpec
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.read.filters import comparable_partition, partitions_of
+from frazil.read.manifest_row import ManifestRow
 from frazil.values.single_value import InvalidValue, from_binary
 from frazil.values.types import NestedField, TypeId
 
@@ -29,54 +29,7 @@ class TwoDeletionVectors(Exception):
     """A data file has two deletion vectors, which no reader can make sense of."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DeleteEntry:
-    """A delete file of a manifest."""
-
-    listed: ManifestFile
-    columns: ManifestColumns = field(repr=False)
-    row: int
-    sequence_number: int
-
-    @property
-    def file_path(self) -> str:
-        return self.columns.path(self.row)
-
-    @property
-    def spec_id(self) -> int:
-        return self.listed.partition_spec_id
-
-    @property
-    def is_equality_delete(self) -> bool:
-        return int(self.columns.content[self.row]) == EQUALITY_DELETES
-
-    @property
-    def content_offset(self) -> int | None:
-        """Where a deletion vector begins; None for every other delete file."""
-        deletes = self.columns.deletes
-        offset = NONE if deletes is None else int(deletes.content_offset[self.row])
-        return None if offset == NONE else offset
-
-    @property
-    def is_deletion_vector(self) -> bool:
-        return self.content_offset is not None and not self.is_equality_delete
-
-    @property
-    def identity(self) -> tuple[str, int | None]:
-        return self.file_path, self.content_offset
-
-    @property
-    def referenced_data_file(self) -> str | None:
-        deletes = self.columns.deletes
-        return None if deletes is None else deletes.referenced_data_file[self.row]
-
-    @property
-    def equality_ids(self) -> tuple[int, ...]:
-        deletes = self.columns.deletes
-        return (deletes.equality_ids[self.row] or ()) if deletes is not None else ()
-
-
-MetricsOfEntry: TypeAlias = Callable[[DeleteEntry], FileMetrics]
+MetricsOfEntry: TypeAlias = Callable[[ManifestRow], FileMetrics]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +50,11 @@ class _Group:
 
     __slots__ = ("_entries", "_numbers")
 
-    def __init__(self, entries: Iterable[DeleteEntry]) -> None:
+    def __init__(self, entries: Iterable[ManifestRow]) -> None:
         self._entries = sorted(entries, key=lambda entry: entry.sequence_number)
         self._numbers = [entry.sequence_number for entry in self._entries]
 
-    def since(self, sequence_number: int) -> Sequence[DeleteEntry]:
+    def since(self, sequence_number: int) -> Sequence[ManifestRow]:
         """Those of this sequence number or a later one."""
         return self._entries[bisect_left(self._numbers, sequence_number) :]
 
@@ -115,7 +68,7 @@ class DeleteIndex:
 
     def __init__(
         self,
-        entries: Iterable[DeleteEntry],
+        entries: Iterable[ManifestRow],
         metadata: TableMetadata,
         *,
         metrics_of: MetricsOfEntry | None = None,
@@ -128,13 +81,13 @@ class DeleteIndex:
         self._equality_metrics: dict[int, FileMetrics] = {}
         self._fields = _fields_by_id(metadata)
         distinct = {entry.identity: entry for entry in entries}
-        self.entries: Sequence[DeleteEntry] = tuple(distinct.values())
+        self.entries: Sequence[ManifestRow] = tuple(distinct.values())
 
-        everywhere: list[DeleteEntry] = []
-        equality: dict[_Place, list[DeleteEntry]] = {}
-        position: dict[_Place, list[DeleteEntry]] = {}
-        by_path: dict[str, list[DeleteEntry]] = {}
-        self._vectors: dict[str, list[DeleteEntry]] = {}
+        everywhere: list[ManifestRow] = []
+        equality: dict[_Place, list[ManifestRow]] = {}
+        position: dict[_Place, list[ManifestRow]] = {}
+        by_path: dict[str, list[ManifestRow]] = {}
+        self._vectors: dict[str, list[ManifestRow]] = {}
         places = _Places(self._specs)
         for entry in self.entries:
             referenced = entry.referenced_data_file
@@ -160,7 +113,7 @@ class DeleteIndex:
     def is_empty(self) -> bool:
         return not self.entries
 
-    def for_path(self, path: str, sequence_number: int) -> Iterator[DeleteEntry]:
+    def for_path(self, path: str, sequence_number: int) -> Iterator[ManifestRow]:
         """The deletes that refer to this data file; its vector alone where it has one."""
         vectors = [
             entry
@@ -171,7 +124,7 @@ class DeleteIndex:
             return iter(vectors)
         return iter(self._by_path.get(path, _NO_GROUP).since(sequence_number))
 
-    def for_data_file(self, file: IndexedDataFile) -> list[DeleteEntry]:
+    def for_data_file(self, file: IndexedDataFile) -> list[ManifestRow]:
         """All deletes that may apply to a data file."""
         place = file.spec_id, comparable_partition(file.partition)
         number = file.sequence_number
@@ -186,7 +139,7 @@ class DeleteIndex:
             found += self._position.get(place, _NO_GROUP).since(number)
         return found
 
-    def _add_vector(self, referenced: str, entry: DeleteEntry, allow_replaced: bool) -> None:
+    def _add_vector(self, referenced: str, entry: ManifestRow, allow_replaced: bool) -> None:
         vectors = self._vectors.setdefault(referenced, [])
         if vectors and not allow_replaced:
             raise TwoDeletionVectors(
@@ -199,7 +152,7 @@ class DeleteIndex:
         spec = self._specs.get(spec_id)
         return spec is None or spec.is_unpartitioned
 
-    def _may_hold_equal_rows(self, entry: DeleteEntry, file: IndexedDataFile) -> bool:
+    def _may_hold_equal_rows(self, entry: ManifestRow, file: IndexedDataFile) -> bool:
         if self._metrics_of is None or file.metrics is None:
             return True
         deletes = self._equality_metrics.get(id(entry))
@@ -219,7 +172,7 @@ class _Places:
         self._specs = specs
         self._known: dict[int, tuple[ManifestColumns, list[tuple[Any, ...]]]] = {}
 
-    def of(self, entry: DeleteEntry) -> _Place:
+    def of(self, entry: ManifestRow) -> _Place:
         known = self._known.get(id(entry.columns))
         if known is None:
             spec = self._specs.get(entry.spec_id)

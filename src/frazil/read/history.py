@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frazil.format.avro.avro_schema import RecordSchema
-from frazil.format.manifest.manifest_columns import NONE, ManifestColumns, metrics, path_hashes
+from frazil.format.manifest.manifest_columns import ManifestColumns, metrics, path_hashes
 from frazil.format.manifest.manifest_list import ManifestFile, ManifestList, may_have_live
 from frazil.format.metadata.content_files import FileMetrics
 from frazil.format.metadata.snapshots import Snapshot
@@ -25,6 +25,7 @@ from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.format.pruning.metric_columns import MetricColumns, metrics_of_files
 from frazil.read.filters import Bools, MetricsOf
 from frazil.read.manifest_cache import ManifestReader
+from frazil.read.manifest_row import ManifestRow
 
 _FEW_ROWS: Final = 100
 _FEW_OF: Final = 20
@@ -57,7 +58,7 @@ def _id(snapshot_id: int | None) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class NewManifest:
+class HistoryManifest:
     """A manifest together with the snapshot that added it."""
 
     snapshot_id: int
@@ -67,7 +68,7 @@ class NewManifest:
     """That of the manifest list."""
 
 
-Prune: TypeAlias = Callable[[NewManifest], bool]
+Prune: TypeAlias = Callable[[HistoryManifest], bool]
 
 
 class History:
@@ -86,16 +87,18 @@ class History:
     def snapshot_ids(self, operations: Collection[str]) -> frozenset[int]:
         return frozenset(snapshot.snapshot_id for snapshot, _ in self._of_operations(operations))
 
-    def manifests(self, content: int, operations: Collection[str]) -> Iterator[NewManifest]:
+    def manifests(self, content: int, operations: Collection[str]) -> Iterator[HistoryManifest]:
         """The manifests of one content that snapshots of these operations added."""
         for snapshot, operation, manifest_list in self._lists(operations):
             for listed in manifest_list.manifests:
                 if listed.content == content and listed.added_snapshot_id == snapshot.snapshot_id:
-                    yield NewManifest(snapshot.snapshot_id, operation, listed, manifest_list.schema)
+                    yield HistoryManifest(
+                        snapshot.snapshot_id, operation, listed, manifest_list.schema
+                    )
 
     def columns(
         self, content: int, operations: Collection[str], keep: Prune
-    ) -> list[tuple[NewManifest, ManifestColumns]]:
+    ) -> list[tuple[HistoryManifest, ManifestColumns]]:
         """The entries of those manifests that `keep` lets pass."""
         found = [manifest for manifest in self.manifests(content, operations) if keep(manifest)]
         columns = self._reader.columns_of([manifest.listed for manifest in found])
@@ -166,30 +169,15 @@ def base_is_refuted(metadata: TableMetadata, head: Snapshot | None, base_snapsho
 # --- rows ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LiveRow:
-    """A live entry of a snapshot."""
-
-    listed: ManifestFile
-    columns: ManifestColumns
-    row: int
-
-    @property
-    def content_offset(self) -> int | None:
-        deletes = self.columns.deletes
-        offset = NONE if deletes is None else int(deletes.content_offset[self.row])
-        return None if offset == NONE else offset
-
-
 def live_rows(
     snapshot: Snapshot | None, content: int, paths: Collection[str], reader: ManifestReader
-) -> dict[str, list[LiveRow]]:
+) -> dict[str, list[ManifestRow]]:
     """The live entries of each of these paths that has any."""
-    found: dict[str, list[LiveRow]] = {}
+    found: dict[str, list[ManifestRow]] = {}
     wanted = PathSet(paths)
     for listed, columns in _live_manifests(snapshot, content, paths, reader):
         for path, row in wanted.rows(columns, columns.live()):
-            found.setdefault(path, []).append(LiveRow(listed, columns, row))
+            found.setdefault(path, []).append(ManifestRow(listed, columns, row))
     return found
 
 

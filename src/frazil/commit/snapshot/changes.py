@@ -9,7 +9,6 @@ from typing import Any, Final
 import numpy as np
 
 from frazil.commit.snapshot.removals import (
-    Entry,
     LiveFiles,
     Removals,
     entries_in_partitions,
@@ -25,6 +24,7 @@ from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.read.filters import BoundFilter, PartitionSet, Rows, bound_filter
 from frazil.read.history import metrics_reader
 from frazil.read.manifest_cache import ManifestReader
+from frazil.read.manifest_row import ManifestRow
 from frazil.wire.actions import Append, FileUpdate, Overwrite, Replace
 from frazil.wire.conflicts import Conflict, ConflictClause, ConflictFile, conflict
 from frazil.wire.content_files import NamedDeleteFile, data_file_path, delete_file_key
@@ -84,7 +84,7 @@ class Resolver:
             self._filtered()
         if isinstance(self._update, Overwrite) and self._update.replace_partitions:
             self._replaced(replaced)
-        removed_paths = {entry.path for entry in self._removals.of(DATA)}
+        removed_paths = {entry.file_path for entry in self._removals.of(DATA)}
         self._refuse_deletes_of_removed(changes, removed_paths)
         self._check_replaced_rows(changes)
         if self._conflicts:
@@ -133,7 +133,9 @@ class Resolver:
             for entry in entries:
                 self._removals.add(entry)
         self._refuse_missing(missing)
-        live = {(entry.path, entry.content_offset) for all_ in found.values() for entry in all_}
+        live = {
+            (entry.file_path, entry.content_offset) for all_ in found.values() for entry in all_
+        }
         self._refuse_duplicates(
             [
                 ConflictFile(file.file_path, file.content_offset)
@@ -142,14 +144,16 @@ class Resolver:
             ]
         )
 
-    def _matching(self, entries: Sequence[Entry], offset: int | None, named: Any) -> list[Entry]:
+    def _matching(
+        self, entries: Sequence[ManifestRow], offset: int | None, named: Any
+    ) -> list[ManifestRow]:
         """The entries that a removed delete file names; a vector only by its place in its file."""
         size = named.content_size_in_bytes if isinstance(named, NamedDeleteFile) else None
-        chosen: list[Entry] = []
+        chosen: list[ManifestRow] = []
         for entry in entries:
             if offset is None and entry.content_offset is not None:
                 raise BadRequest(
-                    f"{self._place}.remove-delete-files: {entry.path} is a Puffin file "
+                    f"{self._place}.remove-delete-files: {entry.file_path} is a Puffin file "
                     "with deletion vectors: say which by content-offset"
                 )
             if entry.content_offset == offset and size in (None, entry.content_size_in_bytes):
@@ -220,12 +224,12 @@ class Resolver:
         rows: Rows = np.flatnonzero(columns.live()).astype(np.int64)
         matched = row_filter.matched_rows(columns, listed.partition_spec_id, rows, metrics_of)
         for row in matched.whole.tolist():
-            self._removals.add(Entry(listed, columns, row))
+            self._removals.add(ManifestRow(listed, columns, row))
         if listed.content == DELETES:
             # What deletes rows beside the filter's goes on doing so.
             return []
-        left = (Entry(listed, columns, row) for row in matched.partial.tolist())
-        return [ConflictFile(entry.path) for entry in left if entry not in self._removals]
+        left = (ManifestRow(listed, columns, row) for row in matched.partial.tolist())
+        return [ConflictFile(entry.file_path) for entry in left if entry not in self._removals]
 
     def _replaced(self, partitions: Collection[tuple[int, tuple[Any, ...]]] | None) -> None:
         chosen = None if partitions is None else PartitionSet(partitions, self._metadata)
@@ -258,9 +262,7 @@ class Resolver:
         if not isinstance(self._update, Replace) or self._conflicts:
             return
         added = sum(file.record_count for file in changes.files(DATA))
-        replaced = sum(
-            int(entry.columns.record_count[entry.row]) for entry in self._removals.of(DATA)
-        )
+        replaced = sum(entry.record_count for entry in self._removals.of(DATA))
         if added > replaced:
             self._add(
                 "replace-adds-rows",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -18,52 +17,22 @@ from frazil.format.manifest.manifest_list import DELETES, ManifestFile
 from frazil.format.manifest.manifests import DELETED
 from frazil.read.filters import PartitionSet
 from frazil.read.manifest_cache import ManifestReader
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A live entry of the head."""
-
-    listed: ManifestFile
-    columns: ManifestColumns = field(repr=False)
-    row: int
-
-    @property
-    def path(self) -> str:
-        return self.columns.path(self.row)
-
-    @property
-    def content_offset(self) -> int | None:
-        deletes = self.columns.deletes
-        return None if deletes is None else _given(deletes.content_offset[self.row])
-
-    @property
-    def content_size_in_bytes(self) -> int | None:
-        deletes = self.columns.deletes
-        return None if deletes is None else _given(deletes.content_size_in_bytes[self.row])
-
-    @property
-    def partition(self) -> tuple[Any, ...]:
-        return self.columns.partitions[self.columns.partition[self.row]]
-
-
-def _given(value: np.int64) -> int | None:
-    return None if value == NONE else int(value)
+from frazil.read.manifest_row import ManifestRow
 
 
 @dataclass(slots=True)
 class Removals:
     """The entries to remove, by manifest; an entry is removed once."""
 
-    entries: dict[str, dict[int, Entry]] = field(default_factory=dict)
+    entries: dict[str, dict[int, ManifestRow]] = field(default_factory=dict)
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: ManifestRow) -> None:
         self.entries.setdefault(entry.listed.manifest_path, {})[entry.row] = entry
 
-    def __contains__(self, entry: Entry) -> bool:
+    def __contains__(self, entry: ManifestRow) -> bool:
         return entry.row in self.entries.get(entry.listed.manifest_path, {})
 
-    def of(self, content: int) -> Iterator[Entry]:
+    def of(self, content: int) -> Iterator[ManifestRow]:
         for rows in self.entries.values():
             for entry in rows.values():
                 if entry.listed.content == content:
@@ -89,9 +58,9 @@ class LiveFiles:
     ) -> list[tuple[ManifestFile, ManifestColumns]]:
         return list(zip(listed, self._reader.columns_of(listed), strict=True))
 
-    def by_path(self, content: int, paths: Sequence[str]) -> dict[str, list[Entry]]:
+    def by_path(self, content: int, paths: Sequence[str]) -> dict[str, list[ManifestRow]]:
         """The live entries of each path that has any; a writer may have added a path twice."""
-        found: dict[str, list[Entry]] = {}
+        found: dict[str, list[ManifestRow]] = {}
         if not paths:
             return found
         hashes, first = np.unique(path_hashes(paths), return_index=True)
@@ -102,13 +71,13 @@ class LiveFiles:
                 path = paths[first[index]]
                 for row in columns.find(path):
                     if columns.status[row] != DELETED:
-                        found.setdefault(path, []).append(Entry(one, columns, row))
+                        found.setdefault(path, []).append(ManifestRow(one, columns, row))
         return found
 
 
 def entries_in_partitions(
     files: LiveFiles, content: int, partitions: PartitionSet | None
-) -> Iterator[Entry]:
+) -> Iterator[ManifestRow]:
     """The live entries in these partitions; None means all."""
     listed = files.listed(content)
     if partitions is not None:
@@ -119,7 +88,7 @@ def entries_in_partitions(
             chosen = partitions.may_match_partitions(columns, one.partition_spec_id)
             mask = chosen[columns.partition] & mask
         for row in np.flatnonzero(mask).tolist():
-            yield Entry(one, columns, row)
+            yield ManifestRow(one, columns, row)
 
 
 def no_longer_apply(
@@ -127,7 +96,7 @@ def no_longer_apply(
     removed_paths: Collection[str],
     min_data_sequence_number: int,
     touched: Collection[str] | None,
-) -> Iterator[Entry]:
+) -> Iterator[ManifestRow]:
     """Delete files that can apply to nothing any more: deletion vectors of removed data files, and
     what is older than every live data file. Only in the manifests `touched`, None means all."""
     listed = [
@@ -141,9 +110,9 @@ def no_longer_apply(
         live = columns.live()
         stale = live & (numbers > 0) & (numbers < min_data_sequence_number)
         for row in np.flatnonzero(stale).tolist():
-            yield Entry(one, columns, row)
+            yield ManifestRow(one, columns, row)
         if not removed_paths:
             continue
         for row in np.flatnonzero(live & (deletes.content_offset != NONE)).tolist():
             if deletes.referenced_data_file[row] in removed_paths:
-                yield Entry(one, columns, row)
+                yield ManifestRow(one, columns, row)

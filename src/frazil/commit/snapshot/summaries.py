@@ -63,7 +63,7 @@ def _count_removed(metadata: TableMetadata, changes: FileChanges, builder: Summa
         of_partition = _partition_changes(metadata, builder, spec_id)
         seen: set[tuple[str, int | None]] = set()
         for row, entry in rows.items():
-            key = entry.path, entry.content_offset
+            key = entry.identity
             if key in seen:
                 builder.duplicate_deletes += 1
                 continue

@@ -24,9 +24,9 @@ from frazil.commit.validate.validation_scope import (
 )
 from frazil.format.manifest.manifest_list import DELETES, may_have_live
 from frazil.format.metadata.content_files import DeleteFile
-from frazil.read.delete_index import DeleteEntry
 from frazil.read.history import UnknownHistory
 from frazil.read.manifest_cache import ManifestReader
+from frazil.read.manifest_row import ManifestRow
 from frazil.wire.actions import Append, Replace
 from frazil.wire.conflicts import Conflict
 from frazil.wire.content_files import delete_file_key
@@ -60,7 +60,7 @@ def check_deletion_vectors(
         raise rejected(conflicts)
 
 
-def _concurrent(evidence: Evidence, data_files: frozenset[str]) -> list[DeleteEntry]:
+def _concurrent(evidence: Evidence, data_files: frozenset[str]) -> list[ManifestRow]:
     """As in Java a row delta without a base is held against the whole history. A replace is not:
     the vectors that it removes by name are the ones it knows, and they must be live."""
     update = evidence.scope.update
@@ -75,7 +75,7 @@ def _concurrent(evidence: Evidence, data_files: frozenset[str]) -> list[DeleteEn
 
 def _live_and_kept(
     scope: Scope, data_files: frozenset[str], reader: ManifestReader
-) -> Iterator[DeleteEntry]:
+) -> Iterator[ManifestRow]:
     """The live vectors of the data files that the update does not remove."""
     update, head = scope.update, scope.present_head
     if head is None or isinstance(update, Append):
@@ -89,13 +89,13 @@ def _live_and_kept(
     for manifest, columns in zip(listed, reader.columns_of(listed), strict=True):
         rows = np.flatnonzero(vectors_of(columns, data_files))
         for row in rows.tolist():
-            entry = DeleteEntry(manifest, columns, row, 0)
+            entry = ManifestRow(manifest, columns, row)
             path, offset = entry.identity
             if (path, offset) not in removed and (path, None) not in removed:
                 yield entry
 
 
-def _concurrent_conflict(evidence: Evidence, entries: Sequence[DeleteEntry]) -> Conflict:
+def _concurrent_conflict(evidence: Evidence, entries: Sequence[ManifestRow]) -> Conflict:
     scope, base = evidence.scope, evidence.scope.update.base_snapshot_id
     found = evidence.blamed(entries, base)
     message = (
@@ -106,7 +106,7 @@ def _concurrent_conflict(evidence: Evidence, entries: Sequence[DeleteEntry]) -> 
     return conflict_with(scope, "dv-conflict", message, found)
 
 
-def _beside_conflict(scope: Scope, entries: Sequence[DeleteEntry]) -> Conflict:
+def _beside_conflict(scope: Scope, entries: Sequence[ManifestRow]) -> Conflict:
     found = [Found(*entry.identity) for entry in entries]
     message = (
         f"Found an existing DV for {_data_files(entries)}: {file_names(found)}. A data file has "
@@ -116,6 +116,6 @@ def _beside_conflict(scope: Scope, entries: Sequence[DeleteEntry]) -> Conflict:
     return conflict_with(scope, "dv-conflict", message, found)
 
 
-def _data_files(entries: Sequence[DeleteEntry]) -> str:
+def _data_files(entries: Sequence[ManifestRow]) -> str:
     referenced = dict.fromkeys(entry.referenced_data_file or "" for entry in entries)
     return file_names([Found(path) for path in referenced])

@@ -12,7 +12,6 @@ from frazil.commit.validate.validation_scope import Found, Scope
 from frazil.format.manifest.manifest_columns import NONE, ManifestColumns
 from frazil.format.manifest.manifest_list import DATA, DELETES, ManifestFile, may_have_live
 from frazil.format.manifest.manifests import ADDED, DELETED
-from frazil.read.delete_index import DeleteEntry
 from frazil.read.filters import BoundFilter, PartitionSet, Rows, every_row
 from frazil.read.history import (
     APPEND,
@@ -20,8 +19,7 @@ from frazil.read.history import (
     OVERWRITE,
     REPLACE,
     History,
-    LiveRow,
-    NewManifest,
+    HistoryManifest,
     PathSet,
     UnknownHistory,
     history_since,
@@ -30,6 +28,7 @@ from frazil.read.history import (
     metrics_reader,
 )
 from frazil.read.manifest_cache import ManifestReader
+from frazil.read.manifest_row import ManifestRow
 
 ADDING_DATA: Final = frozenset({APPEND, OVERWRITE})
 ADDING_DELETES: Final = frozenset({OVERWRITE, DELETE})
@@ -38,7 +37,7 @@ REMOVING: Final = frozenset({OVERWRITE, REPLACE, DELETE})
 ANY_OPERATION: Final = frozenset({APPEND, OVERWRITE, REPLACE, DELETE})
 
 Where: TypeAlias = BoundFilter | PartitionSet
-_Test: TypeAlias = Callable[[NewManifest, ManifestColumns], Any]
+_Test: TypeAlias = Callable[[HistoryManifest, ManifestColumns], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +88,7 @@ class Evidence:
             found |= live_paths(scope.present_head, content, missing, self.reader)
         return found
 
-    def live_rows(self, content: int, paths: Collection[str]) -> dict[str, list[LiveRow]]:
+    def live_rows(self, content: int, paths: Collection[str]) -> dict[str, list[ManifestRow]]:
         """The same, with the entries of each path."""
         scope = self.scope
         found = live_rows(scope.head, content, paths, self.reader)
@@ -123,7 +122,7 @@ class Evidence:
         history = self.history(base)
         removed, named = _of_status(DELETED, history.snapshot_ids(REMOVING)), PathSet(paths)
 
-        def test(manifest: NewManifest, columns: ManifestColumns) -> Any:
+        def test(manifest: HistoryManifest, columns: ManifestColumns) -> Any:
             chosen = np.zeros(len(columns), bool)
             among = removed(manifest, columns)
             if among.any():
@@ -141,13 +140,13 @@ class Evidence:
             ]
         return removals
 
-    def new_deletes(self, where: Where, base: int | None) -> list[DeleteEntry]:
+    def new_deletes(self, where: Where, base: int | None) -> list[ManifestRow]:
         """The delete files that came after the base, also those that are gone again."""
         if self.scope.metadata.format_version < 2 or self.scope.head is None:
             return []
         base_number = self.sequence_number(base)
 
-        def newer(manifest: NewManifest, columns: ManifestColumns) -> Any:
+        def newer(manifest: HistoryManifest, columns: ManifestColumns) -> Any:
             numbers = columns.inherited(manifest.listed).sequence_number
             return columns.live() & (numbers > base_number)
 
@@ -157,20 +156,20 @@ class Evidence:
 
     def new_deletion_vectors(
         self, data_files: Collection[str], base: int | None
-    ) -> list[DeleteEntry]:
+    ) -> list[ManifestRow]:
         """The deletion vectors of these data files that any snapshot after the base added."""
         wanted = frozenset(data_files)
         history = self.history(base)
         snapshot_ids = history.snapshot_ids(ANY_OPERATION)
 
-        def added(manifest: NewManifest, columns: ManifestColumns) -> Any:
+        def added(manifest: HistoryManifest, columns: ManifestColumns) -> Any:
             return vectors_of(columns, wanted) & _by_one_of(manifest, columns, snapshot_ids)
 
         everywhere = every_row(self.scope.metadata)
         found = self._rows(history, DELETES, ANY_OPERATION, everywhere, added, may_have_live)
         return [entry for item in found for entry in _delete_entries(*item)]
 
-    def blamed(self, entries: Iterable[DeleteEntry], base: int | None) -> list[Found]:
+    def blamed(self, entries: Iterable[ManifestRow], base: int | None) -> list[Found]:
         """The delete files with the snapshots that added them, each once."""
         history = self.history(base)
         distinct = {entry.identity: entry for entry in entries}
@@ -189,10 +188,10 @@ class Evidence:
         where: Where,
         test: _Test,
         may_have: Callable[[ManifestFile], bool],
-    ) -> Iterator[tuple[NewManifest, ManifestColumns, Rows]]:
+    ) -> Iterator[tuple[HistoryManifest, ManifestColumns, Rows]]:
         """The rows that pass the test and may match, of manifests that can have any."""
 
-        def keep(manifest: NewManifest) -> bool:
+        def keep(manifest: HistoryManifest) -> bool:
             listed = manifest.listed
             return may_have(listed) and where.may_match_manifest(listed, manifest.schema)
 
@@ -203,7 +202,7 @@ class Evidence:
                 yield manifest, columns, rows
 
     def _in(
-        self, where: Where, manifest: NewManifest, columns: ManifestColumns, rows: Rows
+        self, where: Where, manifest: HistoryManifest, columns: ManifestColumns, rows: Rows
     ) -> Rows:
         listed = manifest.listed
         metrics_of = metrics_reader(self.reader, listed, columns)
@@ -224,14 +223,14 @@ def vectors_of(columns: ManifestColumns, data_files: frozenset[str]) -> Any:
 def _of_status(status: int, snapshot_ids: Collection[int]) -> _Test:
     """Rows that one of the snapshots gave this status."""
 
-    def test(manifest: NewManifest, columns: ManifestColumns) -> Any:
+    def test(manifest: HistoryManifest, columns: ManifestColumns) -> Any:
         return (columns.status == status) & _by_one_of(manifest, columns, snapshot_ids)
 
     return test
 
 
 def _by_one_of(
-    manifest: NewManifest, columns: ManifestColumns, snapshot_ids: Collection[int]
+    manifest: HistoryManifest, columns: ManifestColumns, snapshot_ids: Collection[int]
 ) -> Any:
     """By row, whether it is of one of the snapshots. Manifests have rows of few, histories may have
     thousands."""
@@ -250,7 +249,7 @@ def _may_have_deleted(listed: ManifestFile) -> bool:
 
 
 def _told(
-    history: History, found: Iterable[tuple[NewManifest, ManifestColumns, Rows]]
+    history: History, found: Iterable[tuple[HistoryManifest, ManifestColumns, Rows]]
 ) -> Iterator[Found]:
     for manifest, columns, rows in found:
         by = columns.inherited(manifest.listed).snapshot_id
@@ -267,8 +266,8 @@ def _told(
 
 
 def _delete_entries(
-    manifest: NewManifest, columns: ManifestColumns, rows: Rows
-) -> Iterator[DeleteEntry]:
+    manifest: HistoryManifest, columns: ManifestColumns, rows: Rows
+) -> Iterator[ManifestRow]:
     numbers = columns.inherited(manifest.listed).sequence_number
     for row in rows.tolist():
-        yield DeleteEntry(manifest.listed, columns, row, int(numbers[row]))
+        yield ManifestRow(manifest.listed, columns, row, int(numbers[row]))

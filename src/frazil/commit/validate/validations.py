@@ -33,10 +33,11 @@ from frazil.commit.validate.validation_scope import (
     start_again,
 )
 from frazil.format.manifest.manifest_list import DATA, DELETES
-from frazil.read.delete_index import DeleteEntry, DeleteIndex, IndexedDataFile
+from frazil.read.delete_index import DeleteIndex, IndexedDataFile
 from frazil.read.filters import PartitionSet, bound_filter, every_row, partitions_of
-from frazil.read.history import LiveRow, RowMetrics, UnknownHistory, live_rows
+from frazil.read.history import RowMetrics, UnknownHistory, live_rows
 from frazil.read.manifest_cache import ManifestReader
+from frazil.read.manifest_row import ManifestRow
 from frazil.wire.actions import (
     CommitValidation,
     FileUpdate,
@@ -165,7 +166,7 @@ def _added_data_files(evidence: Evidence, where: Where, base: int | None) -> _Fi
 
 
 def _added_delete_files(
-    evidence: Evidence, deletes: Collection[DeleteEntry], where: Where, base: int | None
+    evidence: Evidence, deletes: Collection[ManifestRow], where: Where, base: int | None
 ) -> _Finding | None:
     if not deletes:
         return None
@@ -185,7 +186,7 @@ def _keeps_sequence_number(update: FileUpdate) -> bool:
     return isinstance(update, Replace) and update.data_sequence_number is not None
 
 
-def _that_rewritten_rows_lose(evidence: Evidence, deletes: list[DeleteEntry]) -> list[DeleteEntry]:
+def _that_rewritten_rows_lose(evidence: Evidence, deletes: list[ManifestRow]) -> list[ManifestRow]:
     """Equality deletes still apply to rewritten rows that keep their old sequence number."""
     if not _keeps_sequence_number(evidence.scope.update):
         return deletes
@@ -193,7 +194,7 @@ def _that_rewritten_rows_lose(evidence: Evidence, deletes: list[DeleteEntry]) ->
 
 
 def _new_deletes_for(
-    evidence: Evidence, paths: Collection[str], deletes: list[DeleteEntry], base: int | None
+    evidence: Evidence, paths: Collection[str], deletes: list[ManifestRow], base: int | None
 ) -> _Finding | None:
     deleted = _deletes_by_data_file(evidence, paths, deletes, base)
     if not deleted:
@@ -210,8 +211,8 @@ def _new_deletes_for(
 
 
 def _deletes_by_data_file(
-    evidence: Evidence, paths: Collection[str], deletes: list[DeleteEntry], base: int | None
-) -> dict[str, list[DeleteEntry]]:
+    evidence: Evidence, paths: Collection[str], deletes: list[ManifestRow], base: int | None
+) -> dict[str, list[ManifestRow]]:
     """The data files among the paths that have a new delete, with these.
 
     As in Java the data files count as no newer than the base. Where they lie is only looked up if a
@@ -234,7 +235,7 @@ def _deletes_by_data_file(
     metrics = RowMetrics(
         evidence.reader, ((at.listed, at.columns, at.row) for at in places.values())
     )
-    deleted: dict[str, list[DeleteEntry]] = {}
+    deleted: dict[str, list[ManifestRow]] = {}
     for path in dict.fromkeys(paths):
         at = places.get(path)
         if at is None:
@@ -247,7 +248,7 @@ def _deletes_by_data_file(
 
 
 def _data_file(
-    evidence: Evidence, path: str, at: LiveRow, number: int, metrics: RowMetrics
+    evidence: Evidence, path: str, at: ManifestRow, number: int, metrics: RowMetrics
 ) -> IndexedDataFile:
     spec_id = at.listed.partition_spec_id
     spec = evidence.scope.metadata.spec(spec_id)
@@ -256,7 +257,7 @@ def _data_file(
     return IndexedDataFile(path, spec_id, partition, number, lambda: metrics.of(at.listed, at.row))
 
 
-def _places(evidence: Evidence, paths: Collection[str], base: int | None) -> dict[str, LiveRow]:
+def _places(evidence: Evidence, paths: Collection[str], base: int | None) -> dict[str, ManifestRow]:
     """Where data files are: on the head or, if they are gone, on the base."""
     scope = evidence.scope
     found = live_rows(scope.head, DATA, paths, evidence.reader)
