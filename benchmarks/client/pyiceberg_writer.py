@@ -25,7 +25,7 @@ from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import LongType, NestedField, StringType
 from requests import PreparedRequest, Response, Session
 
-import frazil.pyiceberg.catalog  # noqa: F401
+import frazil.pyiceberg.frazil_catalog  # noqa: F401
 from benchmarks.client.operations import APPEND, DELETE
 from benchmarks.client.rows import UPDATED_NAME, keyed_table, keys_by_bucket, small_table
 from benchmarks.commit.bursts import Task

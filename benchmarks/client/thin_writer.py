@@ -22,7 +22,7 @@ from benchmarks.client.rows import small_table
 from benchmarks.commit.bursts import Task
 from benchmarks.histories import NAMESPACE
 from frazil import Client, DataFile, Table
-from frazil.client.send.http import Answer, HttpTransport
+from frazil.client.send.http_transport import Answer, HttpTransport
 
 _CODEC: Final = "zstd"
 _NOTHING: Final[Mapping[str, str]] = {}

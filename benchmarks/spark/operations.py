@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.spark.results import FRAZIL, OWN, PLAIN, STOCK
 from benchmarks.spark.rows import BY_DAY, CHANGED_PERCENT, SCHEMA, changed, merged_rows, source_rows
-from frazil.client.client import Client
+from frazil.client.catalog_client import Client
 from frazil.spark.session import Session
 
 CATALOG: Final = "stock"

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 from frazil.version import __version__
 
 if TYPE_CHECKING:
-    from frazil.client.client import Client
-    from frazil.client.declare.isolation import Isolation
-    from frazil.client.declare.outcomes import Commit
-    from frazil.client.declare.plans import Plan
-    from frazil.client.declare.tables import Snapshot, Table
-    from frazil.client.declare.transactions import Transaction
+    from frazil.client.catalog_client import Client
+    from frazil.client.declare.client_table import Snapshot, Table
+    from frazil.client.declare.client_transaction import Transaction
+    from frazil.client.declare.file_operations import Isolation
+    from frazil.client.declare.scan_plans import Plan
+    from frazil.client.declare.table_verbs import Commit
     from frazil.client.filter.expressions import col
-    from frazil.client.send.errors import CatalogUnreachable
-    from frazil.client.send.retries import RetryPolicy
+    from frazil.client.send.error_answers import CatalogUnreachable
+    from frazil.client.send.retry_policy import RetryPolicy
     from frazil.datafiles.footers.data_files import DataFile, read_data_files
     from frazil.wire.actions import Once
     from frazil.wire.content_files import EqualityDeleteFile, PositionDeleteFile
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from frazil.wire.planned_files import FileScanTask
 
 _HOMES = {
-    "CatalogUnreachable": "frazil.client.send.errors",
-    "Client": "frazil.client.client",
-    "Commit": "frazil.client.declare.outcomes",
+    "CatalogUnreachable": "frazil.client.send.error_answers",
+    "Client": "frazil.client.catalog_client",
+    "Commit": "frazil.client.declare.table_verbs",
     "CommitFailed": "frazil.wire.errors",
     "CommitStateUnknown": "frazil.wire.errors",
     "DataFile": "frazil.datafiles.footers.data_files",
@@ -44,14 +44,14 @@ _HOMES = {
     "FileScanTask": "frazil.wire.planned_files",
     "FrazilError": "frazil.wire.errors",
     "Identifier": "frazil.wire.identifiers",
-    "Isolation": "frazil.client.declare.isolation",
+    "Isolation": "frazil.client.declare.file_operations",
     "Once": "frazil.wire.actions",
-    "Plan": "frazil.client.declare.plans",
+    "Plan": "frazil.client.declare.scan_plans",
     "PositionDeleteFile": "frazil.wire.content_files",
-    "RetryPolicy": "frazil.client.send.retries",
-    "Snapshot": "frazil.client.declare.tables",
-    "Table": "frazil.client.declare.tables",
-    "Transaction": "frazil.client.declare.transactions",
+    "RetryPolicy": "frazil.client.send.retry_policy",
+    "Snapshot": "frazil.client.declare.client_table",
+    "Table": "frazil.client.declare.client_table",
+    "Transaction": "frazil.client.declare.client_transaction",
     "ValidationError": "frazil.wire.errors",
     "col": "frazil.client.filter.expressions",
     "read_data_files": "frazil.datafiles.footers.data_files",

@@ -13,10 +13,8 @@ from typing import Any
 import pytest
 import typer
 
-from frazil.cli.server.checks import CHECKS, Problem, fsync, java
-from frazil.cli.server.doctor import examine
-from frazil.cli.server.java import FoundJava
-from frazil.cli.shared.options import Output
+from frazil.cli.server.doctor import CHECKS, FoundJava, Problem, examine, fsync, java
+from frazil.cli.shared.setting_options import Output
 from frazil.db.connect import connect
 from frazil.db.sql import migrations
 from frazil.settings import Settings, resolve
@@ -182,7 +180,7 @@ def test_a_missing_java_matters_only_where_it_is_required(
     require: tuple[str, ...],
     status: str,
 ) -> None:
-    monkeypatch.setattr("frazil.cli.server.checks.find_java", lambda: FoundJava(None, ()))
+    monkeypatch.setattr("frazil.cli.server.doctor.find_java", lambda: FoundJava(None, ()))
     with pytest.raises(typer.Exit) as ended:
         examine(resolve(), require, Output.JSON)
     answer = json.loads(capsys.readouterr().out)

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from frazil.cli.app import app
-from frazil.cli.shared.explain import CLAUSES
+from frazil.cli.shared.conflict_explanation import CLAUSES
 from frazil.wire.conflicts import ConflictClause, ConflictFile, ConflictSnapshot, conflict
 from frazil.wire.errors import CommitFailed, CommitStateUnknown, TooManyRequests, ValidationError
 

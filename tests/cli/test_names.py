@@ -9,11 +9,11 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from frazil.cli.app import app
-from frazil.cli.shared.names import BadName, namespace_name, table_and_ref, table_name
-from frazil.cli.shared.render import count_text, plain, size_text, time_text
-from frazil.cli.tables.partition_values import partition_of
-from frazil.cli.tables.snapshots import change_text, number, told_keys, total_text
-from frazil.client.declare.tables import Table
+from frazil.cli.shared.printing import count_text, plain, size_text, time_text
+from frazil.cli.shared.typed_names import BadName, namespace_name, table_and_ref, table_name
+from frazil.cli.tables.commit_command import partition_of
+from frazil.cli.tables.snapshot_text import change_text, number, told_keys, total_text
+from frazil.client.declare.client_table import Table
 from frazil.wire.identifiers import Identifier
 
 

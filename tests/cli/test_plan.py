@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from frazil.cli.tables.filter_words import filter_words
-from frazil.cli.tables.plan import _share, partition_text
+from frazil.cli.tables.plan_command import _share, filter_words, partition_text
 from frazil.client.filter.expressions import filter_json
 from frazil.wire.content_files import EqualityDeleteFile, PositionDeleteFile
 from tests.cli.shop import FIRST, SECOND, Shop, make_shop

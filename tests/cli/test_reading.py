@@ -17,7 +17,7 @@ from pyiceberg.transforms import HourTransform, IdentityTransform
 from pyiceberg.types import NestedField, StringType, TimestampType
 
 from frazil import PositionDeleteFile
-from frazil.cli.tables.partition_values import partition_of
+from frazil.cli.tables.commit_command import partition_of
 from tests.cli.shop import FIRST, SCHEMA, SECOND, Shop, make_shop, numbers
 from tests.support.server import RunningServer
 

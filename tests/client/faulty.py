@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from pyiceberg.catalog.rest import RestCatalog
 
-from frazil.client.client import Client
-from frazil.client.send.retries import RetryPolicy
+from frazil.client.catalog_client import Client
+from frazil.client.send.retry_policy import RetryPolicy
 from frazil.wire.content_files import DataFile, ValueMap
 from frazil.wire.errors import CommitStateUnknown, FrazilError
 from tests.support.proxy import Exchange, Proxy

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyiceberg.utils.config import Config
 
-from frazil.client.config import (
+from frazil.client.catalog_config import (
     DEFAULT_URI,
     ConfigError,
     catalog_properties,

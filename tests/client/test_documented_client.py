@@ -17,8 +17,8 @@ import pyarrow
 import pytest
 from pyiceberg.catalog.rest import RestCatalog
 
-from frazil.client.declare import operations
-from frazil.client.declare.tables import Table
+from frazil.client.declare import file_operations
+from frazil.client.declare.client_table import Table
 from frazil.wire.content_files import DataFile, PositionDeleteFile
 from frazil.wire.identifiers import Identifier
 from scripts.java import ROOT
@@ -196,29 +196,31 @@ DELETES = PositionDeleteFile(
     file_path="file:///data/deletes.parquet", referenced_data_file=OLD, **FIELDS
 )
 CALLS: dict[str, Callable[[Table, Any], Any]] = {
-    "`append_files(files)`": lambda table, _: operations.append_files(table, [NEW], {}),
-    "`delete_files(files)`": lambda table, options: operations.delete_files(
+    "`append_files(files)`": lambda table, _: file_operations.append_files(table, [NEW], {}),
+    "`delete_files(files)`": lambda table, options: file_operations.delete_files(
         table, [OLD], None, options
     ),
-    "`delete_files(row_filter=…)`": lambda table, options: operations.delete_files(
+    "`delete_files(row_filter=…)`": lambda table, options: file_operations.delete_files(
         table, [], "id = 1", options
     ),
-    "`overwrite_files(add, row_filter=…)`": lambda table, options: operations.overwrite_files(
+    "`overwrite_files(add, row_filter=…)`": lambda table, options: file_operations.overwrite_files(
         table, [NEW], [], "id = 1", options
     ),
-    "`overwrite_files(add, remove)`": lambda table, options: operations.overwrite_files(
+    "`overwrite_files(add, remove)`": lambda table, options: file_operations.overwrite_files(
         table, [NEW], [OLD], None, options
     ),
-    "`row_delta(add_deletes=…)`, a DELETE": lambda table, options: operations.row_delta(
+    "`row_delta(add_deletes=…)`, a DELETE": lambda table, options: file_operations.row_delta(
         table, [], [DELETES], [], [], [], options
     ),
     "`row_delta(add_data, add_deletes)`, an UPDATE or MERGE": (
-        lambda table, options: operations.row_delta(table, [NEW], [DELETES], [], [], [], options)
+        lambda table, options: file_operations.row_delta(
+            table, [NEW], [DELETES], [], [], [], options
+        )
     ),
-    "`rewrite_files(remove_data, add_data)`": lambda table, options: operations.rewrite_files(
+    "`rewrite_files(remove_data, add_data)`": lambda table, options: file_operations.rewrite_files(
         table, [OLD], [NEW], [], [], None, options
     ),
-    "`replace_partitions(add)`": lambda table, options: operations.replace_partitions(
+    "`replace_partitions(add)`": lambda table, options: file_operations.replace_partitions(
         table, [NEW], options
     ),
 }

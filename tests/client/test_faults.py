@@ -15,8 +15,8 @@ from uuid import uuid4
 
 import pytest
 
-from frazil.client.client import Client
-from frazil.client.send.errors import CatalogUnreachable
+from frazil.client.catalog_client import Client
+from frazil.client.send.error_answers import CatalogUnreachable
 from frazil.wire.errors import (
     CommitStateUnknown,
     FrazilError,

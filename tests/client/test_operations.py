@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from frazil import Client, CommitFailed, Once, Table, ValidationError
-from frazil.client.declare import operations
-from frazil.client.declare.operations import CheckOptions
+from frazil.client.declare import file_operations
+from frazil.client.declare.file_operations import CheckOptions
 from frazil.wire.actions import FileUpdate
 from frazil.wire.content_files import DataFile, EqualityDeleteFile, PositionDeleteFile
 from frazil.wire.errors import BadRequest
@@ -40,17 +40,17 @@ def position_deletes(table: Table, name: str, of: DataFile | None = None) -> Pos
 
 def test_an_append_carries_no_clause_and_no_base(new_table: NewTable) -> None:
     table = new_table()
-    update = operations.append_files(table, [declared(table, "a")], {})
+    update = file_operations.append_files(table, [declared(table, "a")], {})
     assert clauses(update) == []
     assert update.base_snapshot_id is None
 
 
 def test_a_delete_requires_the_files_that_it_names(new_table: NewTable) -> None:
     table = new_table()
-    update = operations.delete_files(table, ["a", declared(table, "b")], None, {})
+    update = file_operations.delete_files(table, ["a", declared(table, "b")], None, {})
     paths = ["a", declared(table, "b").file_path]
     assert clauses(update) == [{"type": "required-data-files", "file-paths": paths}]
-    by_filter = operations.delete_files(table, [], "id = 5", {})
+    by_filter = file_operations.delete_files(table, [], "id = 5", {})
     assert clauses(by_filter) == []
     assert by_filter.base_snapshot_id is None
 
@@ -58,7 +58,7 @@ def test_a_delete_requires_the_files_that_it_names(new_table: NewTable) -> None:
 @pytest.mark.parametrize("isolation", ["serializable", "snapshot"])
 def test_an_overwrite_by_path(new_table: NewTable, isolation: str) -> None:
     table = new_table()
-    update = operations.overwrite_files(
+    update = file_operations.overwrite_files(
         table, [declared(table, "new")], ["old"], None, CheckOptions(isolation=isolation)
     )
     added = [{"type": "not-allowed-added-data-files"}] if isolation == "serializable" else []
@@ -72,7 +72,7 @@ def test_an_overwrite_by_path(new_table: NewTable, isolation: str) -> None:
 @pytest.mark.parametrize("isolation", ["serializable", "snapshot"])
 def test_an_overwrite_by_filter_is_scoped_by_it(new_table: NewTable, isolation: str) -> None:
     table = new_table()
-    update = operations.overwrite_files(
+    update = file_operations.overwrite_files(
         table, [declared(table, "new")], [], "id = 5", CheckOptions(isolation=isolation)
     )
     added = (
@@ -89,7 +89,7 @@ def test_an_overwrite_by_filter_is_scoped_by_it(new_table: NewTable, isolation: 
 
 def test_a_conflict_filter_wins_over_the_row_filter(new_table: NewTable) -> None:
     table = new_table()
-    update = operations.overwrite_files(
+    update = file_operations.overwrite_files(
         table, [], ["old"], "id > 0", CheckOptions(conflict_filter="id = 5")
     )
     assert [clause.get("filter") for clause in clauses(update)] == [ID_5, ID_5, ID_5, None, ID_5]
@@ -98,7 +98,7 @@ def test_a_conflict_filter_wins_over_the_row_filter(new_table: NewTable) -> None
 def test_a_row_delta_of_a_delete_lets_other_deletes_remove_its_files(new_table: NewTable) -> None:
     table = new_table()
     data = declared(table, "a")
-    update = operations.row_delta(
+    update = file_operations.row_delta(
         table, [], [position_deletes(table, "d", data)], [], [], ["other"], {}
     )
     assert clauses(update) == [
@@ -115,7 +115,7 @@ def test_a_row_delta_of_a_delete_lets_other_deletes_remove_its_files(new_table: 
 def test_a_row_delta_of_an_update(new_table: NewTable, isolation: str) -> None:
     table = new_table()
     data = declared(table, "a")
-    update = operations.row_delta(
+    update = file_operations.row_delta(
         table,
         [declared(table, "new")],
         [position_deletes(table, "d", data)],
@@ -148,7 +148,7 @@ def test_a_rewrite_checks_the_same_at_every_isolation_level(new_table: NewTable)
         {"type": "required-delete-files", "file-paths": ["d"]},
     ]
     for isolation in ("serializable", "snapshot"):
-        update = operations.rewrite_files(
+        update = file_operations.rewrite_files(
             table, ["a"], [], ["d"], [], None, CheckOptions(isolation=isolation)
         )
         assert clauses(update) == expected
@@ -157,7 +157,7 @@ def test_a_rewrite_checks_the_same_at_every_isolation_level(new_table: NewTable)
 @pytest.mark.parametrize("isolation", ["serializable", "snapshot"])
 def test_replaced_partitions(new_table: NewTable, isolation: str) -> None:
     table = new_table(spec=BY_DAY)
-    update = operations.replace_partitions(
+    update = file_operations.replace_partitions(
         table, [declared(table, "a", "2026-05-01")], CheckOptions(isolation=isolation)
     )
     added = [{"type": "not-allowed-added-data-files"}] if isolation == "serializable" else []
@@ -175,7 +175,7 @@ def test_isolation_is_read_from_the_property_of_the_command(
 ) -> None:
     table = new_table(properties={f"write.{command}.isolation-level": "SNAPSHOT"})
     for asked in ("delete", "update", "merge"):
-        update = operations.overwrite_files(
+        update = file_operations.overwrite_files(
             table, [declared(table, "n")], ["o"], None, {"command": asked}
         )
         found = {clause["type"] for clause in clauses(update)}
@@ -185,9 +185,9 @@ def test_isolation_is_read_from_the_property_of_the_command(
 def test_an_unknown_isolation_level_names_where_it_stands(new_table: NewTable) -> None:
     table = new_table(properties={"write.update.isolation-level": "dirty"})
     with pytest.raises(BadRequest, match=r"write\.update\.isolation-level: 'dirty'"):
-        operations.overwrite_files(table, [declared(table, "n")], [], None, {})
+        file_operations.overwrite_files(table, [declared(table, "n")], [], None, {})
     with pytest.raises(BadRequest, match=r"^isolation: 'none'"):
-        operations.overwrite_files(table, [], ["o"], None, {"isolation": "none"})
+        file_operations.overwrite_files(table, [], ["o"], None, {"isolation": "none"})
 
 
 # --- against a catalog --------------------------------------------------------------------------

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from frazil import Client, Plan, RetryPolicy, Table, col
-from frazil.client.declare.plans import Walk
-from frazil.client.send.http import Answer, HttpTransport
+from frazil.client.declare.scan_plans import Walk
+from frazil.client.send.http_transport import Answer, HttpTransport
 from frazil.wire.content_files import (
     CountMap,
     DataFile,

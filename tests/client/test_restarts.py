@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from frazil.client.client import Client
-from frazil.client.send.errors import CatalogUnreachable
-from frazil.client.send.http import Answer, HttpTransport, NotSent
-from frazil.client.send.retries import RetryPolicy
+from frazil.client.catalog_client import Client
+from frazil.client.send.error_answers import CatalogUnreachable
+from frazil.client.send.http_transport import Answer, HttpTransport, NotSent
+from frazil.client.send.retry_policy import RetryPolicy
 from tests.client.faulty import (
     OPERATIONS,
     Append,

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from frazil.client.client import Client
-from frazil.client.send.http import HttpTransport
-from frazil.client.send.retries import Clock, RetryPolicy
+from frazil.client.catalog_client import Client
+from frazil.client.send.http_transport import HttpTransport
+from frazil.client.send.retry_policy import Clock, RetryPolicy
 from frazil.client.send.submit import Accepted, Persistence, Request, submit
 from frazil.wire.errors import (
     BadRequest,

@@ -124,12 +124,12 @@ def _count() -> None:
 
 
 def _lose_patience(patience_s: float) -> None:
-    from frazil.rest.settings import AppSettings
-    from frazil.server import assembly, protocol
+    from frazil.rest.app_settings import AppSettings
+    from frazil.server import assembly, http_protocol
 
     impatient = partial(AppSettings, body_timeout_s=patience_s)
     setattr(assembly, "AppSettings", impatient)  # noqa: B010
-    protocol.HEAD_TIMEOUT_S = patience_s
+    http_protocol.HEAD_TIMEOUT_S = patience_s
 
 
 def _main() -> None:

@@ -22,7 +22,7 @@ from frazil.db.base import Database
 from frazil.db.connect import connect
 from frazil.plan.service import PlanLimits
 from frazil.rest.app import AppSettings
-from frazil.rest.service import openapi
+from frazil.rest.server_routes import openapi
 from frazil.store.local import LocalStore
 from tests.commit.finegrained.requests import Json
 from tests.commit.finegrained.tables import Answer, Table

@@ -45,7 +45,7 @@ from pyiceberg.types import (
 )
 
 from frazil.format.expr import expressions as server
-from frazil.pyiceberg.expressions import IN_LIMIT, conflict_filter, filter_json
+from frazil.pyiceberg.filter_conversion import IN_LIMIT, conflict_filter, filter_json
 from frazil.values.single_value import InvalidValue
 
 SCHEMA = Schema(

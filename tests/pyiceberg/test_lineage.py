@@ -10,8 +10,8 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.types import LongType
 
-from frazil.pyiceberg.content_files import LAST_UPDATED_FIELD, ROW_ID_FIELD
-from frazil.pyiceberg.lineage import LAST_UPDATED, ROW_ID, RowLineage
+from frazil.pyiceberg.file_declarations import LAST_UPDATED_FIELD, ROW_ID_FIELD
+from frazil.pyiceberg.row_lineage import LAST_UPDATED, ROW_ID, RowLineage
 from frazil.values.deletion_vectors import DeletionVector, deletion_vector_blob
 from frazil.values.puffin import write_puffin
 from frazil.wire.content_files import PositionDeleteFile

@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 
 from frazil.commit.snapshot import changes, verify
 from frazil.format.manifest import manifest_merging
-from frazil.rest.service import openapi
+from frazil.rest.server_routes import openapi
 from frazil.wire.actions import MAX_STREAM_BYTES, CommitUpdate, CommitValidation, check_request
 from frazil.wire.conflicts import MAX_CONFLICT_ITEMS, ConflictClause
 from frazil.wire.json import decode, known_tags

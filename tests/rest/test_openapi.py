@@ -16,7 +16,7 @@ from openapi_spec_validator import validate
 
 from frazil.commit.snapshot.committed import CommittedSnapshot
 from frazil.rest.routes import ROUTES
-from frazil.rest.service import openapi
+from frazil.rest.server_routes import openapi
 from frazil.wire import actions, conflicts, content_files, planning, requests, responses, updates
 from frazil.wire.errors import BadRequest
 from frazil.wire.json import decode

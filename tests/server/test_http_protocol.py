@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import uvicorn
 
+from frazil.server.http_protocol import MAX_HEAD_BYTES, BoundedHttpProtocol
 from frazil.server.listen import bind
-from frazil.server.protocol import MAX_HEAD_BYTES, BoundedHttpProtocol
 
 
 async def echo(scope: Any, receive: Any, send: Any) -> None:

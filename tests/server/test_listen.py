@@ -6,8 +6,7 @@ import socket
 
 import pytest
 
-from frazil.server.errors import StartRefused
-from frazil.server.listen import bind, check_exposure, is_loopback, url_of
+from frazil.server.listen import StartRefused, bind, check_exposure, is_loopback, url_of
 from frazil.settings import Settings
 
 

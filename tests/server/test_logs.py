@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 
-from frazil.server.logs import JsonLines, TextLines
+from frazil.server.log_lines import JsonLines, TextLines
 
 
 def record(message: str, **extra: object) -> logging.LogRecord:

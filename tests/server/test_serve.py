@@ -21,8 +21,8 @@ from typing import Any
 import pytest
 
 from frazil.db.connect import connect
-from frazil.server.errors import StartRefused
-from frazil.server.run import serve
+from frazil.server.listen import StartRefused
+from frazil.server.uvicorn_server import serve
 from frazil.settings import Settings, SettingsError
 from tests.store.faulty_proxy import faulty_proxy
 from tests.support.s3 import S3Server

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from frazil.server.snippets import snippets
+from frazil.server.client_snippets import snippets
 from frazil.settings import Settings
 
 URL = "http://127.0.0.1:8181"

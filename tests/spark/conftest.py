@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from frazil.client.client import Client
+from frazil.client.catalog_client import Client
 from tests.conftest import SERVERS
 from tests.support.server import RunningServer, running_server
 

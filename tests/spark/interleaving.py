@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 
 import pytest
 
-from frazil.client.declare.outcomes import Commit
+from frazil.client.declare.table_verbs import Commit
 from frazil.spark.writing.write_commit import Write
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from frazil.client.client import Client
+from frazil.client.catalog_client import Client
 from frazil.spark.session import Session
 
 COPY_ON_WRITE: Final = "copy-on-write"

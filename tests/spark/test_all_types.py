@@ -26,7 +26,7 @@ from frazil.wire.errors import BadRequest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from frazil.client.client import Client
+    from frazil.client.catalog_client import Client
     from frazil.spark.session import Session
 
 TEXT = "f79c3e09-677c-4bbd-a479-3f349cb785e7"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from frazil.client.client import Client
+from frazil.client.catalog_client import Client
 from scripts.java import Java
 from tests.support import cluster_job
 from tests.support.spark_cluster import (

@@ -18,11 +18,11 @@ from pyspark.sql import Row, SparkSession
 from typer.testing import CliRunner, Result
 
 from frazil.cli.app import app
-from frazil.cli.shared.names import BadName
-from frazil.cli.spark.spark_files import Source, format_of
+from frazil.cli.shared.typed_names import BadName
+from frazil.cli.spark.file_rows import Source, format_of
 from frazil.cli.spark.spark_merge import on_condition
-from frazil.cli.spark.spark_sql import json_value, statements_in
-from frazil.client.client import Client
+from frazil.cli.spark.sql_command import json_value, statements_in
+from frazil.client.catalog_client import Client
 from tests.support.server import clean_environment
 
 Run = Callable[..., Result]

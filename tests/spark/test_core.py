@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from frazil.client.client import Client
+from frazil.client.catalog_client import Client
 from frazil.spark import connect
 from frazil.spark.core.progress import is_classic
 from frazil.spark.ddl.partition_terms import partition_spec

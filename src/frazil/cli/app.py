@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 import frazil
-from frazil.cli.shared.options import Output, OutputOption, takes_settings
-from frazil.cli.spark import spark_app
-from frazil.cli.tables import client_app
+from frazil.cli.shared.setting_options import Output, OutputOption, takes_settings
+from frazil.cli.spark import spark_commands
+from frazil.cli.tables import table_commands
 from frazil.settings import Resolved
 
 app = typer.Typer(
@@ -46,7 +46,7 @@ def frazil_command(
 @takes_settings
 def serve(resolved: Resolved, output: OutputOption = Output.TEXT) -> None:
     """Run the catalog in this process until SIGTERM or Ctrl-C."""
-    from frazil.cli.server.serve import run
+    from frazil.cli.server.serve_command import run
 
     run(resolved, output)
 
@@ -55,7 +55,7 @@ def serve(resolved: Resolved, output: OutputOption = Output.TEXT) -> None:
 @takes_settings
 def config_show(resolved: Resolved, output: OutputOption = Output.TEXT) -> None:
     """Print each setting, its value, and where the value came from."""
-    from frazil.cli.server.config import show
+    from frazil.cli.server.config_show import show
 
     show(resolved, output)
 
@@ -66,7 +66,7 @@ def token_new(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Make a token: it is shown once, the server keeps only its digest."""
-    from frazil.cli.server.token import new
+    from frazil.cli.server.token_new import new
 
     new(name, output)
 
@@ -89,5 +89,5 @@ def doctor(
     examine(resolved, tuple(require or ()), output)
 
 
-client_app.register(app)
-spark_app.register(app)
+table_commands.register(app)
+spark_commands.register(app)

@@ -1,7 +1,7 @@
-"""PyIceberg through Frazil: the same calls, committed as declared changes of files.
+"""PyIceberg with safer commits.
 
-`FrazilCatalog` is for Frazil's server; `retrying` makes a table of any other catalog retry its
-commits on a newer head where that is right.
+`FrazilCatalog` keeps PyIceberg's API and commits file changes through a Frazil server.
+`retrying(table)` adds conflict checks and retries to a table of any other catalog.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from frazil.pyiceberg.catalog import FrazilCatalog, load_catalog
-    from frazil.pyiceberg.errors import DuplicateFilesError, ValidationError
-    from frazil.pyiceberg.retrying.retry_tables import retrying
-    from frazil.pyiceberg.tables import FrazilTable
-    from frazil.pyiceberg.transactions import FrazilTransaction
+    from frazil.pyiceberg.commit_errors import DuplicateFilesError, ValidationError
+    from frazil.pyiceberg.frazil_catalog import FrazilCatalog, load_catalog
+    from frazil.pyiceberg.frazil_transaction import FrazilTable, FrazilTransaction
+    from frazil.pyiceberg.retry.retrying_table import retrying
 
 __all__ = [
     "DuplicateFilesError",
@@ -26,19 +25,19 @@ __all__ = [
     "retrying",
 ]
 
-_HOMES = {
-    "DuplicateFilesError": "errors",
-    "FrazilCatalog": "catalog",
-    "FrazilTable": "tables",
-    "FrazilTransaction": "transactions",
-    "ValidationError": "errors",
-    "load_catalog": "catalog",
-    "retrying": "retry_tables",
+_MODULES = {
+    "DuplicateFilesError": "commit_errors",
+    "FrazilCatalog": "frazil_catalog",
+    "FrazilTable": "frazil_transaction",
+    "FrazilTransaction": "frazil_transaction",
+    "ValidationError": "commit_errors",
+    "load_catalog": "frazil_catalog",
+    "retrying": "retry.retrying_table",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """Each name is loaded when it is asked for: PyIceberg is large."""
-    if name in _HOMES:
-        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    """Import each name on first use, because PyIceberg is large."""
+    if name in _MODULES:
+        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

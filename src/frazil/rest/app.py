@@ -8,9 +8,9 @@ from starlette.applications import Starlette
 from starlette.routing import BaseRoute, Match
 from starlette.types import Receive, Scope, Send
 
+from frazil.rest.app_settings import AppSettings
 from frazil.rest.edge import Edge
 from frazil.rest.routes import ROUTES
-from frazil.rest.settings import AppSettings
 
 if TYPE_CHECKING:
     from frazil.commit.catalog.catalog import Catalog

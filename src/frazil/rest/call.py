@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
 from frazil.commit.pipeline.context import Context, IdempotencyKey
-from frazil.rest.headers import Headers, idempotency_key
+from frazil.rest.request_headers import Headers, idempotency_key
 from frazil.rest.routing import Route, decoded
 from frazil.wire.errors import BadRequest, NoSuchTable, NoSuchView
 from frazil.wire.identifiers import Identifier, Namespace, check_identifier, check_namespace

@@ -13,15 +13,13 @@ from urllib.parse import quote
 from starlette.types import Receive, Scope, Send
 
 from frazil.commit.pipeline.context import IdempotencyKey
-from frazil.rest.auth import principal_of
-from frazil.rest.body import BodyBudget, BodyLimits, ClientGone, Lease, read_body
+from frazil.rest.app_settings import AppSettings
 from frazil.rest.call import Call, key_of
-from frazil.rest.failures import failure
-from frazil.rest.headers import Headers, request_id
 from frazil.rest.http_counts import HttpCounts
-from frazil.rest.reply import Renderer, Reply
+from frazil.rest.reply import Renderer, Reply, failure
+from frazil.rest.request_body import BodyBudget, BodyLimits, ClientGone, Lease, read_body
+from frazil.rest.request_headers import Headers, principal_of, request_id
 from frazil.rest.routing import Match, Route, Router, no_such_route
-from frazil.rest.settings import AppSettings
 from frazil.wire.errors import TooManyRequests
 from frazil.wire.json import decode
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from frazil.rest.settings import AppSettings
+from frazil.rest.app_settings import AppSettings
 from frazil.wire.errors import BadRequest
 from frazil.wire.json import encode
 

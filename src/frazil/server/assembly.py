@@ -14,8 +14,8 @@ from frazil.db.base import DatabaseRefused, DatabaseUnavailable
 from frazil.db.connect import connect
 from frazil.plan.service import PlanLimits, Planner
 from frazil.rest.app import AppSettings, close, create_app
-from frazil.server.errors import StartRefused
-from frazil.server.storage import prepare_warehouse, s3_settings
+from frazil.server.listen import StartRefused
+from frazil.server.warehouse_storage import prepare_warehouse, s3_settings
 from frazil.settings import Settings, extra_locations, warehouse_location
 from frazil.store.base import StoreError
 from frazil.store.locations import AllowedLocations

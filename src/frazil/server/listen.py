@@ -6,8 +6,19 @@ import errno
 import ipaddress
 import socket
 
-from frazil.server.errors import StartRefused
 from frazil.settings import Settings
+
+
+class StartRefused(Exception):
+    """The server cannot or must not start; the message says why and what to do.
+
+    `usage` marks what the settings alone show to be wrong.
+    """
+
+    def __init__(self, message: str, *, usage: bool = False) -> None:
+        super().__init__(message)
+        self.usage = usage
+
 
 _BACKLOG = 2048
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from frazil.client.client import DEFAULT_URI, Client
+from frazil.client.catalog_client import DEFAULT_URI, Client
 from frazil.spark.core.context import Context
 from frazil.spark.core.settings import settings_of
 from frazil.spark.streams.data_source import register

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyspark.sql import Column, DataFrame
 
-from frazil.client.declare.names import identifier_of
-from frazil.client.declare.tables import Table
+from frazil.client.declare.catalog_paths import identifier_of
+from frazil.client.declare.client_table import Table
 from frazil.client.filter.expressions import Expression
 from frazil.spark.core.context import Context
 from frazil.spark.core.progress import progress

@@ -17,7 +17,7 @@ from pyiceberg.typedef import EMPTY_DICT, Record
 from pyiceberg.types import LongType
 
 from frazil.pyiceberg import retrying
-from frazil.pyiceberg.retrying.checks_deletes import NewDelete
+from frazil.pyiceberg.retry.commit_checks import NewDelete
 from tests.pyiceberg.retrying.retrying_tables import (
     BY_PART,
     PATH_FIELD_ID,

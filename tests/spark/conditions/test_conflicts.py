@@ -13,7 +13,7 @@ import msgspec
 import pyspark.sql.types as st
 import pytest
 
-from frazil.client.declare.tables import Table
+from frazil.client.declare.client_table import Table
 from frazil.client.filter.expressions import (
     AlwaysFalse,
     AlwaysTrue,

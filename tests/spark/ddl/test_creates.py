@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from frazil.wire.errors import AlreadyExists, BadRequest, NoSuchTable
 
 if TYPE_CHECKING:
-    from frazil.client.client import Client
+    from frazil.client.catalog_client import Client
     from frazil.spark.session import Session
 
 COMPARED: Final = (

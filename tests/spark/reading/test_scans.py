@@ -15,8 +15,8 @@ import pytest
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from frazil.client.client import Client
-from frazil.client.declare.tables import Table
+from frazil.client.catalog_client import Client
+from frazil.client.declare.client_table import Table
 from frazil.client.filter.expressions import Expression, bucket, col
 from frazil.datafiles.footers.data_files import DataFile, EqualityDeleteFile
 from frazil.datafiles.reading.arrow_reader import read_task

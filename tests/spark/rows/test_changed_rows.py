@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from frazil.client.client import Client
-from frazil.client.declare.tables import Table
+from frazil.client.catalog_client import Client
+from frazil.client.declare.client_table import Table
 from frazil.datafiles.reading.scan_tasks import task_of
 from frazil.datafiles.reading.storage import Storage
 from frazil.datafiles.reading.table_facts import facts_of

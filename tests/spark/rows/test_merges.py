@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as fn
 
-from frazil.client.declare.tables import Table
+from frazil.client.declare.client_table import Table
 from frazil.spark.conditions.side_names import of_side
 from frazil.spark.rows.assigned_columns import Rows
 from frazil.spark.rows.merge_clauses import (

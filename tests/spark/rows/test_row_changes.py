@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as fn
 
-from frazil.client.client import Client
-from frazil.client.declare.tables import Table
+from frazil.client.catalog_client import Client
+from frazil.client.declare.client_table import Table
 from frazil.client.filter.expressions import col
 from frazil.spark.core.results import Result
 from frazil.spark.core.targets import Target

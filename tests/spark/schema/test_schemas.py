@@ -13,7 +13,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as fn
 
-from frazil.client.declare.tables import Table
+from frazil.client.declare.client_table import Table
 from frazil.datafiles.footers.parquet_names import name_mapping_of
 from frazil.datafiles.footers.parquet_schema import fields_by_id
 from frazil.spark.core.name_matching import NameMatcher
@@ -39,7 +39,7 @@ from frazil.wire.identifiers import Identifier
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from frazil.client.client import Client
+    from frazil.client.catalog_client import Client
 
 POINT = StructType(
     (

@@ -16,7 +16,7 @@ from frazil.wire.errors import (
 )
 
 if TYPE_CHECKING:
-    from frazil.client.client import Client
+    from frazil.client.catalog_client import Client
     from frazil.spark.session import Session
 
 

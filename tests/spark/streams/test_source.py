@@ -25,7 +25,7 @@ from frazil.wire.errors import BadRequest, CommitStateUnknown
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from frazil.client.client import Client
+    from frazil.client.catalog_client import Client
 
 MANY_TYPES = {
     "type": "struct",

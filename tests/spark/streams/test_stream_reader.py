@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from frazil.client.declare.tables import Snapshot
+from frazil.client.declare.client_table import Snapshot
 from frazil.datafiles.reading.scan_tasks import ScanTask
 from frazil.spark.streams.micro_batches import (
     NOTHING,
@@ -25,7 +25,7 @@ from frazil.wire.planned_files import PlannedDataFile
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from frazil.client.client import Client
+    from frazil.client.catalog_client import Client
     from frazil.spark.session import Session
 
 # --- batches, without Spark -----------------------------------------------------------------------

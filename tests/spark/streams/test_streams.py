@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from frazil.client.declare.tables import Table
+from frazil.client.declare.client_table import Table
 from frazil.spark.streams import stream_ids
 from frazil.spark.streams.stream_ids import CHECKPOINT_ID, EPOCH_ID, QUERY_ID, StreamId
 from frazil.wire.errors import BadRequest
@@ -19,7 +19,7 @@ from frazil.wire.identifiers import Identifier
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from frazil.client.client import Client
+    from frazil.client.catalog_client import Client
     from frazil.spark.session import Session
 
 SCHEMA = {

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import load_catalog
 
-from frazil.client.client import Client
-from frazil.client.declare.tables import Table
+from frazil.client.catalog_client import Client
+from frazil.client.declare.client_table import Table
 from frazil.datafiles.footers.data_files import PositionDeleteFile
 from frazil.spark.writing.row_removal import write_deletes
 from frazil.spark.writing.write_folder import new_folder

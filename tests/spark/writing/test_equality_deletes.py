@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from frazil.client.client import Client
-from frazil.client.declare.tables import Table
+from frazil.client.catalog_client import Client
+from frazil.client.declare.client_table import Table
 from frazil.datafiles.footers.data_files import DataFile, EqualityDeleteFile
 from frazil.spark.core.context import Context
 from frazil.spark.core.settings import Settings

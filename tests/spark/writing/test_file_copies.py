@@ -11,8 +11,8 @@ import pytest
 from msgspec.structs import replace
 from pyiceberg.catalog import load_catalog
 
-from frazil.client.client import Client
-from frazil.client.declare.tables import Table
+from frazil.client.catalog_client import Client
+from frazil.client.declare.client_table import Table
 from frazil.datafiles.footers.data_files import DataFile, EqualityDeleteFile
 from frazil.datafiles.reading.arrow_reader import read_task
 from frazil.datafiles.reading.scan_tasks import task_of

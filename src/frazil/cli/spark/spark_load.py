@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from frazil.cli.shared.catalog_options import CatalogChoice, on_its_way, usage
-from frazil.cli.shared.names import key_values, table_name
-from frazil.cli.spark.spark_app import LoadMode
-from frazil.cli.spark.spark_files import Source
+from frazil.cli.shared.catalog_command import CatalogChoice, on_its_way, usage
+from frazil.cli.shared.typed_names import key_values, table_name
+from frazil.cli.spark.file_rows import Source
+from frazil.cli.spark.spark_commands import LoadMode
 from frazil.cli.spark.spark_session import print_result, spark_session
 
 if TYPE_CHECKING:

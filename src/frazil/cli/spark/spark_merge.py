@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from frazil.cli.shared.catalog_options import CatalogChoice, on_its_way, usage
-from frazil.cli.shared.names import BadName, table_name
-from frazil.cli.spark.spark_files import Source
+from frazil.cli.shared.catalog_command import CatalogChoice, on_its_way, usage
+from frazil.cli.shared.typed_names import BadName, table_name
+from frazil.cli.spark.file_rows import Source
 from frazil.cli.spark.spark_session import print_result, spark_session
 
 if TYPE_CHECKING:

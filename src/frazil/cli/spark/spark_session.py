@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from frazil.cli.shared.catalog_options import CatalogChoice
-from frazil.cli.shared.names import key_values
-from frazil.cli.shared.options import FAILURE, USAGE_ERROR, fail
-from frazil.cli.shared.render import count_text, plain, print_json
+from frazil.cli.shared.catalog_command import CatalogChoice
+from frazil.cli.shared.printing import count_text, plain, print_json
+from frazil.cli.shared.setting_options import FAILURE, USAGE_ERROR, fail
+from frazil.cli.shared.typed_names import key_values
 
 if TYPE_CHECKING:
     from frazil.spark.core.results import Result
@@ -49,7 +49,7 @@ def spark_session(
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-    from frazil.client.config import DEFAULT_URI
+    from frazil.client.catalog_config import DEFAULT_URI
     from frazil.spark.runtime.local_java import JavaError
     from frazil.spark.runtime.local_spark import local_spark
     from frazil.spark.session import connect

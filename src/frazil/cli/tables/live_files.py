@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from frazil.client.declare.tables import Snapshot, Table
+    from frazil.client.declare.client_table import Snapshot, Table
     from frazil.format.manifest.manifest_columns import ManifestColumns
     from frazil.format.manifest.manifest_list import ManifestFile
     from frazil.read.manifest_cache import ManifestReader

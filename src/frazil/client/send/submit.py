@@ -21,9 +21,9 @@ from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
-from frazil.client.send.errors import CatalogUnreachable, error_of
-from frazil.client.send.http import Answer, AnswerLost, NotSent, Transport
-from frazil.client.send.retries import Clock, Patience, RetryPolicy
+from frazil.client.send.error_answers import CatalogUnreachable, error_of
+from frazil.client.send.http_transport import Answer, AnswerLost, NotSent, Transport
+from frazil.client.send.retry_policy import Clock, Patience, RetryPolicy
 from frazil.wire.errors import CommitFailed, CommitStateUnknown, FrazilError
 
 KEY_HEADER: Final = "Idempotency-Key"

@@ -18,7 +18,7 @@ from pyspark.sql import Column
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from frazil.client.declare.tables import Table
+from frazil.client.declare.client_table import Table
 from frazil.client.filter.expressions import (
     AlwaysFalse,
     AlwaysTrue,

@@ -9,7 +9,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from frazil.client.client import Client
+from frazil.client.catalog_client import Client
 from frazil.spark.core.settings import Settings
 
 LOGGER: Final = logging.getLogger("frazil.spark")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from frazil.client.declare.outcomes import Commit
+from frazil.client.declare.table_verbs import Commit
 
 
 @dataclass(frozen=True, kw_only=True)

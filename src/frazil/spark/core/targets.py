@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from frazil.client.declare.tables import Table
+from frazil.client.declare.client_table import Table
 from frazil.spark.core.context import Context
 from frazil.wire.actions import MAIN
 from frazil.wire.identifiers import Identifier

@@ -8,8 +8,8 @@ from dataclasses import replace
 from itertools import count
 from typing import Any, Final, TypeAlias
 
-from frazil.client.declare.own_updates import OwnUpdates
-from frazil.client.declare.tables import Table
+from frazil.client.declare.client_table import Table
+from frazil.client.declare.metadata_updates import OwnUpdates
 from frazil.datafiles.footers.parquet_schema import fields_by_id
 from frazil.spark.conditions.sql_conditions import is_case_sensitive
 from frazil.spark.core.context import Context

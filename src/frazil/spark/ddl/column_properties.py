@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from frazil.client.declare.tables import Table
+from frazil.client.declare.client_table import Table
 from frazil.datafiles.footers.parquet_names import NAME_MAPPING_PROPERTY
 from frazil.datafiles.footers.parquet_schema import fields_by_id
 from frazil.values.types import StructType

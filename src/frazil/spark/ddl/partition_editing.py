@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from frazil.client.declare.tables import Table
+from frazil.client.declare.client_table import Table
 from frazil.datafiles.footers.parquet_schema import fields_by_id
 from frazil.spark.ddl.partition_terms import partition_spec
 from frazil.wire.errors import BadRequest

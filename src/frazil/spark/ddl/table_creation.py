@@ -12,9 +12,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from frazil.client.declare.changes import Changes
-from frazil.client.declare.outcomes import Commit
-from frazil.client.declare.tables import Table
+from frazil.client.declare.client_table import Table
+from frazil.client.declare.table_verbs import Changes, Commit
 from frazil.datafiles.footers.data_files import DataFile
 from frazil.spark.core import statement_runs
 from frazil.spark.core.context import Context

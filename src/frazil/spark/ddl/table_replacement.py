@@ -8,7 +8,7 @@ from dataclasses import replace as with_changes
 from itertools import count
 from typing import Any, Final
 
-from frazil.client.declare.tables import Table
+from frazil.client.declare.client_table import Table
 from frazil.datafiles.footers.parquet_schema import fields_by_id
 from frazil.spark.ddl.partition_editing import VOID
 from frazil.spark.ddl.partition_terms import partition_spec, sort_order

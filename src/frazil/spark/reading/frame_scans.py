@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from frazil.client.declare.tables import Table
+from frazil.client.declare.client_table import Table
 from frazil.client.filter.expressions import AlwaysTrue, Expression
 from frazil.datafiles.arrow.lineage import LAST_UPDATED, MIN_FORMAT_VERSION, ROW_ID
 from frazil.datafiles.reading.arrow_reader import check_metadata_columns, with_metadata

@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from frazil.client.declare.tables import Table
+from frazil.client.declare.client_table import Table
 from frazil.datafiles.footers.parquet_files import scheme_of
 from frazil.spark.conditions.iceberg_filters import quoted
 from frazil.spark.core.context import Context

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from frazil.client.declare.tables import Table
+from frazil.client.declare.client_table import Table
 from frazil.datafiles.footers.parquet_names import NAME_MAPPING_PROPERTY
 from frazil.datafiles.reading.arrow_reader import spark_batches, with_metadata
 from frazil.datafiles.reading.scan_tasks import ScanTask, split_tasks

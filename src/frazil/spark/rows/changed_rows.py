@@ -25,7 +25,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
-from frazil.client.declare.tables import Table
+from frazil.client.declare.client_table import Table
 from frazil.datafiles.arrow.lineage import MIN_FORMAT_VERSION, ROW_ID
 from frazil.datafiles.footers.data_files import DataFile
 from frazil.datafiles.reading.positions import FilePositions, PositionCollector, Positions, unite

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from pyspark.sql import Column, DataFrame
 
-from frazil.client.declare.tables import Table
+from frazil.client.declare.client_table import Table
 from frazil.spark.conditions.sql_columns import ColumnNames, quoted
 from frazil.spark.core.context import Context
 from frazil.spark.core.targets import Target

@@ -18,7 +18,7 @@ import pyspark.sql.types as st
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
-from frazil.client.declare.tables import Table
+from frazil.client.declare.client_table import Table
 from frazil.spark.conditions.conflicts import MAX_KEYS, KeyValues
 from frazil.spark.conditions.merge_conditions import Key
 from frazil.spark.rows.merge_frames import SOURCE_ROW

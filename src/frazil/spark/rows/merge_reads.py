@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
-from frazil.client.declare.tables import Table
+from frazil.client.declare.client_table import Table
 from frazil.client.filter.expressions import Expression, always_true
 from frazil.spark.conditions.conflicts import key_filter, merge_filter
 from frazil.spark.conditions.merge_conditions import SourceNames, on_parts

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from frazil.client.declare.changes import Changes
-from frazil.client.declare.isolation import Command
-from frazil.client.declare.outcomes import Commit
-from frazil.client.declare.tables import Table
+from frazil.client.declare.client_table import Table
+from frazil.client.declare.file_operations import Command
+from frazil.client.declare.table_verbs import Changes, Commit
 from frazil.client.filter.expressions import Expression
 from frazil.datafiles.reading.scan_tasks import ScanTask
 from frazil.datafiles.reading.touched import Touched

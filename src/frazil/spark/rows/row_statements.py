@@ -9,8 +9,8 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
-from frazil.client.declare.isolation import Command
-from frazil.client.declare.tables import Table
+from frazil.client.declare.client_table import Table
+from frazil.client.declare.file_operations import Command
 from frazil.client.filter.expressions import Expression, Filter
 from frazil.datafiles.arrow.lineage import LAST_UPDATED, MIN_FORMAT_VERSION, ROW_ID
 from frazil.datafiles.reading.scan_tasks import ScanTask

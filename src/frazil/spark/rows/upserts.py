@@ -15,8 +15,8 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
 
-from frazil.client.declare.changes import Changes
-from frazil.client.declare.tables import Table
+from frazil.client.declare.client_table import Table
+from frazil.client.declare.table_verbs import Changes
 from frazil.spark.conditions.iceberg_filters import quoted
 from frazil.spark.core import statement_runs
 from frazil.spark.core.context import Context

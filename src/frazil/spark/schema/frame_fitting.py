@@ -14,7 +14,7 @@ from typing import Any, Final
 import pyspark.sql.types as st
 from pyspark.sql import DataFrame
 
-from frazil.client.declare.tables import Table
+from frazil.client.declare.client_table import Table
 from frazil.spark.core.name_matching import NameMatcher, column, names_of
 from frazil.spark.schema.column_fitting import ColumnFitter, Source
 from frazil.spark.schema.schema_evolution import Evolution, evolve

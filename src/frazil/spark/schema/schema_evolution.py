@@ -17,7 +17,7 @@ from typing import Any
 
 import pyspark.sql.types as st
 
-from frazil.client.declare.tables import Table
+from frazil.client.declare.client_table import Table
 from frazil.datafiles.footers.parquet_names import NAME_MAPPING_PROPERTY, parse_name_mapping
 from frazil.datafiles.footers.parquet_schema import fields_by_id
 from frazil.spark.core.name_matching import NameMatcher

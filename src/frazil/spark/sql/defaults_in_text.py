@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from frazil.client.declare.tables import Table
+from frazil.client.declare.client_table import Table
 from frazil.spark.parse.sql_literals import string_literal
 from frazil.spark.parse.sql_tokens import Cursor
 from frazil.spark.schema.spark_types import spark_type

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
-from frazil.client.declare.tables import Table
+from frazil.client.declare.client_table import Table
 from frazil.spark.ddl.partition_editing import VOID
 from frazil.spark.parse.parsed_statements import Insert
 from frazil.spark.parse.table_references import quoted

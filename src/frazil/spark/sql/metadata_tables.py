@@ -11,7 +11,7 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from frazil.client.declare.tables import Table
+from frazil.client.declare.client_table import Table
 from frazil.wire.actions import MAIN
 
 _MOMENT: Final = pa.timestamp("us", tz="UTC")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import DataFrame
 
-from frazil.client.declare.own_updates import OwnUpdates
-from frazil.client.declare.tables import Snapshot, Table
+from frazil.client.declare.client_table import Snapshot, Table
+from frazil.client.declare.metadata_updates import OwnUpdates
 from frazil.spark.parse.parsed_statements import Call
 from frazil.spark.parse.sql_tokens import Cursor
 from frazil.spark.sql import result_frames

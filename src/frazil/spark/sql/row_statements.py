@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from frazil.client.declare.tables import Table
+from frazil.client.declare.client_table import Table
 from frazil.spark.core import statement_runs as runs
 from frazil.spark.core.context import Context
 from frazil.spark.core.progress import progress

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import DataFrame
 
-from frazil.client.declare.tables import Table
+from frazil.client.declare.client_table import Table
 from frazil.datafiles.footers.parquet_schema import fields_by_id
 from frazil.spark.ddl.partition_editing import VOID
 from frazil.spark.parse import parsed_statements as sql

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
-from frazil.client.declare.tables import Table
+from frazil.client.declare.client_table import Table
 from frazil.spark.core.targets import Target
 from frazil.spark.parse.sql_tokens import Name
 from frazil.spark.sql.metadata_tables import METADATA_TABLES

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from frazil.client.declare.tables import Snapshot
+from frazil.client.declare.client_table import Snapshot
 from frazil.datafiles.reading.scan_tasks import ScanTask
 from frazil.wire.errors import BadRequest, NotFound
 

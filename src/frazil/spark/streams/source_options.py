@@ -14,8 +14,8 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from frazil.client.client import Client
-from frazil.client.declare.tables import Table
+from frazil.client.catalog_client import Client
+from frazil.client.declare.client_table import Table
 from frazil.datafiles.reading.storage import Storage, storage_of
 from frazil.spark.streams.micro_batches import (
     FROM_TIMESTAMP,

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType as SparkStruct
 
-from frazil.client.declare.tables import Table
+from frazil.client.declare.client_table import Table
 from frazil.datafiles.arrow.arrow import to_spark
 from frazil.datafiles.reading.arrow_reader import read_task
 from frazil.datafiles.reading.scan_tasks import ScanTask, split_tasks, task_of

@@ -22,8 +22,8 @@ from pyspark.sql import datasource as source
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType as SparkStruct
 
-from frazil.client.declare.outcomes import Commit
-from frazil.client.declare.tables import Table
+from frazil.client.declare.client_table import Table
+from frazil.client.declare.table_verbs import Commit
 from frazil.client.filter.expressions import AlwaysTrue
 from frazil.datafiles.footers.data_files import DataFile
 from frazil.datafiles.reading.storage import Storage

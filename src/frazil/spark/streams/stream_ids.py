@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 from pyspark.sql import SparkSession
 
-from frazil.client.declare.tables import Table
+from frazil.client.declare.client_table import Table
 from frazil.wire.actions import MAIN, Once
 from frazil.wire.errors import BadRequest
 

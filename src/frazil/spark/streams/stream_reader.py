@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType as SparkStruct
 
-from frazil.client.declare.tables import Snapshot, Table
+from frazil.client.declare.client_table import Snapshot, Table
 from frazil.datafiles.reading.scan_tasks import ScanTask, task_of
 from frazil.spark.streams.micro_batches import Limits, MicroBatches, Offset, offset_of
 from frazil.spark.streams.source_options import SourceOptions

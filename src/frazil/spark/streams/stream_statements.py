@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
-from frazil.client.client import Client
-from frazil.client.declare.tables import Table
+from frazil.client.catalog_client import Client
+from frazil.client.declare.client_table import Table
 from frazil.spark.core.context import LOGGER, Context
 from frazil.spark.core.name_matching import column, names_of
 from frazil.spark.core.results import Result

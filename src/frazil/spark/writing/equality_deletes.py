@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 from pyspark.sql import DataFrame
 
-from frazil.client.declare.tables import Table
+from frazil.client.declare.client_table import Table
 from frazil.datafiles.footers.data_files import DataFile, EqualityDeleteFile
 from frazil.datafiles.footers.parquet_reading import FileTable
 from frazil.datafiles.reading.table_facts import TableFacts, facts_of

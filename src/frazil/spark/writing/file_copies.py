@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from frazil.client.declare.tables import Table
+from frazil.client.declare.client_table import Table
 from frazil.datafiles.footers.data_files import DataFile
 from frazil.datafiles.reading.live_rows import check_task
 from frazil.datafiles.reading.table_facts import facts_of

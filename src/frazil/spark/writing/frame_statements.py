@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 
 from pyspark.sql import Column, DataFrame
 
-from frazil.client.declare.changes import Changes
-from frazil.client.declare.tables import Table
+from frazil.client.declare.client_table import Table
+from frazil.client.declare.table_verbs import Changes
 from frazil.client.filter.expressions import AlwaysTrue, Expression
 from frazil.datafiles.footers.data_files import DataFile
 from frazil.spark.conditions.sql_conditions import exact_filter

@@ -15,7 +15,7 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 
-from frazil.client.declare.tables import Table
+from frazil.client.declare.client_table import Table
 from frazil.datafiles.footers.data_files import DataFile
 from frazil.datafiles.reading.table_facts import TableFacts, facts_of
 from frazil.datafiles.writing.arrow_transforms import Partitioner

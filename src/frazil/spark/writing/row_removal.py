@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from frazil.client.declare.tables import Table
+from frazil.client.declare.client_table import Table
 from frazil.datafiles.footers.data_files import PositionDeleteFile
 from frazil.datafiles.reading.scan_tasks import is_deletion_vector
 from frazil.datafiles.reading.touched import Touched

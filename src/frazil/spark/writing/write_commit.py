@@ -15,9 +15,8 @@ from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
-from frazil.client.declare.changes import Changes
-from frazil.client.declare.outcomes import Commit
-from frazil.client.declare.tables import Table
+from frazil.client.declare.client_table import Table
+from frazil.client.declare.table_verbs import Changes, Commit
 from frazil.spark.core.context import LOGGER, Context
 from frazil.spark.writing.write_folder import WriteFolder, new_folder
 from frazil.wire.errors import CommitStateUnknown, FrazilError, ValidationError

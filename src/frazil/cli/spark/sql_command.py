@@ -1,0 +1,139 @@
+"""`frazil spark sql`: statements in, rows out."""
+
+from __future__ import annotations
+
+import base64
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from frazil.cli.shared.catalog_command import CatalogChoice, on_its_way, usage
+from frazil.cli.shared.printing import count_text, print_json, print_table
+from frazil.cli.spark.spark_session import spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class SqlOrder:
+    """What was typed."""
+
+    statement: str | None = None
+    file: str | None = None
+    limit: int = 100
+    conf: tuple[str, ...] = ()
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    columns: Sequence[str]
+    values: Sequence[Sequence[Any]]
+    more: bool
+    """Whether there are rows beyond the limit."""
+
+
+def run(choice: CatalogChoice, order: SqlOrder) -> None:
+    text = _text(choice, order)
+    answers: list[Rows] = []
+    with spark_session(choice, order.conf, dry_run=order.dry_run) as session:
+        for statement in statements_in(text):
+            with on_its_way():
+                frame = session.sql(statement)
+            answer = rows_of(frame, order.limit)
+            if choice.as_json:
+                answers.append(answer)
+            else:
+                _print(answer)
+    if choice.as_json:
+        print_json({"results": [_document(answer) for answer in answers]})
+
+
+def statements_in(text: str) -> Iterator[str]:
+    """The statements between the semicolons that are not inside of strings or comments."""
+    from frazil.spark.parse.sql_tokens import tokens_of
+
+    start = 0
+    is_empty = True
+    for token in tokens_of(text):
+        if token.word == ";":
+            if not is_empty:
+                yield text[start : token.start].strip()
+            start, is_empty = token.end, True
+        else:
+            is_empty = False
+    if not is_empty:
+        yield text[start:].strip()
+
+
+def rows_of(frame: DataFrame, limit: int) -> Rows:
+    found = [list(row) for row in frame.limit(limit + 1).collect()]
+    return Rows(frame.columns, found[:limit], len(found) > limit)
+
+
+def _text(choice: CatalogChoice, order: SqlOrder) -> str:
+    if (order.statement is None) == (order.file is None):
+        usage("sql: give either the statement or --file", choice.output)
+    if order.statement is not None:
+        return order.statement
+    assert order.file is not None
+    if order.file == "-":
+        return sys.stdin.read()
+    try:
+        return Path(order.file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        usage(f"--file {order.file}: {error}", choice.output)
+
+
+def _print(answer: Rows) -> None:
+    if not answer.columns:
+        return
+    numbers = [
+        name
+        for place, name in enumerate(answer.columns)
+        if any(isinstance(row[place], int | float) for row in answer.values)
+    ]
+    shown = ([_shown(value) for value in row] for row in answer.values)
+    print_table(answer.columns, shown, right=numbers)
+    if answer.more:
+        typer.echo(
+            f"the first {count_text(len(answer.values), 'row')}; --limit prints more", err=True
+        )
+
+
+def _document(answer: Rows) -> dict[str, Any]:
+    rows = [
+        {name: json_value(value) for name, value in zip(answer.columns, row, strict=True)}
+        for row in answer.values
+    ]
+    return {"columns": list(answer.columns), "rows": rows, "more": answer.more}
+
+
+def _shown(value: Any) -> Any:
+    plain_value = json_value(value)
+    return "null" if plain_value is None else plain_value
+
+
+def json_value(value: Any) -> Any:
+    """JSON's own kinds stay; a struct is an object, bytes are base64, all else is text."""
+    from pyspark.sql import Row
+
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Row):
+        return {name: json_value(each) for name, each in value.asDict().items()}
+    if isinstance(value, Mapping):
+        return {str(json_value(key)): json_value(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_value(each) for each in value]
+    if isinstance(value, bytes | bytearray):
+        return base64.b64encode(value).decode()
+    if isinstance(value, date | time):  # a datetime is a date
+        return value.isoformat()
+    return str(value)

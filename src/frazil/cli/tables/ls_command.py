@@ -1,0 +1,138 @@
+"""`frazil ls`: namespaces, the tables and views of one, the live files of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from frazil.cli.shared.catalog_command import CatalogChoice, progress
+from frazil.cli.shared.printing import count_text, plain, print_json, print_table, size_text
+from frazil.cli.shared.setting_options import FAILURE, fail
+from frazil.cli.shared.typed_names import BadName, namespace_name, table_and_ref
+from frazil.cli.tables.live_files import FilesUnavailable, LiveFile, open_files
+from frazil.cli.tables.snapshot_text import MAIN, find_snapshot, total_text
+
+if TYPE_CHECKING:
+    from frazil.client.catalog_client import Client
+    from frazil.client.declare.client_table import Table
+    from frazil.wire.identifiers import Identifier
+
+
+def run(choice: CatalogChoice, name: str | None) -> None:
+    with choice.connect() as client:
+        if name is None:
+            _namespaces(choice, client)
+            return
+        # A dot at the end says that the namespace is meant, where a table has the same name.
+        table, ref = (None, None) if name.endswith(".") else _as_table(client, name)
+        if table is None:
+            _namespace(choice, client, namespace_name(name.removesuffix(".")))
+            return
+    _files(choice, table, ref)
+
+
+def _as_table(client: Client, name: str) -> tuple[Table | None, str | None]:
+    """The table of this name; None where it can only be a namespace."""
+    from frazil.wire.errors import NotFound
+
+    try:
+        identifier, ref = table_and_ref(name)
+        return client.load_table(identifier), ref
+    except BadName:
+        return None, None
+    except NotFound:
+        if "@" in name:
+            raise
+        return None, None
+
+
+def _namespaces(choice: CatalogChoice, client: Client) -> None:
+    found = sorted(_below(client, ()))
+    if choice.as_json:
+        print_json({"namespaces": [list(one) for one in found]})
+        return
+    for one in found:
+        typer.echo(plain(".".join(one)))
+
+
+def _below(client: Client, parent: tuple[str, ...]) -> list[tuple[str, ...]]:
+    found: list[tuple[str, ...]] = []
+    for one in client.list_namespaces(parent or None):
+        found += [one, *_below(client, one)]
+    return found
+
+
+def _namespace(choice: CatalogChoice, client: Client, namespace: tuple[str, ...]) -> None:
+    inner = sorted(client.list_namespaces(namespace))
+    tables, views = sorted(client.list_tables(namespace)), sorted(client.list_views(namespace))
+    if choice.as_json:
+        print_json(
+            {
+                "namespace": list(namespace),
+                "namespaces": [list(one) for one in inner],
+                "tables": [_identifier(one) for one in tables],
+                "views": [_identifier(one) for one in views],
+            }
+        )
+        return
+    rows = [("namespace", ".".join(one)) for one in inner]
+    rows += [("table", str(one)) for one in tables] + [("view", str(one)) for one in views]
+    if not rows:
+        typer.echo(f"the namespace {'.'.join(namespace)} is empty")
+    for kind, shown in rows:
+        typer.echo(f"{kind:<9}  {plain(shown)}")
+
+
+def _identifier(one: Identifier) -> dict[str, Any]:
+    return {"namespace": list(one.namespace), "name": one.name}
+
+
+def _files(choice: CatalogChoice, table: Table, ref: str | None) -> None:
+    snapshot = find_snapshot(table, ref or MAIN)
+    try:
+        with (
+            progress("reading manifests") as advance,
+            open_files(table, choice.store_properties(), advance) as files,
+        ):
+            found = files.live(snapshot)
+    except FilesUnavailable as error:
+        total = None if snapshot is None else total_text(snapshot.summary)
+        known = f" By its summary the snapshot has {total}." if total else ""
+        fail(f"{error}.{known} To see the files: {error.fix}", choice.output, FAILURE)
+    found.sort(key=lambda file: (file.content != "data", file.partition, file.key[0]))
+    if choice.as_json:
+        print_json(
+            {
+                "table": str(table.identifier),
+                "snapshot-id": None if snapshot is None else snapshot.snapshot_id,
+                "files": [file.document() for file in found],
+            }
+        )
+        return
+    print_files(found)
+    rows = sum(file.record_count for file in found if file.content == "data")
+    size = size_text(sum(file.size_bytes for file in found))
+    typer.echo(f"{count_text(len(found), 'file')}, {count_text(rows, 'row')}, {size}")
+
+
+def print_files(files: Sequence[LiveFile]) -> None:
+    if not files:
+        return
+    print_table(
+        ("content", "partition", "rows", "size", "path"),
+        [
+            (
+                file.content,
+                file.partition or "-",
+                f"{file.record_count:,}",
+                size_text(file.size_bytes),
+                file.file_path
+                if file.content_offset is None
+                else f"{file.file_path} at {file.content_offset}",
+            )
+            for file in files
+        ],
+        right=("rows", "size"),
+    )

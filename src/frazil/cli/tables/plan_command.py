@@ -1,0 +1,378 @@
+"""`frazil plan`: which files a scan must read, and why it need not read the others."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import typer
+
+from frazil.cli.shared.catalog_command import CatalogChoice, usage
+from frazil.cli.shared.printing import (
+    console,
+    count_text,
+    heading,
+    plain,
+    print_json,
+    print_table,
+    size_text,
+)
+from frazil.cli.shared.typed_names import table_and_ref
+from frazil.cli.tables.snapshot_text import MAIN, find_snapshot
+
+if TYPE_CHECKING:
+    from rich.tree import Tree
+
+    from frazil.client.declare.client_table import Table
+    from frazil.client.declare.scan_plans import Plan, Walk
+    from frazil.wire.planned_files import FileScanTask, PlannedDeleteFile
+
+
+_MAX_RESIDUAL: Final = 100
+_EPOCH_YEAR: Final = 1970
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOrder:
+    """What was typed."""
+
+    table: str
+    filter: str | None
+    select: tuple[str, ...]
+    start: str | None
+    end: str | None
+    limit: int | None
+
+
+def run(choice: CatalogChoice, order: PlanOrder) -> None:
+    identifier, ref = table_and_ref(order.table)
+    incremental = order.start is not None or order.end is not None
+    if ref is not None and incremental:
+        usage("--from and --to say which snapshots are meant: leave @ out", choice.output)
+    with choice.connect() as client:
+        table = client.load_table(identifier)
+        snapshots = _increment(table, order) if incremental else {"snapshot": _at(table, ref)}
+        plan = table.plan(
+            order.filter,
+            select=order.select or None,
+            explain=True,
+            max_files=order.limit,
+            **snapshots,
+        )
+    if choice.as_json:
+        print_json(_document(table, order, snapshots, plan))
+    else:
+        _print(table, order, snapshots, plan)
+
+
+def _at(table: Table, ref: str | None) -> str | int | None:
+    """A ref stays a ref, because a branch is read with the table's schema."""
+    if ref is None or ref in table.refs:
+        return ref
+    found = find_snapshot(table, ref)
+    return None if found is None else found.snapshot_id
+
+
+def _increment(table: Table, order: PlanOrder) -> dict[str, int | None]:
+    """From before the first snapshot is from the beginning."""
+    start = None if order.start is None else find_snapshot(table, order.start)
+    end = find_snapshot(table, order.end or MAIN)
+    if end is None:
+        from frazil.wire.errors import NotFound
+
+        raise NotFound(f"{table} has no snapshot that --to could name")
+    return {
+        "from_snapshot": None if start is None else start.snapshot_id,
+        "to_snapshot": end.snapshot_id,
+    }
+
+
+# --- JSON -----------------------------------------------------------------------------------------
+
+
+def _document(
+    table: Table, order: PlanOrder, snapshots: Mapping[str, Any], plan: Plan
+) -> dict[str, Any]:
+    import msgspec
+
+    from frazil.client.filter.expressions import filter_json
+
+    return {
+        "table": str(table.identifier),
+        **_named_snapshots(table, snapshots),
+        "filter": None if order.filter is None else filter_json(order.filter),
+        "walk": None if plan.walk is None else msgspec.to_builtins(plan.walk),
+        "is-whole": plan.is_whole,
+        "files": [_file_document(table, task) for task in plan.tasks],
+    }
+
+
+def _named_snapshots(table: Table, snapshots: Mapping[str, Any]) -> dict[str, int | None]:
+    if "snapshot" not in snapshots:
+        start, end = snapshots["from_snapshot"], snapshots["to_snapshot"]
+        return {"from-snapshot-id": start, "to-snapshot-id": end}
+    at = snapshots["snapshot"]
+    if isinstance(at, str):
+        at = table.refs[at].snapshot_id
+    return {"snapshot-id": table.head() if at is None else at}
+
+
+def _file_document(table: Table, task: FileScanTask) -> dict[str, Any]:
+    file = task.data_file
+    return {
+        "file-path": file.file_path,
+        "file-format": file.file_format,
+        "spec-id": file.spec_id,
+        "partition": partition_text(table, file.spec_id, file.partition),
+        "record-count": file.record_count,
+        "size-in-bytes": file.file_size_in_bytes,
+        "delete-files": [_delete_document(one) for one in task.delete_files],
+        "residual-filter": task.residual,
+    }
+
+
+def _delete_document(file: PlannedDeleteFile) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "content": file.content,
+        "file-path": file.file_path,
+        "file-format": file.file_format,
+        "record-count": file.record_count,
+        "size-in-bytes": file.content_size_in_bytes or file.file_size_in_bytes,
+    }
+    if file.content_offset is not None:
+        found["content-offset"] = file.content_offset
+    if file.equality_ids is not None:
+        found["equality-ids"] = list(file.equality_ids)
+    return found
+
+
+# --- text -----------------------------------------------------------------------------------------
+
+
+def _print(table: Table, order: PlanOrder, snapshots: Mapping[str, Any], plan: Plan) -> None:
+    incremental = "snapshot" not in snapshots
+    named = _named_snapshots(table, snapshots)
+    if incremental:
+        start = named["from-snapshot-id"]
+        since = "the beginning" if start is None else f"snapshot {start}"
+        which = f"appended after {since}, up to snapshot {named['to-snapshot-id']}"
+    else:
+        at = named["snapshot-id"]
+        which = "no snapshot yet" if at is None else f"snapshot {at}"
+    where = "" if order.filter is None else f", where {plain(order.filter)}"
+    typer.echo(f"{typer.style(str(table.identifier), bold=True)}, {which}{where}")
+    if plan.walk is None:
+        typer.echo("this catalog does not say what it has skipped")
+    else:
+        _print_walk(plan.walk, incremental)
+    _print_files(table, plan)
+
+
+def _print_walk(walk: Walk, incremental: bool) -> None:
+    nothing = "without added files" if incremental else "without live files"
+    tree, files = _level(
+        "data manifest",
+        walk.data_manifests,
+        {
+            nothing: walk.data_manifests_without_live_files,
+            "skipped by partition summaries": walk.data_manifests_skipped_by_partition,
+        },
+        f"read, with {count_text(walk.data_files, 'data file')}",
+    )
+    reasons = {
+        "skipped by partition values": walk.data_files_skipped_by_partition,
+        "skipped by column statistics": walk.data_files_skipped_by_statistics,
+    }
+    _leaves(files, walk.data_files, reasons, "planned")
+    console().print(tree)
+    if not walk.delete_manifests:
+        return
+    tree, files = _level(
+        "delete manifest",
+        walk.delete_manifests,
+        {
+            "without live files": walk.delete_manifests_without_live_files,
+            "skipped by partition summaries": walk.delete_manifests_skipped_by_partition,
+        },
+        f"read, with {count_text(walk.delete_files, 'delete file')}",
+    )
+    reasons = {"skipped by partition values or column statistics": walk.delete_files_skipped}
+    _leaves(files, walk.delete_files, reasons, "held against the data files")
+    console().print(tree)
+
+
+def _level(noun: str, seen: int, reasons: Mapping[str, int], rest: str) -> tuple[Tree, Tree]:
+    """A tree of manifests, and its branch for the files in those that were read."""
+    from rich.tree import Tree
+
+    tree = Tree(count_text(seen, noun))
+    return tree, _leaves(tree, seen, reasons, rest)
+
+
+def _leaves(tree: Tree, seen: int, reasons: Mapping[str, int], rest: str) -> Tree:
+    """What was skipped for each reason, and what was not."""
+    for reason, skipped in reasons.items():
+        tree.add(f"{skipped:,} {reason}{_share(skipped, seen)}")
+    left = seen - sum(reasons.values())
+    return tree.add(f"{left:,} {rest}{_share(left, seen)}")
+
+
+def _share(part: int, whole: int) -> str:
+    """Neither nought nor all where it is not quite so."""
+    if not whole:
+        return ""
+    share = part / whole
+    if 0 < share < 0.001:
+        return " (<0.1%)"
+    if 0.999 < share < 1:
+        return " (>99.9%)"
+    return f" ({share:.1%})"
+
+
+def _print_files(table: Table, plan: Plan) -> None:
+    if plan.tasks:
+        heading("Files")
+        print_table(
+            ("partition", "rows", "size", "deletes", "residual", "path"),
+            [_row(table, task) for task in plan.tasks],
+            right=("rows", "size"),
+        )
+    files = plan.files
+    rows = count_text(sum(file.record_count for file in files), "row")
+    size = size_text(sum(file.file_size_in_bytes for file in files))
+    if plan.is_whole:
+        typer.echo(f"{count_text(len(files), 'file')}, {rows}, {size}")
+    else:
+        known = "" if plan.walk is None else f" of {plan.walk.data_files_planned:,}"
+        typer.echo(f"the first {len(files):,}{known} files: {rows}, {size}")
+
+
+def _row(table: Table, task: FileScanTask) -> Sequence[Any]:
+    file = task.data_file
+    residual = "-" if task.residual is True else filter_words(task.residual)
+    if len(residual) > _MAX_RESIDUAL:
+        residual = f"{residual[: _MAX_RESIDUAL - 1]}…"
+    return (
+        partition_text(table, file.spec_id, file.partition) or "-",
+        f"{file.record_count:,}",
+        size_text(file.file_size_in_bytes),
+        _deletes_text(task.delete_files),
+        residual,
+        file.file_path,
+    )
+
+
+def _deletes_text(files: Sequence[PlannedDeleteFile]) -> str:
+    kinds = Counter(
+        "deletion vector" if file.content_offset is not None else file.content.removesuffix("s")
+        for file in files
+    )
+    return ", ".join(count_text(number, kind) for kind, number in sorted(kinds.items())) or "-"
+
+
+def partition_text(table: Table, spec_id: int, values: Sequence[Any]) -> str:
+    """`day=2026-05-01/item=null`; months and hours as people write them."""
+    fields = table.spec(spec_id)["fields"]
+    return "/".join(
+        f"{field['name']}={_value_text(field['transform'], value)}"
+        for field, value in zip(fields, values, strict=False)
+    )
+
+
+def _value_text(transform: str, value: Any) -> str:
+    from frazil.values.temporal import date_from_days
+
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if transform == "year":
+        return f"{_EPOCH_YEAR + value:04d}"
+    if transform == "month":
+        return f"{_EPOCH_YEAR + value // 12:04d}-{value % 12 + 1:02d}"
+    if transform == "hour":
+        return f"{date_from_days(value // 24)}-{value % 24:02d}"
+    return str(value)
+
+
+_COMPARISONS: Final = {
+    "eq": "=",
+    "not-eq": "!=",
+    "lt": "<",
+    "lt-eq": "<=",
+    "gt": ">",
+    "gt-eq": ">=",
+}
+_UNARY: Final = {
+    "is-null": "is null",
+    "not-null": "is not null",
+    "is-nan": "is nan",
+    "not-nan": "is not nan",
+}
+_SETS: Final = {"in": "in", "not-in": "not in"}
+_PREFIXES: Final = {"starts-with": "like", "not-starts-with": "not like"}
+_NAME: Final = re.compile(r"[^\W\d][\w$]*")
+_RESERVED: Final = frozenset(
+    {"and", "or", "not", "in", "is", "null", "nan", "like", "between", "true", "false"}
+)
+_TRANSFORM: Final = re.compile(r"(\w+)(?:\[(\d+)\])?")
+
+
+def filter_words(expression: Any) -> str:
+    if isinstance(expression, bool):
+        return "true" if expression else "false"
+    kind = expression["type"]
+    if kind in ("true", "false"):
+        return str(kind)
+    if kind in ("and", "or"):
+        return f" {kind} ".join(_inner(expression[side], kind) for side in ("left", "right"))
+    if kind == "not":
+        return f"not ({filter_words(expression['child'])})"
+    return _predicate(kind, expression)
+
+
+def _inner(expression: Any, outer: str) -> str:
+    text = filter_words(expression)
+    kind = "" if isinstance(expression, bool) else expression["type"]
+    return f"({text})" if {kind, outer} == {"and", "or"} else text
+
+
+def _predicate(kind: str, expression: Mapping[str, Any]) -> str:
+    term = _term(expression["term"])
+    if kind in _UNARY:
+        return f"{term} {_UNARY[kind]}"
+    if kind in _SETS:
+        return f"{term} {_SETS[kind]} ({', '.join(map(_literal, expression['values']))})"
+    if kind in _PREFIXES:
+        prefix = re.sub(r"([\\%_])", r"\\\1", expression["value"])
+        return f"{term} {_PREFIXES[kind]} {_literal(prefix + '%')}"
+    return f"{term} {_COMPARISONS.get(kind, kind)} {_literal(expression['value'])}"
+
+
+def _term(term: Any) -> str:
+    if isinstance(term, str):
+        return ".".join(map(_name, term.split(".")))
+    match = _TRANSFORM.fullmatch(term["transform"])
+    column = _term(term["term"])
+    if match is None:
+        return f"{term['transform']}({column})"
+    return f"{match[1]}({column})" if match[2] is None else f"{match[1]}({match[2]}, {column})"
+
+
+def _name(name: str) -> str:
+    if _NAME.fullmatch(name) and name.lower() not in _RESERVED:
+        return name
+    doubled = name.replace('"', '""')
+    return f'"{doubled}"'
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        doubled = value.replace("'", "''")
+        return f"'{doubled}'"
+    return repr(value)

@@ -1,0 +1,113 @@
+"""What several commands say of a snapshot: which one is meant, its refs, its numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from frazil.cli.shared.printing import count_text, size_text
+
+if TYPE_CHECKING:
+    from frazil.client.declare.client_table import Snapshot, Table
+
+MAIN: Final = "main"
+
+_COUNTS: Final = (
+    ("data-files", "data file"),
+    ("delete-files", "delete file"),
+    ("records", "row"),
+)
+_TOLD: Final = frozenset({"replace-partitions", "source-snapshot-id", "published-wap-id"})
+"""What the server sets and a reader wants to see beside the counts."""
+
+
+def find_snapshot(table: Table, text: str) -> Snapshot | None:
+    """The snapshot of a branch, a tag or an id; each `^` after it is one parent back.
+
+    None is the state before the first snapshot.
+    """
+    from frazil.wire.errors import NotFound
+
+    name = text if text in table.refs else text.rstrip("^")
+    steps = len(text) - len(name)
+    if name == MAIN and not table.refs:
+        return None
+    found: Snapshot | None = table.snapshot(name)
+    for _ in range(steps):
+        if found is None:
+            raise NotFound(f"{table}: {text} goes back beyond the first snapshot")
+        parent = found.parent_snapshot_id
+        found = None if parent is None else table.snapshot(parent)
+    return found
+
+
+def refs_by_snapshot(table: Table) -> dict[int, list[str]]:
+    """The refs at each snapshot as git shows them; main is the first."""
+    found: dict[int, list[str]] = {}
+    order = sorted(table.refs.items(), key=lambda item: (item[0] != MAIN, item[1].type, item[0]))
+    for name, ref in order:
+        shown = name if ref.type == "branch" else f"{ref.type}: {name}"
+        found.setdefault(ref.snapshot_id, []).append(shown)
+    return found
+
+
+def snapshot_document(snapshot: Snapshot, refs: list[str]) -> dict[str, Any]:
+    return {
+        "snapshot-id": snapshot.snapshot_id,
+        "parent-snapshot-id": snapshot.parent_snapshot_id,
+        "sequence-number": snapshot.sequence_number,
+        "timestamp-ms": snapshot.timestamp_ms,
+        "operation": snapshot.operation,
+        "schema-id": snapshot.schema_id,
+        "refs": [name.removeprefix("tag: ") for name in refs],
+        "summary": dict(snapshot.summary),
+    }
+
+
+def change_text(summary: Mapping[str, str]) -> list[str]:
+    """`+ 2 data files, 100 rows, 4.0 KiB` and the same with a minus, where there is anything."""
+    lines = []
+    for sign, word, others in (("+", "added", "added"), ("-", "deleted", "removed")):
+        said = []
+        for key, noun in _COUNTS:
+            # Java's names: deleted-data-files and deleted-records, but removed-delete-files.
+            prefix = others if key == "delete-files" else word
+            count = number(summary, f"{prefix}-{key}")
+            if count:
+                said.append(count_text(count, noun))
+        size = number(summary, f"{others}-files-size")
+        if size:
+            said.append(size_text(size))
+        if said:
+            lines.append(f"{sign} {', '.join(said)}")
+    return lines
+
+
+def total_text(summary: Mapping[str, str]) -> str | None:
+    said = [
+        count_text(count, noun)
+        for key, noun in _COUNTS
+        if (count := number(summary, f"total-{key}")) is not None
+        and (count or key != "delete-files")
+    ]
+    size = number(summary, "total-files-size")
+    if size is not None:
+        said.append(size_text(size))
+    return ", ".join(said) or None
+
+
+def told_keys(summary: Mapping[str, str]) -> dict[str, str]:
+    """What writers have said about a commit, without what the server counts."""
+    from frazil.wire.actions import SERVER_SUMMARY_KEYS
+
+    return {
+        key: value
+        for key, value in summary.items()
+        if key in _TOLD or not (key in SERVER_SUMMARY_KEYS or key.startswith("partitions."))
+    }
+
+
+def number(summary: Mapping[str, str], key: str) -> int | None:
+    """A count of a summary; writers other than ours may leave it out or write anything."""
+    text = summary.get(key, "")
+    return int(text) if text.isascii() and text.isdigit() else None

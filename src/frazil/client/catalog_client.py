@@ -1,0 +1,438 @@
+"""`frazil.Client`: a catalog's namespaces and tables, and the operations on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+from msgspec import Raw, Struct
+
+from frazil.client.declare.catalog_paths import (
+    NamespaceName,
+    identifier_of,
+    namespace_of,
+    namespace_path,
+    table_path,
+    tables_path,
+)
+from frazil.client.declare.client_table import Snapshot, Table
+from frazil.client.declare.client_transaction import Pending, Transaction
+from frazil.client.declare.metadata_updates import creation
+from frazil.client.declare.table_verbs import (
+    Change,
+    Changes,
+    Commit,
+    CommittedSnapshot,
+    OfTables,
+    TableName,
+    of_table,
+)
+from frazil.client.send.catalog_calls import Calls, decode
+from frazil.client.send.http_transport import DEFAULT_TIMEOUT_S, Answer, HttpTransport, Transport
+from frazil.client.send.retry_policy import RetryPolicy
+from frazil.client.send.submit import Request
+from frazil.wire.actions import MAIN, Once
+from frazil.wire.errors import BadRequest, CommitStateUnknown
+from frazil.wire.identifiers import Identifier, Namespace
+from frazil.wire.requests import (
+    CommitTableRequest,
+    CommitTransactionRequest,
+    CreateNamespaceRequest,
+    CreateTableRequest,
+    RegisterTableRequest,
+    RenameTableRequest,
+    TableIdentifier,
+    UpdateNamespacePropertiesRequest,
+)
+from frazil.wire.updates import AssertTableUUID, TableRequirement
+
+if TYPE_CHECKING:
+    from frazil.client.declare.scan_plans import Plan, PlanExtras
+    from frazil.wire.planning import PlanTableScanRequest
+
+DEFAULT_URI = "http://127.0.0.1:8181"
+_MINIMAL = {"Prefer": "return=minimal"}
+
+
+class _Loaded(Struct, frozen=True, rename="kebab"):
+    metadata: dict[str, Any]
+    metadata_location: str | None = None
+    """A staged table has none yet."""
+    config: dict[str, str] = {}
+
+
+class _Committed(Struct, frozen=True, rename="kebab"):
+    metadata_location: str
+    committed: tuple[CommittedSnapshot, ...] = ()
+    already_committed: bool = False
+    identifier: TableIdentifier | None = None
+
+
+class _CommittedTables(Struct, frozen=True):
+    tables: tuple[_Committed, ...]
+
+
+class Client(OfTables[Commit]):
+    """A catalog. Safe to use from several threads; close it, or use it in a `with` block."""
+
+    def __init__(
+        self,
+        uri: str = DEFAULT_URI,
+        *,
+        token: str | None = None,
+        warehouse: str | None = None,
+        prefix: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        ca_file: str | None = None,
+        client_certificate: tuple[str, str] | None = None,
+        retry: RetryPolicy | None = None,
+        properties: Mapping[str, str] | None = None,
+        transport: Transport | None = None,
+    ) -> None:
+        """`retry` wins over the tables' own `commit.retry.*`; `transport` over all that is said
+        about the connection. `properties`, such as `s3.access-key-id`, are for reading footers."""
+        self._properties = dict(properties or {})
+        self._http = None
+        if transport is None:
+            transport = self._http = HttpTransport(
+                uri,
+                token=token,
+                headers=headers or {},
+                timeout_s=timeout_s,
+                ca_file=ca_file,
+                client_certificate=client_certificate,
+            )
+        self._calls = Calls(transport, warehouse=warehouse, prefix=prefix, retry=retry)
+
+    @classmethod
+    def from_config(cls, name: str | None = None, **overrides: Any) -> Client:
+        """The catalog that `.pyiceberg.yaml` and `PYICEBERG_CATALOG__*` describe."""
+        from frazil.client.catalog_config import catalog_properties, client_arguments
+
+        properties = catalog_properties(name)
+        found = client_arguments(properties)
+        arguments: dict[str, Any] = {**found, "properties": properties, **overrides}
+        return cls(**arguments)
+
+    def close(self) -> None:
+        if self._http is not None:
+            self._http.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # --- namespaces ----------------------------------------------------------------------------
+
+    def list_namespaces(self, parent: NamespaceName | None = None) -> list[Namespace]:
+        query = {} if parent is None else {"parent": "\x1f".join(namespace_of(parent))}
+        pages = self._calls.pages("namespaces", query)
+        return [tuple(levels) for page in pages for levels in page["namespaces"]]
+
+    def create_namespace(
+        self, namespace: NamespaceName, properties: Mapping[str, str] | None = None
+    ) -> None:
+        request = CreateNamespaceRequest(namespace_of(namespace), dict(properties or {}))
+        self._post("namespaces", request)
+
+    def load_namespace(self, namespace: NamespaceName) -> dict[str, str]:
+        """The namespace's properties."""
+        answer = self._calls.get(namespace_path(namespace_of(namespace)))
+        properties: dict[str, str] = decode(answer, dict[str, Any]).get("properties") or {}
+        return properties
+
+    def namespace_exists(self, namespace: NamespaceName) -> bool:
+        return self._calls.exists(namespace_path(namespace_of(namespace)))
+
+    def drop_namespace(self, namespace: NamespaceName) -> None:
+        self._delete(namespace_path(namespace_of(namespace)))
+
+    def update_namespace(
+        self,
+        namespace: NamespaceName,
+        updates: Mapping[str, str] | None = None,
+        removals: Iterable[str] = (),
+    ) -> None:
+        request = UpdateNamespacePropertiesRequest(tuple(removals), dict(updates or {}))
+        self._post(f"{namespace_path(namespace_of(namespace))}/properties", request)
+
+    # --- tables --------------------------------------------------------------------------------
+
+    def list_tables(self, namespace: NamespaceName) -> list[Identifier]:
+        return self._identifiers(tables_path(namespace_of(namespace)))
+
+    def list_views(self, namespace: NamespaceName) -> list[Identifier]:
+        return self._identifiers(f"{namespace_path(namespace_of(namespace))}/views")
+
+    def load_table(
+        self, name: str | tuple[str, ...] | Identifier, snapshots: Literal["all", "refs"] = "all"
+    ) -> Table:
+        """The table as it is now; `refs` leaves out all snapshots but the heads of refs."""
+        identifier = identifier_of(name)
+        answer = self._calls.get(table_path(identifier), {"snapshots": snapshots})
+        return self._table(identifier, decode(answer, _Loaded))
+
+    def table_exists(self, name: str | tuple[str, ...] | Identifier) -> bool:
+        return self._calls.exists(table_path(identifier_of(name)))
+
+    def create_table(
+        self,
+        name: str | tuple[str, ...] | Identifier,
+        schema: Mapping[str, Any],
+        *,
+        partition_spec: Mapping[str, Any] | None = None,
+        write_order: Mapping[str, Any] | None = None,
+        location: str | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> Table:
+        """`schema`, `partition_spec` and `write_order` in the JSON of Iceberg's specification."""
+        return self._create(
+            name, schema, partition_spec, write_order, location, properties, stage=False
+        )
+
+    def stage_table(
+        self,
+        name: str | tuple[str, ...] | Identifier,
+        schema: Mapping[str, Any],
+        *,
+        partition_spec: Mapping[str, Any] | None = None,
+        write_order: Mapping[str, Any] | None = None,
+        location: str | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> Table:
+        """A table that its first change creates: it appears with its data, or not at all."""
+        return self._create(
+            name, schema, partition_spec, write_order, location, properties, stage=True
+        )
+
+    def _create(
+        self,
+        name: str | tuple[str, ...] | Identifier,
+        schema: Mapping[str, Any],
+        partition_spec: Mapping[str, Any] | None,
+        write_order: Mapping[str, Any] | None,
+        location: str | None,
+        properties: Mapping[str, str] | None,
+        *,
+        stage: bool,
+    ) -> Table:
+        identifier = identifier_of(name)
+        request = CreateTableRequest(
+            name=identifier.name,
+            schema=_raw(schema),
+            location=location,
+            partition_spec_json=_raw(partition_spec),
+            write_order_json=_raw(write_order),
+            stage_create=stage,
+            properties=dict(properties or {}),
+        )
+        answer = self._post(tables_path(identifier.namespace), request)
+        table = self._table(identifier, decode(answer, _Loaded, CommitStateUnknown))
+        return replace(table, is_staged=stage)
+
+    def register_table(
+        self,
+        name: str | tuple[str, ...] | Identifier,
+        metadata_location: str,
+        *,
+        overwrite: bool = False,
+    ) -> Table:
+        identifier = identifier_of(name)
+        request = RegisterTableRequest(identifier.name, metadata_location, overwrite)
+        answer = self._post(f"{namespace_path(identifier.namespace)}/register", request)
+        return self._table(identifier, decode(answer, _Loaded, CommitStateUnknown))
+
+    def drop_table(self, name: str | tuple[str, ...] | Identifier, *, purge: bool = False) -> None:
+        """`purge` also deletes the table's files."""
+        query = {"purgeRequested": "true" if purge else "false"}
+        self._delete(table_path(identifier_of(name)), query)
+
+    def rename_table(
+        self,
+        name: str | tuple[str, ...] | Identifier,
+        to: str | tuple[str, ...] | Identifier,
+    ) -> None:
+        request = RenameTableRequest(_named(identifier_of(name)), _named(identifier_of(to)))
+        self._post("tables/rename", request)
+
+    def history(self, table: TableName, ref: str | int = MAIN) -> list[Snapshot]:
+        """The snapshots of a branch or tag as they are now, newest first; of an empty table none.
+
+        What a table had when it was loaded is in its own `ancestors`.
+        """
+        loaded = self.load_table(table.identifier if isinstance(table, Table) else table)
+        if ref == MAIN and MAIN not in loaded.refs:
+            return []
+        return list(loaded.ancestors(ref))
+
+    # --- changes -------------------------------------------------------------------------------
+
+    def table(self, name: TableName) -> Table:
+        """A table's verbs, with its present heads as their base."""
+        return name if isinstance(name, Table) else self.load_table(name, snapshots="refs")
+
+    append_files = of_table(Changes[Commit].append_files)
+    delete_files = of_table(Changes[Commit].delete_files)
+    overwrite_files = of_table(Changes[Commit].overwrite_files)
+    row_delta = of_table(Changes[Commit].row_delta)
+    rewrite_files = of_table(Changes[Commit].rewrite_files)
+    replace_partitions = of_table(Changes[Commit].replace_partitions)
+    create_branch = of_table(Changes[Commit].create_branch)
+    create_tag = of_table(Changes[Commit].create_tag)
+    remove_branch = of_table(Changes[Commit].remove_branch)
+    remove_tag = of_table(Changes[Commit].remove_tag)
+    rollback = of_table(Changes[Commit].rollback)
+    fast_forward = of_table(Changes[Commit].fast_forward)
+    cherry_pick = of_table(Changes[Commit].cherry_pick)
+    set_properties = of_table(Changes[Commit].set_properties)
+    remove_properties = of_table(Changes[Commit].remove_properties)
+    change_metadata = of_table(Changes[Commit].change_metadata)
+    declare_metadata = of_table(Changes[Commit].declare_metadata)
+
+    def transaction(self) -> Transaction:
+        """Several operations over several tables as one commit."""
+        return Transaction(self.table, self._commit_all)
+
+    # --- how ------------------------------------------------------------------------------------
+
+    def _commit(self, table: Table, change: Change) -> Commit:
+        path = self._calls.path(table_path(table.identifier))
+
+        def build() -> Request:
+            request = _request(self._state(table, (change,)), (change,))
+            return Request("POST", path, msgspec.json.encode(request), _MINIMAL)
+
+        if change.rebuilds:
+            accepted = self._calls.rebuild(build, table.properties)
+        else:
+            accepted = self._calls.change(build(), table.properties)
+        committed = decode(accepted.answer, _Committed, CommitStateUnknown)
+        return _commit_of(table.identifier, committed, accepted.attempts)
+
+    def _commit_all(self, pending: Sequence[Pending]) -> tuple[Commit, ...]:
+        path = self._calls.path("transactions/commit")
+
+        def build() -> Request:
+            requests = tuple(
+                _request(self._state(read, changes), changes, _named(read.identifier))
+                for read, changes in pending
+            )
+            body = msgspec.json.encode(CommitTransactionRequest(table_changes=requests))
+            return Request("POST", path, body, _MINIMAL)
+
+        properties = pending[0][0].properties
+        if any(change.rebuilds for _, changes in pending for change in changes):
+            accepted = self._calls.rebuild(build, properties)
+        else:
+            accepted = self._calls.change(build(), properties)
+        committed = decode(accepted.answer, _CommittedTables, CommitStateUnknown).tables
+        return tuple(
+            _commit_of(read.identifier, table, accepted.attempts)
+            for (read, _), table in zip(pending, committed, strict=True)
+        )
+
+    def _state(self, read: Table, changes: Sequence[Change]) -> Table:
+        """What changes are built on, asked for again at each attempt.
+
+        What depends on the table's state needs all its snapshots as they are now: a handle may be
+        old, or know only the heads of refs. Declared files keep the base that they were made on.
+        """
+        if read.is_staged or not any(change.rebuilds for change in changes):
+            return read
+        loaded = self.load_table(read.identifier)
+        if loaded.uuid != read.uuid:
+            raise BadRequest(f"{read} is another table now than when it was loaded: load it again")
+        return loaded
+
+    def _table(self, identifier: Identifier, loaded: _Loaded) -> Table:
+        catalog = self._calls.config
+        # As Iceberg's clients put them together: what the catalog insists on wins over what the
+        # user says, which wins over the catalog's defaults; what it says of this table comes last.
+        config = {**catalog.defaults, **self._properties, **catalog.overrides, **loaded.config}
+        return Table(
+            identifier,
+            loaded.metadata,
+            loaded.metadata_location or "",
+            config,
+            committer=self._commit,
+            planner=self._plan,
+        )
+
+    def _plan(
+        self,
+        table: Table,
+        request: PlanTableScanRequest,
+        extras: PlanExtras,
+        max_files: int | None,
+    ) -> Plan:
+        from frazil.client.declare.scan_plans import Planning
+
+        return Planning(self._calls, table.identifier, extras).plan(request, max_files)
+
+    def _identifiers(self, path: str) -> list[Identifier]:
+        return [
+            Identifier(tuple(item["namespace"]), item["name"])
+            for page in self._calls.pages(path)
+            for item in page["identifiers"]
+        ]
+
+    def _post(self, path: str, request: Struct) -> Answer:
+        body = msgspec.json.encode(request)
+        return self._calls.change(Request("POST", self._calls.path(path), body)).answer
+
+    def _delete(self, path: str, query: Mapping[str, str] | None = None) -> None:
+        self._calls.change(Request("DELETE", self._calls.path(path), query=query or {}))
+
+
+def _request(
+    table: Table, changes: Sequence[Change], identifier: TableIdentifier | None = None
+) -> CommitTableRequest:
+    built = [change.build(table) for change in changes]
+    guard: tuple[TableRequirement, ...] = ()
+    if table.is_staged:
+        built.insert(0, creation(table))
+    else:
+        guard = (AssertTableUUID(table.uuid),)
+    requirements = {requirement: None for _, asserted in built for requirement in asserted}
+    return CommitTableRequest(
+        requirements=(*guard, *requirements),
+        updates=tuple(update for updates, _ in built for update in updates),
+        identifier=identifier,
+        once=_once(changes),
+    )
+
+
+def _once(changes: Sequence[Change]) -> Once | None:
+    given = {change.once for change in changes if change.once is not None}
+    if len(given) > 1:
+        raise BadRequest("once: all operations on a table must carry the same stream and epoch")
+    return next(iter(given), None)
+
+
+def _commit_of(identifier: Identifier, committed: _Committed, attempts: int) -> Commit:
+    return Commit(
+        identifier=identifier,
+        metadata_location=committed.metadata_location,
+        snapshots=committed.committed,
+        already_committed=committed.already_committed,
+        attempts=attempts,
+    )
+
+
+def _named(identifier: Identifier) -> TableIdentifier:
+    return TableIdentifier(identifier.namespace, identifier.name)
+
+
+def _raw(document: Mapping[str, Any] | None) -> Raw:
+    return Raw(msgspec.json.encode(document))

@@ -1,0 +1,239 @@
+"""Scans that the catalog plans: the files to read, their deletes, and what is left of the filter.
+
+A plan may come in pages, and one that takes long is asked for again; both are done here, so that a
+caller sees one answer. Planning changes nothing: whatever goes wrong on the way is tried again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+import msgspec
+from msgspec import Raw, Struct
+
+from frazil.client.declare.catalog_paths import table_path
+from frazil.client.filter.expressions import Filter, filter_json
+from frazil.client.send.catalog_calls import Calls, decode
+from frazil.client.send.error_answers import error_of
+from frazil.client.send.http_transport import Answer
+from frazil.wire.actions import MAIN
+from frazil.wire.content_files import NULL
+from frazil.wire.errors import BadRequest, FrazilError, ServiceUnavailable, UnsupportedOperation
+from frazil.wire.identifiers import Identifier
+from frazil.wire.planned_files import FileScanTask, PlannedDataFile, PlannedDeleteFile
+from frazil.wire.planning import FetchScanTasksRequest, PlanTableScanRequest
+
+if TYPE_CHECKING:
+    from frazil.client.declare.client_table import Table
+
+EXPLAIN_HEADER: Final = "X-Frazil-Explain"
+SEQUENCE_NUMBERS_HEADER: Final = "X-Frazil-Sequence-Numbers"
+_ENDPOINT: Final = "POST /v1/{prefix}/namespaces/{namespace}/tables/{table}/plan"
+_PAGES_AT_ONCE: Final = 4
+_FIRST_PAUSE_S: Final = 0.05
+_LONGEST_PAUSE_S: Final = 2.0
+
+
+# --- what a caller gets ---------------------------------------------------------------------------
+
+
+class Walk(Struct, frozen=True, kw_only=True, rename="kebab"):
+    """What the planner has seen and skipped at each level."""
+
+    data_manifests: int
+    data_manifests_skipped_by_partition: int
+    data_manifests_without_live_files: int
+    data_files: int
+    data_files_skipped_by_partition: int
+    data_files_skipped_by_statistics: int
+    delete_manifests: int
+    delete_manifests_skipped_by_partition: int
+    delete_manifests_without_live_files: int
+    delete_files: int
+    delete_files_skipped: int
+    data_files_planned: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlanExtras:
+    """What a plan has beyond the REST specification, where it is asked for."""
+
+    explain: bool = False
+    sequence_numbers: bool = False
+
+    def headers(self) -> dict[str, str]:
+        asked = {
+            EXPLAIN_HEADER: self.explain,
+            SEQUENCE_NUMBERS_HEADER: self.sequence_numbers,
+        }
+        return {name: "true" for name, is_asked in asked.items() if is_asked}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    tasks: tuple[FileScanTask, ...]
+    walk: Walk | None = None
+    """Where it was asked for, and the catalog tells it."""
+    is_whole: bool = True
+    """False where `max_files` has ended it before its last file."""
+
+    @property
+    def files(self) -> tuple[PlannedDataFile, ...]:
+        return tuple(task.data_file for task in self.tasks)
+
+
+# --- what is asked --------------------------------------------------------------------------------
+
+
+def plan_request(
+    table: Table,
+    filter: Filter | None,
+    *,
+    select: Sequence[str] | None,
+    snapshot: str | int | None,
+    from_snapshot: str | int | None,
+    to_snapshot: str | int | None,
+    case_sensitive: bool,
+    stats_fields: Sequence[str],
+    use_snapshot_schema: bool | None = None,
+) -> PlanTableScanRequest:
+    """The request for a scan of the table as it was loaded."""
+    incremental = from_snapshot is not None or to_snapshot is not None
+    if incremental and snapshot is not None:
+        raise BadRequest("plan: give either a snapshot, or from_snapshot and to_snapshot")
+    start = end = at = None
+    if incremental:
+        start = None if from_snapshot is None else _snapshot_id(table, from_snapshot)
+        end = table.head() if to_snapshot is None else _snapshot_id(table, to_snapshot)
+    else:
+        at = table.head() if snapshot is None else _snapshot_id(table, snapshot)
+    if use_snapshot_schema is None:
+        use_snapshot_schema = _reads_own_schema(table, snapshot)
+    return PlanTableScanRequest(
+        snapshot_id=at,
+        start_snapshot_id=start,
+        end_snapshot_id=end,
+        select=None if select is None else tuple(select),
+        filter_json=NULL if filter is None else Raw(msgspec.json.encode(filter_json(filter))),
+        case_sensitive=case_sensitive,
+        use_snapshot_schema=use_snapshot_schema,
+        stats_fields=tuple(stats_fields) or None,
+    )
+
+
+def _snapshot_id(table: Table, snapshot: str | int) -> int:
+    """An id need not be known here: a table may have been loaded with the heads of refs alone."""
+    return snapshot if isinstance(snapshot, int) else table.snapshot(snapshot).snapshot_id
+
+
+def _reads_own_schema(table: Table, snapshot: str | int | None) -> bool:
+    """As Java's SnapshotUtil.schemaFor: a branch is read with the table's schema, a tag or an
+    older snapshot with the one it was written with."""
+    if snapshot is None or snapshot == MAIN:
+        return False
+    ref = table.refs.get(snapshot) if isinstance(snapshot, str) else None
+    return ref is None or ref.type != "branch"
+
+
+# --- how it is got --------------------------------------------------------------------------------
+
+
+class _Task(Struct, frozen=True, rename="kebab"):
+    data_file: PlannedDataFile
+    delete_file_references: tuple[int, ...] = ()
+    residual_filter: Any = True
+
+
+class _Page(Struct, frozen=True, rename="kebab"):
+    """A part of a plan, or word that there is none yet."""
+
+    status: str = "completed"
+    plan_id: str | None = None
+    plan_tasks: tuple[str, ...] = ()
+    file_scan_tasks: tuple[_Task, ...] = ()
+    delete_files: tuple[PlannedDeleteFile, ...] = ()
+    walk: Walk | None = None
+    error: dict[str, Any] | None = None
+
+    def tasks(self) -> Iterator[FileScanTask]:
+        for task in self.file_scan_tasks:
+            deletes = tuple(self.delete_files[at] for at in task.delete_file_references)
+            yield FileScanTask(task.data_file, deletes, task.residual_filter)
+
+
+class Planning:
+    """One scan of one table."""
+
+    def __init__(self, calls: Calls, identifier: Identifier, extras: PlanExtras) -> None:
+        self._calls = calls
+        self._path = table_path(identifier)
+        self._headers = extras.headers()
+
+    def plan(self, request: PlanTableScanRequest, max_files: int | None) -> Plan:
+        if _ENDPOINT not in (self._calls.config.endpoints or ()):
+            raise UnsupportedOperation("this catalog does not plan scans")
+        first = self._completed(request)
+        tasks = list(first.tasks())
+        waiting = list(first.plan_tasks)
+        with ThreadPoolExecutor(_PAGES_AT_ONCE, "frazil-plan") as pool:
+            while waiting and (max_files is None or len(tasks) < max_files):
+                wave, waiting = waiting[:_PAGES_AT_ONCE], waiting[_PAGES_AT_ONCE:]
+                for page in pool.map(self._tasks, wave):
+                    tasks += page.tasks()
+                    waiting += page.plan_tasks
+        is_whole = not waiting and (max_files is None or len(tasks) <= max_files)
+        return Plan(tuple(tasks[:max_files]), first.walk, is_whole)
+
+    def _completed(self, request: PlanTableScanRequest) -> _Page:
+        body = msgspec.json.encode(request)
+        page = decode(self._calls.ask(f"{self._path}/plan", body, self._headers), _Page)
+        if page.status != "submitted":
+            return self._checked(page)
+        if page.plan_id is None:
+            raise FrazilError("the catalog has submitted the plan and given no id for it")
+        path = f"{self._path}/plan/{quote(page.plan_id, safe='')}"
+        with self._cancelled_on_the_way_out(path):
+            return self._polled(path)
+
+    def _polled(self, path: str) -> _Page:
+        pause_s, clock = _FIRST_PAUSE_S, self._calls.clock
+        timeout_s = self._calls.total_timeout_s
+        deadline_s = clock.now_s() + timeout_s
+        while True:
+            page = decode(self._calls.get(path, headers=self._headers), _Page)
+            if page.status != "submitted":
+                return self._checked(page)
+            if clock.now_s() + pause_s > deadline_s:
+                raise ServiceUnavailable(f"the plan was not ready after {timeout_s:g} s")
+            clock.sleep_s(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    @contextmanager
+    def _cancelled_on_the_way_out(self, path: str) -> Iterator[None]:
+        """Whoever stops waiting leaves no work behind at the server."""
+        try:
+            yield
+        except BaseException:
+            with suppress(FrazilError):
+                self._calls.cancel(path)
+            raise
+
+    def _checked(self, page: _Page) -> _Page:
+        if page.status == "completed":
+            return page
+        if page.status == "cancelled":
+            raise ServiceUnavailable("the plan was cancelled: plan the scan again")
+        if page.status != "failed" or page.error is None:
+            raise FrazilError(f"the catalog says of the plan that it is {page.status!r}")
+        code = page.error.get("code")
+        body = msgspec.json.encode({"error": page.error})
+        raise error_of(Answer(code if isinstance(code, int) else 500, {}, body))
+
+    def _tasks(self, plan_task: str) -> _Page:
+        body = msgspec.json.encode(FetchScanTasksRequest(plan_task))
+        return decode(self._calls.ask(f"{self._path}/tasks", body), _Page)

@@ -1,0 +1,94 @@
+"""Answers that are errors, as the exceptions of the one error tree.
+
+FrazilError
+├── … what the server says: see `frazil.wire.errors`
+├── CommitStateUnknown     sent, and nobody could say what became of it: delete nothing
+└── CatalogUnreachable     never sent, so nothing has happened
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, Final
+
+import msgspec
+
+from frazil.client.send.http_transport import Answer
+from frazil.wire import errors
+from frazil.wire.errors import FrazilError, ServiceUnavailable, ValidationError
+
+_MAX_SHOWN: Final = 300
+
+
+class CatalogUnreachable(FrazilError):
+    """No connection to the catalog could be made, so the request was not sent."""
+
+    status = 503
+    type = "ServiceUnavailableException"
+    retryable = True
+
+
+def error_of(answer: Answer) -> FrazilError:
+    """The exception that an answer with an error status stands for.
+
+    By the type that the server names; from something between us and the server, such as a load
+    balancer, by the status alone.
+    """
+    error = _error_object(answer.body)
+    message = error.get("message")
+    if not isinstance(message, str) or not message:
+        message = f"HTTP status {answer.status}: {_shown(answer.body)}"
+    kind = _kinds().get(str(error.get("type")))
+    if kind is None or kind.status != answer.status:
+        kind = _by_status(answer.status)
+    if kind is ValidationError:
+        conflicts = error.get("conflicts")
+        return ValidationError(message, conflicts if isinstance(conflicts, list) else ())
+    made = kind(message)
+    made.retry_after_s = retry_after_s(answer)
+    return made
+
+
+def retry_after_s(answer: Answer) -> int | None:
+    """Seconds that the server asks to wait; its date form is not used by catalogs."""
+    text = answer.headers.get("retry-after", "").strip()
+    return int(text) if text.isdigit() else None
+
+
+def _error_object(body: bytes) -> dict[str, Any]:
+    try:
+        document = msgspec.json.decode(body)
+    except msgspec.DecodeError:
+        return {}
+    error = document.get("error") if isinstance(document, dict) else None
+    return error if isinstance(error, dict) else {}
+
+
+@cache
+def _kinds() -> dict[str, type[FrazilError]]:
+    """The error classes by Java's exception name; of two with one name the more general."""
+    kinds: dict[str, type[FrazilError]] = {}
+    for kind in _tree(FrazilError):
+        if kind.__module__ == errors.__name__:
+            kinds.setdefault(kind.type, kind)
+    return kinds
+
+
+def _by_status(status: int) -> type[FrazilError]:
+    """Only below 500: above it, what a status means depends on what was asked for."""
+    for kind in _tree(FrazilError):
+        if kind.status == status < 500 and kind.__module__ == errors.__name__:
+            return kind
+    return ServiceUnavailable if status == ServiceUnavailable.status else FrazilError
+
+
+def _tree(kind: type[FrazilError]) -> Iterator[type[FrazilError]]:
+    yield kind
+    for child in kind.__subclasses__():
+        yield from _tree(child)
+
+
+def _shown(body: bytes) -> str:
+    text = " ".join(body[:_MAX_SHOWN].decode(errors="replace").split())
+    return text or "no message"

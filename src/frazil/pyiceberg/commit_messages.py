@@ -1,0 +1,87 @@
+"""The body of a commit: PyIceberg's own updates and staged changes, in the order of staging."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+from pyiceberg.table import CommitTableResponse
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.update import TableRequirement, TableUpdate
+
+from frazil.pyiceberg.staged_changes import StagedChange, StagedRef
+from frazil.wire.actions import CommitValidation, FileUpdate
+
+
+def commit_body(requirements: Iterable[TableRequirement], updates: Iterable[TableUpdate]) -> bytes:
+    """The bytes of a CommitTableRequest."""
+    raw = msgspec.Raw
+    return msgspec.json.encode(
+        {
+            "requirements": [raw(one.model_dump_json().encode()) for one in requirements],
+            "updates": _updates_json(updates),
+        }
+    )
+
+
+def _updates_json(updates: Iterable[TableUpdate]) -> list[msgspec.Raw]:
+    seen: set[tuple[object, ...]] = set()
+    found: list[msgspec.Raw] = []
+    for update in updates:
+        if isinstance(update, StagedRef):
+            continue
+        if isinstance(update, StagedChange):
+            change = _without_repeated_clauses(update.wire, seen)
+            found.append(msgspec.Raw(msgspec.json.encode(change)))
+        else:
+            found.append(msgspec.Raw(update.model_dump_json().encode()))
+    return found
+
+
+def _without_repeated_clauses(change: FileUpdate, seen: set[tuple[object, ...]]) -> FileUpdate:
+    """All clauses of a request are about the history before it, so that each is needed once."""
+    kept: list[CommitValidation] = []
+    for clause in change.validations:
+        base = change.base_snapshot_id
+        key = (change.branch, base, change.case_sensitive, msgspec.json.encode(clause))
+        if clause.filter is None or key not in seen:
+            kept.append(clause)
+        seen.add(key)
+    if len(kept) == len(change.validations):
+        return change
+    return msgspec.structs.replace(change, commit_validations=tuple(kept))
+
+
+_KNOWN_SNAPSHOTS: Final = 4096
+_SNAPSHOTS: Final = "snapshots"
+
+
+class _Answer(msgspec.Struct, rename="kebab"):
+    metadata: dict[str, msgspec.Raw]
+    metadata_location: str
+
+
+def commit_response(body: bytes) -> CommitTableResponse:
+    answer = msgspec.json.decode(body, type=_Answer)
+    # Constructed, because validating a response would validate its metadata a second time.
+    return CommitTableResponse.model_construct(
+        metadata=_metadata(answer.metadata), metadata_location=answer.metadata_location
+    )
+
+
+def _metadata(fields: dict[str, msgspec.Raw]) -> TableMetadata:
+    document: dict[str, Any] = {
+        name: msgspec.json.decode(raw) for name, raw in fields.items() if name != _SNAPSHOTS
+    }
+    if _SNAPSHOTS in fields:
+        snapshots = msgspec.json.decode(fields[_SNAPSHOTS], type=list[msgspec.Raw] | None)
+        document[_SNAPSHOTS] = [_snapshot(bytes(raw)) for raw in snapshots or ()]
+    return TableMetadataUtil.parse_obj(document)
+
+
+@lru_cache(_KNOWN_SNAPSHOTS)
+def _snapshot(raw: bytes) -> Snapshot:
+    return Snapshot.model_validate_json(raw)

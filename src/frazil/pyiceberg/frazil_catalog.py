@@ -1,0 +1,183 @@
+"""PyIceberg's REST catalog, with commits of declared files.
+
+    load_catalog("prod", **{"py-catalog-impl": "frazil.pyiceberg.FrazilCatalog"})
+
+Everything but commits is PyIceberg's own: sessions, authentication, namespaces, views, scans.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+import pyiceberg.catalog
+import requests
+from pyiceberg.catalog import PY_CATALOG_IMPL, TOKEN, Catalog
+from pyiceberg.catalog.rest import (
+    AUTHORIZATION_HEADER,
+    BEARER_PREFIX,
+    Capability,
+    Endpoints,
+    RestCatalog,
+    TableResponse,
+)
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
+from pyiceberg.table import CommitTableResponse, CreateTableTransaction, StagedTable, Table
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
+from pyiceberg.table.update import TableRequirement, TableUpdate
+from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
+from pyiceberg.utils.config import Config
+
+from frazil.client.send.catalog_calls import CatalogConfig
+from frazil.client.send.http_transport import DEFAULT_TIMEOUT_S
+from frazil.client.send.submit import Persistence, Request, submit
+from frazil.pyiceberg.commit_errors import translated
+from frazil.pyiceberg.commit_messages import commit_body, commit_response
+from frazil.pyiceberg.frazil_transaction import (
+    FrazilCreateTableTransaction,
+    FrazilStagedTable,
+    FrazilTable,
+)
+from frazil.pyiceberg.session_transport import SessionTransport
+from frazil.wire.errors import FrazilError
+
+REQUEST_TIMEOUT: Final = "frazil.request-timeout-s"
+PREFIX: Final = "prefix"
+
+
+class FrazilCatalog(RestCatalog):
+    """`py-catalog-impl: frazil.pyiceberg.FrazilCatalog`."""
+
+    _key_lifetime_s: float | None = None
+    """How long the server remembers an Idempotency-Key; None where it does not know keys."""
+
+    def __init__(self, name: str, **properties: str) -> None:
+        if PY_CATALOG_IMPL in properties:
+            # PyIceberg's `load_catalog` gives the configured properties to its own catalogs alone.
+            properties = {**_configured(name), **properties}
+        super().__init__(name, **properties)
+        self._timeout_s = _timeout_s(self.properties)
+
+    # --- tables ------------------------------------------------------------------------------
+
+    def _response_to_table(
+        self, identifier_tuple: tuple[str, ...], table_response: TableResponse
+    ) -> Table:
+        table = super()._response_to_table(identifier_tuple, table_response)
+        return FrazilTable(
+            identifier=table._identifier,
+            metadata=table.metadata,
+            metadata_location=table.metadata_location,
+            io=table.io,
+            catalog=self,
+            config=table.config,
+        )
+
+    def _response_to_staged_table(
+        self, identifier_tuple: tuple[str, ...], table_response: TableResponse
+    ) -> StagedTable:
+        table = super()._response_to_staged_table(identifier_tuple, table_response)
+        return FrazilStagedTable(
+            identifier=table._identifier,
+            metadata=table.metadata,
+            metadata_location=table.metadata_location,
+            io=table.io,
+            catalog=self,
+            config=table_response.config,
+        )
+
+    def create_table_transaction(
+        self,
+        identifier: str | Identifier,
+        schema: Any,
+        location: str | None = None,
+        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+        sort_order: SortOrder = UNSORTED_SORT_ORDER,
+        properties: Properties = EMPTY_DICT,
+    ) -> CreateTableTransaction:
+        stock = super().create_table_transaction(
+            identifier, schema, location, partition_spec, sort_order, properties
+        )
+        table = stock._table
+        assert isinstance(table, StagedTable)
+        return FrazilCreateTableTransaction(table)
+
+    # --- commits -----------------------------------------------------------------------------
+
+    def commit_table(
+        self,
+        table: Table,
+        requirements: tuple[TableRequirement, ...],
+        updates: tuple[TableUpdate, ...],
+    ) -> CommitTableResponse:
+        """Sends a commit until its outcome is known; never the same change twice.
+
+        A failed requirement is raised at once: the same requirements would fail again, and appends
+        have none that could.
+        """
+        self._check_endpoint(Capability.V1_UPDATE_TABLE)
+        request = Request("POST", self._commit_path(table), commit_body(requirements, updates))
+        try:
+            persistence = Persistence.of(table.metadata.properties, self._key_lifetime_s)
+            accepted = submit(self._transport(table), lambda: request, persistence, rebuilds=False)
+        except FrazilError as error:
+            raise translated(error) from error
+        return commit_response(accepted.answer.body)
+
+    def _commit_path(self, table: Table) -> str:
+        names = self._split_identifier_for_path(table.name())
+        path = Endpoints.update_table.format(**names)
+        prefix = self.properties.get(PREFIX, "").strip("/")
+        return f"{prefix}/{path}" if prefix else path
+
+    def _transport(self, table: Table) -> SessionTransport:
+        token = table.config.get(TOKEN)
+        headers = {AUTHORIZATION_HEADER: f"{BEARER_PREFIX} {token}"} if token else {}
+        return SessionTransport(
+            self._session,
+            lambda path: self.url("", prefixed=False) + path,
+            timeout_s=self._timeout_s,
+            headers=headers,
+            renew_token=self._refresh_token,
+        )
+
+    # --- the server's configuration ----------------------------------------------------------
+
+    def _create_session(self) -> requests.Session:
+        session = super()._create_session()
+        session.hooks["response"].append(self._note_configuration)
+        return session
+
+    def _note_configuration(self, answer: requests.Response, *_: Any, **__: Any) -> None:
+        """PyIceberg reads the configuration and drops what it does not know."""
+        if answer.status_code != 200 or not answer.url.split("?")[0].endswith("/v1/config"):
+            return
+        configuration = msgspec.json.decode(answer.content, type=CatalogConfig)
+        self._key_lifetime_s = configuration.key_lifetime_s
+
+
+def load_catalog(name: str | None = None, **properties: str | None) -> Catalog:
+    """PyIceberg's `load_catalog`, which heeds `py-catalog-impl` in a configuration file too.
+
+    PyIceberg 0.12 looks for it among the arguments alone and opens a plain REST catalog otherwise.
+    """
+    known = Config().get_default_catalog_name() if name is None else name
+    if PY_CATALOG_IMPL not in properties and (found := _configured(known).get(PY_CATALOG_IMPL)):
+        properties = {**properties, PY_CATALOG_IMPL: found}
+    return pyiceberg.catalog.load_catalog(known, **properties)
+
+
+def _configured(name: str) -> dict[str, Any]:
+    """What the configuration file and the environment say about a catalog."""
+    return dict(Config().get_catalog_config(name) or {})
+
+
+def _timeout_s(properties: Properties) -> float:
+    text = properties.get(REQUEST_TIMEOUT, DEFAULT_TIMEOUT_S)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise ValueError(f"{REQUEST_TIMEOUT}: {text!r} must be a number of seconds above 0")
+    return seconds

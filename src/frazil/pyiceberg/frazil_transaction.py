@@ -1,0 +1,503 @@
+"""PyIceberg's transaction, committed as one request of fine-grained changes.
+
+Operations write their data files with PyIceberg's own code. What they stage is seen by the later
+operations of the transaction and by nobody else until the commit, which either takes place once, is
+refused (then the files go that this transaction wrote), or stays unknown (then none is touched).
+"""
+
+from __future__ import annotations
+
+import copy
+import uuid
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.expressions import AlwaysFalse, BooleanExpression
+from pyiceberg.io.pyarrow import _check_pyarrow_schema_compatible, _dataframe_to_data_files
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import (
+    ALWAYS_TRUE,
+    DOWNCAST_NS_TIMESTAMP_TO_US_ON_WRITE,
+    CreateTableTransaction,
+    StagedTable,
+    Table,
+    TableProperties,
+    Transaction,
+    UpsertResult,
+    _parse_row_filter,
+    upsert_util,
+)
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.snapshots import Operation
+from pyiceberg.table.update import (
+    AssertCreate,
+    AssertTableUUID,
+    TableRequirement,
+    TableUpdate,
+    UpgradeFormatVersionUpdate,
+)
+from pyiceberg.table.update.snapshot import _SnapshotProducer
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.typedef import EMPTY_DICT, TableVersion
+from pyiceberg.utils.config import Config
+
+from frazil.client.declare.file_operations import Command, Isolation, isolation_of
+from frazil.pyiceberg.commit_errors import ValidationError, duplicate_paths, proves_rejection
+from frazil.pyiceberg.copy_on_write import Rewriter
+from frazil.pyiceberg.frazil_producers import FrazilUpdateSnapshot, Reads, command_of
+from frazil.pyiceberg.row_lineage import UpdatedRows, lineage_metadata
+from frazil.pyiceberg.staged_changes import (
+    PendingSnapshot,
+    StagedChange,
+    on_base,
+    refuse_staged_ids,
+    subject,
+    with_updates,
+)
+from frazil.pyiceberg.transacting_table import TransactingTable
+from frazil.pyiceberg.written_files import WrittenFiles
+from frazil.wire.errors import BadRequest
+
+
+class FrazilTransaction(Transaction):
+    """A transaction on the metadata that the table had when it began."""
+
+    def __init__(self, table: Table, autocommit: bool = False) -> None:
+        self._written = WrittenFiles(table.io)
+        self._users_table = table
+        own = copy.copy(table)
+        own.io = self._written.begin()
+        super().__init__(own, autocommit)
+        self._seen: tuple[TableMetadata, tuple[TableUpdate, ...], TableMetadata] | None = None
+        self._depth = 0
+        self._reads: Reads | None = None
+        self._in_reads = False
+        self._updated_rows: UpdatedRows | None = None
+
+    # --- what the transaction sees -----------------------------------------------------------
+
+    @property
+    def table_metadata(self) -> TableMetadata:
+        base, updates = self._table.metadata, self._updates
+        if self._seen is None or self._seen[0] is not base or self._seen[1] is not updates:
+            self._seen = (base, updates, with_updates(base, updates))
+        return self._seen[2]
+
+    def staged_changes(self) -> Iterator[StagedChange]:
+        return (update for update in self._updates if isinstance(update, StagedChange))
+
+    def pending_paths(self) -> set[str]:
+        """Data files that this transaction adds, and has not removed again."""
+        paths: set[str] = set()
+        for change in self.staged_changes():
+            paths -= change.removed_paths
+            paths.update(change.added_paths)
+        return paths
+
+    def committed_base(self, snapshot_id: int | None) -> int | None:
+        """The snapshot that the server knows, for one that this transaction may have staged."""
+        if snapshot_id is None:
+            return None
+        snapshot = self.table_metadata.snapshot_by_id(snapshot_id)
+        if isinstance(snapshot, PendingSnapshot):
+            snapshot = snapshot.committed_ancestor
+        return None if snapshot is None else snapshot.snapshot_id
+
+    def head_id(self, branch: str | None) -> int | None:
+        """A branch that does not exist yet begins where main is, as the server and Java have it."""
+        metadata = self.table_metadata
+        head = metadata.snapshot_by_name(branch) or metadata.current_snapshot()
+        return None if head is None else head.snapshot_id
+
+    def isolation(self, command: Command) -> Isolation:
+        try:
+            return isolation_of(self.table_metadata.properties, command)
+        except BadRequest as error:
+            raise ValueError(error.message) from error
+
+    # --- staging -----------------------------------------------------------------------------
+
+    def _stage(
+        self,
+        updates: tuple[TableUpdate, ...],
+        requirements: tuple[TableRequirement, ...] = (),
+    ) -> Transaction:
+        for requirement in requirements:
+            requirement.validate(self.table_metadata)
+        staged = {change.snapshot.snapshot_id for change in self.staged_changes()}
+        for update in updates:
+            refuse_staged_ids(update, staged)
+        self._updates += updates
+        known = {subject(requirement) for requirement in self._requirements}
+        for requirement in requirements:
+            # Only the first of a kind is about the table as the server has it.
+            if subject(requirement) not in known:
+                self._requirements += (on_base(requirement, self._table.metadata),)
+                known.add(subject(requirement))
+        return self
+
+    def _register_snapshot_producer(self, producer: _SnapshotProducer[Any]) -> None:
+        """Nothing is rebuilt on a newer head, so that nothing needs to be remembered."""
+
+    @contextmanager
+    def _operation(self) -> Iterator[None]:
+        """All of an operation or nothing: one that fails leaves neither changes nor files."""
+        updates, requirements, paths = self._updates, self._requirements, self._written.paths
+        autocommit, self._autocommit = self._autocommit, False
+        if self._depth == 0:
+            self._table.io = self._written.begin()
+        self._depth += 1
+        try:
+            yield
+        except BaseException:
+            if self._depth == 1:
+                self._updates, self._requirements = updates, requirements
+                self._written.abandon(self._table.io, keep=paths)
+                self._table.io = self._written.begin()
+            raise
+        finally:
+            self._depth -= 1
+            self._autocommit = autocommit
+        if autocommit:
+            self.commit_transaction()
+
+    @contextmanager
+    def _reading(
+        self, predicate: BooleanExpression, command: Command, case_sensitive: bool
+    ) -> Iterator[None]:
+        """An operation reads the rows of the predicate; what it calls reads for it."""
+        if self._in_reads:
+            yield
+            return
+        self._reads = Reads(predicate, self.isolation(command), case_sensitive)
+        self._in_reads = True
+        try:
+            yield
+        finally:
+            self._reads, self._in_reads = None, False
+
+    def take_reads(self, own: Reads | None) -> Reads | None:
+        """What the operation has read, for its first update; without one, the producer's own."""
+        if not self._in_reads:
+            return own
+        reads, self._reads = self._reads, None
+        return reads
+
+    # --- operations --------------------------------------------------------------------------
+
+    def update_snapshot(
+        self, snapshot_properties: dict[str, str] = EMPTY_DICT, branch: str | None = MAIN_BRANCH
+    ) -> FrazilUpdateSnapshot:
+        return FrazilUpdateSnapshot(
+            self, io=self._table.io, branch=branch, snapshot_properties=snapshot_properties
+        )
+
+    def upgrade_table_version(self, format_version: TableVersion) -> Transaction:
+        if format_version != 3:
+            return super().upgrade_table_version(format_version)
+        if self.table_metadata.format_version < 3:
+            upgrade = UpgradeFormatVersionUpdate.model_validate({"format-version": 3})
+            self._apply((upgrade,))
+        return self
+
+    def append(
+        self,
+        df: pa.Table | pa.RecordBatchReader,
+        snapshot_properties: dict[str, str] = EMPTY_DICT,
+        branch: str | None = MAIN_BRANCH,
+    ) -> None:
+        with self._operation():
+            super().append(df, snapshot_properties, branch)
+
+    def add_files(
+        self,
+        file_paths: list[str],
+        snapshot_properties: dict[str, str] = EMPTY_DICT,
+        check_duplicate_files: bool = True,
+        branch: str | None = MAIN_BRANCH,
+    ) -> None:
+        with self._operation():
+            super().add_files(file_paths, snapshot_properties, check_duplicate_files, branch)
+
+    def _find_referenced_data_files(self, file_paths: list[str]) -> list[str]:
+        """Only this transaction's own: what is committed, the server knows better."""
+        pending = self.pending_paths()
+        return [path for path in file_paths if path in pending]
+
+    def overwrite(
+        self,
+        df: pa.Table | pa.RecordBatchReader,
+        overwrite_filter: BooleanExpression | str = ALWAYS_TRUE,
+        snapshot_properties: dict[str, str] = EMPTY_DICT,
+        case_sensitive: bool = True,
+        branch: str | None = MAIN_BRANCH,
+    ) -> None:
+        predicate = _parse_row_filter(overwrite_filter)
+        with self._operation(), self._reading(predicate, "update", case_sensitive):
+            if self._updated_rows is None:
+                super().overwrite(df, predicate, snapshot_properties, case_sensitive, branch)
+                return
+            self.delete(predicate, snapshot_properties, case_sensitive, branch)
+            self._append_updated(self._updated_rows, df, snapshot_properties, branch)
+
+    def _append_updated(
+        self,
+        updated: UpdatedRows,
+        df: pa.Table,
+        snapshot_properties: dict[str, str],
+        branch: str | None,
+    ) -> None:
+        """Rows of an upsert that were there before keep their row ids."""
+        self._check_schema(df)
+        with self._append_snapshot_producer(snapshot_properties, branch) as appending:
+            metadata = lineage_metadata(self.table_metadata)
+            for file in self._write(updated.with_row_ids(df), appending.commit_uuid, metadata):
+                appending.append_data_file(file)
+
+    def delete(
+        self,
+        delete_filter: str | BooleanExpression,
+        snapshot_properties: dict[str, str] = EMPTY_DICT,
+        case_sensitive: bool = True,
+        branch: str | None = MAIN_BRANCH,
+        _isolation_operation: Operation | None = None,
+    ) -> None:
+        predicate = _parse_row_filter(delete_filter)
+        command = command_of(_isolation_operation or Operation.DELETE)
+        self._warn_of_merge_on_read()
+        with self._operation(), self._reading(predicate, command, case_sensitive):
+            matched = self._delete(predicate, snapshot_properties, case_sensitive, branch)
+        if not matched:
+            warnings.warn("Delete operation did not match any records", stacklevel=2)
+
+    def _delete(
+        self,
+        predicate: BooleanExpression,
+        snapshot_properties: dict[str, str],
+        case_sensitive: bool,
+        branch: str | None,
+    ) -> bool:
+        """Drops the files of which all rows match, then rewrites those of which some do."""
+        update = self.update_snapshot(snapshot_properties, branch)
+        rewriter = Rewriter(
+            self.table_metadata, self._table.io, predicate, case_sensitive, self._updated_rows
+        )
+        with update.delete() as dropping:
+            dropping._carries_row_ids = self._updated_rows is not None
+            dropping.delete_by_predicate(predicate, case_sensitive)
+        if self._updated_rows is not None:
+            rewriter.note_rows_of(dropping._deleted_data_files, dropping._parent_snapshot_id)
+        if not dropping.rewrites_needed:
+            return bool(dropping.files_affected)
+        rewritten = rewriter.rewritten_files(self.table_metadata, self.head_id(branch))
+        if rewritten:
+            with update.overwrite() as rewriting:
+                rewriting._starting_snapshot_id = dropping._starting_snapshot_id
+                rewriting._carried_from = set()
+                rewriting.commit_uuid = rewriter.commit_uuid
+                for original, remaining in rewritten:
+                    rewriting.delete_data_file(original)
+                    if remaining:
+                        rewriting._carried_from.add(original)
+                    for file in remaining:
+                        rewriting.append_data_file(file)
+        return True
+
+    def _warn_of_merge_on_read(self) -> None:
+        mode = self.table_metadata.properties.get(
+            TableProperties.DELETE_MODE, TableProperties.DELETE_MODE_DEFAULT
+        )
+        if mode == TableProperties.DELETE_MODE_MERGE_ON_READ:
+            warnings.warn(
+                "Merge on read is not yet supported, falling back to copy-on-write", stacklevel=3
+            )
+
+    def upsert(
+        self,
+        df: pa.Table,
+        join_cols: list[str] | None = None,
+        when_matched_update_all: bool = True,
+        when_not_matched_insert_all: bool = True,
+        case_sensitive: bool = True,
+        branch: str | None = MAIN_BRANCH,
+        snapshot_properties: dict[str, str] = EMPTY_DICT,
+    ) -> UpsertResult:
+        columns = self._key_columns(df, join_cols)
+        keys = upsert_util.create_match_filter(df, columns) if columns else AlwaysFalse()
+        with (
+            self._operation(),
+            self._reading(keys, "merge", case_sensitive),
+            self._keeping_row_ids(columns),
+        ):
+            return super().upsert(
+                df,
+                join_cols,
+                when_matched_update_all,
+                when_not_matched_insert_all,
+                case_sensitive,
+                branch,
+                snapshot_properties,
+            )
+
+    def _key_columns(self, df: pa.Table, join_cols: list[str] | None) -> list[str]:
+        """The columns of an upsert's keys; none where PyIceberg will say what is missing.
+
+        All keys are read, also those that are not there: they must not have come meanwhile.
+        """
+        schema = self.table_metadata.schema()
+        columns = join_cols
+        if columns is None:
+            names = map(schema.find_column_name, schema.identifier_field_ids)
+            columns = [name for name in names if name is not None]
+        known = set(df.column_names)
+        return columns if len(df) > 0 and known.issuperset(columns) else []
+
+    @contextmanager
+    def _keeping_row_ids(self, key_columns: list[str]) -> Iterator[None]:
+        if self.table_metadata.format_version >= 3 and key_columns:
+            self._updated_rows = UpdatedRows(tuple(key_columns))
+        try:
+            yield
+        finally:
+            self._updated_rows = None
+
+    def dynamic_partition_overwrite(
+        self,
+        df: pa.Table,
+        snapshot_properties: dict[str, str] = EMPTY_DICT,
+        branch: str | None = MAIN_BRANCH,
+    ) -> None:
+        if not isinstance(df, pa.Table):
+            raise ValueError(f"Expected PyArrow table, got: {df}")
+        spec = self.table_metadata.spec()
+        if spec.is_unpartitioned():
+            raise ValueError("Cannot apply dynamic overwrite on an unpartitioned table.")
+        self._check_schema(df)
+        if df.num_rows == 0:
+            return
+        with self._operation():
+            if all(isinstance(field.transform, IdentityTransform) for field in spec.fields):
+                self._overwrite_partitions(df, snapshot_properties, branch)
+            else:
+                self._replace_partitions(df, snapshot_properties, branch)
+
+    def _overwrite_partitions(
+        self, df: pa.Table, snapshot_properties: dict[str, str], branch: str | None
+    ) -> None:
+        """A partition by identity is a predicate: its rows go, wherever they are."""
+        metadata = self.table_metadata
+        columns = [
+            metadata.schema().find_column_name(field.source_id) or field.name
+            for field in metadata.spec().fields
+        ]
+        write_uuid = uuid.uuid4()
+        files = list(self._write(df, write_uuid, metadata))
+        predicate = self._build_partition_predicate({file.partition for file in files}, columns)
+        with self._reading(predicate, "update", case_sensitive=True):
+            self.delete(predicate, snapshot_properties, branch=branch)
+            with self._append_snapshot_producer(snapshot_properties, branch) as appending:
+                appending.commit_uuid = write_uuid
+                for file in files:
+                    appending.append_data_file(file)
+
+    def _check_schema(self, df: pa.Table) -> None:
+        _check_pyarrow_schema_compatible(
+            self.table_metadata.schema(),
+            provided_schema=df.schema,
+            downcast_ns_timestamp_to_us=Config().get_bool(DOWNCAST_NS_TIMESTAMP_TO_US_ON_WRITE)
+            or False,
+            format_version=self.table_metadata.format_version,
+        )
+
+    def _replace_partitions(
+        self, df: pa.Table, snapshot_properties: dict[str, str], branch: str | None
+    ) -> None:
+        update = self.update_snapshot(snapshot_properties, branch)
+        with update.replace_partitions() as replacing:
+            replacing.refuse_other_specs()
+            for file in self._write(df, replacing.commit_uuid, self.table_metadata):
+                replacing.append_data_file(file)
+
+    def _write(
+        self, df: pa.Table, write_uuid: uuid.UUID, metadata: TableMetadata
+    ) -> Iterable[DataFile]:
+        return _dataframe_to_data_files(
+            table_metadata=metadata, write_uuid=write_uuid, df=df, io=self._table.io
+        )
+
+    # --- the end -----------------------------------------------------------------------------
+
+    def __exit__(
+        self,
+        exctype: type[BaseException] | None,
+        excinst: BaseException | None,
+        exctb: TracebackType | None,
+    ) -> None:
+        if exctype is None:
+            self.commit_transaction()
+        else:
+            self._failed = True
+            self._written.discard()
+
+    def commit_transaction(self) -> Table:
+        if self._failed:
+            raise RuntimeError(
+                "This transaction failed to commit and cannot be reused; create a new transaction."
+            )
+        if self._updates:
+            self._commit_once(self._final_requirements())
+        # Whatever was written and is in no change is in no table.
+        self._written.discard()
+        self._updates = ()
+        self._requirements = ()
+        return self._users_table
+
+    def _final_requirements(self) -> tuple[TableRequirement, ...]:
+        return (*self._requirements, AssertTableUUID(uuid=self.table_metadata.table_uuid))
+
+    def _commit_once(self, requirements: tuple[TableRequirement, ...]) -> None:
+        try:
+            answer = self._table.catalog.commit_table(self._table, requirements, self._updates)
+            added = (path for change in self.staged_changes() for path in change.added_paths)
+            self._written.forget(frozenset(added))
+            Table._check_uuid(self._table.metadata, answer.metadata)
+        except BaseException as error:
+            self._failed = True
+            if proves_rejection(error.__cause__):
+                kept = error.conflicts if isinstance(error, ValidationError) else ()
+                self._written.discard(keep=frozenset(duplicate_paths(kept)))
+            else:
+                self._written.forget()
+            raise
+        for table in (self._table, self._users_table):
+            table.metadata = answer.metadata
+            table.metadata_location = answer.metadata_location
+
+
+class FrazilCreateTableTransaction(CreateTableTransaction, FrazilTransaction):
+    """Brings a table into being with all that was written to it."""
+
+    def __init__(self, table: StagedTable) -> None:
+        super().__init__(table)
+
+    def commit_transaction(self) -> Table:
+        return FrazilTransaction.commit_transaction(self)
+
+    def _final_requirements(self) -> tuple[TableRequirement, ...]:
+        return (AssertCreate(),)
+
+
+class FrazilTable(TransactingTable):
+    """PyIceberg's table; only what leads to a commit differs."""
+
+    def begin(self, *, autocommit: bool = False) -> FrazilTransaction:
+        return FrazilTransaction(self, autocommit)
+
+
+class FrazilStagedTable(StagedTable):
+    """A table that comes into being with the commit of its transaction."""

@@ -1,0 +1,1 @@
+"""The commit loop for PyIceberg tables of other catalogs: check, rebuild, retry."""

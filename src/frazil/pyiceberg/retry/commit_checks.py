@@ -1,0 +1,272 @@
+"""What must still hold at the head of a branch before a change planned at a base may land there.
+
+A `Claim` is what one operation has read and what it removes. It never changes: each attempt checks
+the same claim against a longer window. A claim that does not hold is a `ValidationException`, which
+no retry can help; it names the snapshots and the files in the way.
+
+The checks are those of Java's `MergingSnapshotProducer`, with two differences. A plan made by
+reading names every file with a matching row, so a removal of other files since then is none of its
+business. And new deletes are looked for on all rows of a removed file, not only on those of the
+filter, because a rewritten file carries the others along.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from pyiceberg.conversions import from_bytes
+from pyiceberg.exceptions import ValidationException
+from pyiceberg.manifest import DataFile, DataFileContent, ManifestContent, ManifestEntryStatus
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import IsolationLevel, Operation, Snapshot
+from pyiceberg.types import DoubleType, FloatType, PrimitiveType
+
+from frazil.pyiceberg.retry.history_window import INITIAL_SEQUENCE_NUMBER, Window, operation_of
+from frazil.pyiceberg.retry.row_filter import RowFilter
+
+ADDS_DATA = frozenset({Operation.APPEND, Operation.OVERWRITE})
+ADDS_DELETES = frozenset({Operation.OVERWRITE, Operation.DELETE})
+REMOVES_DATA = frozenset({Operation.OVERWRITE, Operation.REPLACE, Operation.DELETE})
+# A replace changes files and no rows.
+REMOVES_ROWS = REMOVES_DATA - {Operation.REPLACE}
+NAMED_FILES = 10
+DEFAULT_ISOLATION_LEVEL = IsolationLevel.SERIALIZABLE.value
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What one operation relies on, on one branch."""
+
+    branch: str | None
+    rows: RowFilter
+    """Under serializable isolation no row of these may have been added."""
+    isolation: IsolationLevel
+    reads_kept_rows: bool = False
+    """Rows of the filter were read and left where they are: under serializable isolation none of
+    them may have been deleted either."""
+    removed: frozenset[DataFile] = field(default_factory=frozenset)
+    """Must be live, without deletes that the base does not have."""
+    added_once: frozenset[str] = field(default_factory=frozenset)
+    """Paths that nobody else may have added."""
+
+    @property
+    def relies_on_nothing(self) -> bool:
+        return self.rows.matches_nothing and not self.removed and not self.added_once
+
+
+def isolation_level(properties: Mapping[str, str], command: str) -> IsolationLevel:
+    """`write.delete|update|merge.isolation-level`, serializable where it is not set."""
+    name = f"write.{command}.isolation-level"
+    value = properties.get(name, DEFAULT_ISOLATION_LEVEL)
+    try:
+        return IsolationLevel(value.lower())
+    except ValueError:
+        raise ValueError(f"{name}: {value!r} is neither 'serializable' nor 'snapshot'") from None
+
+
+def check(claim: Claim, window: Window) -> None:
+    """Raises `ValidationException` where another writer has taken what the claim relies on."""
+    if claim.relies_on_nothing or not window.snapshots:
+        return
+    if claim.isolation == IsolationLevel.SERIALIZABLE and not claim.rows.matches_nothing:
+        _no_added_data_files(claim.rows, window)
+        if claim.reads_kept_rows:
+            _no_deleted_data_files(claim.rows, window)
+            _no_new_delete_files(claim.rows, window)
+    if claim.removed:
+        _data_files_exist(claim.removed, window)
+        _no_new_deletes_for_data_files(claim.removed, window)
+    if claim.added_once:
+        _not_added_twice(claim.added_once, window)
+
+
+def _no_added_data_files(rows: RowFilter, window: Window) -> None:
+    found = _matching(rows, window, ADDS_DATA, ManifestEntryStatus.ADDED)
+    _refuse(found, f"Found conflicting files that can contain records matching {rows}")
+
+
+def _no_deleted_data_files(rows: RowFilter, window: Window) -> None:
+    found = _matching(rows, window, REMOVES_ROWS, ManifestEntryStatus.DELETED)
+    _refuse(found, f"Found conflicting deleted files that can contain records matching {rows}")
+
+
+def _no_new_delete_files(rows: RowFilter, window: Window) -> None:
+    found = [
+        (delete.snapshot, delete.file.file_path)
+        for delete in _new_deletes(window)
+        if rows.may_match_file(delete.file, window.metadata)
+    ]
+    _refuse(found, f"Found new conflicting delete files that can apply to records matching {rows}")
+
+
+def _data_files_exist(removed: frozenset[DataFile], window: Window) -> None:
+    paths = {file.file_path for file in removed}
+    found = [
+        (snapshot, entry.data_file.file_path)
+        for snapshot, _, entries in window.entries(ManifestContent.DATA, REMOVES_DATA)
+        for entry in entries
+        if entry.status == ManifestEntryStatus.DELETED and entry.data_file.file_path in paths
+    ]
+    _refuse(found, "Cannot commit, missing data files")
+
+
+def _no_new_deletes_for_data_files(removed: frozenset[DataFile], window: Window) -> None:
+    deletes = _new_deletes(window)
+    found = [
+        (delete.snapshot, f"{delete.file.file_path} for {data_file.file_path}")
+        for data_file in sorted(removed, key=lambda file: file.file_path)
+        for delete in deletes
+        if delete.applies_to(data_file, window.base_sequence_number, window.metadata)
+    ]
+    _refuse(found, "Cannot commit, found new deletes for replaced data files")
+
+
+def _not_added_twice(paths: frozenset[str], window: Window) -> None:
+    found = [
+        (snapshot, entry.data_file.file_path)
+        for snapshot, _, entries in window.entries(ManifestContent.DATA, ADDS_DATA)
+        for entry in entries
+        if entry.status == ManifestEntryStatus.ADDED and entry.data_file.file_path in paths
+    ]
+    _refuse(found, "Cannot add files that another writer has added")
+
+
+def _matching(
+    rows: RowFilter,
+    window: Window,
+    operations: frozenset[Operation],
+    status: ManifestEntryStatus,
+) -> list[tuple[Snapshot, str]]:
+    return [
+        (snapshot, entry.data_file.file_path)
+        for snapshot, manifest, entries in window.entries(ManifestContent.DATA, operations)
+        if rows.may_match_manifest(manifest, window.metadata)
+        for entry in entries
+        if entry.status == status
+        and entry.snapshot_id == snapshot.snapshot_id
+        and rows.may_match_file(entry.data_file, window.metadata)
+    ]
+
+
+def _new_deletes(window: Window) -> list[NewDelete]:
+    """Live delete files newer than the base; a table of version 1 has none."""
+    if window.metadata.format_version < 2:
+        return []
+    return [
+        NewDelete(entry.data_file, entry.sequence_number or INITIAL_SEQUENCE_NUMBER, snapshot)
+        for snapshot, _, entries in window.entries(ManifestContent.DELETES, ADDS_DELETES)
+        for entry in entries
+        if entry.status != ManifestEntryStatus.DELETED
+        and (entry.sequence_number or INITIAL_SEQUENCE_NUMBER) > window.base_sequence_number
+    ]
+
+
+def _refuse(found: Iterable[tuple[Snapshot, str]], message: str) -> None:
+    by_snapshot: dict[int, tuple[Snapshot, list[str]]] = {}
+    for snapshot, path in found:
+        by_snapshot.setdefault(snapshot.snapshot_id, (snapshot, []))[1].append(path)
+    if by_snapshot:
+        named = "; ".join(_named(snapshot, paths) for snapshot, paths in by_snapshot.values())
+        raise ValidationException(f"{message}: {named}")
+
+
+def _named(snapshot: Snapshot, paths: list[str]) -> str:
+    shown = ", ".join(paths[:NAMED_FILES])
+    more = f" and {len(paths) - NAMED_FILES} more" if len(paths) > NAMED_FILES else ""
+    operation = operation_of(snapshot).value
+    return f"snapshot {snapshot.snapshot_id} ({operation}): {shown}{more}"
+
+
+# The reserved field of a position delete's `file_path` column.
+PATH_FIELD_ID = 2147483546
+# Where version 3 of a manifest entry has `referenced_data_file`.
+_REFERENCED_DATA_FILE = 17
+
+
+@dataclass(frozen=True, slots=True)
+class NewDelete:
+    """A delete file and the snapshot that added it."""
+
+    file: DataFile
+    sequence_number: int
+    snapshot: Snapshot
+
+    def applies_to(
+        self, data_file: DataFile, sequence_number: int, metadata: TableMetadata
+    ) -> bool:
+        """Whether it may delete rows of a data file that is at most as new as the number."""
+        if self.file.content == DataFileContent.EQUALITY_DELETES:
+            return self.sequence_number > sequence_number and self._equality_may_match(
+                data_file, metadata
+            )
+        return self.sequence_number >= sequence_number and self._position_may_match(data_file)
+
+    def _position_may_match(self, data_file: DataFile) -> bool:
+        referenced = _referenced_data_file(self.file)
+        if referenced is not None:
+            return referenced == data_file.file_path
+        return self._same_partition(data_file) and _path_in_bounds(self.file, data_file.file_path)
+
+    def _equality_may_match(self, data_file: DataFile, metadata: TableMetadata) -> bool:
+        is_global = metadata.specs()[self.file.spec_id].is_unpartitioned()
+        if not is_global and not self._same_partition(data_file):
+            return False
+        schema = metadata.schema()
+        ids = self.file.equality_ids or ()
+        return all(_values_may_meet(field_id, self.file, data_file, schema) for field_id in ids)
+
+    def _same_partition(self, data_file: DataFile) -> bool:
+        return self.file.spec_id == data_file.spec_id and self.file.partition == data_file.partition
+
+
+def _referenced_data_file(file: DataFile) -> str | None:
+    named: str | None = file[_REFERENCED_DATA_FILE] if len(file) > _REFERENCED_DATA_FILE else None
+    if named is not None:
+        return named
+    lower = (file.lower_bounds or {}).get(PATH_FIELD_ID)
+    upper = (file.upper_bounds or {}).get(PATH_FIELD_ID)
+    return lower.decode() if lower is not None and lower == upper else None
+
+
+def _path_in_bounds(file: DataFile, path: str) -> bool:
+    lower = (file.lower_bounds or {}).get(PATH_FIELD_ID)
+    upper = (file.upper_bounds or {}).get(PATH_FIELD_ID)
+    encoded = path.encode()
+    return (lower is None or lower <= encoded) and (upper is None or encoded <= upper)
+
+
+def _values_may_meet(field_id: int, delete: DataFile, data: DataFile, schema: Schema) -> bool:
+    """False only where the two files' values of an equality column are proven apart."""
+    if _may_hold_null(field_id, delete) and _may_hold_null(field_id, data):
+        return True
+    if field_id not in schema.field_ids:
+        return True
+    field_type = schema.find_type(field_id)
+    ends = [
+        (bounds or {}).get(field_id)
+        for bounds in (
+            delete.lower_bounds,
+            delete.upper_bounds,
+            data.lower_bounds,
+            data.upper_bounds,
+        )
+    ]
+    if not isinstance(field_type, PrimitiveType) or None in ends:
+        return True
+    if isinstance(field_type, FloatType | DoubleType):
+        # Bounds leave out NaN, which two files may share.
+        return True
+    try:
+        values = [from_bytes(field_type, end) for end in ends if end is not None]
+    except (struct.error, UnicodeDecodeError):
+        # Bounds from before a promotion, or cut inside a character: they prove nothing.
+        return True
+    delete_lower, delete_upper, data_lower, data_upper = values
+    return bool(delete_lower <= data_upper and data_lower <= delete_upper)
+
+
+def _may_hold_null(field_id: int, file: DataFile) -> bool:
+    return (file.null_value_counts or {}).get(field_id) != 0

@@ -1,1 +1,0 @@
-"""Retries PyIceberg commits on other catalogs."""

@@ -1,0 +1,233 @@
+"""Row lineage of format version 3: what a rewrite must carry along (spec, "Row Lineage").
+
+A row keeps its `_row_id` and `_last_updated_sequence_number` when it is copied into another file.
+In its first file both are implied: the id is the file's `first_row_id` plus the row's position, the
+sequence number is the file's. A rewrite writes both as columns; where they are null, the file that
+holds the row implies them again.
+
+PyIceberg's manifest reader drops `first_row_id`, so that manifests are read here with the schema of
+version 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.avro.file import AvroFile
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import ArrowScan, _combine_positional_deletes, _read_all_delete_files
+from pyiceberg.manifest import (
+    DATA_FILE_TYPE,
+    MANIFEST_ENTRY_SCHEMAS,
+    MANIFEST_LIST_FILE_SCHEMAS,
+    DataFile,
+    DataFileContent,
+    FileFormat,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+    PartitionFieldSummary,
+)
+from pyiceberg.schema import Schema
+from pyiceberg.table import FileScanTask
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.types import LongType, NestedField
+from pyiceberg.utils.concurrent import ExecutorFactory
+
+from frazil.pyiceberg.file_declarations import LAST_UPDATED_FIELD, ROW_ID_FIELD
+from frazil.pyiceberg.staged_changes import PendingSnapshot
+
+ROW_ID: Final = "_row_id"
+LAST_UPDATED: Final = "_last_updated_sequence_number"
+
+_FIRST_ROW_ID_OF_FILE: Final = [field.field_id for field in DATA_FILE_TYPE[3].fields].index(142)
+_FIRST_ROW_ID_OF_MANIFEST: Final = [
+    field.field_id for field in MANIFEST_LIST_FILE_SCHEMAS[3].fields
+].index(520)
+
+
+@dataclass(frozen=True, slots=True)
+class FileLineage:
+    """What a data file implies about its rows."""
+
+    first_row_id: int
+    sequence_number: int
+
+
+class RowLineage:
+    """Reads rows of data files together with their lineage."""
+
+    def __init__(self, metadata: TableMetadata, io: FileIO, files: dict[str, FileLineage]) -> None:
+        self._metadata = metadata
+        self._io = io
+        self._files = files
+
+    @classmethod
+    def of(
+        cls,
+        metadata: TableMetadata,
+        io: FileIO,
+        snapshot_id: int,
+        paths: Collection[str],
+        may_hold: Callable[[ManifestFile], bool] = lambda _: True,
+    ) -> RowLineage:
+        """Of the given files in a snapshot; files that are only staged imply nothing yet.
+
+        Manifests that cannot hold one of them need not be read.
+        """
+        snapshot = metadata.snapshot_by_id(snapshot_id)
+        if isinstance(snapshot, PendingSnapshot):
+            snapshot = snapshot.committed_ancestor
+        if snapshot is None or not paths:
+            return cls(metadata, io, {})
+        manifests = [manifest for manifest in _manifests(snapshot, io) if may_hold(manifest)]
+        return cls(metadata, io, _file_lineage(manifests, io, paths))
+
+    def rows(self, task: FileScanTask) -> pa.Table:
+        """All live rows in the current schema, with the two columns of their lineage."""
+        rows = ArrowScan(
+            table_metadata=self._metadata,
+            io=self._io,
+            projected_schema=lineage_schema(self._metadata.schema()),
+            row_filter=AlwaysTrue(),
+        ).to_table(tasks=[task])
+        implied = self._files.get(task.file.file_path)
+        if implied is None or len(rows) == 0:
+            return rows
+        row_ids = pc.add(self._positions(task), pa.scalar(implied.first_row_id, pa.int64()))
+        if len(row_ids) != len(rows):
+            raise ValueError(
+                f"{task.file.file_path}: {len(rows)} rows were read, and its manifest and delete "
+                f"files say that there are {len(row_ids)}"
+            )
+        sequence_number = pa.scalar(implied.sequence_number, pa.int64())
+        rows = _filled(rows, ROW_ID, row_ids)
+        return _filled(rows, LAST_UPDATED, sequence_number)
+
+    def _positions(self, task: FileScanTask) -> pa.Array:
+        """Where the live rows stand in the file, in order."""
+        deletes = _read_all_delete_files(self._io, [task]).get(task.file.file_path)
+        if deletes:
+            return _combine_positional_deletes(deletes, 0, task.file.record_count).cast(pa.int64())
+        return pa.array(range(task.file.record_count), pa.int64())
+
+
+def lineage_schema(schema: Schema) -> Schema:
+    """The schema with the columns of row lineage at its end."""
+    for name in (ROW_ID, LAST_UPDATED):
+        if name in schema.column_names:
+            raise ValueError(
+                f"the table has a column {name!r}, the name of a reserved column of format "
+                "version 3: rename it before rows are rewritten"
+            )
+    return Schema(
+        *schema.fields,
+        NestedField(ROW_ID_FIELD, ROW_ID, LongType(), required=False),
+        NestedField(LAST_UPDATED_FIELD, LAST_UPDATED, LongType(), required=False),
+        schema_id=schema.schema_id,
+        identifier_field_ids=schema.identifier_field_ids,
+    )
+
+
+def lineage_metadata(metadata: TableMetadata) -> TableMetadata:
+    """For PyIceberg's writer alone: the table as if lineage were part of its schema."""
+    current = metadata.schema()
+    schemas = [
+        lineage_schema(schema) if schema.schema_id == current.schema_id else schema
+        for schema in metadata.schemas
+    ]
+    return metadata.model_copy(update={"schemas": schemas})
+
+
+def _filled(rows: pa.Table, name: str, implied: Any) -> pa.Table:
+    place = rows.schema.get_field_index(name)
+    values = rows.column(place)
+    if isinstance(implied, pa.Array):
+        implied = pa.chunked_array([implied])
+        values = pa.chunked_array([values.combine_chunks()])
+    return rows.set_column(place, rows.schema.field(place), pc.coalesce(values, implied))
+
+
+# --- manifests with the fields of version 3 -----------------------------------------------------
+
+
+def _file_lineage(
+    manifests: list[ManifestFile], io: FileIO, paths: Collection[str]
+) -> dict[str, FileLineage]:
+    executor = ExecutorFactory.get_or_create()
+    found = executor.map(lambda manifest: list(_lineage_of_manifest(manifest, io)), manifests)
+    return {
+        path: lineage
+        for path, lineage in chain.from_iterable(found)
+        if lineage is not None and path in paths
+    }
+
+
+def _lineage_of_manifest(
+    manifest: ManifestFile, io: FileIO
+) -> Iterator[tuple[str, FileLineage | None]]:
+    """Files without an id take theirs from the manifest, one after another."""
+    next_row_id = manifest._data[_FIRST_ROW_ID_OF_MANIFEST]
+    with AvroFile[ManifestEntry](
+        io.new_input(manifest.manifest_path),
+        MANIFEST_ENTRY_SCHEMAS[3],
+        read_types={-1: ManifestEntry, 2: DataFile},
+        read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
+    ) as entries:
+        for entry in entries:
+            if entry.status == ManifestEntryStatus.DELETED:
+                continue
+            file = entry.data_file
+            first_row_id = file._data[_FIRST_ROW_ID_OF_FILE]
+            if first_row_id is None and next_row_id is not None:
+                first_row_id = next_row_id
+                next_row_id += file.record_count
+            sequence_number = entry.sequence_number
+            if sequence_number is None:
+                sequence_number = manifest.sequence_number
+            lineage = None
+            if first_row_id is not None:
+                lineage = FileLineage(first_row_id, sequence_number)
+            yield file.file_path, lineage
+
+
+def _manifests(snapshot: Snapshot, io: FileIO) -> Iterator[ManifestFile]:
+    with AvroFile[ManifestFile](
+        io.new_input(snapshot.manifest_list),
+        MANIFEST_LIST_FILE_SCHEMAS[3],
+        read_types={-1: ManifestFile, 508: PartitionFieldSummary},
+        read_enums={517: ManifestContent},
+    ) as manifests:
+        for manifest in manifests:
+            if manifest.content == ManifestContent.DATA:
+                yield manifest
+
+
+class UpdatedRows:
+    def __init__(self, key_columns: tuple[str, ...]) -> None:
+        self._key_columns = list(key_columns)
+        self._row_ids: dict[tuple[Any, ...], int] = {}
+
+    def note(self, rows: pa.Table) -> None:
+        """Rows as they were, with the columns of their lineage."""
+        for key, row_id in zip(self._keys(rows), rows[ROW_ID].to_pylist(), strict=True):
+            if row_id is not None:
+                self._row_ids.setdefault(key, row_id)
+
+    def with_row_ids(self, rows: pa.Table) -> pa.Table:
+        """Rows as they shall be. Each id is given out once: two rows never share one."""
+        row_ids = [self._row_ids.pop(key, None) for key in self._keys(rows)]
+        rows = rows.append_column(ROW_ID, pa.array(row_ids, pa.int64()))
+        return rows.append_column(LAST_UPDATED, pa.nulls(len(rows), pa.int64()))
+
+    def _keys(self, rows: pa.Table) -> Iterable[tuple[Any, ...]]:
+        columns = [rows[name].to_pylist() for name in self._key_columns]
+        return zip(*columns, strict=True)
