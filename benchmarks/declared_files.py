@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from benchmarks.results import RESULTS, machine
-from frazil.commit.snapshot.file_places import check_places
-from frazil.commit.snapshot.territory import Territory
+from frazil.commit.snapshot.declared_paths import check_places
+from frazil.commit.snapshot.table_locations import Territory
 from frazil.format.declared.declared_files import DeclaredFiles
 from frazil.format.manifest.manifest_encoder import manifest_encoder
 from frazil.format.manifest.manifest_list import DATA

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from frazil.commit.validate.validations import (
+from frazil.commit.validate.clauses import (
     Scope,
     check_base,
     check_deletion_vectors,

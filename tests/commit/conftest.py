@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
-from frazil.commit.catalog.catalog import Catalog
-from frazil.commit.pipeline.queues import QueueLimits
+from frazil.commit.catalog.operations import Catalog
+from frazil.commit.pipeline.table_queues import QueueLimits
 from frazil.db.base import Database
 from frazil.db.connect import connect
 from frazil.store.base import Store

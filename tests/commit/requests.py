@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from frazil.commit.catalog.catalog import Catalog
-from frazil.commit.pipeline.answers import (
+from frazil.commit.catalog.operations import Catalog
+from frazil.commit.pipeline.catalog_answers import (
     Answer,
     JsonAnswer,
     LoadedTable,

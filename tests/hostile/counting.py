@@ -95,18 +95,18 @@ class _Recorder:
 
 
 def _count() -> None:
-    from frazil.commit.catalog.tables import Tables
-    from frazil.commit.pipeline import creation
-    from frazil.commit.snapshot import apply
+    from frazil.commit.catalog.table_lifecycle import Tables
+    from frazil.commit.pipeline import table_creation
+    from frazil.commit.snapshot import apply_request
     from frazil.format.metadata import requirements, table_builder, view_builder
 
     recorder = _Recorder(os.environ[_FILE])
     recorder.updates("table", table_builder._APPLY)
     recorder.updates("view", view_builder._APPLY)
     for module, name in (
-        (apply, "updated"),
-        (creation, "created"),
-        (apply, "apply_view_updates"),
+        (apply_request, "updated"),
+        (table_creation, "created"),
+        (apply_request, "apply_view_updates"),
     ):
         setattr(module, name, recorder.in_commits(getattr(module, name)))
     for given, check in list(requirements._CHECKS.items()):
@@ -119,7 +119,7 @@ def _count() -> None:
         (counted if given else view_check)(metadata, given)
 
     create = recorder.requirement(Tables.create_by_commit, "assert-create")
-    setattr(apply, "check_view_requirements", check_view_requirements)  # noqa: B010
+    setattr(apply_request, "check_view_requirements", check_view_requirements)  # noqa: B010
     setattr(Tables, "create_by_commit", create)  # noqa: B010
 
 

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from starlette.applications import Starlette
 
-from frazil.commit.pipeline.answers import (
+from frazil.commit.pipeline.catalog_answers import (
     Answer,
     JsonAnswer,
     LoadedTable,

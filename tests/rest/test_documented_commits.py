@@ -11,7 +11,7 @@ import httpx
 import pytest
 from jsonschema import Draft202012Validator
 
-from frazil.commit.snapshot import changes, verify
+from frazil.commit.snapshot import head_changes, verify
 from frazil.format.manifest import manifest_merging
 from frazil.rest.server_routes import openapi
 from frazil.wire.actions import MAX_STREAM_BYTES, CommitUpdate, CommitValidation, check_request
@@ -93,8 +93,8 @@ def test_every_action_clause_and_conflict_is_shown() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        changes.REJECT_DUPLICATES,
-        changes.IGNORE_MISSING,
+        head_changes.REJECT_DUPLICATES,
+        head_changes.IGNORE_MISSING,
         verify.VERIFY_FILES,
         manifest_merging.MERGE_ENABLED,
         manifest_merging.MIN_COUNT_TO_MERGE,
@@ -112,8 +112,8 @@ def test_limits_are_the_ones_of_the_code() -> None:
 
 
 def updates_of(block: Block) -> list[dict[str, Any]]:
-    changes = block.document.get("table-changes", [block.document])
-    return [update for change in changes for update in change["updates"]]
+    head_changes = block.document.get("table-changes", [block.document])
+    return [update for change in head_changes for update in change["updates"]]
 
 
 # --- the story --------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from frazil.commit.pipeline.answers import TableAnswer
+from frazil.commit.pipeline.catalog_answers import TableAnswer
 from frazil.rest.app import drain
 from frazil.store.base import StoreError
 from frazil.wire.errors import NoSuchPlanId, NoSuchPlanTask, NoSuchTable

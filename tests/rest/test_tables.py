@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from frazil.commit.pipeline.answers import (
+from frazil.commit.pipeline.catalog_answers import (
     Answer,
     NoContent,
     ReplayedError,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from frazil.commit.catalog.catalog import Catalog
+from frazil.commit.catalog.operations import Catalog
 from frazil.db.connect import connect
 from frazil.store.local import LocalStore
 from frazil.store.locations import AllowedLocations

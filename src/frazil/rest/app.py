@@ -13,7 +13,7 @@ from frazil.rest.edge import Edge
 from frazil.rest.routes import ROUTES
 
 if TYPE_CHECKING:
-    from frazil.commit.catalog.catalog import Catalog
+    from frazil.commit.catalog.operations import Catalog
     from frazil.plan.service import Planner
 
 __all__ = ["AppSettings", "close", "create_app", "drain"]

@@ -24,7 +24,7 @@ from frazil.wire.errors import TooManyRequests
 from frazil.wire.json import decode
 
 if TYPE_CHECKING:
-    from frazil.commit.catalog.catalog import Catalog
+    from frazil.commit.catalog.operations import Catalog
     from frazil.plan.service import Planner
 
 P = ParamSpec("P")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from msgspec import UNSET, Raw
 from starlette.types import Send
 
-from frazil.commit.pipeline.answers import (
+from frazil.commit.pipeline.catalog_answers import (
     Answer,
     JsonAnswer,
     LoadedTable,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from starlette.applications import Starlette
 
-from frazil.commit.catalog.catalog import Catalog
+from frazil.commit.catalog.operations import Catalog
 from frazil.db.base import DatabaseRefused, DatabaseUnavailable
 from frazil.db.connect import connect
 from frazil.plan.service import PlanLimits, Planner

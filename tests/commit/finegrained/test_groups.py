@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from frazil.commit.pipeline.answers import Answer, TableAnswer
+from frazil.commit.pipeline.catalog_answers import Answer, TableAnswer
 from frazil.wire.errors import BadRequest, CommitFailed, FrazilError, ValidationError
 from tests.commit.finegrained import requests as send
 from tests.commit.finegrained.conftest import ALL_VERSIONS

@@ -14,7 +14,7 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.types import Message
 
-from frazil.commit.catalog.catalog import Catalog
+from frazil.commit.catalog.operations import Catalog
 from frazil.db.base import Database
 from frazil.plan.service import PlanLimits, Planner
 from frazil.rest.app import AppSettings, close, create_app

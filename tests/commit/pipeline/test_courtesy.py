@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from frazil.commit.pipeline import courtesy
 from frazil.commit.pipeline.courtesy import MAX_PAUSE_S, Pauses
-from frazil.commit.pipeline.queues import Job, QueueLimits, Queues
+from frazil.commit.pipeline.table_queues import Job, QueueLimits, Queues
 from frazil.wire.errors import TooManyRequests
 from frazil.wire.identifiers import Identifier
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from frazil.commit.pipeline.queues import QueueLimits
+from frazil.commit.pipeline.table_queues import QueueLimits
 from frazil.db.base import (
     Database,
     DatabaseUnavailable,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from frazil.commit.pipeline.answers import Answer
+from frazil.commit.pipeline.catalog_answers import Answer
 from frazil.wire.errors import (
     BadRequest,
     CommitFailed,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from frazil.commit.pipeline.queues import Job, QueueLimits, Queues
+from frazil.commit.pipeline.table_queues import Job, QueueLimits, Queues
 from frazil.wire.errors import TooManyRequests
 from frazil.wire.identifiers import Identifier
 

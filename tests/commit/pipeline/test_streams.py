@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from frazil.commit.pipeline.answers import Answer, TableAnswer, TransactionAnswer
+from frazil.commit.pipeline.catalog_answers import Answer, TableAnswer, TransactionAnswer
 from frazil.db.base import Database, Relation
 from frazil.store.local import LocalStore
 from frazil.wire.errors import CommitFailed

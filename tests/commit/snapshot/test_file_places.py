@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from frazil.commit.snapshot.file_places import check_places
-from frazil.commit.snapshot.territory import Territory
+from frazil.commit.snapshot.declared_paths import check_places
+from frazil.commit.snapshot.table_locations import Territory
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.store.locations import AllowedLocations
 from frazil.wire.errors import BadRequest

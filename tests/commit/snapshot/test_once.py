@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from frazil.commit.pipeline.context import Context, IdempotencyKey
-from frazil.commit.pipeline.pending import commit_rows
-from frazil.commit.snapshot.committed import (
+from frazil.commit.pipeline.pending_requests import commit_rows
+from frazil.commit.snapshot.committed_snapshots import (
     CommittedSnapshot,
     committed_from_json,
     committed_json,
     kept_from_json,
 )
-from frazil.commit.snapshot.once import (
+from frazil.commit.snapshot.stream_epochs import (
     Streams,
     already_committed,
     branch_of,

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from frazil.commit.snapshot.files import PendingStore
+from frazil.commit.snapshot.file_writer import PendingStore
 from frazil.commit.snapshot.verify import VERIFY_FILES, Verification, verification, verify_files
 from frazil.format.metadata.content_files import (
     EQUALITY_DELETES,

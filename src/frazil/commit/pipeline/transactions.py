@@ -16,16 +16,21 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from frazil.commit.pipeline.answers import LoadedTable, TableAnswer, TransactionAnswer
-from frazil.commit.pipeline.creation import created_by_commit, is_create
-from frazil.commit.pipeline.events import commit_payload, event
-from frazil.commit.pipeline.groups import GIVE_UP_AFTER_S, LOCK_AFTER_LOST, LOCK_TIMEOUT_S, moved
+from frazil.commit.catalog.relation_rows import missing
+from frazil.commit.pipeline.catalog_answers import LoadedTable, TableAnswer, TransactionAnswer
+from frazil.commit.pipeline.commit_loop import (
+    GIVE_UP_AFTER_S,
+    LOCK_AFTER_LOST,
+    LOCK_TIMEOUT_S,
+    moved,
+)
 from frazil.commit.pipeline.idempotency import Idempotency
-from frazil.commit.pipeline.pending import Pending, transaction_rows
-from frazil.commit.pipeline.relations import missing
-from frazil.commit.pipeline.subjects import NextFile, TableSubject
+from frazil.commit.pipeline.outbox_events import commit_payload, event
+from frazil.commit.pipeline.pending_requests import Pending, transaction_rows
+from frazil.commit.pipeline.relation_kinds import NextFile, TableSubject
 from frazil.commit.pipeline.swap import Committer, send
-from frazil.commit.snapshot.apply import (
+from frazil.commit.pipeline.table_creation import created_by_commit, is_create
+from frazil.commit.snapshot.apply_request import (
     Applied,
     AppliedTable,
     added_snapshots,
@@ -33,11 +38,11 @@ from frazil.commit.snapshot.apply import (
     apply_table_commit_as_is,
 )
 from frazil.commit.snapshot.clock import now_ms
-from frazil.commit.snapshot.committed import KeptCommit, committed_json
-from frazil.commit.snapshot.environment import Environments
-from frazil.commit.snapshot.files import FileWriter, not_written
-from frazil.commit.snapshot.once import Streams, branches_moved_back, repeated_epoch
-from frazil.commit.snapshot.territory import Territory
+from frazil.commit.snapshot.commit_environment import Environments
+from frazil.commit.snapshot.committed_snapshots import KeptCommit, committed_json
+from frazil.commit.snapshot.file_writer import FileWriter, not_written
+from frazil.commit.snapshot.stream_epochs import Streams, branches_moved_back, repeated_epoch
+from frazil.commit.snapshot.table_locations import Territory
 from frazil.db.base import (
     Change,
     Committed,

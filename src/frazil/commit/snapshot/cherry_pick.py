@@ -13,8 +13,10 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from frazil.commit.snapshot.changes import FileChanges, refuse_duplicates
-from frazil.commit.snapshot.produce import (
+from frazil.commit.snapshot.head_changes import FileChanges, refuse_duplicates
+from frazil.commit.snapshot.manifest_tree import AddedFiles
+from frazil.commit.snapshot.removals import LiveFiles, Removals
+from frazil.commit.snapshot.snapshot_builder import (
     Produced,
     Target,
     Tools,
@@ -24,9 +26,7 @@ from frazil.commit.snapshot.produce import (
     refuse_encrypted,
     target_of,
 )
-from frazil.commit.snapshot.removals import LiveFiles, Removals
-from frazil.commit.snapshot.tree import AddedFiles
-from frazil.commit.validate.validation_scope import rejected
+from frazil.commit.validate.conflict_reports import rejected
 from frazil.format.manifest.manifest_columns import ManifestColumns, content_files
 from frazil.format.manifest.manifest_list import DATA, ManifestFile
 from frazil.format.manifest.manifests import ADDED, DELETED

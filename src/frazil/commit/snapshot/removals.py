@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from frazil.commit.snapshot.tree import Head
+from frazil.commit.snapshot.manifest_tree import Head
 from frazil.format.manifest.manifest_columns import NONE, ManifestColumns, path_hashes
 from frazil.format.manifest.manifest_list import DELETES, ManifestFile
 from frazil.format.manifest.manifests import DELETED

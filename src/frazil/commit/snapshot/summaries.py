@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from frazil.commit.snapshot.changes import FileChanges
-from frazil.commit.snapshot.tree import Head, Tree, schema_for_spec
+from frazil.commit.snapshot.head_changes import FileChanges
+from frazil.commit.snapshot.manifest_tree import Head, Tree, schema_for_spec
 from frazil.format.manifest.manifest_columns import NONE, ManifestColumns
 from frazil.format.metadata.content_files import ContentFile, DeleteFile
 from frazil.format.metadata.partition_paths import partition_path

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from frazil.commit.snapshot.cherry_pick import cherry_pick
-from frazil.commit.snapshot.committed import CommittedSnapshot
-from frazil.commit.snapshot.environment import Environment
-from frazil.commit.snapshot.produce import Produced, Tools, produce
+from frazil.commit.snapshot.commit_environment import Environment
+from frazil.commit.snapshot.committed_snapshots import CommittedSnapshot
+from frazil.commit.snapshot.snapshot_builder import Produced, Tools, produce
 from frazil.format.avro.avro_types import UnreadableAvro
 from frazil.format.metadata.table_builder import apply_update, empty_state
 from frazil.format.metadata.table_metadata import TableMetadata

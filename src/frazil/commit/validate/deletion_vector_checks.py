@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from frazil.commit.validate.evidence import Evidence, vectors_of
-from frazil.commit.validate.validation_scope import (
+from frazil.commit.validate.branch_changes import Evidence, vectors_of
+from frazil.commit.validate.conflict_reports import (
     Found,
     Scope,
     conflict_with,

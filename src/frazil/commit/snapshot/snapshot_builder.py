@@ -16,10 +16,10 @@ from typing import Any, Final, TypeAlias
 import msgspec
 from msgspec import Raw
 
-from frazil.commit.snapshot.changes import FileChanges, Resolver, grouped
+from frazil.commit.snapshot.head_changes import FileChanges, Resolver, grouped
+from frazil.commit.snapshot.manifest_tree import AddedFiles, Head, Tree, TreeTarget, build_tree
 from frazil.commit.snapshot.summaries import summarised
-from frazil.commit.snapshot.tree import AddedFiles, Head, Tree, TreeTarget, build_tree
-from frazil.commit.validate.validations import (
+from frazil.commit.validate.clauses import (
     Scope,
     check_base,
     check_deletion_vectors,

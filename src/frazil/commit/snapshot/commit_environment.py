@@ -8,10 +8,10 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 
 from frazil.commit.snapshot.clock import now_ms
-from frazil.commit.snapshot.file_places import OwnFolders, check_places
-from frazil.commit.snapshot.files import PendingStore
-from frazil.commit.snapshot.once import LoadStream
-from frazil.commit.snapshot.territory import Territory
+from frazil.commit.snapshot.declared_paths import OwnFolders, check_places
+from frazil.commit.snapshot.file_writer import PendingStore
+from frazil.commit.snapshot.stream_epochs import LoadStream
+from frazil.commit.snapshot.table_locations import Territory
 from frazil.commit.snapshot.verify import verify_files
 from frazil.db.base import Database, StreamRow
 from frazil.format.metadata.content_files import DataFile, DeleteFile

@@ -12,10 +12,15 @@ from typing import Generic, TypeAlias, TypeVar
 
 import msgspec
 
-from frazil.commit.snapshot.committed import CommittedSnapshot
-from frazil.commit.snapshot.environment import Environment
-from frazil.commit.snapshot.once import already_committed, branch_of, stream_row, summary_of
+from frazil.commit.snapshot.commit_environment import Environment
+from frazil.commit.snapshot.committed_snapshots import CommittedSnapshot
 from frazil.commit.snapshot.rebase import NotRebasable, rebase_append
+from frazil.commit.snapshot.stream_epochs import (
+    already_committed,
+    branch_of,
+    stream_row,
+    summary_of,
+)
 from frazil.commit.snapshot.updates import is_fine_grained, updated
 from frazil.db.base import StreamRow
 from frazil.format.metadata.raw_json import InvalidMetadata

@@ -6,12 +6,17 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from frazil.commit.pipeline.subjects import NextFile, table_file
-from frazil.commit.snapshot.apply import Applied, AppliedTable, added_snapshots, committed_snapshots
-from frazil.commit.snapshot.environment import Environment
-from frazil.commit.snapshot.once import branch_of, stream_row, summary_of
+from frazil.commit.pipeline.relation_kinds import NextFile, table_file
+from frazil.commit.snapshot.apply_request import (
+    Applied,
+    AppliedTable,
+    added_snapshots,
+    committed_snapshots,
+)
+from frazil.commit.snapshot.commit_environment import Environment
+from frazil.commit.snapshot.stream_epochs import branch_of, stream_row, summary_of
+from frazil.commit.snapshot.table_locations import Territory
 from frazil.commit.snapshot.table_uuids import row_uuid
-from frazil.commit.snapshot.territory import Territory
 from frazil.commit.snapshot.updates import created
 from frazil.db.base import Kind, Relation, StreamRow
 from frazil.format.metadata.table_builder import new_table

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from frazil.commit.validate.validation_scope import Found, Scope
+from frazil.commit.validate.conflict_reports import Found, Scope
 from frazil.format.manifest.manifest_columns import NONE, ManifestColumns
 from frazil.format.manifest.manifest_list import DATA, DELETES, ManifestFile, may_have_live
 from frazil.format.manifest.manifests import ADDED, DELETED

@@ -5,11 +5,11 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 
-from frazil.commit.pipeline.answers import Answer, JsonAnswer, NoContent
+from frazil.commit.pipeline.catalog_answers import Answer, JsonAnswer, NoContent
 from frazil.commit.pipeline.context import Context
-from frazil.commit.pipeline.pending import key_row
+from frazil.commit.pipeline.pending_requests import key_row
 from frazil.commit.pipeline.simple import Attempt, SimpleCommit
-from frazil.commit.snapshot.territory import Territory
+from frazil.commit.snapshot.table_locations import Territory
 from frazil.db.base import (
     Change,
     CreateNamespace,

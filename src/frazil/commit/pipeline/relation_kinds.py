@@ -6,18 +6,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from frazil.commit.pipeline.answers import Answer, LoadedTable, LoadedView, TableAnswer, ViewAnswer
-from frazil.commit.snapshot.apply import (
+from frazil.commit.pipeline.catalog_answers import (
+    Answer,
+    LoadedTable,
+    LoadedView,
+    TableAnswer,
+    ViewAnswer,
+)
+from frazil.commit.snapshot.apply_request import (
     Applied,
     apply_table_commit,
     apply_view_commit,
     asserts_ref,
     is_exclusive,
 )
-from frazil.commit.snapshot.committed import committed_json
-from frazil.commit.snapshot.environment import Environment
-from frazil.commit.snapshot.once import Streams, branches_moved_back
-from frazil.commit.snapshot.territory import Territory
+from frazil.commit.snapshot.commit_environment import Environment
+from frazil.commit.snapshot.committed_snapshots import committed_json
+from frazil.commit.snapshot.stream_epochs import Streams, branches_moved_back
+from frazil.commit.snapshot.table_locations import Territory
 from frazil.db.base import Kind
 from frazil.format.metadata.metadata_files import (
     encode_metadata_file,

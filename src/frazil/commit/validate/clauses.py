@@ -19,9 +19,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from frazil.commit.validate.deletion_vector_checks import check_deletion_vectors
-from frazil.commit.validate.evidence import REMOVING, Evidence, Where
-from frazil.commit.validate.validation_scope import (
+from frazil.commit.validate.branch_changes import REMOVING, Evidence, Where
+from frazil.commit.validate.conflict_reports import (
     Found,
     Scope,
     check_base,
@@ -32,6 +31,7 @@ from frazil.commit.validate.validation_scope import (
     snapshot_names,
     start_again,
 )
+from frazil.commit.validate.deletion_vector_checks import check_deletion_vectors
 from frazil.format.manifest.manifest_list import DATA, DELETES
 from frazil.read.delete_index import DeleteIndex, IndexedDataFile
 from frazil.read.filters import PartitionSet, bound_filter, every_row, partitions_of

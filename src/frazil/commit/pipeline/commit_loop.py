@@ -16,19 +16,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from frazil.commit.pipeline.answers import Answer, TableAnswer, TransactionAnswer
-from frazil.commit.pipeline.events import commit_payload, event
+from frazil.commit.catalog.relation_rows import missing
+from frazil.commit.pipeline.catalog_answers import Answer, TableAnswer, TransactionAnswer
 from frazil.commit.pipeline.idempotency import Idempotency
-from frazil.commit.pipeline.pending import Pending, commit_rows
-from frazil.commit.pipeline.relations import missing
-from frazil.commit.pipeline.subjects import NextFile, Subject
+from frazil.commit.pipeline.outbox_events import commit_payload, event
+from frazil.commit.pipeline.pending_requests import Pending, commit_rows
+from frazil.commit.pipeline.relation_kinds import NextFile, Subject
 from frazil.commit.pipeline.swap import Committer, send
-from frazil.commit.snapshot.apply import Applied
+from frazil.commit.snapshot.apply_request import Applied
 from frazil.commit.snapshot.clock import now_ms
-from frazil.commit.snapshot.committed import committed_json
-from frazil.commit.snapshot.environment import Environments
-from frazil.commit.snapshot.files import FileWriter, Writing, not_written
-from frazil.commit.snapshot.once import Streams
+from frazil.commit.snapshot.commit_environment import Environments
+from frazil.commit.snapshot.committed_snapshots import committed_json
+from frazil.commit.snapshot.file_writer import FileWriter, Writing, not_written
+from frazil.commit.snapshot.stream_epochs import Streams
 from frazil.db.base import (
     Committed,
     Database,

@@ -12,9 +12,9 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from frazil.commit.pipeline.answers import Answer
+from frazil.commit.pipeline.catalog_answers import Answer
 from frazil.commit.pipeline.context import Context
-from frazil.commit.snapshot.committed import KeptCommit
+from frazil.commit.snapshot.committed_snapshots import KeptCommit
 from frazil.db.base import KeyRow
 from frazil.wire.errors import CommitFailed, FrazilError, TooManyRequests
 

@@ -6,10 +6,10 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from frazil.commit.pipeline.answers import Answer, NoContent
+from frazil.commit.pipeline.catalog_answers import Answer, NoContent
 from frazil.commit.pipeline.context import Context
-from frazil.commit.pipeline.events import event, pointer_payload, rename_payload
-from frazil.commit.pipeline.pending import key_row
+from frazil.commit.pipeline.outbox_events import event, pointer_payload, rename_payload
+from frazil.commit.pipeline.pending_requests import key_row
 from frazil.commit.pipeline.simple import Attempt, SimpleCommit
 from frazil.db.base import (
     Change,

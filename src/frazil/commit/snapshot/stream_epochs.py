@@ -15,7 +15,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from frazil.commit.snapshot.committed import CommittedSnapshot, committed_from_json, committed_json
+from frazil.commit.snapshot.committed_snapshots import (
+    CommittedSnapshot,
+    committed_from_json,
+    committed_json,
+)
 from frazil.db.base import StreamRow
 from frazil.format.metadata.snapshots import MAIN_BRANCH, Snapshot
 from frazil.format.metadata.table_metadata import TableMetadata

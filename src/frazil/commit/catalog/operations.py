@@ -17,10 +17,11 @@ from typing import Any
 
 import msgspec
 
-from frazil.commit.catalog.namespaces import Namespaces
-from frazil.commit.catalog.tables import Tables
-from frazil.commit.catalog.views import Views
-from frazil.commit.pipeline.answers import (
+from frazil.commit.catalog.namespace_changes import Namespaces
+from frazil.commit.catalog.relation_rows import Relations, missing
+from frazil.commit.catalog.table_lifecycle import Tables
+from frazil.commit.catalog.view_lifecycle import Views
+from frazil.commit.pipeline.catalog_answers import (
     Answer,
     JsonAnswer,
     LoadedTable,
@@ -30,21 +31,20 @@ from frazil.commit.pipeline.answers import (
     TransactionAnswer,
     ViewAnswer,
 )
+from frazil.commit.pipeline.commit_loop import GroupCommit
 from frazil.commit.pipeline.context import Context
-from frazil.commit.pipeline.creation import is_create
-from frazil.commit.pipeline.groups import GroupCommit
 from frazil.commit.pipeline.idempotency import Idempotency
-from frazil.commit.pipeline.pending import Pending
-from frazil.commit.pipeline.queues import Job, QueueLimits, Queues
-from frazil.commit.pipeline.relations import Relations, missing
+from frazil.commit.pipeline.pending_requests import Pending
+from frazil.commit.pipeline.relation_kinds import TableSubject, ViewSubject
 from frazil.commit.pipeline.simple import SimpleCommit
-from frazil.commit.pipeline.subjects import TableSubject, ViewSubject
+from frazil.commit.pipeline.table_creation import is_create
+from frazil.commit.pipeline.table_queues import Job, QueueLimits, Queues
 from frazil.commit.pipeline.transactions import MultiTableCommit, TableChange
-from frazil.commit.snapshot.apply import asserts_ref
-from frazil.commit.snapshot.committed import KeptCommit, kept_from_json
-from frazil.commit.snapshot.environment import Environments
-from frazil.commit.snapshot.files import FileWriter
-from frazil.commit.snapshot.territory import Territory
+from frazil.commit.snapshot.apply_request import asserts_ref
+from frazil.commit.snapshot.commit_environment import Environments
+from frazil.commit.snapshot.committed_snapshots import KeptCommit, kept_from_json
+from frazil.commit.snapshot.file_writer import FileWriter
+from frazil.commit.snapshot.table_locations import Territory
 from frazil.commit.snapshot.updates import is_fine_grained
 from frazil.db.base import Database, DatabaseUnavailable, KeyRow, Kind, Relation
 from frazil.read.cache_counts import CacheCounts

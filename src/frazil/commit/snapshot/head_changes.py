@@ -8,14 +8,14 @@ from typing import Any, Final
 
 import numpy as np
 
+from frazil.commit.snapshot.manifest_tree import AddedFiles, Head
 from frazil.commit.snapshot.removals import (
     LiveFiles,
     Removals,
     entries_in_partitions,
     no_longer_apply,
 )
-from frazil.commit.snapshot.tree import AddedFiles, Head
-from frazil.commit.validate.validation_scope import rejected
+from frazil.commit.validate.conflict_reports import rejected
 from frazil.format.manifest.manifest_columns import ManifestColumns
 from frazil.format.manifest.manifest_list import DATA, DELETES, ManifestFile
 from frazil.format.manifest.manifest_rows import referenced_data_file

@@ -7,29 +7,34 @@ from itertools import islice
 
 import msgspec
 
-from frazil.commit.catalog.namespaces import Namespaces
+from frazil.commit.catalog.namespace_changes import Namespaces
 from frazil.commit.catalog.purge import files_of_table
-from frazil.commit.pipeline.answers import Answer, LoadedTable, TableAnswer, TransactionAnswer
+from frazil.commit.catalog.relation_rows import Relations, attempt, next_event
+from frazil.commit.pipeline.catalog_answers import (
+    Answer,
+    LoadedTable,
+    TableAnswer,
+    TransactionAnswer,
+)
 from frazil.commit.pipeline.context import Context
-from frazil.commit.pipeline.creation import (
+from frazil.commit.pipeline.outbox_events import commit_payload, event, pointer_payload
+from frazil.commit.pipeline.pending_requests import Pending, commit_rows, key_row
+from frazil.commit.pipeline.simple import Attempt, SimpleCommit
+from frazil.commit.pipeline.table_creation import (
     CreatedTable,
     created_by_commit,
     created_by_request,
     first_file,
     table_folders,
 )
-from frazil.commit.pipeline.events import commit_payload, event, pointer_payload
-from frazil.commit.pipeline.pending import Pending, commit_rows, key_row
-from frazil.commit.pipeline.relations import Relations, attempt, next_event
-from frazil.commit.pipeline.simple import Attempt, SimpleCommit
-from frazil.commit.snapshot.apply import Applied, added_snapshots, already_happened
+from frazil.commit.snapshot.apply_request import Applied, added_snapshots, already_happened
 from frazil.commit.snapshot.clock import now_ms
-from frazil.commit.snapshot.committed import committed_json
-from frazil.commit.snapshot.environment import Environments
-from frazil.commit.snapshot.files import not_written
-from frazil.commit.snapshot.once import Streams, branches_moved_back, repeated_epoch
+from frazil.commit.snapshot.commit_environment import Environments
+from frazil.commit.snapshot.committed_snapshots import committed_json
+from frazil.commit.snapshot.file_writer import not_written
+from frazil.commit.snapshot.stream_epochs import Streams, branches_moved_back, repeated_epoch
+from frazil.commit.snapshot.table_locations import Territory
 from frazil.commit.snapshot.table_uuids import row_uuid
-from frazil.commit.snapshot.territory import Territory
 from frazil.commit.snapshot.updates import is_fine_grained
 from frazil.db.base import (
     Change,
