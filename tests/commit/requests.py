@@ -20,7 +20,7 @@ from frazil.commit.pipeline.catalog_answers import (
     TransactionAnswer,
     ViewAnswer,
 )
-from frazil.commit.pipeline.context import Context, IdempotencyKey
+from frazil.commit.pipeline.pending_requests import Context, IdempotencyKey
 from frazil.db.base import Database, EventRow
 from frazil.wire.identifiers import Identifier
 from frazil.wire.json import decode

@@ -20,7 +20,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from frazil.commit.pipeline.catalog_answers import LoadedTable
-from frazil.commit.pipeline.context import Context
+from frazil.commit.pipeline.pending_requests import Context
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.plan.answers import TaskWriter
 from frazil.plan.metrics import PlanMetrics

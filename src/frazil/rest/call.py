@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
-from frazil.commit.pipeline.context import Context, IdempotencyKey
+from frazil.commit.pipeline.pending_requests import Context, IdempotencyKey
 from frazil.rest.request_headers import Headers, idempotency_key
 from frazil.rest.routing import Route, decoded
 from frazil.wire.errors import BadRequest, NoSuchTable, NoSuchView

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from starlette.types import Receive, Scope, Send
 
-from frazil.commit.pipeline.context import IdempotencyKey
+from frazil.commit.pipeline.pending_requests import IdempotencyKey
 from frazil.rest.app_settings import AppSettings
 from frazil.rest.call import Call, key_of
 from frazil.rest.http_counts import HttpCounts

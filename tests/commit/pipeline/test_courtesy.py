@@ -13,9 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frazil.commit.pipeline import courtesy
-from frazil.commit.pipeline.courtesy import MAX_PAUSE_S, Pauses
-from frazil.commit.pipeline.table_queues import Job, QueueLimits, Queues
+from frazil.commit.pipeline import table_queues
+from frazil.commit.pipeline.table_queues import MAX_PAUSE_S, Job, Pauses, QueueLimits, Queues
 from frazil.wire.errors import TooManyRequests
 from frazil.wire.identifiers import Identifier
 
@@ -194,7 +193,7 @@ def queues(executor: ThreadPoolExecutor, runner: Runner) -> Queues:
 @pytest.fixture
 def long_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pause that no test waits out: what runs was let go by something else."""
-    monkeypatch.setattr(courtesy, "MAX_PAUSE_S", AN_HOUR_S)
+    monkeypatch.setattr(table_queues, "MAX_PAUSE_S", AN_HOUR_S)
 
 
 def test_classic_jobs_of_a_group_come_first_and_others_keep_their_order(
@@ -332,7 +331,7 @@ def test_jobs_that_wait_out_a_pause_count_for_the_bounds(
 def test_a_pause_ends_by_itself(
     queues: Queues, runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(courtesy, "MAX_PAUSE_S", 0.05)
+    monkeypatch.setattr(table_queues, "MAX_PAUSE_S", 0.05)
     queues.refused_late(TABLE)
     queues.submit(TABLE, Work("f1"))
     runner.wait_for(lambda: runner.of(TABLE) == [["f1"]])
@@ -343,8 +342,8 @@ def test_a_pause_ends_by_itself(
 def test_no_job_is_lost_where_pauses_timers_and_closing_meet(
     executor: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    monkeypatch.setattr(courtesy, "MAX_PAUSE_S", 0.002)
-    monkeypatch.setattr(courtesy, "_REST", 0)
+    monkeypatch.setattr(table_queues, "MAX_PAUSE_S", 0.002)
+    monkeypatch.setattr(table_queues, "_REST", 0)
     tables = [Identifier(("ns",), f"t{number}") for number in range(3)]
     runner, taken = Runner(), Counter[str]()
     inside: Counter[Identifier] = Counter()

@@ -10,7 +10,7 @@ import pytest
 
 from frazil.commit.pipeline import commit_loop
 from frazil.commit.pipeline.commit_loop import MAX_AHEAD_MS
-from frazil.commit.snapshot.clock import now_ms
+from frazil.commit.snapshot.commit_environment import now_ms
 from frazil.wire.errors import BadRequest
 from tests.commit.requests import (
     TIMEOUT_S,

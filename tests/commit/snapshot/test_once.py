@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from frazil.commit.pipeline.context import Context, IdempotencyKey
-from frazil.commit.pipeline.pending_requests import commit_rows
+from frazil.commit.pipeline.pending_requests import Context, IdempotencyKey, commit_rows
 from frazil.commit.snapshot.committed_snapshots import (
     CommittedSnapshot,
     committed_from_json,

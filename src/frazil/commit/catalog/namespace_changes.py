@@ -6,8 +6,7 @@ import uuid
 from collections.abc import Sequence
 
 from frazil.commit.pipeline.catalog_answers import Answer, JsonAnswer, NoContent
-from frazil.commit.pipeline.context import Context
-from frazil.commit.pipeline.pending_requests import key_row
+from frazil.commit.pipeline.pending_requests import Context, key_row
 from frazil.commit.pipeline.simple import Attempt, SimpleCommit
 from frazil.commit.snapshot.table_locations import Territory
 from frazil.db.base import (

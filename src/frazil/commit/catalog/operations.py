@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from frazil.commit.catalog.namespace_changes import Namespaces
-from frazil.commit.catalog.relation_rows import Relations, missing
+from frazil.commit.catalog.relation_rows import Relations
 from frazil.commit.catalog.table_lifecycle import Tables
 from frazil.commit.catalog.view_lifecycle import Views
 from frazil.commit.pipeline.catalog_answers import (
@@ -32,10 +32,9 @@ from frazil.commit.pipeline.catalog_answers import (
     ViewAnswer,
 )
 from frazil.commit.pipeline.commit_loop import GroupCommit
-from frazil.commit.pipeline.context import Context
 from frazil.commit.pipeline.idempotency import Idempotency
-from frazil.commit.pipeline.pending_requests import Pending
-from frazil.commit.pipeline.relation_kinds import TableSubject, ViewSubject
+from frazil.commit.pipeline.pending_requests import Context, Pending
+from frazil.commit.pipeline.relation_kinds import TableSubject, ViewSubject, missing
 from frazil.commit.pipeline.simple import SimpleCommit
 from frazil.commit.pipeline.table_creation import is_create
 from frazil.commit.pipeline.table_queues import Job, QueueLimits, Queues

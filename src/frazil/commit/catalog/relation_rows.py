@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from frazil.commit.pipeline.catalog_answers import Answer, NoContent
-from frazil.commit.pipeline.context import Context
 from frazil.commit.pipeline.outbox_events import event, pointer_payload, rename_payload
-from frazil.commit.pipeline.pending_requests import key_row
+from frazil.commit.pipeline.pending_requests import Context, key_row
+from frazil.commit.pipeline.relation_kinds import missing
 from frazil.commit.pipeline.simple import Attempt, SimpleCommit
 from frazil.db.base import (
     Change,
@@ -23,14 +23,7 @@ from frazil.db.base import (
     SwapRelation,
     Transaction,
 )
-from frazil.wire.errors import FrazilError, NoSuchTable, NoSuchView
 from frazil.wire.identifiers import Identifier
-
-
-def missing(kind: Kind, identifier: Identifier) -> FrazilError:
-    if kind is Kind.TABLE:
-        return NoSuchTable(f"Table does not exist: {identifier}")
-    return NoSuchView(f"View does not exist: {identifier}")
 
 
 class Relations:

@@ -16,9 +16,8 @@ from frazil.commit.pipeline.catalog_answers import (
     TableAnswer,
     TransactionAnswer,
 )
-from frazil.commit.pipeline.context import Context
 from frazil.commit.pipeline.outbox_events import commit_payload, event, pointer_payload
-from frazil.commit.pipeline.pending_requests import Pending, commit_rows, key_row
+from frazil.commit.pipeline.pending_requests import Context, Pending, commit_rows, key_row
 from frazil.commit.pipeline.simple import Attempt, SimpleCommit
 from frazil.commit.pipeline.table_creation import (
     CreatedTable,
@@ -28,13 +27,11 @@ from frazil.commit.pipeline.table_creation import (
     table_folders,
 )
 from frazil.commit.snapshot.apply_request import Applied, added_snapshots, already_happened
-from frazil.commit.snapshot.clock import now_ms
-from frazil.commit.snapshot.commit_environment import Environments
+from frazil.commit.snapshot.commit_environment import Environments, now_ms
 from frazil.commit.snapshot.committed_snapshots import committed_json
 from frazil.commit.snapshot.file_writer import not_written
 from frazil.commit.snapshot.stream_epochs import Streams, branches_moved_back, repeated_epoch
-from frazil.commit.snapshot.table_locations import Territory
-from frazil.commit.snapshot.table_uuids import row_uuid
+from frazil.commit.snapshot.table_locations import Territory, row_uuid
 from frazil.commit.snapshot.updates import is_fine_grained
 from frazil.db.base import (
     Change,

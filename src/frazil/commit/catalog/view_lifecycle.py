@@ -7,14 +7,12 @@ import uuid
 from frazil.commit.catalog.namespace_changes import Namespaces
 from frazil.commit.catalog.relation_rows import Relations, attempt
 from frazil.commit.pipeline.catalog_answers import Answer, LoadedView, ViewAnswer
-from frazil.commit.pipeline.context import Context
 from frazil.commit.pipeline.outbox_events import event, pointer_payload
-from frazil.commit.pipeline.pending_requests import key_row
+from frazil.commit.pipeline.pending_requests import Context, key_row
 from frazil.commit.pipeline.relation_kinds import NextFile, view_file
 from frazil.commit.pipeline.simple import Attempt, SimpleCommit
-from frazil.commit.snapshot.clock import now_ms
-from frazil.commit.snapshot.table_locations import Territory
-from frazil.commit.snapshot.table_uuids import check_uuid
+from frazil.commit.snapshot.commit_environment import now_ms
+from frazil.commit.snapshot.table_locations import Territory, check_uuid
 from frazil.db.base import CreateRelation, Database, Kind, Relation
 from frazil.format.metadata.view_builder import new_view
 from frazil.format.metadata.view_metadata import ViewMetadata

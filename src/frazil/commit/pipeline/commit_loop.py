@@ -16,16 +16,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from frazil.commit.catalog.relation_rows import missing
 from frazil.commit.pipeline.catalog_answers import Answer, TableAnswer, TransactionAnswer
 from frazil.commit.pipeline.idempotency import Idempotency
 from frazil.commit.pipeline.outbox_events import commit_payload, event
 from frazil.commit.pipeline.pending_requests import Pending, commit_rows
-from frazil.commit.pipeline.relation_kinds import NextFile, Subject
+from frazil.commit.pipeline.relation_kinds import NextFile, Subject, missing
 from frazil.commit.pipeline.swap import Committer, send
 from frazil.commit.snapshot.apply_request import Applied
-from frazil.commit.snapshot.clock import now_ms
-from frazil.commit.snapshot.commit_environment import Environments
+from frazil.commit.snapshot.commit_environment import Environments, now_ms
 from frazil.commit.snapshot.committed_snapshots import committed_json
 from frazil.commit.snapshot.file_writer import FileWriter, Writing, not_written
 from frazil.commit.snapshot.stream_epochs import Streams

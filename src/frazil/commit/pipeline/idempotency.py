@@ -14,8 +14,7 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 
 from frazil.commit.pipeline.catalog_answers import Answer, ReplayedError
-from frazil.commit.pipeline.context import Context
-from frazil.commit.pipeline.pending_requests import error_row
+from frazil.commit.pipeline.pending_requests import Context, error_row
 from frazil.db.base import Database, DatabaseUnavailable, KeyRow
 from frazil.wire.errors import FrazilError, TooManyRequests, UnprocessableEntity
 

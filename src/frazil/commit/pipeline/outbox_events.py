@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from frazil.commit.pipeline.context import Context
+from frazil.commit.pipeline.pending_requests import Context
 from frazil.commit.snapshot.committed_snapshots import CommittedSnapshot, committed_json
 from frazil.db.base import EventRow, Relation
 

@@ -13,10 +13,27 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from frazil.commit.pipeline.catalog_answers import Answer
-from frazil.commit.pipeline.context import Context
 from frazil.commit.snapshot.committed_snapshots import KeptCommit
 from frazil.db.base import KeyRow
 from frazil.wire.errors import CommitFailed, FrazilError, TooManyRequests
+
+
+@dataclass(frozen=True, slots=True)
+class IdempotencyKey:
+    """The client's key and a hash over method, path and body of the request it came with."""
+
+    key: str
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    principal: str
+    request_id: str
+    key: IdempotencyKey | None = None
+    request_bytes: int = 0
+    """The decoded size of the body: queues are bounded by bytes too."""
+
 
 R = TypeVar("R")
 

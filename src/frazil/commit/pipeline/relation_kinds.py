@@ -38,6 +38,7 @@ from frazil.format.metadata.view_metadata import (
     new_view_location,
 )
 from frazil.read.metadata_cache import CachedTable, CachedView, MetadataCache
+from frazil.wire.errors import FrazilError, NoSuchTable, NoSuchView
 from frazil.wire.identifiers import Identifier
 from frazil.wire.requests import CommitTableRequest, CommitViewRequest
 
@@ -214,3 +215,9 @@ def table_file(metadata: TableMetadata, version: int) -> NextFile[TableMetadata]
 def view_file(metadata: ViewMetadata, version: int) -> NextFile[ViewMetadata]:
     location = new_view_location(metadata, version)
     return NextFile(metadata, location, [encode_view_metadata(metadata)])
+
+
+def missing(kind: Kind, identifier: Identifier) -> FrazilError:
+    if kind is Kind.TABLE:
+        return NoSuchTable(f"Table does not exist: {identifier}")
+    return NoSuchView(f"View does not exist: {identifier}")

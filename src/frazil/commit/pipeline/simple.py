@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from frazil.commit.pipeline.catalog_answers import Answer
-from frazil.commit.pipeline.context import Context
 from frazil.commit.pipeline.idempotency import Idempotency
+from frazil.commit.pipeline.pending_requests import Context
 from frazil.commit.pipeline.swap import send
 from frazil.commit.snapshot.file_writer import FileWriter, not_written
 from frazil.db.base import Committed, Database, KeysTaken, Refused, SwapLost, Transaction

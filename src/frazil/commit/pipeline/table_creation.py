@@ -15,8 +15,7 @@ from frazil.commit.snapshot.apply_request import (
 )
 from frazil.commit.snapshot.commit_environment import Environment
 from frazil.commit.snapshot.stream_epochs import branch_of, stream_row, summary_of
-from frazil.commit.snapshot.table_locations import Territory
-from frazil.commit.snapshot.table_uuids import row_uuid
+from frazil.commit.snapshot.table_locations import Territory, row_uuid
 from frazil.commit.snapshot.updates import created
 from frazil.db.base import Kind, Relation, StreamRow
 from frazil.format.metadata.table_builder import new_table

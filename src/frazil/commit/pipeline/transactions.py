@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from frazil.commit.catalog.relation_rows import missing
 from frazil.commit.pipeline.catalog_answers import LoadedTable, TableAnswer, TransactionAnswer
 from frazil.commit.pipeline.commit_loop import (
     GIVE_UP_AFTER_S,
@@ -27,7 +26,7 @@ from frazil.commit.pipeline.commit_loop import (
 from frazil.commit.pipeline.idempotency import Idempotency
 from frazil.commit.pipeline.outbox_events import commit_payload, event
 from frazil.commit.pipeline.pending_requests import Pending, transaction_rows
-from frazil.commit.pipeline.relation_kinds import NextFile, TableSubject
+from frazil.commit.pipeline.relation_kinds import NextFile, TableSubject, missing
 from frazil.commit.pipeline.swap import Committer, send
 from frazil.commit.pipeline.table_creation import created_by_commit, is_create
 from frazil.commit.snapshot.apply_request import (
@@ -37,8 +36,7 @@ from frazil.commit.snapshot.apply_request import (
     already_happened,
     apply_table_commit_as_is,
 )
-from frazil.commit.snapshot.clock import now_ms
-from frazil.commit.snapshot.commit_environment import Environments
+from frazil.commit.snapshot.commit_environment import Environments, now_ms
 from frazil.commit.snapshot.committed_snapshots import KeptCommit, committed_json
 from frazil.commit.snapshot.file_writer import FileWriter, not_written
 from frazil.commit.snapshot.stream_epochs import Streams, branches_moved_back, repeated_epoch

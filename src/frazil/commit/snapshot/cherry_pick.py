@@ -13,9 +13,8 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from frazil.commit.snapshot.head_changes import FileChanges, refuse_duplicates
+from frazil.commit.snapshot.head_changes import FileChanges, LiveFiles, Removals, refuse_duplicates
 from frazil.commit.snapshot.manifest_tree import AddedFiles
-from frazil.commit.snapshot.removals import LiveFiles, Removals
 from frazil.commit.snapshot.snapshot_builder import (
     Produced,
     Target,

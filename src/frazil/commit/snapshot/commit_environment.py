@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 
-from frazil.commit.snapshot.clock import now_ms
 from frazil.commit.snapshot.declared_paths import OwnFolders, check_places
 from frazil.commit.snapshot.file_writer import PendingStore
 from frazil.commit.snapshot.stream_epochs import LoadStream
@@ -18,6 +18,10 @@ from frazil.format.metadata.content_files import DataFile, DeleteFile
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.read.manifest_cache import ManifestCache, ManifestReader
 from frazil.store.base import Store
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def no_stream(branch: str, stream_id: str) -> StreamRow | None:

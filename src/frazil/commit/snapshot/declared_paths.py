@@ -14,8 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from frazil.commit.snapshot.table_locations import PATH_PROPERTIES, Territory
-from frazil.commit.snapshot.table_uuids import row_uuid
+from frazil.commit.snapshot.table_locations import PATH_PROPERTIES, Territory, row_uuid
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.store.locations import Location, parse_location
 from frazil.wire.errors import BadRequest

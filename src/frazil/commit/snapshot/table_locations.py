@@ -3,11 +3,31 @@
 from __future__ import annotations
 
 import time
+import uuid
 
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.format.metadata.view_metadata import ViewMetadata
 from frazil.store.locations import AllowedLocations, Location, canonical_location, is_within
-from frazil.wire.errors import FrazilError
+from frazil.wire.errors import BadRequest, FrazilError
+
+
+def row_uuid(metadata: TableMetadata) -> str:
+    """The uuid of the table's row: its own, or one of ours for a version 1 table without."""
+    if metadata.table_uuid is None:
+        return str(uuid.uuid4())
+    return check_uuid(metadata.table_uuid, "table-uuid")
+
+
+def check_uuid(text: str, field: str) -> str:
+    """Other texts may be of any length, and assign-uuid could never have set them."""
+    try:
+        proper = str(uuid.UUID(text)) == text.lower()
+    except ValueError:
+        proper = False
+    if not proper:
+        raise BadRequest(f"{field}: {text[:64]!r} is not a UUID")
+    return text
+
 
 # Properties that move a table's files elsewhere; the last two are the older names of the first.
 PATH_PROPERTIES = (
