@@ -15,9 +15,9 @@ from typing import Any, Final
 import numpy as np
 
 from frazil.format.avro.avro_files import MANIFEST_LIMITS, open_avro
+from frazil.format.manifest.entry_fields import read_content_files
 from frazil.format.manifest.manifest_columns import NONE, ManifestColumns, metrics, row_places
 from frazil.format.manifest.manifest_list import ManifestFile
-from frazil.format.manifest.manifest_rows import read_content_files
 from frazil.format.metadata.content_files import (
     DATA_CONTENT,
     EQUALITY_DELETES,

@@ -25,7 +25,7 @@ from frazil.format.manifest.columns_file import columns_from_bytes, columns_to_b
 from frazil.format.manifest.manifest_columns import ManifestColumns
 from frazil.format.pruning.metric_columns import MetricColumns
 from frazil.format.pruning.metric_file import metrics_from_bytes, metrics_to_bytes
-from frazil.read.cache_counts import FolderCounts
+from frazil.read.lru import FolderCounts
 
 DEFAULT_FOLDER_BYTES: Final = 2 << 30
 MIN_ENTRIES: Final = 1_000

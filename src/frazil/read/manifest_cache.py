@@ -24,11 +24,9 @@ from frazil.format.manifest.reading_columns import ReadingColumns, decode_readin
 from frazil.format.metadata.snapshots import Snapshot
 from frazil.format.pruning.metric_columns import MetricColumns, metrics_of_files
 from frazil.format.pruning.metric_decoder import decode_manifest, decode_metrics
-from frazil.read.cache_counts import CacheCounts, KindCounts, ReadCounts
 from frazil.read.column_files import DEFAULT_FOLDER_BYTES, ColumnFiles
-from frazil.read.lru import LruByBytes, LruCounts
-from frazil.read.new_manifests import NewManifest
-from frazil.read.path_index import Hashed, Hashes, PathIndex, PathIndexes
+from frazil.read.lru import CacheCounts, KindCounts, LruByBytes, LruCounts, ReadCounts
+from frazil.read.path_index import Hashed, Hashes, NewManifest, PathIndex, PathIndexes
 from frazil.store.base import ObjectMissing, ObjectTooLarge, Store
 from frazil.wire.errors import ValidationError
 

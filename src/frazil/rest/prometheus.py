@@ -23,7 +23,7 @@ from prometheus_client.registry import Collector
 if TYPE_CHECKING:
     from frazil.plan.metrics import Durations, PlanCounts
     from frazil.plan.walk import Counts
-    from frazil.read.cache_counts import CacheCounts
+    from frazil.read.lru import CacheCounts
     from frazil.rest.edge import Edge
 
 Values = Mapping[tuple[str, ...], float]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frazil.format.avro.avro_numbers import encode_count, encode_counts, encode_long
+from frazil.format.avro.avro_types import encode_count, encode_counts, encode_long
 from frazil.format.declared.declared_bounds import BoundsPlan
 from frazil.format.manifest.manifest_encoder import ManifestEncoder, manifest_encoder
 from frazil.format.manifest.manifest_list import DATA

@@ -46,7 +46,7 @@ from frazil.commit.snapshot.file_writer import FileWriter
 from frazil.commit.snapshot.table_locations import Territory
 from frazil.commit.snapshot.updates import is_fine_grained
 from frazil.db.base import Database, DatabaseUnavailable, KeyRow, Kind, Relation
-from frazil.read.cache_counts import CacheCounts
+from frazil.read.lru import CacheCounts
 from frazil.read.manifest_cache import ManifestCache, ManifestReader
 from frazil.read.metadata_cache import MetadataCache
 from frazil.store.base import Store

@@ -46,7 +46,7 @@ from frazil.format.metadata.schema import Schema
 from frazil.format.metadata.snapshots import Snapshot
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.read.manifest_cache import ManifestReader
-from frazil.read.new_manifests import MAX_FILES, NewManifest, new_manifest
+from frazil.read.path_index import MAX_FILES, NewManifest, new_manifest
 from frazil.wire.errors import BadRequest, ValidationError
 
 _COMPRESSION_CODEC = "write.manifest.compression-codec"

@@ -12,7 +12,7 @@ from operator import gt
 from struct import Struct
 from typing import Any, Final
 
-from frazil.format.avro.avro_numbers import INTS, LONGS
+from frazil.format.avro.avro_types import INTS, LONGS
 from frazil.format.declared.declared_values import hex_bound, typed_bound
 from frazil.values.single_value import from_json
 from frazil.values.types import Type, TypeId

@@ -16,8 +16,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from frazil.format.manifest.constant_arrays import constant, is_constant
 from frazil.format.manifest.manifest_columns import DeleteColumns, ManifestColumns
-from frazil.format.manifest.metric_arrays import constant, is_constant
 
 _MAGIC: Final = b"frazil columns\x00"
 _VERSION: Final = 2

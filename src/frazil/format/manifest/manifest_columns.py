@@ -27,10 +27,8 @@ from frazil.format.avro.avro_files import (
     open_avro,
 )
 from frazil.format.avro.avro_types import UnreadableAvro
-from frazil.format.manifest.manifest_decoder import DecodedRows, decode_rows
-from frazil.format.manifest.manifest_fields import NO_SNAPSHOT, NONE
-from frazil.format.manifest.manifest_list import DATA, DELETES, ManifestFile
-from frazil.format.manifest.manifest_rows import (
+from frazil.format.manifest.constant_arrays import compact, constant, is_constant, own_bytes
+from frazil.format.manifest.entry_fields import (
     DeleteFields,
     RowMetrics,
     delete_fields,
@@ -39,8 +37,10 @@ from frazil.format.manifest.manifest_rows import (
     read_content_files,
     read_metrics,
 )
+from frazil.format.manifest.manifest_decoder import DecodedRows, decode_rows
+from frazil.format.manifest.manifest_fields import NO_SNAPSHOT, NONE
+from frazil.format.manifest.manifest_list import DATA, DELETES, ManifestFile
 from frazil.format.manifest.manifests import ADDED, DELETED
-from frazil.format.manifest.metric_arrays import compact, constant, is_constant, own_bytes
 from frazil.format.metadata.content_files import (
     DATA_CONTENT,
     EQUALITY_DELETES,

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from frazil.format.avro.avro_files import AvroFile
 from frazil.format.avro.avro_types import UnreadableAvro
+from frazil.format.manifest.lockstep_walk import Chunk, Lockstep, NotInLockstep, lockstep
 from frazil.format.manifest.manifest_fields import ENTRY_NUMBERS, FILE_NUMBERS, MALFORMED
-from frazil.format.manifest.manifest_lockstep import Chunk, Lockstep, NotInLockstep, lockstep
 from frazil.format.manifest.manifest_walker import Walk, walker
 
 _CHUNK_BYTES: Final = 8 << 20

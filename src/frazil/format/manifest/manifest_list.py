@@ -22,7 +22,6 @@ from frazil.format.avro.avro_files import (
     open_avro,
     write_avro_blocks,
 )
-from frazil.format.avro.avro_numbers import encode_long
 from frazil.format.avro.avro_schema import (
     RecordSchema,
     optional_field,
@@ -37,6 +36,7 @@ from frazil.format.avro.avro_types import (
     Record,
     String,
     UnreadableAvro,
+    encode_long,
 )
 
 DATA: Final = 0

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from frazil.format.avro.avro_files import MANIFEST_LIMITS, AvroFile, AvroLimits, open_avro
 from frazil.format.avro.avro_types import Field, UnreadableAvro
+from frazil.format.manifest.entry_fields import read_content_files
+from frazil.format.manifest.lockstep_walk import NotInLockstep, RowsWalk
 from frazil.format.manifest.manifest_columns import ManifestColumns, row_places
 from frazil.format.manifest.manifest_fields import data_file_record
-from frazil.format.manifest.manifest_lockstep import NotInLockstep, RowsWalk
-from frazil.format.manifest.manifest_rows import read_content_files
 from frazil.format.metadata.content_files import ContentFile
 
 T = TypeVar("T")

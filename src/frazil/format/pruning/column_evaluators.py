@@ -24,7 +24,7 @@ from frazil.format.expr.expression_binding import (
     BoundUnaryPredicate,
 )
 from frazil.format.expr.expressions import AlwaysFalse, AlwaysTrue, And, Expression, Operation, Or
-from frazil.format.manifest.metric_arrays import Rows
+from frazil.format.manifest.constant_arrays import Rows
 from frazil.format.metadata.content_files import FileMetrics
 from frazil.format.pruning.evaluators import IN_PREDICATE_LIMIT, Evaluator, in_other_order
 from frazil.format.pruning.metric_bounds import Bools, TextBounds

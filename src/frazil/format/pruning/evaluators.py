@@ -23,7 +23,19 @@ from frazil.format.expr.expression_binding import (
     BoundTransform,
     BoundUnaryPredicate,
 )
-from frazil.format.expr.expressions import AlwaysFalse, AlwaysTrue, And, Expression, Operation, Or
+from frazil.format.expr.expressions import (
+    ALWAYS_FALSE,
+    ALWAYS_TRUE,
+    AlwaysFalse,
+    AlwaysTrue,
+    And,
+    Expression,
+    Operation,
+    Or,
+    and_,
+    or_,
+)
+from frazil.format.expr.projection import inclusive_projection, strict_projection
 from frazil.format.manifest.manifest_list import PartitionSummary
 from frazil.format.metadata.partition_spec import PartitionSpec
 from frazil.values import transforms
@@ -331,3 +343,33 @@ def _not_prefix_summary_test(prefix: bytes) -> Callable[[PartitionSummary], bool
         return not (lower.startswith(prefix) and upper.startswith(prefix))
 
     return evaluate
+
+
+Residual = Callable[[Sequence[Any]], Expression]
+
+
+def residual_evaluator(expression: Expression, spec: PartitionSpec) -> Residual:
+    """The residual of a bound expression, as a function of a partition of the spec.
+
+    A partition is its internal values in the order of the spec's fields.
+    """
+    if isinstance(expression, And | Or):
+        left = residual_evaluator(expression.left, spec)
+        right = residual_evaluator(expression.right, spec)
+        join = and_ if isinstance(expression, And) else or_
+        return lambda partition: join(left(partition), right(partition))
+    if isinstance(expression, BoundUnaryPredicate | BoundLiteralPredicate | BoundSetPredicate):
+        return _of_predicate(expression, spec)
+    return lambda _: expression
+
+
+def _of_predicate(predicate: BoundPredicate, spec: PartitionSpec) -> Residual:
+    proves = partition_evaluator(strict_projection(predicate, spec), spec)
+    allows = partition_evaluator(inclusive_projection(predicate, spec), spec)
+
+    def residual(partition: Sequence[Any]) -> Expression:
+        if proves(partition):
+            return ALWAYS_TRUE
+        return predicate if allows(partition) else ALWAYS_FALSE
+
+    return residual

@@ -18,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from frazil.format.manifest.metric_arrays import Rows, compact, constant, spread, taken
+from frazil.format.manifest.constant_arrays import Rows, compact, constant, spread, taken
 
 Bools = NDArray[np.bool_]
 Words = NDArray[np.uint64]

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from frazil.format.manifest.metric_arrays import Rows
+from frazil.format.manifest.constant_arrays import Rows
 from frazil.format.pruning.metric_bounds import HEAD_BYTES, Bools, Bounds, Words, make_bounds
 from frazil.format.pruning.metric_columns import (
     BOUNDS,

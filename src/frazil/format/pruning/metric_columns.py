@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from frazil.format.manifest.metric_arrays import (
+from frazil.format.manifest.constant_arrays import (
     Rows,
     compact,
     is_constant,

@@ -28,12 +28,17 @@ from frazil.format.avro.avro_types import (
     read_bytes,
     read_long,
 )
-from frazil.format.manifest.encoded_maps import MapForm, map_form
+from frazil.format.manifest.constant_arrays import Rows
+from frazil.format.manifest.entry_fields import (
+    EncodedMetrics,
+    MapForm,
+    MetricsFinder,
+    RowMetrics,
+    map_form,
+)
+from frazil.format.manifest.lockstep_walk import NotInLockstep, RowsWalk, lockstep
 from frazil.format.manifest.manifest_columns import ManifestColumns, columns_of_file
 from frazil.format.manifest.manifest_fields import MALFORMED, data_file_record
-from frazil.format.manifest.manifest_lockstep import NotInLockstep, RowsWalk, lockstep
-from frazil.format.manifest.manifest_rows import EncodedMetrics, MetricsFinder, RowMetrics
-from frazil.format.manifest.metric_arrays import Rows
 from frazil.format.metadata.content_files import FileMetrics
 from frazil.format.pruning.metric_bounds import HEAD_BYTES, WORD_BYTES, masked
 from frazil.format.pruning.metric_builder import Batch, MetricBuilder, Piece, Values, longer

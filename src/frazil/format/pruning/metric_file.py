@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from frazil.format.manifest.metric_arrays import constant, is_constant
+from frazil.format.manifest.constant_arrays import constant, is_constant
 from frazil.format.pruning.metric_bounds import Bounds, NumberBounds, Tails, TextBounds
 from frazil.format.pruning.metric_columns import Counts, FieldMetrics, MetricColumns, SparseField
 

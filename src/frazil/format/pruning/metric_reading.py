@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frazil.format.expr.expression_binding import BoundTerm, BoundTransform
-from frazil.format.manifest.metric_arrays import is_constant
+from frazil.format.manifest.constant_arrays import is_constant
 from frazil.format.pruning.metric_bounds import (
     HEAD_BYTES,
     WORD_BYTES,

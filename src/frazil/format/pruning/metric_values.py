@@ -22,7 +22,7 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from frazil.format.manifest.metric_arrays import Rows
+from frazil.format.manifest.constant_arrays import Rows
 from frazil.format.pruning.metric_bounds import HEAD_BYTES, WORD_BYTES, Bools, TextBounds, Words
 
 Mask: TypeAlias = Bools | bool

@@ -8,18 +8,19 @@ with the same bytes are still copied, and only the others are translated.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, Final
 from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
 
-from frazil.format.avro.avro_files import AvroFile
-from frazil.format.avro.avro_numbers import encode_long
-from frazil.format.avro.avro_schema import record_schema
+from frazil.format.avro.avro_files import AvroFile, AvroWriter
+from frazil.format.avro.avro_schema import RecordSchema, named_types, record_schema
 from frazil.format.avro.avro_types import (
     Field,
     Fixed,
@@ -27,19 +28,23 @@ from frazil.format.avro.avro_types import (
     Record,
     Union,
     UnreadableAvro,
+    encode_long,
     read_long,
 )
 from frazil.format.manifest.manifest_columns import Inherited, ManifestColumns, Rows, data_files_of
 from frazil.format.manifest.manifest_encoder import BLOCK_SIZE_BYTES, ManifestEncoder
 from frazil.format.manifest.manifest_fields import (
     CONTENT,
+    DATA_FILE,
     FIRST_ROW_ID,
     MALFORMED,
+    NO_SNAPSHOT,
     NONE,
     PARTITION,
     data_file_record,
 )
 from frazil.format.manifest.manifest_list import DATA, ManifestFile
+from frazil.format.manifest.manifests import EXISTING
 from frazil.format.metadata.content_files import DATA_CONTENT
 from frazil.values.single_value import decimal_from_unscaled
 from frazil.values.types import DecimalType, Type, TypeId
@@ -318,3 +323,162 @@ def _internal_value(type_: Type) -> Callable[[Any], Any]:
     if type_.type_id is TypeId.UUID:
         return lambda value: UUID(bytes=value) if isinstance(value, bytes) else value
     return lambda value: value
+
+
+_MIN_ENTRIES: Final = 100
+"""Smaller blocks are put together with others, for they compress badly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Neighbouring blocks that are alike, and their rows."""
+
+    whole: bool
+    numbers: range
+    first_row: int
+    behind: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Blocks:
+    """The blocks of a manifest with our own schema, whose entries end with their `data_file`."""
+
+    file: AvroFile
+    columns: ManifestColumns
+    places: Sequence[tuple[int, int, int]]
+    first_rows: NDArray[np.int64]
+    """By block, and the number of rows behind the last."""
+
+    @classmethod
+    def of(cls, file: AvroFile, columns: ManifestColumns) -> Blocks:
+        """Raises UnreadableAvro where the columns are not those of the file."""
+        places = list(file.block_places())
+        first_rows = np.cumsum([0, *(count for count, _, _ in places)])
+        known = np.searchsorted(columns.data_file_at, columns.block_starts)
+        if first_rows[-1] != len(columns) or not np.array_equal(first_rows[:-1], known):
+            raise UnreadableAvro("the manifest is not the one that the columns are of")
+        return cls(file, columns, places, first_rows)
+
+    def runs(
+        self, listed: ManifestFile, removed: NDArray[np.int64], has_numbers: bool
+    ) -> Iterator[Run]:
+        """All blocks in their order. Whole are those in which every entry stays just as it is:
+        what the last commit added has still to get its numbers."""
+        columns = self.columns
+        stays = (columns.status == EXISTING) & (columns.snapshot_id != NO_SNAPSHOT)
+        if has_numbers:
+            stays &= columns.sequence_number != NONE
+        stays &= columns.first_row_id == columns.inherited(listed).first_row_id
+        stays[removed] = False
+        sizes = np.diff(self.first_rows)
+        staying = np.concatenate(([0], np.cumsum(stays)))
+        whole = (np.diff(staying[self.first_rows]) == sizes) & (sizes >= _MIN_ENTRIES)
+        if not len(whole):
+            return
+        edges = (np.flatnonzero(whole[1:] != whole[:-1]) + 1).tolist()
+        for first, behind in pairwise([0, *edges, len(whole)]):
+            rows = int(self.first_rows[first]), int(self.first_rows[behind])
+            yield Run(bool(whole[first]), range(first, behind), *rows)
+
+    def copy_into(self, writer: AvroWriter, number: int) -> int:
+        """Writes a block; how far its entries are moved by that."""
+        count, start, end = self.places[number]
+        began = int(self.columns.block_starts[number])
+        size = int(self.columns.data_file_end[self.first_rows[number + 1] - 1]) - began
+        moved = writer.position - began
+        writer.copy_block(count, self.file.content[start:end], size)
+        return moved
+
+    def moved(
+        self, numbers: range, moved: Sequence[int], encoder: ManifestEncoder
+    ) -> tuple[CopiedRows, NDArray[np.int64], NDArray[np.int64]]:
+        """The rows of blocks that were copied, and where their data files lie now."""
+        bounds = self.first_rows[numbers.start : numbers.stop + 1]
+        rows = np.arange(bounds[0], bounds[-1])
+        by_row = np.repeat(np.array(moved, np.int64), np.diff(bounds))
+        starts = self.columns.data_file_at[rows] + by_row
+        ends = self.columns.data_file_end[rows] + by_row
+        return rows_in_place(self.columns, rows, encoder), starts, ends
+
+
+_KNOWN: Final = frozenset(range(100, 146))
+"""The ids that the specification gives to the fields of `data_file`: those of older versions too,
+which writers of a newer one leave out, as Java does."""
+_ICEBERG_SCHEMA: Final = "iceberg.schema"
+
+
+def encoder_keeping(encoder: ManifestEncoder, source: RecordSchema) -> ManifestEncoder:
+    """An encoder whose manifests have also the unknown fields of manifests with the schema
+    `source`; the same one where there are none, or where it has them already."""
+    own = data_file_record(encoder.schema.record)
+    known = {_key(field) for field in own.fields}
+    unknown = [
+        field
+        for field in data_file_record(source.record).fields
+        if field.field_id not in _KNOWN and _key(field) not in known
+    ]
+    if not unknown:
+        return encoder
+    schema = _extended(encoder.schema, source, unknown)
+    added = data_file_record(schema.record).fields[len(own.fields) :]
+    nulls = b"".join(field.encoded(None) for field in added)
+    encode = encoder._encode
+    # What Java says of the schema in Iceberg's own terms would no longer be true.
+    header = {key: value for key, value in encoder.header.items() if key != _ICEBERG_SCHEMA}
+    return replace(encoder, schema=schema, header=header, _encode=lambda file: encode(file) + nulls)
+
+
+def _key(field: Field) -> int | str:
+    return field.name if field.field_id is None else field.field_id
+
+
+def _extended(schema: RecordSchema, source: RecordSchema, unknown: Sequence[Field]) -> RecordSchema:
+    tree, foreign = schema.tree, source.tree
+    named = named_types(foreign)
+    declared = {field["name"]: field for field in _data_file(foreign, named)["fields"]}
+    fields = _data_file(tree, {})["fields"]
+    names = {field["name"] for field in fields}
+    for field in unknown:
+        kind = _nullable(_own_names(declared[field.name]["type"], named, f"u_{_key(field)}"))
+        name = f"{field.name}_{_key(field)}" if field.name in names else field.name
+        kept = {**declared[field.name], "name": name, "type": kind}
+        if kind[0] == "null":
+            kept["default"] = None
+        else:
+            kept.pop("default", None)
+        fields.append(kept)
+    return record_schema(json.dumps(tree, separators=(",", ":")))
+
+
+def _data_file(tree: Mapping[str, Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    kind = next(f["type"] for f in tree["fields"] if f.get("field-id") == DATA_FILE)
+    found = named[kind.rsplit(".", 1)[-1]] if isinstance(kind, str) else kind
+    assert isinstance(found, dict)
+    return found
+
+
+def _own_names(kind: Any, named: Mapping[str, Any], prefix: str) -> Any:
+    """A type with every type it names written out, under names that nothing else has."""
+    if isinstance(kind, str):
+        known = named.get(kind.rsplit(".", 1)[-1])
+        return kind if known is None else _own_names(known, named, prefix)
+    if isinstance(kind, list):
+        return [_own_names(each, named, f"{prefix}_{n}") for n, each in enumerate(kind)]
+    own = {key: value for key, value in kind.items() if key != "namespace"}
+    if own.get("type") in ("record", "fixed", "enum"):
+        own["name"] = prefix
+        if "fields" in own:
+            own["fields"] = [
+                {**field, "type": _own_names(field["type"], named, f"{prefix}_{number}")}
+                for number, field in enumerate(own["fields"])
+            ]
+        return own
+    for key in ("type", "items", "values"):
+        if key in own and not (key == "type" and own[key] in ("array", "map")):
+            own[key] = _own_names(own[key], named, prefix)
+    return own
+
+
+def _nullable(kind: Any) -> list[Any]:
+    branches = kind if isinstance(kind, list) else [kind]
+    return branches if "null" in branches else ["null", *branches]
