@@ -9,7 +9,7 @@ from pathlib import Path
 from scripts.jars import locked_jars
 from scripts.java import ROOT
 
-PAGE = (ROOT / "docs" / "clients.md").read_text()
+PAGE = (ROOT / "docs" / "stock-clients.md").read_text()
 QUOTED = re.compile(r"`([^`]+)`")
 NOT_AN_ERROR = re.compile(r"^(ALTER|CREATE TABLE|CALL|INSERT|[a-z_:/-]+$)")
 
@@ -24,7 +24,7 @@ def test_versions_on_the_page_are_the_ones_that_were_run() -> None:
 def test_every_error_on_the_page_was_seen_by_a_test() -> None:
     folder = Path(__file__).parent
     tests = "".join(path.read_text() for path in folder.glob("test_*.py"))
-    _, declined = PAGE.split("## What the clients decline")
+    _, declined = PAGE.split("## What the clients refuse")
     quoted = [text for text in QUOTED.findall(declined) if not NOT_AN_ERROR.match(text)]
     assert len(quoted) > 15
     assert [text for text in quoted if text not in tests] == []
