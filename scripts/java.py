@@ -12,8 +12,15 @@ import sys
 from pathlib import Path
 
 from frazil.spark.runtime import local_java as rules
-from frazil.spark.runtime.java_wheel import STORE_PASSWORD, pem_bundle, wheel_java_home
-from frazil.spark.runtime.local_java import NEWEST, OLDEST, Java, JavaError
+from frazil.spark.runtime.local_java import (
+    NEWEST,
+    OLDEST,
+    STORE_PASSWORD,
+    Java,
+    JavaError,
+    pem_bundle,
+    wheel_java_home,
+)
 
 ROOT = Path(__file__).resolve().parent.parent
 SHIM_HOME = ROOT / ".cache" / "java"

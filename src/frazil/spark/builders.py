@@ -15,7 +15,7 @@ from frazil.spark.core.results import Result
 from frazil.spark.ddl import table_creation
 from frazil.spark.parse.sql_tokens import Cursor, Name
 from frazil.spark.reading.frame_scans import scan_of
-from frazil.spark.sql.metadata_tables import metadata_frame
+from frazil.spark.sql.result_frames import metadata_frame
 from frazil.spark.sql.table_names import METADATA, Selector, identifier_of, load, target_of
 from frazil.spark.table import SparkTable
 from frazil.spark.writing.frame_writer import WriteOptions

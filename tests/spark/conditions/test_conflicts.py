@@ -28,14 +28,17 @@ from frazil.format.expr.expression_binding import bind
 from frazil.format.expr.expressions import from_json
 from frazil.format.metadata.schema import parse_schema
 from frazil.format.pruning.evaluators import row_evaluator
-from frazil.spark.conditions.conflicts import (
+from frazil.spark.conditions.merge_conditions import (
     MAX_KEYS,
     RANGED_KEYS,
     KeyValues,
+    OnParts,
+    SourceNames,
+    conjuncts,
     key_filter,
     merge_filter,
+    on_parts,
 )
-from frazil.spark.conditions.merge_conditions import OnParts, SourceNames, conjuncts, on_parts
 from frazil.spark.conditions.sql_columns import ColumnNames
 from frazil.spark.conditions.sql_constants import Zone
 from frazil.spark.rows.merge_filter import collected_keys, is_sound

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from frazil.client.catalog_client import Client
-from frazil.spark.ddl.column_properties import property_updates
+from frazil.spark.ddl.alter_table import property_updates
 from frazil.spark.ddl.schema_editor import SchemaEditor, promoted
 from frazil.values.types import (
     DOUBLE,

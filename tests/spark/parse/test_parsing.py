@@ -49,9 +49,8 @@ from frazil.spark.parse.parsed_statements import (
     WriteOrder,
 )
 from frazil.spark.parse.sql_literals import bound, literal_of
-from frazil.spark.parse.sql_types import parse_type
+from frazil.spark.parse.sql_types import parse_type, type_text
 from frazil.spark.parse.statement_parser import parse
-from frazil.spark.parse.type_texts import type_text
 from frazil.values.types import (
     INT,
     LONG,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from frazil.spark.parse.table_references import references, replaced
-from frazil.spark.sql.pruning import needs_of
+from frazil.spark.parse.table_references import needs_of, references, replaced
 
 
 def _names(text: str) -> list[str]:

@@ -22,8 +22,7 @@ from rich.console import Console
 from frazil.spark.core.progress import is_classic, progress
 from frazil.spark.core.stage_bars import running_stages, shown_stages
 from frazil.spark.runtime import local_spark
-from frazil.spark.runtime.java_wheel import user_shim_home, wheel_java_home
-from frazil.spark.runtime.local_java import JavaError, find_java
+from frazil.spark.runtime.local_java import JavaError, find_java, user_shim_home, wheel_java_home
 from frazil.spark.runtime.local_spark import JARS_VARIABLE, base_settings, iceberg_runtime
 from frazil.spark.session import Session
 from frazil.wire.errors import BadRequest

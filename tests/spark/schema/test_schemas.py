@@ -17,11 +17,11 @@ from frazil.client.declare.client_table import Table
 from frazil.datafiles.footers.parquet_names import name_mapping_of
 from frazil.datafiles.footers.parquet_schema import fields_by_id
 from frazil.spark.core.name_matching import NameMatcher
+from frazil.spark.schema.column_fitting import Assignment, Policy, assignment, parse_policy
 from frazil.spark.schema.frame_fitting import fit, mapped
 from frazil.spark.schema.schema_evolution import evolve, schema_requirements, schema_updates
 from frazil.spark.schema.spark_literals import literal
 from frazil.spark.schema.spark_types import spark_schema
-from frazil.spark.schema.store_assignment import Assignment, Policy, assignment, parse_policy
 from frazil.values import types as it
 from frazil.values.type_json import parse_struct, struct_to_json
 from frazil.values.types import (

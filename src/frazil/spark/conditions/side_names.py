@@ -17,7 +17,7 @@ from sqlglot.errors import SqlglotError
 from frazil.spark.conditions.sql_columns import quoted
 from frazil.spark.conditions.sql_conditions import DIALECT
 
-_NAMES: Final = frozenset({TokenType.VAR, TokenType.IDENTIFIER})
+_NAME_TOKENS: Final = frozenset({TokenType.VAR, TokenType.IDENTIFIER})
 
 
 def of_side(
@@ -38,7 +38,7 @@ def of_side(
     text, end = "", 0
     for at, token in enumerate(tokens):
         name = token.text if case_sensitive else token.text.lower()
-        if token.token_type not in _NAMES or name not in known:
+        if token.token_type not in _NAME_TOKENS or name not in known:
             continue
         before = kinds[at - 1] if at else None
         after = kinds[at + 1] if at + 1 < len(kinds) else None

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from frazil.spark.schema.field_ids import field_with_ids
+from frazil.spark.schema.spark_types import field_with_ids
 from frazil.values.types import (
     DOUBLE,
     FLOAT,

@@ -22,9 +22,8 @@ from frazil.spark.core.results import Result
 from frazil.spark.core.targets import Target
 from frazil.spark.ddl.partition_terms import partition_spec, sort_order
 from frazil.spark.ddl.table_replacement import Replacement, replacement_of
-from frazil.spark.schema.field_ids import struct_with_ids
 from frazil.spark.schema.frame_fitting import fit
-from frazil.spark.schema.spark_types import iceberg_schema
+from frazil.spark.schema.spark_types import iceberg_schema, struct_with_ids
 from frazil.spark.writing.frame_statements import placed_options, write
 from frazil.spark.writing.frame_writer import WriteOptions, write_rows
 from frazil.spark.writing.write_commit import writing

@@ -10,8 +10,7 @@ from typing import Any, Final
 
 from frazil.client.declare.client_table import Table
 from frazil.datafiles.footers.parquet_schema import fields_by_id
-from frazil.spark.ddl.partition_editing import VOID
-from frazil.spark.ddl.partition_terms import partition_spec, sort_order
+from frazil.spark.ddl.partition_terms import VOID, partition_spec, sort_order
 from frazil.values.type_json import struct_to_json
 from frazil.values.types import ListType, MapType, NestedField, StructType, Type
 from frazil.wire.actions import MAIN

@@ -20,7 +20,7 @@ from frazil.client.declare.client_table import Table
 from frazil.datafiles.footers.parquet_files import scheme_of
 from frazil.spark.conditions.iceberg_filters import quoted
 from frazil.spark.core.context import Context
-from frazil.spark.schema.column_names import is_named_so, unpushable
+from frazil.spark.schema.frame_fitting import is_named_so, unpushable
 from frazil.values.types import EdgeAlgorithm, GeographyType, StructType, Type, TypeId, child_fields
 from frazil.wire.errors import BadRequest
 

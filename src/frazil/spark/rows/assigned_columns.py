@@ -18,11 +18,10 @@ from frazil.spark.conditions.sql_columns import ColumnNames, name_parts, quoted
 from frazil.spark.conditions.sql_conditions import parse
 from frazil.spark.core.name_matching import NameMatcher
 from frazil.spark.rows.merge_clauses import Assignments, Value
-from frazil.spark.schema.column_fitting import ColumnFitter
+from frazil.spark.schema.column_fitting import Assignment, ColumnFitter, assignment
 from frazil.spark.schema.column_fitting import Source as FittedSource
 from frazil.spark.schema.spark_literals import literal
 from frazil.spark.schema.spark_types import spark_type
-from frazil.spark.schema.store_assignment import Assignment, assignment
 from frazil.values.types import NestedField, StructType, Type
 from frazil.wire.errors import BadRequest
 

@@ -19,8 +19,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
 from frazil.client.declare.client_table import Table
-from frazil.spark.conditions.conflicts import MAX_KEYS, KeyValues
-from frazil.spark.conditions.merge_conditions import Key
+from frazil.spark.conditions.merge_conditions import MAX_KEYS, Key, KeyValues
 from frazil.spark.rows.merge_frames import SOURCE_ROW
 from frazil.spark.schema.partition_transforms import transform_column, unix_micros
 from frazil.spark.schema.spark_types import spark_type

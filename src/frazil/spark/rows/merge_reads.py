@@ -9,8 +9,7 @@ from pyspark.sql import DataFrame
 
 from frazil.client.declare.client_table import Table
 from frazil.client.filter.expressions import Expression, always_true
-from frazil.spark.conditions.conflicts import key_filter, merge_filter
-from frazil.spark.conditions.merge_conditions import SourceNames, on_parts
+from frazil.spark.conditions.merge_conditions import SourceNames, key_filter, merge_filter, on_parts
 from frazil.spark.conditions.sql_columns import ColumnNames
 from frazil.spark.conditions.sql_conditions import filter_of, is_case_sensitive
 from frazil.spark.conditions.sql_constants import Zone

@@ -7,26 +7,28 @@ column. No job is run for it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import pyspark.sql.types as st
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 
 from frazil.client.declare.client_table import Table
 from frazil.spark.core.name_matching import NameMatcher, column, names_of
-from frazil.spark.schema.column_fitting import ColumnFitter, Source
-from frazil.spark.schema.schema_evolution import Evolution, evolve
-from frazil.spark.schema.spark_types import FIELD_ID_METADATA, spark_schema, spark_type
-from frazil.spark.schema.store_assignment import (
+from frazil.spark.schema.column_fitting import (
     POLICY_SETTING,
     Assignment,
+    ColumnFitter,
     Policy,
+    Source,
     assignment,
     parse_policy,
 )
-from frazil.values.types import NestedField, StructType, Type, TypeId
+from frazil.spark.schema.schema_evolution import Evolution, evolve
+from frazil.spark.schema.spark_types import FIELD_ID_METADATA, spark_schema, spark_type
+from frazil.values.types import NestedField, StructType, Type, TypeId, child_fields
 from frazil.wire.errors import BadRequest
 
 
@@ -177,3 +179,41 @@ class _ById(ColumnFitter):
 
     def assign(self, found: st.DataType, target: Type) -> Assignment:
         return assignment(found, spark_type(target), "strict")
+
+
+def unpushable(column: Column, name: str) -> Column:
+    """The same values, in an expression that filters are not pushed through.
+
+    Spark moves no filter below a projection that is not deterministic; this one only says so.
+    """
+    return F.when(F.spark_partition_id() >= 0, column).alias(name)
+
+
+def is_named_so(field: NestedField, schema: StructType) -> bool:
+    """Whether a schema calls a column, and all that is in it, by the same names.
+
+    Iceberg's runtime plans a scan of an old snapshot in the names of that snapshot's schema, but
+    looks them up in the table's present one.
+    """
+    known = dict(_names((*schema.fields,), ""))
+    return all(known.get(name) == field_id for name, field_id in _names((field,), ""))
+
+
+def is_always_named_so(field: NestedField, schemas: Iterable[StructType]) -> bool:
+    """Whether a column's names, at every level, were never another column's in these schemas.
+
+    Files keep the names that they were written with.
+    """
+    wanted = dict(_names((field,), ""))
+    return all(
+        wanted.get(name, field_id) == field_id
+        for schema in schemas
+        for name, field_id in _names((*schema.fields,), "")
+    )
+
+
+def _names(fields: tuple[NestedField, ...], prefix: str) -> Iterator[tuple[str, int]]:
+    for field in fields:
+        name = f"{prefix}{field.name}"
+        yield name, field.field_id
+        yield from _names(child_fields(field.type), f"{name}.")

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as fn
 
 from frazil.client.declare.client_table import Table
 from frazil.spark.core import statement_runs as runs
@@ -16,7 +19,8 @@ from frazil.spark.core.context import Context
 from frazil.spark.core.progress import progress
 from frazil.spark.core.results import Result
 from frazil.spark.core.targets import Target
-from frazil.spark.parse import row_parsing
+from frazil.spark.ddl.partition_terms import VOID
+from frazil.spark.parse import statement_parser
 from frazil.spark.parse.parsed_statements import (
     Assignments,
     Delete,
@@ -26,19 +30,173 @@ from frazil.spark.parse.parsed_statements import (
     Truncate,
     Update,
 )
-from frazil.spark.parse.sql_tokens import Name
-from frazil.spark.parse.table_references import qualifiers_of
+from frazil.spark.parse.sql_literals import string_literal
+from frazil.spark.parse.sql_tokens import Cursor, Name
+from frazil.spark.parse.table_references import qualifiers_of, quoted
 from frazil.spark.rows import row_changes
 from frazil.spark.rows.merge_clauses import MergeBuilder
-from frazil.spark.sql.defaults_in_text import DefaultValues
-from frazil.spark.sql.inserts import Insertion
+from frazil.spark.schema.spark_types import spark_type
 from frazil.spark.sql.statement_tables import Reading
 from frazil.spark.sql.table_names import CATALOG, target_of
 from frazil.spark.writing import frame_statements
+from frazil.values.single_value import to_json
+from frazil.values.types import NestedField, TypeId
 from frazil.wire.errors import BadRequest
 
 if TYPE_CHECKING:
     from frazil.spark.session import Session
+
+
+DEFAULT = "DEFAULT"
+
+
+class DefaultValues:
+    """The write defaults of a table's columns."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._fields = {one.name.lower(): one for one in table.schema.fields}
+
+    def value(self, column: str, text: str) -> str | None:
+        """The default's text, where the word is all that the text has."""
+        if text.strip().upper() != DEFAULT:
+            return None
+        known = self._fields.get(column.lower())
+        if known is None:
+            raise BadRequest(f"{self._table} has no column {column} that could have a default")
+        return literal_of_default(known)
+
+    def in_rows(self, query: str, columns: list[str]) -> str:
+        """VALUES with the defaults put in; any other query as it is."""
+        cursor = Cursor(query)
+        if not cursor.accept("VALUES"):
+            return query
+        edits: list[tuple[int, int, str]] = []
+        while True:
+            if cursor.at("("):
+                edits += self._in_row(cursor, columns)
+            else:
+                cursor.until("a row", ",")
+            if not cursor.accept(","):
+                break
+        for start, end, new in reversed(edits):
+            query = query[:start] + new + query[end:]
+        return query
+
+    def _in_row(self, cursor: Cursor, columns: list[str]) -> list[tuple[int, int, str]]:
+        cursor.expect("(")
+        edits = []
+        place = 0
+        while True:
+            first = cursor.peek()
+            text = cursor.until("a value", ",")
+            if text.upper() == DEFAULT and place < len(columns):
+                assert first is not None
+                new = self.value(columns[place], text)
+                assert new is not None
+                edits.append((first.start, first.end, new))
+            place += 1
+            if not cursor.accept(","):
+                break
+        cursor.expect(")")
+        return edits
+
+
+def literal_of_default(known: NestedField) -> str:
+    """NULL for a column that has none, as in Spark."""
+    if known.type.is_nested or known.type.type_id is TypeId.UNKNOWN:
+        return "NULL"
+    kind = spark_type(known.type).simpleString()
+    if known.write_default is None:
+        return f"CAST(NULL AS {kind})"
+    if known.type.type_id in (TypeId.BINARY, TypeId.FIXED):
+        return f"X'{known.write_default.hex()}'"
+    value = to_json(known.type, known.write_default)
+    return f"CAST({string_literal(str(value))} AS {kind})"
+
+
+MODE_SETTING: Final = "spark.sql.sources.partitionOverwriteMode"
+
+
+class Insertion:
+    def __init__(self, session: Session, table: Table, statement: Insert) -> None:
+        self._session = session
+        self._table = table
+        self._statement = statement
+        self._static = {
+            self._column(name): text for name, text in statement.partition if text is not None
+        }
+        self._check_partition()
+
+    def frame(self, reading: Reading) -> DataFrame:
+        """The rows, with columns by name."""
+        statement = self._statement
+        if statement.by_name:
+            return self._with_static(reading.query(statement.query))
+        names = self._positions()
+        text = DefaultValues(self._table).in_rows(statement.query, names)
+        frame = reading.query(text)
+        found = frame.columns
+        if len(found) != len(names) and not (statement.merge_schema and len(found) > len(names)):
+            raise BadRequest(
+                f"{self._table} takes {len(names)} columns here ({', '.join(names)}), "
+                f"the query has {len(found)} ({', '.join(found)})"
+            )
+        return self._with_static(frame.toDF(*names, *found[len(names) :]))
+
+    @property
+    def replaces_partitions(self) -> bool:
+        """As Spark decides it: dynamic, unless PARTITION (…) says all values."""
+        mode = str(self._session.spark.conf.get(MODE_SETTING, "static"))
+        fields = [one for one in self._table.spec()["fields"] if one["transform"] != VOID]
+        return mode.lower() == "dynamic" and len(fields) > len(self._static)
+
+    @property
+    def static_condition(self) -> str | None:
+        """What PARTITION (…) says of the rows that go; None: all of them."""
+        parts = [
+            f"{quoted(name)} IS NULL"
+            if text.strip().upper() == "NULL"
+            else f"{quoted(name)} = {text}"
+            for name, text in self._static.items()
+        ]
+        return " AND ".join(parts) or None
+
+    # --- how --------------------------------------------------------------------------------------
+
+    def _positions(self) -> list[str]:
+        """The columns that the query gives, in its order."""
+        if self._statement.columns:
+            return [self._column(name) for name in self._statement.columns]
+        return [one.name for one in self._table.schema.fields if one.name not in self._static]
+
+    def _with_static(self, frame: DataFrame) -> DataFrame:
+        for name, text in self._static.items():
+            frame = frame.withColumn(name, fn.expr(text))
+        return frame
+
+    def _column(self, name: str) -> str:
+        fields = self._table.schema.fields
+        for known in fields:
+            if known.name.lower() == name.lower():
+                return known.name
+        known_names = ", ".join(one.name for one in fields)
+        raise BadRequest(f"{self._table} has no column {name}; it has {known_names}")
+
+    def _check_partition(self) -> None:
+        sources = {one.field_id: one.name for one in self._table.schema.fields}
+        identity = {
+            sources.get(one["source-id"])
+            for one in self._table.spec()["fields"]
+            if one["transform"] == "identity"
+        }
+        for name, _ in self._statement.partition:
+            if self._column(name) not in identity:
+                known = ", ".join(sorted(one for one in identity if one)) or "none"
+                raise BadRequest(
+                    f"PARTITION ({name}): {self._table} is not partitioned by that column itself; "
+                    f"columns that it is partitioned by: {known}"
+                )
 
 
 @dataclass(frozen=True)
@@ -227,7 +385,7 @@ def _with_clause(
         if given is None:
             return builder.when_not_matched_insert_all(condition)
         return builder.when_not_matched_insert(given, condition)
-    if clause.kind == row_parsing.BY_SOURCE:
+    if clause.kind == statement_parser.BY_SOURCE:
         if clause.action == "delete":
             return builder.when_not_matched_by_source_delete(condition)
         return builder.when_not_matched_by_source_update(given, condition)

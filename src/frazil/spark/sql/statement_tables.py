@@ -17,15 +17,16 @@ from frazil.datafiles.arrow.lineage import LAST_UPDATED, MIN_FORMAT_VERSION, ROW
 from frazil.spark.conditions.sql_conditions import convert, is_case_sensitive
 from frazil.spark.parse.sql_tokens import Name
 from frazil.spark.parse.table_references import (
+    Needs,
     Reference,
+    needs_of,
     qualifier_edits,
     qualifiers_of,
     references,
     replaced,
 )
 from frazil.spark.reading.frame_scans import scan_of, schema_of
-from frazil.spark.sql.metadata_tables import metadata_frame
-from frazil.spark.sql.pruning import Needs, needs_of
+from frazil.spark.sql.result_frames import metadata_frame
 from frazil.spark.sql.table_names import (
     CATALOG,
     METADATA,

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 from frazil.client.declare.client_table import Table
 from frazil.spark.core.targets import Target
 from frazil.spark.parse.sql_tokens import Name
-from frazil.spark.sql.metadata_tables import METADATA_TABLES
+from frazil.spark.sql.result_frames import METADATA_TABLES
 from frazil.wire.actions import MAIN
 from frazil.wire.errors import BadRequest, NoSuchNamespace, NoSuchTable
 from frazil.wire.identifiers import Identifier, Namespace
