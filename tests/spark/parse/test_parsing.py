@@ -14,12 +14,12 @@ from frazil.spark.parse.parsed_statements import (
     AlterColumn,
     AlterNamespace,
     AlterTable,
-    Call,
+    CallStatement,
     ColumnDefinition,
     CreateNamespace,
     CreateRef,
     CreateTable,
-    Delete,
+    DeleteStatement,
     DescribeNamespace,
     DescribeTable,
     DropColumns,
@@ -28,10 +28,10 @@ from frazil.spark.parse.parsed_statements import (
     DropPartitionField,
     DropRef,
     DropTable,
-    Insert,
-    Merge,
+    InsertStatement,
     MergeClause,
-    Query,
+    MergeStatement,
+    QueryStatement,
     RenameColumn,
     RenameTable,
     ReplacePartitionField,
@@ -42,10 +42,10 @@ from frazil.spark.parse.parsed_statements import (
     ShowNamespaces,
     ShowProperties,
     ShowTables,
-    Truncate,
+    TruncateStatement,
     UnsetProperties,
-    Update,
-    Use,
+    UpdateStatement,
+    UseStatement,
     WriteOrder,
 )
 from frazil.spark.parse.sql_literals import bound, literal_of
@@ -83,29 +83,29 @@ DAY_MS = 86_400_000
     ],
 )
 def test_query(text: str) -> None:
-    assert parse(f"{text} ;\n") == Query(text)
+    assert parse(f"{text} ;\n") == QueryStatement(text)
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("INSERT INTO ns.t SELECT 1", Insert(target=("ns", "t"), query="SELECT 1")),
-        ("INSERT INTO TABLE t (SELECT 1)", Insert(target=("t",), query="(SELECT 1)")),
+        ("INSERT INTO ns.t SELECT 1", InsertStatement(target=("ns", "t"), query="SELECT 1")),
+        ("INSERT INTO TABLE t (SELECT 1)", InsertStatement(target=("t",), query="(SELECT 1)")),
         (
             "INSERT INTO ns.t (a, `b c`) VALUES (1, 'x;y')",
-            Insert(target=("ns", "t"), query="VALUES (1, 'x;y')", columns=("a", "b c")),
+            InsertStatement(target=("ns", "t"), query="VALUES (1, 'x;y')", columns=("a", "b c")),
         ),
         (
             "WITH a AS (SELECT 1) INSERT INTO t SELECT * FROM a",
-            Insert(target=("t",), query="WITH a AS (SELECT 1) SELECT * FROM a"),
+            InsertStatement(target=("t",), query="WITH a AS (SELECT 1) SELECT * FROM a"),
         ),
         (
             "INSERT INTO t BY NAME SELECT 1 a",
-            Insert(target=("t",), query="SELECT 1 a", by_name=True),
+            InsertStatement(target=("t",), query="SELECT 1 a", by_name=True),
         ),
         (
             "INSERT OVERWRITE TABLE t PARTITION (p = DATE '2026-01-01', q) SELECT 1",
-            Insert(
+            InsertStatement(
                 target=("t",),
                 query="SELECT 1",
                 overwrite=True,
@@ -114,29 +114,29 @@ def test_query(text: str) -> None:
         ),
         (
             "INSERT INTO t REPLACE WHERE a > (SELECT 1) AND b = 2 SELECT * FROM x",
-            Insert(
+            InsertStatement(
                 target=("t",), query="SELECT * FROM x", replace_where="a > (SELECT 1) AND b = 2"
             ),
         ),
         (
             "INSERT WITH SCHEMA EVOLUTION INTO t SELECT 1",
-            Insert(target=("t",), query="SELECT 1", merge_schema=True),
+            InsertStatement(target=("t",), query="SELECT 1", merge_schema=True),
         ),
-        ("DELETE FROM t", Delete(("t",))),
+        ("DELETE FROM t", DeleteStatement(("t",))),
         (
             "delete from ns.`t u` as x where x.id in (select id from y) -- all",
-            Delete(("ns", "t u"), "x", "x.id in (select id from y)"),
+            DeleteStatement(("ns", "t u"), "x", "x.id in (select id from y)"),
         ),
         (
             "UPDATE t x SET a = CASE WHEN b THEN 1 ELSE 2 END, s.y = f(1, 2) WHERE a.where > 1",
-            Update(
+            UpdateStatement(
                 ("t",),
                 ((("a",), "CASE WHEN b THEN 1 ELSE 2 END"), (("s", "y"), "f(1, 2)")),
                 "x",
                 "a.where > 1",
             ),
         ),
-        ("TRUNCATE TABLE ns.t", Truncate(("ns", "t"))),
+        ("TRUNCATE TABLE ns.t", TruncateStatement(("ns", "t"))),
     ],
 )
 def test_rows(text: str, expected: object) -> None:
@@ -155,7 +155,7 @@ def test_merge_with_every_clause() -> None:
         WHEN NOT MATCHED BY SOURCE AND t.x > 3 THEN UPDATE SET x = 0
         WHEN NOT MATCHED BY SOURCE THEN DELETE"""
     )
-    assert found == Merge(
+    assert found == MergeStatement(
         target=("ns", "t"),
         source="(SELECT * FROM ns.u) s",
         source_alias="s",
@@ -190,7 +190,7 @@ def test_merge_with_every_clause() -> None:
 )
 def test_merge_source(source: str, alias: str) -> None:
     found = parse(f"MERGE INTO t USING {source} ON t.id = {alias}.id WHEN MATCHED THEN DELETE")
-    assert isinstance(found, Merge)
+    assert isinstance(found, MergeStatement)
     assert (found.source, found.source_alias) == (source, alias)
 
 
@@ -245,8 +245,8 @@ def test_create_table() -> None:
             AlterNamespace(("a",), {}, ("k",)),
         ),
         ("DROP NAMESPACE IF EXISTS a CASCADE", DropNamespace(("a",), True, True)),
-        ("USE a.b", Use(("a", "b"))),
-        ("USE DATABASE a", Use(("a",))),
+        ("USE a.b", UseStatement(("a", "b"))),
+        ("USE DATABASE a", UseStatement(("a",))),
         ("SHOW TABLES", ShowTables()),
         ("SHOW TABLES IN a.b LIKE 'x*'", ShowTables(("a", "b"), "x*")),
         ("SHOW DATABASES", ShowNamespaces()),
@@ -352,17 +352,17 @@ def test_alter_table(text: str, expected: object) -> None:
     [
         (
             "CALL frazil.system.rollback_to_snapshot('a.b', 7)",
-            Call("rollback_to_snapshot", ("'a.b'", "7")),
+            CallStatement("rollback_to_snapshot", ("'a.b'", "7")),
         ),
         (
             "CALL system.fast_forward(table => 'a', Branch => 'main', to => concat('x', 'y'))",
-            Call(
+            CallStatement(
                 "fast_forward", (), {"table": "'a'", "branch": "'main'", "to": "concat('x', 'y')"}
             ),
         ),
         (
             "CALL publish_changes('a', wap_id => 'w')",
-            Call("publish_changes", ("'a'",), {"wap_id": "'w'"}),
+            CallStatement("publish_changes", ("'a'",), {"wap_id": "'w'"}),
         ),
     ],
 )

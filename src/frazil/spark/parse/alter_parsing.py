@@ -24,13 +24,13 @@ from frazil.spark.parse.parsed_statements import (
     DropIdentifierFields,
     DropPartitionField,
     DropRef,
+    ParsedStatement,
     RenameColumn,
     RenameTable,
     ReplacePartitionField,
     SetIdentifierFields,
     SetLocation,
     SetProperties,
-    Statement,
     TableChange,
     UnsetProperties,
     WriteOrder,
@@ -48,7 +48,7 @@ KNOWN_CHANGES: Final = (
 )
 
 
-def parse_alter(cursor: Cursor) -> Statement:
+def parse_alter(cursor: Cursor) -> ParsedStatement:
     cursor.expect("ALTER")
     if cursor.accept_one("NAMESPACE", "DATABASE", "SCHEMA"):
         return _alter_namespace(cursor)

@@ -12,12 +12,12 @@ from frazil.spark.parse.parsed_statements import (
     DescribeTable,
     DropNamespace,
     DropTable,
+    ParsedStatement,
     ShowCreateTable,
     ShowNamespaces,
     ShowProperties,
     ShowTables,
-    Statement,
-    Use,
+    UseStatement,
 )
 from frazil.spark.parse.sql_tokens import Cursor, Kind, Name
 from frazil.wire.errors import BadRequest
@@ -27,7 +27,7 @@ _NAMESPACE: Final = ("NAMESPACE", "DATABASE", "SCHEMA")
 _NAMESPACES: Final = ("NAMESPACES", "DATABASES", "SCHEMAS")
 
 
-def parse_create(cursor: Cursor) -> Statement:
+def parse_create(cursor: Cursor) -> ParsedStatement:
     replace = False
     create = cursor.accept("CREATE")
     if create:
@@ -213,7 +213,7 @@ def _create_namespace(cursor: Cursor) -> CreateNamespace:
     return CreateNamespace(name, if_not_exists, properties)
 
 
-def parse_drop(cursor: Cursor) -> Statement:
+def parse_drop(cursor: Cursor) -> ParsedStatement:
     cursor.expect("DROP")
     if cursor.accept_one(*_NAMESPACE):
         if_exists = cursor.accept("IF", "EXISTS")
@@ -232,9 +232,9 @@ def parse_drop(cursor: Cursor) -> Statement:
     return DropTable(name, if_exists, purge)
 
 
-def parse_show(cursor: Cursor) -> Statement:
+def parse_show(cursor: Cursor) -> ParsedStatement:
     cursor.expect("SHOW")
-    found: Statement
+    found: ParsedStatement
     if cursor.accept("TABLES"):
         found = ShowTables(_inside(cursor), _pattern(cursor))
     elif cursor.accept_one(*_NAMESPACES):
@@ -268,7 +268,7 @@ def _pattern(cursor: Cursor) -> str | None:
     return None
 
 
-def parse_describe(cursor: Cursor) -> Statement:
+def parse_describe(cursor: Cursor) -> ParsedStatement:
     if not cursor.accept("DESC"):
         cursor.expect("DESCRIBE")
     if cursor.accept_one(*_NAMESPACE):
@@ -283,9 +283,9 @@ def parse_describe(cursor: Cursor) -> Statement:
     return DescribeTable(name, extended)
 
 
-def parse_use(cursor: Cursor) -> Use:
+def parse_use(cursor: Cursor) -> UseStatement:
     cursor.expect("USE")
     cursor.accept_one(*_NAMESPACE)
     name = cursor.name("a namespace")
     cursor.end()
-    return Use(name)
+    return UseStatement(name)

@@ -16,12 +16,12 @@ Assignments: TypeAlias = tuple[tuple[Name, str], ...]
 
 
 @dataclass(frozen=True)
-class Query:
+class QueryStatement:
     text: str
 
 
 @dataclass(frozen=True, kw_only=True)
-class Insert:
+class InsertStatement:
     target: Name
     query: str
     columns: tuple[str, ...] = ()
@@ -34,14 +34,14 @@ class Insert:
 
 
 @dataclass(frozen=True)
-class Delete:
+class DeleteStatement:
     target: Name
     alias: str | None = None
     where: str | None = None
 
 
 @dataclass(frozen=True)
-class Update:
+class UpdateStatement:
     target: Name
     assignments: Assignments
     alias: str | None = None
@@ -60,7 +60,7 @@ class MergeClause:
 
 
 @dataclass(frozen=True)
-class Merge:
+class MergeStatement:
     target: Name
     source: str
     """A table's name or a query in parentheses, with its alias, as it stands behind USING."""
@@ -72,7 +72,7 @@ class Merge:
 
 
 @dataclass(frozen=True)
-class Truncate:
+class TruncateStatement:
     target: Name
 
 
@@ -135,7 +135,7 @@ class AlterNamespace:
 
 
 @dataclass(frozen=True)
-class Use:
+class UseStatement:
     name: Name
 
 
@@ -309,32 +309,32 @@ class AlterTable:
 
 
 @dataclass(frozen=True)
-class Call:
+class CallStatement:
     procedure: str
     positional: tuple[str, ...] = ()
     """The text of each argument."""
     named: Mapping[str, str] = field(default_factory=dict)
 
 
-Statement: TypeAlias = (
-    Query
-    | Insert
-    | Delete
-    | Update
-    | Merge
-    | Truncate
+ParsedStatement: TypeAlias = (
+    QueryStatement
+    | InsertStatement
+    | DeleteStatement
+    | UpdateStatement
+    | MergeStatement
+    | TruncateStatement
     | CreateTable
     | DropTable
     | CreateNamespace
     | DropNamespace
     | AlterNamespace
     | AlterTable
-    | Use
+    | UseStatement
     | ShowTables
     | ShowNamespaces
     | ShowProperties
     | ShowCreateTable
     | DescribeTable
     | DescribeNamespace
-    | Call
+    | CallStatement
 )

@@ -15,15 +15,15 @@ from frazil.spark.parse.ddl_parser import (
 )
 from frazil.spark.parse.parsed_statements import (
     Assignments,
-    Call,
-    Delete,
-    Insert,
-    Merge,
+    CallStatement,
+    DeleteStatement,
+    InsertStatement,
     MergeClause,
-    Query,
-    Statement,
-    Truncate,
-    Update,
+    MergeStatement,
+    ParsedStatement,
+    QueryStatement,
+    TruncateStatement,
+    UpdateStatement,
 )
 from frazil.spark.parse.sql_tokens import Cursor, Name
 from frazil.spark.parse.table_references import references
@@ -34,7 +34,7 @@ NOT_MATCHED = "not matched"
 BY_SOURCE = "not matched by source"
 
 
-def parse_insert(cursor: Cursor, common: str = "") -> Insert:
+def parse_insert(cursor: Cursor, common: str = "") -> InsertStatement:
     """`common`: the WITH … that stood in front of INSERT."""
     cursor.expect("INSERT")
     merge_schema = cursor.accept("WITH", "SCHEMA", "EVOLUTION")
@@ -52,7 +52,7 @@ def parse_insert(cursor: Cursor, common: str = "") -> Insert:
     elif not by_name and cursor.at("(") and not _is_query(cursor):
         columns = _columns(cursor)
     query = cursor.rest("a query or VALUES")
-    return Insert(
+    return InsertStatement(
         target=target,
         query=f"{common} {query}" if common else query,
         columns=columns,
@@ -93,16 +93,16 @@ def _columns(cursor: Cursor) -> tuple[str, ...]:
     return tuple(found)
 
 
-def parse_delete(cursor: Cursor) -> Delete:
+def parse_delete(cursor: Cursor) -> DeleteStatement:
     cursor.expect("DELETE", "FROM")
     target = cursor.name("a table")
     alias = _alias(cursor, "WHERE")
     where = cursor.rest("a condition") if cursor.accept("WHERE") else None
     cursor.end()
-    return Delete(target, alias, where)
+    return DeleteStatement(target, alias, where)
 
 
-def parse_update(cursor: Cursor) -> Update:
+def parse_update(cursor: Cursor) -> UpdateStatement:
     cursor.expect("UPDATE")
     target = cursor.name("a table")
     alias = _alias(cursor, "SET")
@@ -110,19 +110,19 @@ def parse_update(cursor: Cursor) -> Update:
     assignments = _assignments(cursor, "WHERE")
     where = cursor.rest("a condition") if cursor.accept("WHERE") else None
     cursor.end()
-    return Update(target, assignments, alias, where)
+    return UpdateStatement(target, assignments, alias, where)
 
 
-def parse_truncate(cursor: Cursor) -> Truncate:
+def parse_truncate(cursor: Cursor) -> TruncateStatement:
     cursor.expect("TRUNCATE", "TABLE")
     target = cursor.name("a table")
     if cursor.at("PARTITION"):
         cursor.fail("the end of the statement (to empty a partition use DELETE … WHERE)")
     cursor.end()
-    return Truncate(target)
+    return TruncateStatement(target)
 
 
-def parse_merge(cursor: Cursor) -> Merge:
+def parse_merge(cursor: Cursor) -> MergeStatement:
     cursor.expect("MERGE")
     merge_schema = cursor.accept("WITH", "SCHEMA", "EVOLUTION")
     cursor.expect("INTO")
@@ -138,7 +138,7 @@ def parse_merge(cursor: Cursor) -> Merge:
     if not clauses:
         cursor.fail("WHEN")
     cursor.end()
-    return Merge(target, source, source_alias, on, tuple(clauses), alias, merge_schema)
+    return MergeStatement(target, source, source_alias, on, tuple(clauses), alias, merge_schema)
 
 
 def _source(cursor: Cursor) -> tuple[str, str]:
@@ -221,7 +221,7 @@ KNOWN: Final = (
 )
 
 
-def parse(text: str) -> Statement:
+def parse(text: str) -> ParsedStatement:
     cursor = Cursor(text)
     first = cursor.peek()
     if first is None:
@@ -229,7 +229,7 @@ def parse(text: str) -> Statement:
     if first.word == "WITH":
         return _with(cursor)
     if first.word in _QUERIES or (first.word == "EXPLAIN" and _explains_query(cursor)):
-        return Query(_text(cursor))
+        return QueryStatement(_text(cursor))
     parser = _PARSERS.get(first.word)
     if parser is None:
         raise BadRequest(
@@ -250,7 +250,7 @@ def _text(cursor: Cursor) -> str:
     return cursor.text[: cursor.tokens[-1].end]
 
 
-def _with(cursor: Cursor) -> Statement:
+def _with(cursor: Cursor) -> ParsedStatement:
     """Common table expressions may stand in front of a query and of INSERT."""
     while (token := cursor.peek()) is not None:
         if token.word == "(":
@@ -261,10 +261,10 @@ def _with(cursor: Cursor) -> Statement:
             break
         else:
             cursor.take()
-    return Query(_text(cursor))
+    return QueryStatement(_text(cursor))
 
 
-def parse_call(cursor: Cursor) -> Call:
+def parse_call(cursor: Cursor) -> CallStatement:
     cursor.expect("CALL")
     name = cursor.name("a procedure")
     if len(name) > 1 and name[-2].lower() != "system":
@@ -288,10 +288,10 @@ def parse_call(cursor: Cursor) -> Call:
             break
     cursor.expect(")")
     cursor.end()
-    return Call(name[-1].lower(), tuple(positional), named)
+    return CallStatement(name[-1].lower(), tuple(positional), named)
 
 
-_PARSERS: Final[Mapping[str, Callable[[Cursor], Statement]]] = {
+_PARSERS: Final[Mapping[str, Callable[[Cursor], ParsedStatement]]] = {
     "INSERT": parse_insert,
     "DELETE": parse_delete,
     "UPDATE": parse_update,

@@ -146,7 +146,7 @@ def drop_namespace(session: Session, statement: sql.DropNamespace) -> None:
         use_namespace(session, ())
 
 
-def use(session: Session, statement: sql.Use) -> None:
+def use(session: Session, statement: sql.UseStatement) -> None:
     if statement.name == (CATALOG,):
         use_namespace(session, ())
     else:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def run(session: Session, text: str, args: Arguments = None) -> DataFrame:
     """Runs one statement of Spark's SQL with Iceberg's extensions."""
     statement = parse(text)
-    if isinstance(statement, sql.Query):
+    if isinstance(statement, sql.QueryStatement):
         with Reading(session) as reading:
             return reading.query(statement.text, args)
     if args:
@@ -36,11 +36,11 @@ def run(session: Session, text: str, args: Arguments = None) -> DataFrame:
 
 
 _CHANGES: Final[Mapping[type, Callable[..., Any]]] = {
-    sql.Insert: row_statements.insert,
-    sql.Delete: row_statements.delete,
-    sql.Update: row_statements.update,
-    sql.Merge: row_statements.merge,
-    sql.Truncate: row_statements.truncate,
+    sql.InsertStatement: row_statements.insert,
+    sql.DeleteStatement: row_statements.delete,
+    sql.UpdateStatement: row_statements.update,
+    sql.MergeStatement: row_statements.merge,
+    sql.TruncateStatement: row_statements.truncate,
 }
 _DEFINITIONS: Final[Mapping[type, Callable[..., None]]] = {
     sql.DropTable: ddl_statements.drop_table,
@@ -48,7 +48,7 @@ _DEFINITIONS: Final[Mapping[type, Callable[..., None]]] = {
     sql.CreateNamespace: ddl_statements.create_namespace,
     sql.AlterNamespace: ddl_statements.alter_namespace,
     sql.DropNamespace: ddl_statements.drop_namespace,
-    sql.Use: ddl_statements.use,
+    sql.UseStatement: ddl_statements.use,
 }
 _ANSWERS: Final[Mapping[type, Callable[..., DataFrame]]] = {
     sql.CreateTable: ddl_statements.create_table,
@@ -58,5 +58,5 @@ _ANSWERS: Final[Mapping[type, Callable[..., DataFrame]]] = {
     sql.ShowCreateTable: show_statements.show_create_table,
     sql.DescribeTable: show_statements.describe_table,
     sql.DescribeNamespace: show_statements.describe_namespace,
-    sql.Call: call,
+    sql.CallStatement: call,
 }

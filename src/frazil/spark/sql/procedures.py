@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 
 from frazil.client.declare.client_table import Snapshot, Table
 from frazil.client.declare.metadata_updates import OwnUpdates
-from frazil.spark.parse.parsed_statements import Call
+from frazil.spark.parse.parsed_statements import CallStatement
 from frazil.spark.parse.sql_tokens import Cursor
 from frazil.spark.sql import result_frames
 from frazil.spark.sql.statement_tables import milliseconds_of
@@ -39,7 +39,7 @@ class Procedure:
     optional: frozenset[str] = frozenset()
 
 
-def call(session: Session, statement: Call) -> DataFrame:
+def call(session: Session, statement: CallStatement) -> DataFrame:
     procedure = PROCEDURES.get(statement.procedure)
     if procedure is None:
         known = ", ".join(sorted(PROCEDURES))
@@ -48,7 +48,7 @@ def call(session: Session, statement: Call) -> DataFrame:
     return result_frames.rows(session, procedure.answer, [procedure.run(session, **arguments)])
 
 
-def _arguments(session: Session, statement: Call, procedure: Procedure) -> dict[str, Any]:
+def _arguments(session: Session, statement: CallStatement, procedure: Procedure) -> dict[str, Any]:
     names = [name for name, _ in procedure.parameters]
     if len(statement.positional) > len(names):
         raise BadRequest(f"{statement.procedure} takes {', '.join(names)}, and nothing more")

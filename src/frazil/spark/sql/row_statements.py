@@ -23,12 +23,12 @@ from frazil.spark.ddl.partition_terms import VOID
 from frazil.spark.parse import statement_parser
 from frazil.spark.parse.parsed_statements import (
     Assignments,
-    Delete,
-    Insert,
-    Merge,
+    DeleteStatement,
+    InsertStatement,
     MergeClause,
-    Truncate,
-    Update,
+    MergeStatement,
+    TruncateStatement,
+    UpdateStatement,
 )
 from frazil.spark.parse.sql_literals import string_literal
 from frazil.spark.parse.sql_tokens import Cursor, Name
@@ -119,7 +119,7 @@ MODE_SETTING: Final = "spark.sql.sources.partitionOverwriteMode"
 
 
 class Insertion:
-    def __init__(self, session: Session, table: Table, statement: Insert) -> None:
+    def __init__(self, session: Session, table: Table, statement: InsertStatement) -> None:
         self._session = session
         self._table = table
         self._statement = statement
@@ -264,7 +264,7 @@ def _carried_out(
 # --- INSERT ---------------------------------------------------------------------------------------
 
 
-def insert(session: Session, statement: Insert) -> Result:
+def insert(session: Session, statement: InsertStatement) -> Result:
     def do(work: Work) -> Result:
         insertion = Insertion(session, work.table, statement)
         frame = insertion.frame(work.reading)
@@ -288,7 +288,7 @@ def insert(session: Session, statement: Insert) -> Result:
 # --- DELETE, UPDATE, TRUNCATE ---------------------------------------------------------------------
 
 
-def delete(session: Session, statement: Delete) -> Result:
+def delete(session: Session, statement: DeleteStatement) -> Result:
     def do(work: Work) -> Result:
         where = _where(work, statement.where)
         return row_changes.delete(work.context, work.target, where, alias=statement.alias)
@@ -296,11 +296,11 @@ def delete(session: Session, statement: Delete) -> Result:
     return _run(session, "delete from", statement.target, (statement.where,), do)
 
 
-def truncate(session: Session, statement: Truncate) -> Result:
+def truncate(session: Session, statement: TruncateStatement) -> Result:
     return row_changes.delete(session.context, target_of(session, statement.target))
 
 
-def update(session: Session, statement: Update) -> Result:
+def update(session: Session, statement: UpdateStatement) -> Result:
     def do(work: Work) -> Result:
         where = _where(work, statement.where)
         given = _assigned(work, statement.assignments, statement.alias)
@@ -347,7 +347,7 @@ def _without_qualifier(work: Work, name: Name, alias: str | None) -> Name:
 # --- MERGE ----------------------------------------------------------------------------------------
 
 
-def merge(session: Session, statement: Merge) -> Result:
+def merge(session: Session, statement: MergeStatement) -> Result:
     def do(work: Work) -> Result:
         builder = MergeBuilder(
             work.context,
@@ -366,7 +366,7 @@ def merge(session: Session, statement: Merge) -> Result:
     return _run(session, "merge into", statement.target, texts, do, statement.source)
 
 
-def _texts_of(statement: Merge) -> tuple[str | None, ...]:
+def _texts_of(statement: MergeStatement) -> tuple[str | None, ...]:
     texts: list[str | None] = [statement.on]
     for clause in statement.clauses:
         texts.append(clause.condition)
@@ -375,7 +375,7 @@ def _texts_of(statement: Merge) -> tuple[str | None, ...]:
 
 
 def _with_clause(
-    work: Work, statement: Merge, builder: MergeBuilder, clause: MergeClause
+    work: Work, statement: MergeStatement, builder: MergeBuilder, clause: MergeClause
 ) -> MergeBuilder:
     condition = _where(work, clause.condition)
     given: Any = None
