@@ -97,7 +97,7 @@ class Session:
 
     def sql(self, text: str, args: Mapping[str, Any] | Sequence[Any] | None = None) -> DataFrame:
         """Runs a statement. SELECT sees the catalog's tables beside Spark's own views."""
-        from frazil.spark.sql import run
+        from frazil.spark.sql.dispatch import run
 
         return run(self, text, args)
 

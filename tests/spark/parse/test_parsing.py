@@ -48,7 +48,7 @@ from frazil.spark.parse.parsed_statements import (
     UseStatement,
     WriteOrder,
 )
-from frazil.spark.parse.sql_literals import bound, literal_of
+from frazil.spark.parse.sql_literals import bind, literal_of
 from frazil.spark.parse.sql_types import parse_type, type_text
 from frazil.spark.parse.statement_parser import parse
 from frazil.values.types import (
@@ -444,12 +444,12 @@ def test_no_type(text: str) -> None:
 
 def test_named_parameters() -> None:
     text = "UPDATE t SET s = :s, d = ':d' WHERE id = :id AND v:path > 1"
-    found = bound(text, {"s": "it's", "id": 7})
+    found = bind(text, {"s": "it's", "id": 7})
     assert found == "UPDATE t SET s = 'it\\'s', d = ':d' WHERE id = 7 AND v:path > 1"
 
 
 def test_positional_parameters() -> None:
-    assert bound("DELETE FROM t WHERE a = ? AND b = ?", [1, None]) == (
+    assert bind("DELETE FROM t WHERE a = ? AND b = ?", [1, None]) == (
         "DELETE FROM t WHERE a = 1 AND b = NULL"
     )
 
@@ -460,7 +460,7 @@ def test_positional_parameters() -> None:
 )
 def test_parameters_that_do_not_fit(text: str, args: Any) -> None:
     with pytest.raises(BadRequest):
-        bound(text, args)
+        bind(text, args)
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,7 @@ from frazil.client.filter.expressions import (
     any_of,
     filter_json,
 )
+from frazil.spark.core.name_matching import quoted
 from frazil.spark.schema.spark_types import spark_type
 from frazil.values import temporal
 from frazil.values.single_value import InvalidValue, check_value, from_json
@@ -370,10 +371,6 @@ def top_field(name: str, schema: StructType) -> NestedField:
     """The column of a schema that a dotted name is of."""
     found = _Names(schema).find(name)
     return next(field for field in schema.fields if field.name == found.path[0])
-
-
-def quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
 
 
 # --- conditions -----------------------------------------------------------------------------------

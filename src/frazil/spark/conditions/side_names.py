@@ -14,8 +14,8 @@ from pyspark.sql import Column
 from sqlglot import TokenType
 from sqlglot.errors import SqlglotError
 
-from frazil.spark.conditions.sql_columns import quoted
 from frazil.spark.conditions.sql_conditions import DIALECT
+from frazil.spark.core.name_matching import quoted
 
 _NAME_TOKENS: Final = frozenset({TokenType.VAR, TokenType.IDENTIFIER})
 

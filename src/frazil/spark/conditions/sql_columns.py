@@ -95,11 +95,6 @@ class FoundColumn:
         return self.field.type
 
 
-def quoted(*parts: str) -> str:
-    """A name, part by part, whatever characters it has."""
-    return ".".join(f"`{part.replace('`', '``')}`" for part in parts)
-
-
 def name_parts(node: exp.Expression) -> Parts | None:
     """`a.b.c` as its parts; None where the node is no name."""
     if isinstance(node, exp.Paren):

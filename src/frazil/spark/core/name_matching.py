@@ -41,5 +41,9 @@ def names_of(spark: SparkSession) -> NameMatcher:
 
 def column(name: str) -> Column:
     """The top-level column of that very name, dots and all."""
-    quoted = name.replace("`", "``")
-    return fn.col(f"`{quoted}`")
+    return fn.col(quoted(name))
+
+
+def quoted(*parts: str) -> str:
+    """Return a name in backticks, part by part."""
+    return ".".join(f"`{part.replace('`', '``')}`" for part in parts)

@@ -1,23 +1,43 @@
-"""CREATE, DROP, SHOW, DESCRIBE and USE."""
+"""Parse CREATE, ALTER, DROP, SHOW, DESCRIBE and USE."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from frazil.spark.parse.parsed_statements import (
+    AddColumns,
+    AddPartitionField,
+    AlterColumn,
+    AlterNamespace,
+    AlterTable,
     ColumnDefinition,
     CreateNamespace,
+    CreateRef,
     CreateTable,
     DescribeNamespace,
     DescribeTable,
+    DropColumns,
+    DropIdentifierFields,
     DropNamespace,
+    DropPartitionField,
+    DropRef,
     DropTable,
     ParsedStatement,
+    RenameColumn,
+    RenameTable,
+    ReplacePartitionField,
+    SetIdentifierFields,
+    SetLocation,
+    SetProperties,
     ShowCreateTable,
     ShowNamespaces,
     ShowProperties,
     ShowTables,
+    TableChange,
+    UnsetProperties,
     UseStatement,
+    WriteOrder,
 )
 from frazil.spark.parse.sql_tokens import Cursor, Kind, Name
 from frazil.wire.errors import BadRequest
@@ -25,10 +45,22 @@ from frazil.wire.errors import BadRequest
 _PROVIDERS: Final = frozenset({"iceberg", "frazil"})
 _NAMESPACE: Final = ("NAMESPACE", "DATABASE", "SCHEMA")
 _NAMESPACES: Final = ("NAMESPACES", "DATABASES", "SCHEMAS")
+_PLURAL_UNITS_MS: Final = {"MINUTES": 60_000, "HOURS": 3_600_000, "DAYS": 86_400_000}
+_UNITS_MS: Final = {**_PLURAL_UNITS_MS, **{name[:-1]: ms for name, ms in _PLURAL_UNITS_MS.items()}}
+_TERM: Final = "a column or a transform"
+KNOWN_CHANGES: Final = (
+    "ADD COLUMN, DROP COLUMN, RENAME COLUMN, ALTER COLUMN, RENAME TO, SET TBLPROPERTIES, "
+    "UNSET TBLPROPERTIES, SET LOCATION, ADD / DROP / REPLACE PARTITION FIELD, WRITE ORDERED BY, "
+    "WRITE DISTRIBUTED BY PARTITION, WRITE UNORDERED, SET / DROP IDENTIFIER FIELDS, "
+    "CREATE / REPLACE / DROP BRANCH and TAG"
+)
+
+
+# --- CREATE ---------------------------------------------------------------------------------------
 
 
 def parse_create(cursor: Cursor) -> ParsedStatement:
-    replace = False
+    """Parse CREATE TABLE, REPLACE TABLE and CREATE NAMESPACE."""
     create = cursor.accept("CREATE")
     if create:
         replace = cursor.accept("OR", "REPLACE")
@@ -41,14 +73,16 @@ def parse_create(cursor: Cursor) -> ParsedStatement:
         cursor.fail("TABLE" if replace else "TABLE, NAMESPACE, DATABASE or SCHEMA")
     if_not_exists = not replace and cursor.accept("IF", "NOT", "EXISTS")
     name = cursor.name("a table")
-    columns = parse_columns(cursor) if cursor.at("(") else ()
+    columns = _columns(cursor) if cursor.at("(") else ()
     clauses = _table_clauses(cursor)
     query = None
     if cursor.accept("AS") or cursor.at("SELECT") or cursor.at("WITH"):
         query = cursor.rest("a query")
     cursor.end()
     if query is not None and columns:
-        raise BadRequest(f"{'.'.join(name)}: AS gives the columns, so they cannot be listed too")
+        raise BadRequest(
+            f"{'.'.join(name)}: the query defines the columns, so they cannot be listed too"
+        )
     return CreateTable(
         name=name,
         columns=columns,
@@ -61,21 +95,21 @@ def parse_create(cursor: Cursor) -> ParsedStatement:
 
 
 def _table_clauses(cursor: Cursor) -> dict[str, Any]:
-    """In any order, each once."""
-    found: dict[str, Any] = {}
+    """Parse the clauses after the columns: any order, each at most once."""
+    clauses: dict[str, Any] = {}
 
     def put(key: str, value: object) -> None:
-        if key in found:
+        if key in clauses:
             raise BadRequest(f"CREATE TABLE: {key.replace('_', ' ')} is given twice")
-        found[key] = value
+        clauses[key] = value
 
     while True:
         if cursor.accept("USING"):
-            _provider(cursor)
+            _check_provider(cursor)
         elif cursor.accept("PARTITIONED", "BY"):
-            put("partitioned_by", terms(cursor))
-        elif cursor.accept("TBLPROPERTIES") or cursor.accept("OPTIONS"):
-            put("properties", parse_properties(cursor))
+            put("partitioned_by", cursor.parenthesized(lambda: cursor.until(_TERM, ",")))
+        elif cursor.accept_one("TBLPROPERTIES", "OPTIONS"):
+            put("properties", _properties(cursor))
         elif cursor.accept("LOCATION"):
             put("location", cursor.string("a location in quotes"))
         elif cursor.accept("COMMENT"):
@@ -83,116 +117,15 @@ def _table_clauses(cursor: Cursor) -> dict[str, Any]:
         elif cursor.at("CLUSTERED", "BY") or cursor.at("CLUSTER", "BY"):
             cursor.fail("PARTITIONED BY (bucket(n, column))")
         else:
-            return found
+            return clauses
 
 
-def _provider(cursor: Cursor) -> None:
+def _check_provider(cursor: Cursor) -> None:
     provider = cursor.identifier("a format")
     if provider.lower() not in _PROVIDERS:
-        raise BadRequest(f"USING {provider}: tables of this catalog are Iceberg's: USING iceberg")
-
-
-def terms(cursor: Cursor) -> tuple[str, ...]:
-    """Terms in parentheses, such as `(day(ts), bucket(16, id))`."""
-    cursor.expect("(")
-    found = [cursor.until("a column or a transform", ",")]
-    while cursor.accept(","):
-        found.append(cursor.until("a column or a transform", ","))
-    cursor.expect(")")
-    return tuple(found)
-
-
-def parse_columns(cursor: Cursor) -> tuple[ColumnDefinition, ...]:
-    cursor.expect("(")
-    found = [parse_column(cursor)]
-    while cursor.accept(","):
-        found.append(parse_column(cursor))
-    cursor.expect(")")
-    return tuple(found)
-
-
-def parse_column(cursor: Cursor) -> ColumnDefinition:
-    """`name type [NOT NULL] [COMMENT '…'] [DEFAULT …] [FIRST | AFTER name]`"""
-    name = cursor.name("a column")
-    found: dict[str, Any] = {"type": type_text(cursor)}
-    while True:
-        if cursor.accept("NOT", "NULL"):
-            found["required"] = True
-        elif cursor.accept("COMMENT"):
-            found["comment"] = cursor.string("a comment in quotes")
-        elif cursor.accept("DEFAULT"):
-            found["default"] = cursor.until("a value", "NOT", "COMMENT", "FIRST", "AFTER", ",")
-        elif (place := parse_position(cursor)) is not None:
-            found["position"] = place
-        elif cursor.at("GENERATED"):
-            cursor.fail("a column that is not generated: Iceberg has no such columns")
-        else:
-            return ColumnDefinition(name, **found)
-
-
-def parse_position(cursor: Cursor) -> tuple[str, str | None] | None:
-    if cursor.accept("FIRST"):
-        return ("first", None)
-    if cursor.accept("AFTER"):
-        return ("after", cursor.identifier("a column"))
-    return None
-
-
-def type_text(cursor: Cursor) -> str:
-    """A type, whose angle brackets may hold commas."""
-    first = cursor.position
-    cursor.identifier("a type")
-    if cursor.at("("):
-        cursor.skip_enclosed()
-    elif cursor.at("<") or cursor.at("<>"):
-        _skip_angles(cursor)
-    return cursor.cut(first, cursor.position)
-
-
-def _skip_angles(cursor: Cursor) -> None:
-    depth = 0
-    while True:
-        token = cursor.take()
-        if token.kind is Kind.SYMBOL:
-            depth += token.text.count("<") - token.text.count(">")
-        if depth <= 0:
-            return
-
-
-def parse_properties(cursor: Cursor) -> dict[str, str]:
-    """`('key' = 'value', key.with.dots = 7)`"""
-    cursor.expect("(")
-    found: dict[str, str] = {}
-    while True:
-        key = parse_key(cursor)
-        cursor.accept("=")
-        token = cursor.peek()
-        if token is not None and token.kind is Kind.STRING:
-            found[key] = cursor.string()
-        elif token is not None and token.kind in (Kind.NUMBER, Kind.WORD):
-            found[key] = cursor.take().text
-        else:
-            cursor.fail("a value")
-        if not cursor.accept(","):
-            break
-    cursor.expect(")")
-    return found
-
-
-def parse_key(cursor: Cursor) -> str:
-    token = cursor.peek()
-    if token is not None and token.kind is Kind.STRING:
-        return cursor.string()
-    return ".".join(cursor.name("a property"))
-
-
-def parse_keys(cursor: Cursor) -> tuple[str, ...]:
-    cursor.expect("(")
-    found = [parse_key(cursor)]
-    while cursor.accept(","):
-        found.append(parse_key(cursor))
-    cursor.expect(")")
-    return tuple(found)
+        raise BadRequest(
+            f"USING {provider}: this catalog has only Iceberg tables; write USING iceberg"
+        )
 
 
 def _create_namespace(cursor: Cursor) -> CreateNamespace:
@@ -205,24 +138,109 @@ def _create_namespace(cursor: Cursor) -> CreateNamespace:
         elif cursor.accept("LOCATION"):
             properties["location"] = cursor.string("a location in quotes")
         elif cursor.accept("WITH"):
-            if not (cursor.accept("DBPROPERTIES") or cursor.accept("PROPERTIES")):
-                cursor.fail("PROPERTIES")
-            properties.update(parse_properties(cursor))
+            _expect_properties(cursor)
+            properties.update(_properties(cursor))
         else:
             cursor.fail("COMMENT, LOCATION or WITH PROPERTIES")
     return CreateNamespace(name, if_not_exists, properties)
 
 
+# --- columns and properties -----------------------------------------------------------------------
+
+
+def _columns(cursor: Cursor) -> tuple[ColumnDefinition, ...]:
+    return cursor.parenthesized(lambda: _column(cursor))
+
+
+def _column(cursor: Cursor) -> ColumnDefinition:
+    """Parse `name type [NOT NULL] [COMMENT '…'] [DEFAULT …] [FIRST | AFTER name]`."""
+    name = cursor.name("a column")
+    options: dict[str, Any] = {"type": _type_text(cursor)}
+    while True:
+        if cursor.accept("NOT", "NULL"):
+            options["required"] = True
+        elif cursor.accept("COMMENT"):
+            options["comment"] = cursor.string("a comment in quotes")
+        elif cursor.accept("DEFAULT"):
+            options["default"] = cursor.until("a value", "NOT", "COMMENT", "FIRST", "AFTER", ",")
+        elif (position := _position(cursor)) is not None:
+            options["position"] = position
+        elif cursor.at("GENERATED"):
+            cursor.fail("a column that is not generated: Iceberg has no such columns")
+        else:
+            return ColumnDefinition(name, **options)
+
+
+def _position(cursor: Cursor) -> tuple[str, str | None] | None:
+    if cursor.accept("FIRST"):
+        return ("first", None)
+    if cursor.accept("AFTER"):
+        return ("after", cursor.identifier("a column"))
+    return None
+
+
+def _type_text(cursor: Cursor) -> str:
+    """Read a type and return its text. Commas may stand between angle brackets."""
+    first = cursor.position
+    cursor.identifier("a type")
+    if cursor.at("("):
+        cursor.skip_enclosed()
+    elif cursor.at("<") or cursor.at("<>"):
+        _skip_angle_brackets(cursor)
+    return cursor.cut(first, cursor.position)
+
+
+def _skip_angle_brackets(cursor: Cursor) -> None:
+    depth = 0
+    while True:
+        token = cursor.take()
+        if token.kind is Kind.SYMBOL:
+            depth += token.text.count("<") - token.text.count(">")
+        if depth <= 0:
+            return
+
+
+def _properties(cursor: Cursor) -> dict[str, str]:
+    """Parse `('key' = 'value', key.with.dots = 7)`."""
+
+    def item() -> tuple[str, str]:
+        key = _property_key(cursor)
+        cursor.accept("=")
+        token = cursor.peek()
+        if cursor.at_string:
+            return key, cursor.string()
+        if token is None or token.kind not in (Kind.NUMBER, Kind.WORD):
+            cursor.fail("a value")
+        return key, cursor.take().text
+
+    return dict(cursor.parenthesized(item))
+
+
+def _property_keys(cursor: Cursor) -> tuple[str, ...]:
+    return cursor.parenthesized(lambda: _property_key(cursor))
+
+
+def _property_key(cursor: Cursor) -> str:
+    return cursor.string() if cursor.at_string else ".".join(cursor.name("a property"))
+
+
+def _expect_properties(cursor: Cursor) -> None:
+    if not cursor.accept_one("PROPERTIES", "DBPROPERTIES"):
+        cursor.fail("PROPERTIES")
+
+
+# --- DROP, SHOW, DESCRIBE, USE --------------------------------------------------------------------
+
+
 def parse_drop(cursor: Cursor) -> ParsedStatement:
+    """Parse DROP TABLE and DROP NAMESPACE."""
     cursor.expect("DROP")
     if cursor.accept_one(*_NAMESPACE):
         if_exists = cursor.accept("IF", "EXISTS")
         namespace = cursor.name("a namespace")
-        cascade = cursor.accept("CASCADE")
-        if not cascade:
-            cursor.accept("RESTRICT")
+        behavior = cursor.accept_one("CASCADE", "RESTRICT")
         cursor.end()
-        return DropNamespace(namespace, if_exists, cascade)
+        return DropNamespace(namespace, if_exists, cascade=behavior == "CASCADE")
     if not cursor.accept("TABLE"):
         cursor.fail("TABLE, NAMESPACE, DATABASE or SCHEMA")
     if_exists = cursor.accept("IF", "EXISTS")
@@ -233,42 +251,40 @@ def parse_drop(cursor: Cursor) -> ParsedStatement:
 
 
 def parse_show(cursor: Cursor) -> ParsedStatement:
+    """Parse SHOW TABLES, NAMESPACES, TBLPROPERTIES and CREATE TABLE."""
     cursor.expect("SHOW")
-    found: ParsedStatement
+    statement: ParsedStatement
     if cursor.accept("TABLES"):
-        found = ShowTables(_inside(cursor), _pattern(cursor))
+        statement = ShowTables(_parent_namespace(cursor), _pattern(cursor))
     elif cursor.accept_one(*_NAMESPACES):
-        found = ShowNamespaces(_inside(cursor), _pattern(cursor))
+        statement = ShowNamespaces(_parent_namespace(cursor), _pattern(cursor))
     elif cursor.accept("TBLPROPERTIES"):
         name = cursor.name("a table")
         key = None
         if cursor.accept("("):
-            key = parse_key(cursor)
+            key = _property_key(cursor)
             cursor.expect(")")
-        found = ShowProperties(name, key)
+        statement = ShowProperties(name, key)
     elif cursor.accept("CREATE", "TABLE"):
-        found = ShowCreateTable(cursor.name("a table"))
+        statement = ShowCreateTable(cursor.name("a table"))
     else:
         cursor.fail("TABLES, NAMESPACES, TBLPROPERTIES or CREATE TABLE")
     cursor.end()
-    return found
+    return statement
 
 
-def _inside(cursor: Cursor) -> Name | None:
-    if cursor.accept("FROM") or cursor.accept("IN"):
-        return cursor.name("a namespace")
-    return None
+def _parent_namespace(cursor: Cursor) -> Name | None:
+    return cursor.name("a namespace") if cursor.accept_one("FROM", "IN") else None
 
 
 def _pattern(cursor: Cursor) -> str | None:
-    like = cursor.accept("LIKE")
-    token = cursor.peek()
-    if like or (token is not None and token.kind is Kind.STRING):
+    if cursor.accept("LIKE") or cursor.at_string:
         return cursor.string("a pattern in quotes")
     return None
 
 
 def parse_describe(cursor: Cursor) -> ParsedStatement:
+    """Parse DESCRIBE TABLE and DESCRIBE NAMESPACE."""
     if not cursor.accept("DESC"):
         cursor.expect("DESCRIBE")
     if cursor.accept_one(*_NAMESPACE):
@@ -277,15 +293,232 @@ def parse_describe(cursor: Cursor) -> ParsedStatement:
         cursor.end()
         return DescribeNamespace(namespace)
     cursor.accept("TABLE")
-    extended = (cursor.accept("EXTENDED") or cursor.accept("FORMATTED")) and not cursor.at_end
+    extended = cursor.accept_one("EXTENDED", "FORMATTED") is not None and not cursor.at_end
     name = cursor.name("a table")
     cursor.end()
     return DescribeTable(name, extended)
 
 
 def parse_use(cursor: Cursor) -> UseStatement:
+    """Parse USE with a namespace."""
     cursor.expect("USE")
     cursor.accept_one(*_NAMESPACE)
     name = cursor.name("a namespace")
     cursor.end()
     return UseStatement(name)
+
+
+# --- ALTER ----------------------------------------------------------------------------------------
+
+
+def parse_alter(cursor: Cursor) -> ParsedStatement:
+    """Parse ALTER TABLE and ALTER NAMESPACE."""
+    cursor.expect("ALTER")
+    if cursor.accept_one(*_NAMESPACE):
+        return _alter_namespace(cursor)
+    if not cursor.accept("TABLE"):
+        cursor.fail("TABLE or NAMESPACE")
+    name = cursor.name("a table")
+    parser = _CHANGES.get(cursor.word())
+    if parser is None:
+        cursor.fail(f"one of {KNOWN_CHANGES}")
+    cursor.take()
+    change = parser(cursor)
+    cursor.end()
+    return AlterTable(name, change)
+
+
+def _alter_namespace(cursor: Cursor) -> AlterNamespace:
+    name = cursor.name("a namespace")
+    if cursor.accept("UNSET"):
+        _expect_properties(cursor)
+        cursor.accept("IF", "EXISTS")
+        removals = _property_keys(cursor)
+        cursor.end()
+        return AlterNamespace(name, removals=removals)
+    cursor.expect("SET")
+    if cursor.accept("LOCATION"):
+        updates = {"location": cursor.string("a location in quotes")}
+    else:
+        _expect_properties(cursor)
+        updates = _properties(cursor)
+    cursor.end()
+    return AlterNamespace(name, updates)
+
+
+def _add(cursor: Cursor) -> TableChange:
+    if cursor.accept("PARTITION", "FIELD"):
+        return AddPartitionField(cursor.until(_TERM, "AS"), _field_name(cursor))
+    cursor.accept_one("COLUMNS", "COLUMN")
+    if cursor.at("("):
+        return AddColumns(_columns(cursor))
+    return AddColumns(cursor.comma_list(lambda: _column(cursor)))
+
+
+def _drop(cursor: Cursor) -> TableChange:
+    if cursor.accept("PARTITION", "FIELD"):
+        return DropPartitionField(cursor.rest("a column, a transform or a partition field"))
+    if cursor.accept("IDENTIFIER", "FIELDS"):
+        return DropIdentifierFields(_column_names(cursor))
+    kind = cursor.accept_one("BRANCH", "TAG")
+    if kind is not None:
+        if_exists = cursor.accept("IF", "EXISTS")
+        return DropRef(kind.lower(), cursor.identifier(f"a {kind.lower()}"), if_exists)
+    if not cursor.accept_one("COLUMNS", "COLUMN"):
+        cursor.fail("COLUMN, PARTITION FIELD, IDENTIFIER FIELDS, BRANCH or TAG")
+    if_exists = cursor.accept("IF", "EXISTS")
+    if cursor.at("("):
+        return DropColumns(cursor.parenthesized(lambda: cursor.name("a column")), if_exists)
+    return DropColumns(_column_names(cursor), if_exists)
+
+
+def _column_names(cursor: Cursor) -> tuple[Name, ...]:
+    return cursor.comma_list(lambda: cursor.name("a column"))
+
+
+def _field_name(cursor: Cursor) -> str | None:
+    return cursor.identifier("a name for the field") if cursor.accept("AS") else None
+
+
+def _rename(cursor: Cursor) -> TableChange:
+    if cursor.accept("TO"):
+        return RenameTable(cursor.name("a table"))
+    cursor.expect("COLUMN")
+    column = cursor.name("a column")
+    cursor.expect("TO")
+    return RenameColumn(column, cursor.identifier("the column's new name"))
+
+
+def _alter_column(cursor: Cursor) -> TableChange:
+    cursor.accept("COLUMN")
+    column = cursor.name("a column")
+    if cursor.accept("SET", "NOT", "NULL"):
+        return AlterColumn(column, required=True)
+    if cursor.accept("DROP", "NOT", "NULL"):
+        return AlterColumn(column, required=False)
+    if cursor.accept("DROP", "DEFAULT"):
+        return AlterColumn(column, drop_default=True)
+    if cursor.accept("SET", "DEFAULT"):
+        return AlterColumn(column, default=cursor.rest("a value"))
+    if cursor.accept("COMMENT"):
+        return AlterColumn(column, comment=cursor.string("a comment in quotes"))
+    position = _position(cursor)
+    if position is not None:
+        return AlterColumn(column, position=position)
+    if not cursor.accept("TYPE"):
+        cursor.fail("TYPE, COMMENT, SET NOT NULL, DROP NOT NULL, SET DEFAULT, FIRST or AFTER")
+    return AlterColumn(column, type=_type_text(cursor))
+
+
+def _change_column(cursor: Cursor) -> TableChange:
+    """Parse Hive's `CHANGE [COLUMN] name new_name type …`. Spark does not allow a new name."""
+    cursor.accept("COLUMN")
+    column = cursor.name("a column")
+    definition = _column(cursor)
+    if definition.name != column[-1:]:
+        raise BadRequest("CHANGE COLUMN does not rename: use RENAME COLUMN … TO …")
+    return AlterColumn(column, definition.type, definition.comment, position=definition.position)
+
+
+def _set(cursor: Cursor) -> TableChange:
+    if cursor.accept("TBLPROPERTIES"):
+        return SetProperties(_properties(cursor))
+    if cursor.accept("LOCATION"):
+        return SetLocation(cursor.string("a location in quotes"))
+    if cursor.accept("IDENTIFIER", "FIELDS"):
+        return SetIdentifierFields(_column_names(cursor))
+    cursor.fail("TBLPROPERTIES, LOCATION or IDENTIFIER FIELDS")
+
+
+def _unset(cursor: Cursor) -> TableChange:
+    cursor.expect("TBLPROPERTIES")
+    if_exists = cursor.accept("IF", "EXISTS")
+    return UnsetProperties(_property_keys(cursor), if_exists)
+
+
+def _create(cursor: Cursor) -> TableChange:
+    return _ref(cursor, create=True, replace=cursor.accept("OR", "REPLACE"))
+
+
+def _replace(cursor: Cursor) -> TableChange:
+    if cursor.accept("PARTITION", "FIELD"):
+        old = cursor.until("a column, a transform or a partition field", "WITH")
+        cursor.expect("WITH")
+        return ReplacePartitionField(old, cursor.until(_TERM, "AS"), _field_name(cursor))
+    return _ref(cursor, create=False, replace=True)
+
+
+def _ref(cursor: Cursor, *, create: bool, replace: bool) -> CreateRef:
+    kind = cursor.accept_one("BRANCH", "TAG")
+    if kind is None:
+        cursor.fail("BRANCH or TAG")
+    options: dict[str, Any] = {"kind": kind.lower(), "create": create, "replace": replace}
+    options["if_not_exists"] = not replace and cursor.accept("IF", "NOT", "EXISTS")
+    options["name"] = cursor.identifier(f"a {kind.lower()}")
+    if cursor.accept("AS", "OF", "VERSION"):
+        options["snapshot_id"] = cursor.whole_number("a snapshot ID")
+    if cursor.accept("RETAIN"):
+        options["max_ref_age_ms"] = _age_ms(cursor, cursor.whole_number())
+    if kind == "BRANCH" and cursor.accept("WITH", "SNAPSHOT", "RETENTION"):
+        number: int | None = cursor.whole_number()
+        if cursor.accept("SNAPSHOTS"):
+            options["min_snapshots_to_keep"] = number
+            number = None if cursor.at_end else cursor.whole_number()
+        if number is not None:
+            options["max_snapshot_age_ms"] = _age_ms(cursor, number)
+    return CreateRef(**options)
+
+
+def _age_ms(cursor: Cursor, number: int) -> int:
+    unit_ms = _UNITS_MS.get(cursor.word())
+    if unit_ms is None:
+        cursor.fail("DAYS, HOURS or MINUTES")
+    cursor.take()
+    return number * unit_ms
+
+
+def _write(cursor: Cursor) -> WriteOrder:
+    """Parse WRITE as Iceberg's extensions define it.
+
+    ORDERED BY sorts all tasks by ranges. LOCALLY ORDERED BY leaves the distribution unchanged.
+    DISTRIBUTED BY PARTITION brings the rows of a partition together.
+    """
+    ordered_by: tuple[str, ...] | None = None
+    by_partition = locally = False
+    while not cursor.at_end:
+        if cursor.accept("DISTRIBUTED", "BY", "PARTITION"):
+            by_partition = True
+        elif cursor.accept("UNORDERED"):
+            ordered_by = ()
+        else:
+            locally = cursor.accept("LOCALLY")
+            cursor.expect("ORDERED", "BY")
+            ordered_by = _order(cursor)
+    if by_partition:
+        return WriteOrder(ordered_by or (), "hash")
+    if ordered_by is None:
+        cursor.fail("ORDERED BY, DISTRIBUTED BY PARTITION or UNORDERED")
+    if locally:
+        return WriteOrder(ordered_by)
+    return WriteOrder(ordered_by, "range" if ordered_by else "none")
+
+
+def _order(cursor: Cursor) -> tuple[str, ...]:
+    def term() -> str:
+        return cursor.until(_TERM, ",", "DISTRIBUTED", "LOCALLY", "UNORDERED")
+
+    return cursor.parenthesized(term) if cursor.at("(") else cursor.comma_list(term)
+
+
+_CHANGES: Final[Mapping[str, Callable[[Cursor], TableChange]]] = {
+    "ADD": _add,
+    "DROP": _drop,
+    "RENAME": _rename,
+    "ALTER": _alter_column,
+    "CHANGE": _change_column,
+    "SET": _set,
+    "UNSET": _unset,
+    "CREATE": _create,
+    "REPLACE": _replace,
+    "WRITE": _write,
+}

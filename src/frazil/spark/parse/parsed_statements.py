@@ -1,4 +1,4 @@
-"""What a statement asks for: the forms that parsing gives and dispatch carries out."""
+"""Parsed statements: what the parser returns and what `sql.dispatch` runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypeAlias
 from frazil.spark.parse.sql_tokens import Name
 
 Assignments: TypeAlias = tuple[tuple[Name, str], ...]
-"""Columns and the text of what they are set to."""
+"""Columns and the texts of the expressions assigned to them."""
 
 
 # --- rows ---------------------------------------------------------------------------------------
@@ -17,24 +17,30 @@ Assignments: TypeAlias = tuple[tuple[Name, str], ...]
 
 @dataclass(frozen=True)
 class QueryStatement:
+    """A query; Spark runs it."""
+
     text: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class InsertStatement:
+    """INSERT INTO, INSERT OVERWRITE or INSERT INTO … REPLACE WHERE."""
+
     target: Name
     query: str
     columns: tuple[str, ...] = ()
     by_name: bool = False
     overwrite: bool = False
     partition: tuple[tuple[str, str | None], ...] = ()
-    """Of PARTITION (…): columns, and the text of their values where they have one."""
+    """The columns of PARTITION (…), with the text of a value if there is one."""
     replace_where: str | None = None
     merge_schema: bool = False
 
 
 @dataclass(frozen=True)
 class DeleteStatement:
+    """DELETE FROM."""
+
     target: Name
     alias: str | None = None
     where: str | None = None
@@ -42,6 +48,8 @@ class DeleteStatement:
 
 @dataclass(frozen=True)
 class UpdateStatement:
+    """UPDATE."""
+
     target: Name
     assignments: Assignments
     alias: str | None = None
@@ -50,20 +58,24 @@ class UpdateStatement:
 
 @dataclass(frozen=True)
 class MergeClause:
+    """A WHEN clause of a MERGE."""
+
     kind: str
     """`matched`, `not matched` or `not matched by source`."""
     action: str
     """`update`, `delete` or `insert`."""
     condition: str | None = None
     assignments: Assignments | None = None
-    """None for all columns by name, and for DELETE."""
+    """None if all columns are assigned by name, and for DELETE."""
 
 
 @dataclass(frozen=True)
 class MergeStatement:
+    """MERGE INTO."""
+
     target: Name
     source: str
-    """A table's name or a query in parentheses, with its alias, as it stands behind USING."""
+    """The text after USING: a table or a query in parentheses, with its alias."""
     source_alias: str
     on: str
     clauses: tuple[MergeClause, ...]
@@ -73,6 +85,8 @@ class MergeStatement:
 
 @dataclass(frozen=True)
 class TruncateStatement:
+    """TRUNCATE TABLE."""
+
     target: Name
 
 
@@ -81,9 +95,11 @@ class TruncateStatement:
 
 @dataclass(frozen=True)
 class ColumnDefinition:
+    """A column of CREATE TABLE or ADD COLUMNS."""
+
     name: Name
     type: str
-    """Its text."""
+    """The text of the type."""
     required: bool = False
     comment: str | None = None
     default: str | None = None
@@ -93,6 +109,8 @@ class ColumnDefinition:
 
 @dataclass(frozen=True, kw_only=True)
 class CreateTable:
+    """CREATE TABLE or REPLACE TABLE, perhaps with AS SELECT."""
+
     name: Name
     columns: tuple[ColumnDefinition, ...] = ()
     query: str | None = None
@@ -103,11 +121,13 @@ class CreateTable:
     if_not_exists: bool = False
     replace: bool = False
     create: bool = True
-    """False: REPLACE TABLE, which must be there already."""
+    """False for REPLACE TABLE, which fails if the table does not exist."""
 
 
 @dataclass(frozen=True)
 class DropTable:
+    """DROP TABLE."""
+
     name: Name
     if_exists: bool = False
     purge: bool = False
@@ -115,6 +135,8 @@ class DropTable:
 
 @dataclass(frozen=True)
 class CreateNamespace:
+    """CREATE NAMESPACE."""
+
     name: Name
     if_not_exists: bool = False
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -122,6 +144,8 @@ class CreateNamespace:
 
 @dataclass(frozen=True)
 class DropNamespace:
+    """DROP NAMESPACE."""
+
     name: Name
     if_exists: bool = False
     cascade: bool = False
@@ -129,6 +153,8 @@ class DropNamespace:
 
 @dataclass(frozen=True)
 class AlterNamespace:
+    """ALTER NAMESPACE … SET or UNSET."""
+
     name: Name
     updates: Mapping[str, str] = field(default_factory=dict)
     removals: tuple[str, ...] = ()
@@ -136,40 +162,54 @@ class AlterNamespace:
 
 @dataclass(frozen=True)
 class UseStatement:
+    """USE, with the name of a namespace."""
+
     name: Name
 
 
 @dataclass(frozen=True)
 class ShowTables:
+    """SHOW TABLES."""
+
     namespace: Name | None = None
     pattern: str | None = None
 
 
 @dataclass(frozen=True)
 class ShowNamespaces:
+    """SHOW NAMESPACES."""
+
     parent: Name | None = None
     pattern: str | None = None
 
 
 @dataclass(frozen=True)
 class ShowProperties:
+    """SHOW TBLPROPERTIES."""
+
     name: Name
     key: str | None = None
 
 
 @dataclass(frozen=True)
 class ShowCreateTable:
+    """SHOW CREATE TABLE."""
+
     name: Name
 
 
 @dataclass(frozen=True)
 class DescribeTable:
+    """DESCRIBE TABLE."""
+
     name: Name
     extended: bool = False
 
 
 @dataclass(frozen=True)
 class DescribeNamespace:
+    """DESCRIBE NAMESPACE."""
+
     name: Name
 
 
@@ -178,24 +218,30 @@ class DescribeNamespace:
 
 @dataclass(frozen=True)
 class AddColumns:
+    """ADD COLUMNS."""
+
     columns: tuple[ColumnDefinition, ...]
 
 
 @dataclass(frozen=True)
 class DropColumns:
+    """DROP COLUMNS."""
+
     columns: tuple[Name, ...]
     if_exists: bool = False
 
 
 @dataclass(frozen=True)
 class RenameColumn:
+    """RENAME COLUMN."""
+
     column: Name
     new_name: str
 
 
 @dataclass(frozen=True)
 class AlterColumn:
-    """One change or several of one column; what is None stays as it is."""
+    """ALTER COLUMN or CHANGE COLUMN; what is None does not change."""
 
     column: Name
     type: str | None = None
@@ -208,39 +254,53 @@ class AlterColumn:
 
 @dataclass(frozen=True)
 class SetProperties:
+    """SET TBLPROPERTIES."""
+
     properties: Mapping[str, str]
 
 
 @dataclass(frozen=True)
 class UnsetProperties:
+    """UNSET TBLPROPERTIES."""
+
     names: tuple[str, ...]
     if_exists: bool = False
 
 
 @dataclass(frozen=True)
 class SetLocation:
+    """SET LOCATION."""
+
     location: str
 
 
 @dataclass(frozen=True)
 class RenameTable:
+    """RENAME TO."""
+
     new_name: Name
 
 
 @dataclass(frozen=True)
 class AddPartitionField:
+    """ADD PARTITION FIELD."""
+
     term: str
     name: str | None = None
 
 
 @dataclass(frozen=True)
 class DropPartitionField:
+    """DROP PARTITION FIELD."""
+
     term: str
-    """A transform of a column, or the field's own name."""
+    """A column, a transform of a column, or the name of the partition field."""
 
 
 @dataclass(frozen=True)
 class ReplacePartitionField:
+    """REPLACE PARTITION FIELD."""
+
     old: str
     term: str
     name: str | None = None
@@ -248,23 +308,31 @@ class ReplacePartitionField:
 
 @dataclass(frozen=True)
 class WriteOrder:
+    """WRITE ORDERED BY, DISTRIBUTED BY or UNORDERED."""
+
     ordered_by: tuple[str, ...] = ()
     distribution: str | None = None
-    """`hash`, `range` or `none`; None leaves it as it is."""
+    """`hash`, `range` or `none`; None leaves the table's mode unchanged."""
 
 
 @dataclass(frozen=True)
 class SetIdentifierFields:
+    """SET IDENTIFIER FIELDS."""
+
     columns: tuple[Name, ...]
 
 
 @dataclass(frozen=True)
 class DropIdentifierFields:
+    """DROP IDENTIFIER FIELDS."""
+
     columns: tuple[Name, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class CreateRef:
+    """CREATE or REPLACE BRANCH or TAG."""
+
     kind: str
     """`branch` or `tag`."""
     name: str
@@ -272,7 +340,7 @@ class CreateRef:
     if_not_exists: bool = False
     replace: bool = False
     create: bool = True
-    """False: REPLACE, which must be there already."""
+    """False for REPLACE, which fails if the branch or tag does not exist."""
     max_ref_age_ms: int | None = None
     min_snapshots_to_keep: int | None = None
     max_snapshot_age_ms: int | None = None
@@ -280,6 +348,8 @@ class CreateRef:
 
 @dataclass(frozen=True)
 class DropRef:
+    """DROP BRANCH or TAG."""
+
     kind: str
     name: str
     if_exists: bool = False
@@ -304,12 +374,16 @@ TableChange: TypeAlias = MetadataChange | RenameTable
 
 @dataclass(frozen=True)
 class AlterTable:
+    """ALTER TABLE with one change."""
+
     name: Name
     change: TableChange
 
 
 @dataclass(frozen=True)
 class CallStatement:
+    """CALL of a procedure."""
+
     procedure: str
     positional: tuple[str, ...] = ()
     """The text of each argument."""

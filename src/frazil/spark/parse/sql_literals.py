@@ -1,7 +1,7 @@
-"""Values for the `:name` and `?` of a statement.
+"""Write Python values as SQL literals and put them in place of parameters.
 
-Spark puts them into queries itself; in every other statement they become literals, because the
-parts of such a statement reach Spark one by one.
+Spark binds the parameters of queries itself. In all other statements they become literals, because
+the parts of such a statement reach Spark separately.
 """
 
 from __future__ import annotations
@@ -11,28 +11,26 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
-from frazil.spark.parse.sql_tokens import Token, tokens_of
+from frazil.spark.parse.sql_tokens import Edit, Token, apply_edits, tokens_of
 from frazil.wire.errors import BadRequest
 
 Arguments = Mapping[str, Any] | Sequence[Any] | None
 
 
-def bound(text: str, args: Arguments) -> str:
-    """The statement with literals in place of its parameters."""
+def bind(text: str, args: Arguments) -> str:
+    """Return the statement with literals in place of `:name` and `?`."""
     if not args:
         return text
     edits = _named(text, args) if isinstance(args, Mapping) else _positional(text, args)
-    for start, end, literal in reversed(edits):
-        text = text[:start] + literal + text[end:]
-    return text
+    return apply_edits(text, edits)
 
 
-def _named(text: str, args: Mapping[str, Any]) -> list[tuple[int, int, str]]:
+def _named(text: str, args: Mapping[str, Any]) -> list[Edit]:
     edits = []
     tokens = tokens_of(text)
-    for place, token in enumerate(tokens[:-1]):
-        name = tokens[place + 1]
-        if token.word != ":" or not name.is_name or not _begins_value(tokens, place):
+    for position, token in enumerate(tokens[:-1]):
+        name = tokens[position + 1]
+        if token.word != ":" or not name.is_name or not _begins_parameter(tokens, position):
             continue
         if name.value not in args:
             raise BadRequest(f"there is no value for :{name.value}")
@@ -40,26 +38,27 @@ def _named(text: str, args: Mapping[str, Any]) -> list[tuple[int, int, str]]:
     return edits
 
 
-def _begins_value(tokens: Sequence[Token], place: int) -> bool:
-    """Not that of `struct<a: int>` nor of `variant:path`, which stand behind a name."""
-    if tokens[place].end != tokens[place + 1].start:
+def _begins_parameter(tokens: Sequence[Token], position: int) -> bool:
+    """Return False for the colons of `struct<a: int>` and `variant:path`."""
+    colon = tokens[position]
+    if colon.end != tokens[position + 1].start:
         return False
-    before = tokens[place - 1] if place else None
-    return before is None or before.end != tokens[place].start or not before.is_name
+    before = tokens[position - 1] if position else None
+    return before is None or before.end != colon.start or not before.is_name
 
 
-def _positional(text: str, args: Sequence[Any]) -> list[tuple[int, int, str]]:
-    places = [token for token in tokens_of(text) if token.word == "?"]
-    if len(places) != len(args):
-        raise BadRequest(f"the statement has {len(places)} places for values, given: {len(args)}")
+def _positional(text: str, args: Sequence[Any]) -> list[Edit]:
+    markers = [token for token in tokens_of(text) if token.word == "?"]
+    if len(markers) != len(args):
+        raise BadRequest(f"the statement has {len(markers)} parameters, but {len(args)} values")
     return [
         (token.start, token.end, literal_of(value, f"value {number}"))
-        for number, (token, value) in enumerate(zip(places, args, strict=True), start=1)
+        for number, (token, value) in enumerate(zip(markers, args, strict=True), start=1)
     ]
 
 
 def literal_of(value: Any, name: str) -> str:
-    """A value of Python's as a literal of Spark's SQL."""
+    """Return a Python value as a SQL literal. `name` is for the error message."""
     if value is None:
         return "NULL"
     if isinstance(value, bool):
@@ -85,4 +84,5 @@ def literal_of(value: Any, name: str) -> str:
 
 
 def string_literal(value: str) -> str:
+    """Return a text as a SQL string in single quotes."""
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -1,16 +1,15 @@
-"""Types as Spark's SQL writes them, and those that only Iceberg has.
+"""Read and write types as Spark SQL spells them, with the types that only Iceberg has.
 
-`timestamp` is what the session says it is: with a zone, unless `spark.sql.timestampType` says
-otherwise.
+TIMESTAMP has a time zone unless `spark.sql.timestampType` of the session says otherwise.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from frazil.spark.core.name_matching import quoted
 from frazil.spark.parse.sql_literals import string_literal
 from frazil.spark.parse.sql_tokens import Cursor, Kind
-from frazil.spark.parse.table_references import quoted
 from frazil.values.types import (
     BINARY,
     BOOLEAN,
@@ -41,7 +40,7 @@ from frazil.values.types import (
 from frazil.wire.errors import BadRequest
 
 NO_ID: Final = 0
-"""Ids are given when it is known which are free."""
+"""A placeholder: IDs are assigned when the free ones are known."""
 _DECIMAL: Final = frozenset({"DECIMAL", "DEC", "NUMERIC"})
 _DEFAULT_PRECISION: Final = (10, 0)
 _TEXT: Final = frozenset({"CHAR", "CHARACTER", "VARCHAR"})
@@ -74,23 +73,25 @@ _NAMES: Final[dict[str, Type]] = {
 
 
 def parse_type(text: str, *, timestamp: Type = TIMESTAMPTZ) -> Type:
-    """The type that a text writes; its fields have no ids yet. `timestamp` is what TIMESTAMP is."""
+    """Parse a type. Its fields have no IDs yet. `timestamp` is the type that TIMESTAMP means."""
     cursor = Cursor(text)
     parser = _TypeParser(cursor, timestamp)
     try:
-        found = parser.type()
+        parsed = parser.type()
     except InvalidType as error:
         raise BadRequest(f"{text}: {error}") from None
     cursor.end()
-    return found
+    return parsed
 
 
 class _TypeParser:
+    """Parses a type and the types inside it."""
+
     def __init__(self, cursor: Cursor, timestamp: Type) -> None:
         self._cursor = cursor
         self._timestamp = timestamp
         self._closed = 0
-        """Angle brackets that a token such as `>>` has closed beyond its own."""
+        """How many outer brackets the last `>>` token closed."""
 
     def type(self) -> Type:
         cursor = self._cursor
@@ -122,7 +123,7 @@ class _TypeParser:
         known = _NAMES.get(word)
         if known is None:
             names = ", ".join((*_NAMES, "TIMESTAMP", "DECIMAL", "FIXED", "ARRAY", "MAP", "STRUCT"))
-            raise BadRequest(f"{token.text} is not a type; there are {names}")
+            raise BadRequest(f"{token.text} is not a type; known types are {names}")
         return known
 
     def _decimal(self) -> Type:
@@ -157,11 +158,9 @@ class _TypeParser:
         if cursor.accept("<>"):
             return StructType()
         cursor.expect("<")
-        fields = [self._field()]
-        while cursor.accept(","):
-            fields.append(self._field())
+        fields = cursor.comma_list(self._field)
         self._close()
-        return StructType(tuple(fields))
+        return StructType(fields)
 
     def _field(self) -> NestedField:
         cursor = self._cursor
@@ -173,7 +172,7 @@ class _TypeParser:
         return NestedField(NO_ID, name, type_, required, doc)
 
     def _close(self) -> None:
-        """`>>` may be one token or two."""
+        """Read `>`, which may be part of the token `>>`."""
         if self._closed:
             self._closed -= 1
             return
@@ -193,8 +192,9 @@ _SQL_NAMES: Final = {
 
 
 def type_text(type_: Type) -> str:
+    """Return the text of a type; the inverse of `parse_type`."""
     if isinstance(type_, StructType):
-        return f"STRUCT<{', '.join(_field(type_, place) for place in range(len(type_.fields)))}>"
+        return f"STRUCT<{', '.join(map(_field_text, type_.fields))}>"
     if isinstance(type_, ListType):
         return f"ARRAY<{type_text(type_.element.type)}>"
     if isinstance(type_, MapType):
@@ -206,8 +206,7 @@ def type_text(type_: Type) -> str:
     return _SQL_NAMES.get(type_.type_id, type_.type_id.value.upper())
 
 
-def _field(struct: StructType, place: int) -> str:
-    field = struct.fields[place]
+def _field_text(field: NestedField) -> str:
     required = " NOT NULL" if field.required else ""
     comment = "" if field.doc is None else f" COMMENT {string_literal(field.doc)}"
     return f"{quoted(field.name)}: {type_text(field.type)}{required}{comment}"

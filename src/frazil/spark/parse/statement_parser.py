@@ -1,12 +1,15 @@
-"""The text of a statement, parsed."""
+"""Parse a statement: queries, CALL and the statements that change rows.
+
+`ddl_parser` parses the statements that define tables and namespaces.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from frazil.spark.parse.alter_parsing import parse_alter
 from frazil.spark.parse.ddl_parser import (
+    parse_alter,
     parse_create,
     parse_describe,
     parse_drop,
@@ -32,10 +35,70 @@ from frazil.wire.errors import BadRequest
 MATCHED = "matched"
 NOT_MATCHED = "not matched"
 BY_SOURCE = "not matched by source"
+_QUERY_WORDS: Final = frozenset({"SELECT", "FROM", "VALUES", "TABLE", "(", "MAP", "REDUCE"})
+_EXPLAIN_WORDS: Final = frozenset({"EXPLAIN", "EXTENDED", "CODEGEN", "COST", "FORMATTED"})
+_INSERT_QUERY_WORDS: Final = ("SELECT", "VALUES", "WITH", "FROM", "TABLE")
+KNOWN: Final = (
+    "SELECT (also WITH, VALUES, TABLE), INSERT INTO, INSERT OVERWRITE, DELETE, UPDATE, MERGE, "
+    "TRUNCATE TABLE, CREATE TABLE, CREATE TABLE … AS, REPLACE TABLE, ALTER TABLE, DROP TABLE, "
+    "CREATE / ALTER / DROP NAMESPACE, USE, SHOW TABLES, SHOW NAMESPACES, SHOW TBLPROPERTIES, "
+    "SHOW CREATE TABLE, DESCRIBE, EXPLAIN SELECT, CALL"
+)
 
 
-def parse_insert(cursor: Cursor, common: str = "") -> InsertStatement:
-    """`common`: the WITH … that stood in front of INSERT."""
+def parse(text: str) -> ParsedStatement:
+    """Parse one statement; raise BadRequest that says what is expected where it fails."""
+    cursor = Cursor(text)
+    first = cursor.peek()
+    if first is None:
+        raise BadRequest("the statement is empty")
+    if first.word == "WITH":
+        return _parse_with(cursor)
+    if first.word in _QUERY_WORDS or (first.word == "EXPLAIN" and _explains_query(cursor)):
+        return _query(cursor)
+    parser = _PARSERS.get(first.word)
+    if parser is None:
+        raise BadRequest(
+            f"{first.text}: not a statement that is known here; known statements are {KNOWN}. "
+            "Use spark.sql for statements that do not concern tables of the catalog"
+        )
+    return parser(cursor)
+
+
+# --- queries --------------------------------------------------------------------------------------
+
+
+def _query(cursor: Cursor) -> QueryStatement:
+    """Return the query without the semicolon."""
+    return QueryStatement(cursor.text[: cursor.tokens[-1].end])
+
+
+def _explains_query(cursor: Cursor) -> bool:
+    words = (token.word for token in cursor.tokens)
+    return next((word for word in words if word not in _EXPLAIN_WORDS), "") in (
+        _QUERY_WORDS | {"WITH"}
+    )
+
+
+def _parse_with(cursor: Cursor) -> ParsedStatement:
+    """Parse WITH, which may begin a query or an INSERT."""
+    while (token := cursor.peek()) is not None:
+        if token.word == "(":
+            cursor.skip_enclosed()
+        elif token.word == "INSERT":
+            return _parse_insert(cursor, cursor.cut(0, cursor.position))
+        elif token.word in _QUERY_WORDS:
+            break
+        else:
+            cursor.take()
+    return _query(cursor)
+
+
+# --- INSERT, DELETE, UPDATE, TRUNCATE -------------------------------------------------------------
+
+
+def _parse_insert(cursor: Cursor, with_clause: str = "") -> InsertStatement:
+    """Parse INSERT. `with_clause` is the WITH clause before it; it becomes part of the query."""
     cursor.expect("INSERT")
     merge_schema = cursor.accept("WITH", "SCHEMA", "EVOLUTION")
     overwrite = cursor.accept("OVERWRITE")
@@ -43,18 +106,20 @@ def parse_insert(cursor: Cursor, common: str = "") -> InsertStatement:
         cursor.expect("INTO")
     cursor.accept("TABLE")
     target = cursor.name("a table")
-    partition = _partition(cursor) if cursor.accept("PARTITION") else ()
+    partition: tuple[tuple[str, str | None], ...] = ()
+    if cursor.accept("PARTITION"):
+        partition = cursor.parenthesized(lambda: _partition_value(cursor))
     columns: tuple[str, ...] = ()
     by_name = cursor.accept("BY", "NAME")
     replace_where = None
     if not overwrite and cursor.accept("REPLACE", "WHERE"):
-        replace_where = cursor.until("a condition", "SELECT", "VALUES", "WITH", "FROM", "TABLE")
-    elif not by_name and cursor.at("(") and not _is_query(cursor):
-        columns = _columns(cursor)
+        replace_where = cursor.until("a condition", *_INSERT_QUERY_WORDS)
+    elif not by_name and cursor.at("(") and not _at_query_in_parentheses(cursor):
+        columns = cursor.parenthesized(lambda: cursor.identifier("a column"))
     query = cursor.rest("a query or VALUES")
     return InsertStatement(
         target=target,
-        query=f"{common} {query}" if common else query,
+        query=f"{with_clause} {query}" if with_clause else query,
         columns=columns,
         by_name=by_name,
         overwrite=overwrite,
@@ -64,36 +129,19 @@ def parse_insert(cursor: Cursor, common: str = "") -> InsertStatement:
     )
 
 
-def _is_query(cursor: Cursor) -> bool:
+def _at_query_in_parentheses(cursor: Cursor) -> bool:
     ahead = 0
-    while (token := cursor.peek(ahead)) is not None and token.word == "(":
+    while cursor.word(ahead) == "(":
         ahead += 1
-    return token is not None and token.word in ("SELECT", "WITH", "VALUES", "FROM", "TABLE")
+    return cursor.word(ahead) in _INSERT_QUERY_WORDS
 
 
-def _partition(cursor: Cursor) -> tuple[tuple[str, str | None], ...]:
-    cursor.expect("(")
-    found: list[tuple[str, str | None]] = []
-    while True:
-        column = cursor.identifier("a partition column")
-        value = cursor.until("a value", ",") if cursor.accept("=") else None
-        found.append((column, value))
-        if not cursor.accept(","):
-            break
-    cursor.expect(")")
-    return tuple(found)
+def _partition_value(cursor: Cursor) -> tuple[str, str | None]:
+    column = cursor.identifier("a partition column")
+    return column, cursor.until("a value", ",") if cursor.accept("=") else None
 
 
-def _columns(cursor: Cursor) -> tuple[str, ...]:
-    cursor.expect("(")
-    found = [cursor.identifier("a column")]
-    while cursor.accept(","):
-        found.append(cursor.identifier("a column"))
-    cursor.expect(")")
-    return tuple(found)
-
-
-def parse_delete(cursor: Cursor) -> DeleteStatement:
+def _parse_delete(cursor: Cursor) -> DeleteStatement:
     cursor.expect("DELETE", "FROM")
     target = cursor.name("a table")
     alias = _alias(cursor, "WHERE")
@@ -102,7 +150,7 @@ def parse_delete(cursor: Cursor) -> DeleteStatement:
     return DeleteStatement(target, alias, where)
 
 
-def parse_update(cursor: Cursor) -> UpdateStatement:
+def _parse_update(cursor: Cursor) -> UpdateStatement:
     cursor.expect("UPDATE")
     target = cursor.name("a table")
     alias = _alias(cursor, "SET")
@@ -113,48 +161,69 @@ def parse_update(cursor: Cursor) -> UpdateStatement:
     return UpdateStatement(target, assignments, alias, where)
 
 
-def parse_truncate(cursor: Cursor) -> TruncateStatement:
+def _parse_truncate(cursor: Cursor) -> TruncateStatement:
     cursor.expect("TRUNCATE", "TABLE")
     target = cursor.name("a table")
     if cursor.at("PARTITION"):
-        cursor.fail("the end of the statement (to empty a partition use DELETE … WHERE)")
+        cursor.fail("the end of the statement (use DELETE … WHERE to empty a partition)")
     cursor.end()
     return TruncateStatement(target)
 
 
-def parse_merge(cursor: Cursor) -> MergeStatement:
+def _assignments(cursor: Cursor, stop_word: str) -> Assignments:
+    def assignment() -> tuple[Name, str]:
+        column = cursor.name("a column")
+        cursor.expect("=")
+        return column, cursor.until("a value", ",", stop_word)
+
+    return cursor.comma_list(assignment)
+
+
+def _alias(cursor: Cursor, next_word: str) -> str | None:
+    if cursor.accept("AS"):
+        return cursor.identifier("an alias")
+    if cursor.at_end or cursor.at(next_word):
+        return None
+    return cursor.identifier("an alias")
+
+
+# --- MERGE ----------------------------------------------------------------------------------------
+
+
+def _parse_merge(cursor: Cursor) -> MergeStatement:
     cursor.expect("MERGE")
     merge_schema = cursor.accept("WITH", "SCHEMA", "EVOLUTION")
     cursor.expect("INTO")
     target = cursor.name("a table")
     alias = _alias(cursor, "USING")
     cursor.expect("USING")
-    source, source_alias = _source(cursor)
+    source, source_alias = _merge_source(cursor)
     cursor.expect("ON")
     on = cursor.until("a condition", "WHEN")
     clauses = []
     while cursor.accept("WHEN"):
-        clauses.append(_clause(cursor))
+        clauses.append(_merge_clause(cursor))
     if not clauses:
         cursor.fail("WHEN")
     cursor.end()
     return MergeStatement(target, source, source_alias, on, tuple(clauses), alias, merge_schema)
 
 
-def _source(cursor: Cursor) -> tuple[str, str]:
-    """The text, and by which name the statement knows it."""
-    query = cursor.at("(")
+def _merge_source(cursor: Cursor) -> tuple[str, str]:
+    """Return the text of the source and the name that the statement calls it."""
+    is_query = cursor.at("(")
     text = cursor.until("a table or a query", "ON")
     last = cursor.tokens[cursor.position - 1]
-    if query:
+    if is_query:
         return text, last.value if last.is_name else "source"
-    (found, *_) = references(text, relation=True) or (None,)
-    if found is None:
+    tables = references(text, relation=True)
+    if not tables:
         raise BadRequest(f"USING {text}: a function must stand in a query: (SELECT * FROM {text})")
-    return text, last.value if found.alias_at is None and last.is_name else found.name[-1]
+    table = tables[0]
+    return text, last.value if table.alias_at is None and last.is_name else table.name[-1]
 
 
-def _clause(cursor: Cursor) -> MergeClause:
+def _merge_clause(cursor: Cursor) -> MergeClause:
     if cursor.accept("MATCHED"):
         kind = MATCHED
     else:
@@ -166,7 +235,7 @@ def _clause(cursor: Cursor) -> MergeClause:
     cursor.expect("THEN")
     if kind is NOT_MATCHED:
         cursor.expect("INSERT")
-        return MergeClause(kind, "insert", condition, _inserted(cursor))
+        return MergeClause(kind, "insert", condition, _inserted_values(cursor))
     if cursor.accept("DELETE"):
         return MergeClause(kind, "delete", condition)
     cursor.expect("UPDATE", "SET")
@@ -175,96 +244,21 @@ def _clause(cursor: Cursor) -> MergeClause:
     return MergeClause(kind, "update", condition, _assignments(cursor, "WHEN"))
 
 
-def _inserted(cursor: Cursor) -> Assignments | None:
+def _inserted_values(cursor: Cursor) -> Assignments | None:
     if cursor.accept("*"):
         return None
-    cursor.expect("(")
-    columns = [cursor.name("a column")]
-    while cursor.accept(","):
-        columns.append(cursor.name("a column"))
-    cursor.expect(")")
+    columns = cursor.parenthesized(lambda: cursor.name("a column"))
     cursor.expect("VALUES")
-    cursor.expect("(")
-    values = [cursor.until("a value", ",")]
-    while cursor.accept(","):
-        values.append(cursor.until("a value", ","))
+    values = cursor.parenthesized(lambda: cursor.until("a value", ","))
     if len(values) != len(columns):
         cursor.fail(f"{len(columns)} values, one for each column, not {len(values)}")
-    cursor.expect(")")
     return tuple(zip(columns, values, strict=True))
 
 
-def _assignments(cursor: Cursor, stop: str) -> Assignments:
-    found: list[tuple[Name, str]] = []
-    while True:
-        column = cursor.name("a column")
-        cursor.expect("=")
-        found.append((column, cursor.until("a value", ",", stop)))
-        if not cursor.accept(","):
-            return tuple(found)
+# --- CALL -----------------------------------------------------------------------------------------
 
 
-def _alias(cursor: Cursor, before: str) -> str | None:
-    if cursor.accept("AS"):
-        return cursor.identifier("an alias")
-    if cursor.at_end or cursor.at(before):
-        return None
-    return cursor.identifier("an alias")
-
-
-_QUERIES: Final = frozenset({"SELECT", "FROM", "VALUES", "TABLE", "(", "MAP", "REDUCE"})
-KNOWN: Final = (
-    "SELECT (also WITH, VALUES, TABLE), INSERT INTO, INSERT OVERWRITE, DELETE, UPDATE, MERGE, "
-    "TRUNCATE TABLE, CREATE TABLE, CREATE TABLE … AS, REPLACE TABLE, ALTER TABLE, DROP TABLE, "
-    "CREATE / ALTER / DROP NAMESPACE, USE, SHOW TABLES, SHOW NAMESPACES, SHOW TBLPROPERTIES, "
-    "SHOW CREATE TABLE, DESCRIBE, EXPLAIN SELECT, CALL"
-)
-
-
-def parse(text: str) -> ParsedStatement:
-    cursor = Cursor(text)
-    first = cursor.peek()
-    if first is None:
-        raise BadRequest("the statement is empty")
-    if first.word == "WITH":
-        return _with(cursor)
-    if first.word in _QUERIES or (first.word == "EXPLAIN" and _explains_query(cursor)):
-        return QueryStatement(_text(cursor))
-    parser = _PARSERS.get(first.word)
-    if parser is None:
-        raise BadRequest(
-            f"{first.text}: not a statement that is known here; there are {KNOWN}. "
-            "What does not concern the catalog's tables is for spark.sql"
-        )
-    return parser(cursor)
-
-
-def _explains_query(cursor: Cursor) -> bool:
-    words = {"EXPLAIN", "EXTENDED", "CODEGEN", "COST", "FORMATTED"}
-    place = next((at for at, token in enumerate(cursor.tokens) if token.word not in words), None)
-    return place is not None and cursor.tokens[place].word in _QUERIES | {"WITH"}
-
-
-def _text(cursor: Cursor) -> str:
-    """Without the semicolon."""
-    return cursor.text[: cursor.tokens[-1].end]
-
-
-def _with(cursor: Cursor) -> ParsedStatement:
-    """Common table expressions may stand in front of a query and of INSERT."""
-    while (token := cursor.peek()) is not None:
-        if token.word == "(":
-            cursor.skip_enclosed()
-        elif token.word == "INSERT":
-            return parse_insert(cursor, cursor.cut(0, cursor.position))
-        elif token.word in _QUERIES:
-            break
-        else:
-            cursor.take()
-    return QueryStatement(_text(cursor))
-
-
-def parse_call(cursor: Cursor) -> CallStatement:
+def _parse_call(cursor: Cursor) -> CallStatement:
     cursor.expect("CALL")
     name = cursor.name("a procedure")
     if len(name) > 1 and name[-2].lower() != "system":
@@ -273,8 +267,7 @@ def parse_call(cursor: Cursor) -> CallStatement:
     positional: list[str] = []
     named: dict[str, str] = {}
     while not cursor.at(")"):
-        following = cursor.peek(1)
-        if following is not None and following.word == "=>":
+        if cursor.word(1) == "=>":
             key = cursor.identifier("an argument").lower()
             cursor.take()
             if key in named:
@@ -292,11 +285,11 @@ def parse_call(cursor: Cursor) -> CallStatement:
 
 
 _PARSERS: Final[Mapping[str, Callable[[Cursor], ParsedStatement]]] = {
-    "INSERT": parse_insert,
-    "DELETE": parse_delete,
-    "UPDATE": parse_update,
-    "MERGE": parse_merge,
-    "TRUNCATE": parse_truncate,
+    "INSERT": _parse_insert,
+    "DELETE": _parse_delete,
+    "UPDATE": _parse_update,
+    "MERGE": _parse_merge,
+    "TRUNCATE": _parse_truncate,
     "CREATE": parse_create,
     "REPLACE": parse_create,
     "DROP": parse_drop,
@@ -305,5 +298,5 @@ _PARSERS: Final[Mapping[str, Callable[[Cursor], ParsedStatement]]] = {
     "USE": parse_use,
     "DESCRIBE": parse_describe,
     "DESC": parse_describe,
-    "CALL": parse_call,
+    "CALL": _parse_call,
 }

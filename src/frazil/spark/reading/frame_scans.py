@@ -21,13 +21,13 @@ from frazil.datafiles.reading.arrow_reader import check_metadata_columns, with_m
 from frazil.datafiles.reading.scan_tasks import ScanTask, task_of
 from frazil.spark.conditions.iceberg_filters import (
     names_in,
-    quoted,
     renamed,
     spark_condition,
     top_field,
     without_transforms,
 )
 from frazil.spark.core.context import Context
+from frazil.spark.core.name_matching import quoted
 from frazil.spark.reading import jar_reader, own_reader
 from frazil.spark.reading.jar_reader import Pinned
 from frazil.spark.reading.own_reader import OwnScan

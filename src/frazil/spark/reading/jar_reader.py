@@ -18,8 +18,8 @@ from pyspark.sql import functions as F
 
 from frazil.client.declare.client_table import Table
 from frazil.datafiles.footers.parquet_files import scheme_of
-from frazil.spark.conditions.iceberg_filters import quoted
 from frazil.spark.core.context import Context
+from frazil.spark.core.name_matching import quoted
 from frazil.spark.schema.frame_fitting import is_named_so, unpushable
 from frazil.values.types import EdgeAlgorithm, GeographyType, StructType, Type, TypeId, child_fields
 from frazil.wire.errors import BadRequest

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from pyspark.sql import Column, DataFrame
 
 from frazil.client.declare.client_table import Table
-from frazil.spark.conditions.sql_columns import ColumnNames, quoted
+from frazil.spark.conditions.sql_columns import ColumnNames
 from frazil.spark.core.context import Context
+from frazil.spark.core.name_matching import quoted
 from frazil.spark.core.targets import Target
 from frazil.wire.errors import BadRequest
 

@@ -20,8 +20,8 @@ from frazil.datafiles.arrow.lineage import LAST_UPDATED, ROW_ID
 from frazil.datafiles.writing.changes_writer import DELETE, FILE, POSITION, WRITE
 from frazil.spark.conditions.needed_columns import needed_columns
 from frazil.spark.conditions.side_names import of_side
-from frazil.spark.conditions.sql_columns import ColumnNames, quoted
-from frazil.spark.core.name_matching import NameMatcher
+from frazil.spark.conditions.sql_columns import ColumnNames
+from frazil.spark.core.name_matching import NameMatcher, quoted
 from frazil.spark.rows.assigned_columns import Rows, expression
 from frazil.spark.rows.merge_clauses import (
     STAR,

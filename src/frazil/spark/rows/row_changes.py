@@ -20,10 +20,10 @@ from frazil.client.filter.expressions import AlwaysFalse, Filter
 from frazil.datafiles.arrow.lineage import ROW_ID
 from frazil.datafiles.writing.changes_writer import FILE, POSITION, WRITE
 from frazil.spark.conditions.needed_columns import needed_columns
-from frazil.spark.conditions.sql_columns import quoted
 from frazil.spark.conditions.sql_conditions import Condition
 from frazil.spark.core import statement_runs
 from frazil.spark.core.context import Context
+from frazil.spark.core.name_matching import quoted
 from frazil.spark.core.results import Result
 from frazil.spark.core.targets import Target
 from frazil.spark.rows.assigned_columns import Rows

@@ -17,10 +17,9 @@ from pyspark.sql import functions as fn
 
 from frazil.client.declare.client_table import Table
 from frazil.client.declare.table_verbs import Changes
-from frazil.spark.conditions.iceberg_filters import quoted
 from frazil.spark.core import statement_runs
 from frazil.spark.core.context import Context
-from frazil.spark.core.name_matching import column, names_of
+from frazil.spark.core.name_matching import column, names_of, quoted
 from frazil.spark.core.results import Result
 from frazil.spark.core.targets import Target
 from frazil.spark.rows.merge_clauses import MergeBuilder

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import DataFrame
 
 from frazil.spark.parse import parsed_statements as sql
-from frazil.spark.parse.sql_literals import Arguments, bound
+from frazil.spark.parse.sql_literals import Arguments, bind
 from frazil.spark.parse.statement_parser import parse
 from frazil.spark.sql import ddl_statements, result_frames, row_statements, show_statements
 from frazil.spark.sql.procedures import call
@@ -25,7 +25,7 @@ def run(session: Session, text: str, args: Arguments = None) -> DataFrame:
         with Reading(session) as reading:
             return reading.query(statement.text, args)
     if args:
-        statement = parse(bound(text, args))
+        statement = parse(bind(text, args))
     kind = type(statement)
     if kind in _CHANGES:
         return result_frames.outcome(session, _CHANGES[kind](session, statement))

@@ -16,6 +16,7 @@ from pyspark.sql import functions as fn
 from frazil.client.declare.client_table import Table
 from frazil.spark.core import statement_runs as runs
 from frazil.spark.core.context import Context
+from frazil.spark.core.name_matching import quoted
 from frazil.spark.core.progress import progress
 from frazil.spark.core.results import Result
 from frazil.spark.core.targets import Target
@@ -32,7 +33,7 @@ from frazil.spark.parse.parsed_statements import (
 )
 from frazil.spark.parse.sql_literals import string_literal
 from frazil.spark.parse.sql_tokens import Cursor, Name
-from frazil.spark.parse.table_references import qualifiers_of, quoted
+from frazil.spark.parse.table_references import qualifiers_of
 from frazil.spark.rows import row_changes
 from frazil.spark.rows.merge_clauses import MergeBuilder
 from frazil.spark.schema.spark_types import spark_type

@@ -10,11 +10,11 @@ from pyspark.sql import DataFrame
 
 from frazil.client.declare.client_table import Table
 from frazil.datafiles.footers.parquet_schema import fields_by_id
+from frazil.spark.core.name_matching import quoted
 from frazil.spark.ddl.partition_terms import VOID
 from frazil.spark.parse import parsed_statements as sql
 from frazil.spark.parse.sql_literals import string_literal
 from frazil.spark.parse.sql_types import type_text
-from frazil.spark.parse.table_references import quoted
 from frazil.spark.schema.spark_types import spark_type
 from frazil.spark.sql import result_frames
 from frazil.spark.sql.row_statements import literal_of_default

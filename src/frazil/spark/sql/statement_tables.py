@@ -17,7 +17,7 @@ from frazil.datafiles.arrow.lineage import LAST_UPDATED, MIN_FORMAT_VERSION, ROW
 from frazil.spark.conditions.sql_conditions import convert, is_case_sensitive
 from frazil.spark.parse.sql_tokens import Name
 from frazil.spark.parse.table_references import (
-    Needs,
+    QueryNeeds,
     Reference,
     needs_of,
     qualifier_edits,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from frazil.spark.session import Session
 
 
-ALL: Final = Needs()
+ALL: Final = QueryNeeds()
 
 
 class Reading:
@@ -118,12 +118,12 @@ class Reading:
     # --- tables -----------------------------------------------------------------------------------
 
     def _frames_of(
-        self, named: Sequence[Reference], needs: Needs = ALL
+        self, named: Sequence[Reference], needs: QueryNeeds = ALL
     ) -> dict[Reference, DataFrame]:
         found = {reference: self._frame(reference, needs) for reference in named}
         return {one: frame for one, frame in found.items() if frame is not None}
 
-    def _frame(self, reference: Reference, needs: Needs) -> DataFrame | None:
+    def _frame(self, reference: Reference, needs: QueryNeeds) -> DataFrame | None:
         found = self._load(reference)
         if found is None:
             if has_catalog(reference.name):
@@ -149,7 +149,7 @@ class Reading:
             self._frames[key] = metadata_frame(spark, table, selector.value)
         return self._frames[key]
 
-    def _part(self, table: Table, moment: Mapping[str, Any], needs: Needs) -> dict[str, Any]:
+    def _part(self, table: Table, moment: Mapping[str, Any], needs: QueryNeeds) -> dict[str, Any]:
         """What of the table must be read, as the options of a scan."""
         schema = _schema_at(table, moment)
         if schema is None:
