@@ -210,11 +210,11 @@ class Cursor:
 
     def string(self, what: str = "a string in quotes") -> str:
         """Read a string. Like Spark, join strings that follow each other."""
-        if not self.at_string:
-            self.fail(what)
         parts = []
         while self.at_string:
             parts.append(self.take().value)
+        if not parts:
+            self.fail(what)
         return "".join(parts)
 
     @property
