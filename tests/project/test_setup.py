@@ -135,7 +135,7 @@ def locked_versions(name: str) -> dict[str, set[str]]:
 
 def test_locks_are_hashed_and_agree() -> None:
     run, test = locked_versions("run"), locked_versions("test")
-    assert {"hatchling", "starlette", "pyiceberg", "duckdb"} <= set(run)
+    assert {"hatchling", "uvicorn", "pyiceberg", "duckdb"} <= set(run)
     assert {"pytest", "pyspark", "moto"} <= set(test)
     assert {name: run[name] for name in run.keys() & test.keys()} == {
         name: test[name] for name in run.keys() & test.keys()

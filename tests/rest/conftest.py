@@ -4,9 +4,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 import pytest
-from starlette.applications import Starlette
 
-from frazil.rest.app import AppSettings, close, create_app
+from frazil.rest.app import AppSettings, RestApp
 from tests.rest.stand_in import Client, StandInCatalog, StandInPlanner
 
 
@@ -24,16 +23,16 @@ def planner(catalog: StandInCatalog) -> StandInPlanner:
 def make_client(
     catalog: StandInCatalog, planner: StandInPlanner
 ) -> Iterator[Callable[..., Client]]:
-    apps: list[Starlette] = []
+    apps: list[RestApp] = []
 
     def make(**settings: Any) -> Client:
-        app = create_app(cast(Any, catalog), cast(Any, planner), AppSettings(**settings))
+        app = RestApp(cast(Any, catalog), cast(Any, planner), AppSettings(**settings))
         apps.append(app)
         return Client(catalog, app)
 
     yield make
     for app in apps:
-        close(app)
+        app.close()
 
 
 @pytest.fixture

@@ -11,8 +11,6 @@ from threading import Event
 from types import SimpleNamespace
 from typing import Any, cast
 
-from starlette.applications import Starlette
-
 from frazil.commit.pipeline.catalog_answers import (
     Answer,
     JsonAnswer,
@@ -24,6 +22,7 @@ from frazil.commit.pipeline.catalog_answers import (
     ViewAnswer,
 )
 from frazil.read.metadata_cache import CachedTable, CachedView
+from frazil.rest.app import RestApp
 from frazil.wire.identifiers import Identifier, Namespace
 
 LOCATION = "file:///warehouse/ns/t/metadata/00001.metadata.json"
@@ -242,7 +241,7 @@ class Got:
 
 
 async def exchange(
-    app: Starlette,
+    app: RestApp,
     method: str,
     target: str | bytes,
     headers: dict[str, str] | None = None,
@@ -281,7 +280,7 @@ async def exchange(
 
 
 class Client:
-    def __init__(self, catalog: StandInCatalog, app: Starlette) -> None:
+    def __init__(self, catalog: StandInCatalog, app: RestApp) -> None:
         self.catalog = catalog
         self.app = app
 

@@ -13,7 +13,6 @@ import msgspec
 import pytest
 
 from frazil.commit.pipeline.catalog_answers import TableAnswer
-from frazil.rest.app import drain
 from frazil.store.base import StoreError
 from frazil.wire.errors import NoSuchPlanId, NoSuchPlanTask, NoSuchTable
 from frazil.wire.identifiers import Identifier
@@ -171,7 +170,7 @@ def test_what_the_planner_writes_is_sent_as_it_is(client: Client) -> None:
 
 def test_plans_go_on_while_the_server_drains(client: Client) -> None:
     """They change nothing, and whoever has half of a plan needs the rest."""
-    drain(client.app)
+    client.app.drain()
     assert client("POST", f"{TABLE}/plan", {}).status == 200
     assert client("POST", f"{TABLE}/tasks", {"plan-task": "p"}).status == 200
 

@@ -16,7 +16,6 @@ from frazil.commit.pipeline.catalog_answers import (
     TableAnswer,
     TransactionAnswer,
 )
-from frazil.rest.app import drain
 from frazil.wire.identifiers import Identifier
 from tests.rest.stand_in import LOCATION, Client, StandInCatalog, dumped, exchange, loaded_table
 
@@ -326,7 +325,7 @@ def test_draining_refuses_changes_and_lets_reads_and_running_commits_through(
         running = asyncio.create_task(exchange(client.app, "DELETE", "/v1/namespaces/a/views/v"))
         while not catalog.calls:
             await asyncio.sleep(0)
-        drain(client.app)
+        client.app.drain()
         refused = await exchange(client.app, "POST", TABLE, parts=(dumped(COMMIT),))
         assert (refused.status, refused.error["type"]) == (429, "TooManyRequestsException")
         assert int(refused.headers["retry-after"]) >= 1

@@ -26,7 +26,7 @@ def test_other_addresses_need_tokens_or_insecure(host: str) -> None:
 
 
 def test_an_address_of_another_machine_is_refused() -> None:
-    with pytest.raises(StartRefused, match="is no address of this machine"):
+    with pytest.raises(StartRefused, match="is not an address of this machine"):
         bind("192.0.2.1", 0)
 
 

@@ -265,7 +265,7 @@ def test_what_cannot_work_is_refused_at_the_start(
 def test_a_host_that_is_no_address_is_refused(tmp_path: Path) -> None:
     code, message = refused(tmp_path, "--port", "0", "--host", "no..name")
     assert code == 2
-    assert "is no address of this machine" in message
+    assert "is not an address of this machine" in message
 
 
 def test_sigterm_finishes_what_is_in_flight(tmp_path: Path) -> None:

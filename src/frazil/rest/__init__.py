@@ -1,1 +1,1 @@
-"""The edge: HTTP in, the catalog's answers out, every failure in one shape."""
+"""The HTTP layer: routes, requests, replies and error responses of the REST catalog."""

@@ -1,58 +1,288 @@
-"""Makes the ASGI application of a catalog."""
+"""The ASGI application of a catalog.
+
+A request passes these steps: authenticate, find the route, check the limits, read the body, call
+the handler, send the reply, write one log line.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
+from urllib.parse import quote
 
-from starlette.applications import Starlette
-from starlette.routing import BaseRoute, Match
-from starlette.types import Receive, Scope, Send
-
+from frazil.commit.pipeline.pending_requests import IdempotencyKey
+from frazil.plan.metrics import Durations, Stopwatch
 from frazil.rest.app_settings import AppSettings
-from frazil.rest.edge import Edge
+from frazil.rest.asgi import Receive, Scope, Send
+from frazil.rest.call import Call, key_of
+from frazil.rest.reply import Renderer, Reply, error_reply
+from frazil.rest.request_body import BodyBudget, BodyLimits, ClientGone, Lease, read_body
+from frazil.rest.request_headers import Headers, principal_of, request_id
 from frazil.rest.routes import ROUTES
+from frazil.rest.routing import Match, Route, Router, no_such_route
+from frazil.wire.errors import TooManyRequests
+from frazil.wire.json import decode
 
 if TYPE_CHECKING:
     from frazil.commit.catalog.operations import Catalog
     from frazil.plan.service import Planner
 
-__all__ = ["AppSettings", "close", "create_app", "drain"]
+__all__ = ["AppSettings", "RestApp"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_access = logging.getLogger("frazil.access")
+
+_MAX_INLINE_BYTES: Final = 64 * 1024
+"""Worker threads hash, decode and check larger bodies, so that the event loop is not blocked."""
+
+_CLIENT_GONE: Final = 499
+"""Status in the log when the client closed its connection. Nothing is sent."""
+
+_UNKNOWN_OPERATION: Final = "unknown"
+_PLAN_ID_CHARACTERS_IN_LOG: Final = 12
+_DURATION_BOUNDS_S: Final = (
+    *(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
+    *(1, 2.5, 5, 10, 30, 60),
+)
 
 
-def create_app(
-    catalog: Catalog, planner: Planner, settings: AppSettings | None = None
-) -> Starlette:
-    """The application. Whoever made it ends it with `drain`, then `close`."""
-    edge = Edge(catalog, planner, settings or AppSettings(), ROUTES)
-    app = Starlette(routes=[_WholeServer(edge)])
-    app.state.edge = edge
-    return app
+class RequestCounts:
+    """Counts requests by operation and status, and measures their durations.
+
+    Paths are not counted: they contain names, and there are as many as there are tables.
+    """
+
+    def __init__(self) -> None:
+        self._requests: dict[tuple[str, int], int] = {}
+        self._seconds: dict[str, Stopwatch] = {}
+        self._lock = threading.Lock()
+
+    def add(self, operation: str, status: int, duration_s: float) -> None:
+        key = operation, status
+        with self._lock:
+            self._requests[key] = self._requests.get(key, 0) + 1
+            seconds = self._seconds.get(operation)
+            if seconds is None:
+                seconds = self._seconds[operation] = Stopwatch(_DURATION_BOUNDS_S)
+        seconds.add(duration_s)
+
+    def requests(self) -> dict[tuple[str, int], int]:
+        """Return the number of requests by operation and status."""
+        with self._lock:
+            return dict(self._requests)
+
+    def seconds(self) -> dict[str, Durations]:
+        """Return the durations by operation."""
+        with self._lock:
+            stopwatches = dict(self._seconds)
+        return {operation: stopwatch.read() for operation, stopwatch in stopwatches.items()}
 
 
-def drain(app: Starlette) -> None:
-    """From now on new changes are answered 429 and `/readyz` 503; what runs is finished."""
-    _edge(app).draining = True
+class RestApp:
+    """The ASGI application, and what its handlers share.
+
+    The owner calls `drain` and then `close` to end it.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        planner: Planner,
+        settings: AppSettings | None = None,
+        routes: tuple[Route, ...] = ROUTES,
+    ) -> None:
+        settings = settings or AppSettings()
+        self.catalog = catalog
+        self.planner = planner
+        self.settings = settings
+        self.routes = routes
+        self.render = Renderer(settings.table_config)
+        self.request_counts = RequestCounts()
+        self.draining = False
+        self._router = Router(routes)
+        self._budget = BodyBudget(settings.max_bytes_in_flight)
+        self._limits = BodyLimits(settings.max_request_bytes, settings.body_timeout_s)
+        self._in_flight = 0
+        self._threads = ThreadPoolExecutor(settings.worker_threads, "frazil-rest")
+        self._planning_threads = ThreadPoolExecutor(settings.planning_threads, "frazil-plans")
+
+    def drain(self) -> None:
+        """Answer new changes with 429 and `/readyz` with 503; running requests continue."""
+        self.draining = True
+
+    def close(self) -> None:
+        """Wait for running calls of the catalog. Call this only when nothing is served any more."""
+        self._threads.shutdown(wait=True)
+        self._planning_threads.shutdown(wait=True)
+
+    @property
+    def in_flight(self) -> int:
+        return self._in_flight
+
+    # --- for handlers -----------------------------------------------------------------------------
+
+    async def blocking(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a call of the catalog on a worker thread.
+
+        The call runs to its end even if the client disconnects.
+        """
+        return await self.submitted(self._threads.submit(call, *args, **kwargs))
+
+    async def planning(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a call of the planner on a planning thread.
+
+        Planning has threads of its own, so that loads and commits never wait for slow plans.
+        """
+        return await self.submitted(self._planning_threads.submit(call, *args, **kwargs))
+
+    async def by_size(
+        self, size_bytes: int, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Run a call directly for a small body, on a worker thread for a large one."""
+        if size_bytes <= _MAX_INLINE_BYTES:
+            return call(*args, **kwargs)
+        return await self.blocking(call, *args, **kwargs)
+
+    async def submitted(self, future: Future[T]) -> T:
+        """Wait for a submitted call. Cancelling the wait does not cancel the call."""
+        return await asyncio.shield(asyncio.wrap_future(future))
+
+    # --- the application --------------------------------------------------------------------------
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started = time.perf_counter()
+        exchange = _Exchange(self, scope)
+        # The log shows this reply if the client disconnects or the server cancels the request.
+        reply = Reply(_CLIENT_GONE, error_type="ClientGone")
+        self._in_flight += 1
+        try:
+            reply = await exchange.answer(receive)
+            await reply.send(send, exchange.method, ((b"x-request-id", exchange.id.encode()),))
+        except ClientGone:
+            return
+        finally:
+            self._in_flight -= 1
+            exchange.lease.end()
+            duration_s = time.perf_counter() - started
+            self.request_counts.add(exchange.operation, reply.status, duration_s)
+            exchange.log(reply, duration_s * 1000)
+
+    def check_load(self, route: Route) -> None:
+        """Refuse a request that the server should not start now."""
+        if self.draining and route.changes:
+            raise TooManyRequests("the server is shutting down: send this to another one")
+        if self._in_flight > self.settings.max_requests_in_flight and not route.open:
+            raise TooManyRequests("the server has as many requests as it may: try again")
+
+    def new_lease(self) -> Lease:
+        return Lease(self._budget)
+
+    async def read(
+        self,
+        route: Route,
+        headers: Headers,
+        path: tuple[bytes, bytes],
+        receive: Receive,
+        lease: Lease,
+    ) -> tuple[Any, int, IdempotencyKey | None]:
+        """Return the decoded body, its size, and the idempotency key of the whole request."""
+        if route.request is None:
+            return None, 0, key_of(route, headers, *path, b"")
+        body = await read_body(receive, headers, self._limits, lease)
+
+        def decode_body() -> tuple[Any, int, IdempotencyKey | None]:
+            key = key_of(route, headers, *path, body)
+            return decode(route.request, body), len(body), key  # type: ignore[arg-type]
+
+        return await self.by_size(len(body), decode_body)
+
+    def find(self, raw_path: bytes) -> Match | None:
+        return self._router.find(raw_path)
 
 
-def close(app: Starlette) -> None:
-    """Waits for the calls of the catalog that still run. To be called when nothing is served."""
-    _edge(app).close()
+class _Exchange:
+    """One request from its first byte to its log line."""
 
+    def __init__(self, app: RestApp, scope: Scope) -> None:
+        self._app = app
+        self.method: str = scope["method"]
+        self._raw_path: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
+        self._query_string: bytes = scope.get("query_string", b"")
+        self._headers = Headers(scope["headers"])
+        self.id = request_id(self._headers.get("x-request-id"))
+        self._route: Route | None = None
+        self._call: Call | None = None
+        self._principal: str | None = None
+        self.lease = app.new_lease()
 
-def _edge(app: Starlette) -> Edge:
-    edge: Edge = app.state.edge
-    return edge
+    async def answer(self, receive: Receive) -> Reply:
+        """Return the reply. Failures become replies too, unless the client is gone."""
+        try:
+            self._route, segments = self._authenticate_and_route()
+            return await self._handle(self._route, segments, receive)
+        except ClientGone:
+            raise
+        except Exception as error:
+            return error_reply(error, self._route, self.id)
 
+    def _authenticate_and_route(self) -> tuple[Route, dict[str, bytes]]:
+        """Authenticate before routing, so that a 404 does not reveal which routes exist."""
+        match = self._app.find(self._raw_path)
+        is_open = match is not None and all(route.open for route in match.routes.values())
+        if not is_open:
+            tokens = self._app.settings.tokens
+            self._principal = principal_of(self._headers.get("authorization"), tokens)
+        if match is None:
+            raise no_such_route(self._raw_path)
+        return match.route(self.method), match.segments
 
-class _WholeServer(BaseRoute):
-    """Hands every HTTP request to the edge: Starlette routes by decoded paths, in which a slash
-    of a name and a slash between names look the same."""
+    async def _handle(self, route: Route, segments: dict[str, bytes], receive: Receive) -> Reply:
+        self._app.check_load(route)
+        call = self._call = Call(
+            route,
+            self._raw_path,
+            self._query_string,
+            segments,
+            self._headers,
+            self._principal or "",
+            self.id,
+        )
+        path = (self._raw_path, self._query_string)
+        call.request, call.body_bytes, call.key = await self._app.read(
+            route, self._headers, path, receive, self.lease
+        )
+        return await route.handler(self._app, call)
 
-    def __init__(self, edge: Edge) -> None:
-        self._edge = edge
+    @property
+    def operation(self) -> str:
+        return _UNKNOWN_OPERATION if self._route is None else self._route.operation
 
-    def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        return (Match.FULL if scope["type"] == "http" else Match.NONE), {}
+    def _logged_path(self) -> bytes:
+        """Shorten plan ids, which contain the whole filter of a scan; their end identifies them."""
+        plan_id = None if self._call is None else self._call.segments.get("plan-id")
+        if plan_id is None:
+            return self._raw_path
+        return self._raw_path.removesuffix(plan_id) + b"..." + plan_id[-_PLAN_ID_CHARACTERS_IN_LOG:]
 
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._edge(scope, receive, send)
+    def log(self, reply: Reply, duration_ms: float) -> None:
+        _access.info(
+            "request",
+            extra={
+                "id": self.id,
+                "principal": self._principal,
+                "method": self.method,
+                "path": self._logged_path().decode("ascii", "backslashreplace"),
+                "operation": self.operation,
+                "table": None if self._call is None else self._call.subject,
+                "status": reply.status,
+                "outcome": reply.error_type or "ok",
+                "ms": round(duration_ms, 2),
+            },
+        )

@@ -1,4 +1,4 @@
-"""What the edge is told when it is made."""
+"""Settings of the REST application."""
 
 from __future__ import annotations
 
@@ -12,38 +12,40 @@ _SECRET = re.compile(r"secret|token|password|credential|access-key|account-key|s
 
 @dataclass(frozen=True, slots=True)
 class AppSettings:
+    """Settings of the REST application; the server fills them from its own settings."""
+
     tokens: Mapping[str, str] = field(default_factory=dict)
-    """Principal's name to the SHA-256 of its token in hex; empty: nobody is asked."""
+    """Names of principals and the SHA-256 of their tokens in hex. If empty, no token is needed."""
 
     config_defaults: Mapping[str, str] = field(default_factory=dict)
     config_overrides: Mapping[str, str] = field(default_factory=dict)
-    """What `/v1/config` hands to clients."""
+    """Properties that `/v1/config` returns to clients."""
 
     table_config: Mapping[str, str] = field(default_factory=dict)
-    """What a client needs to reach a table's files, such as `s3.endpoint`; never a secret."""
+    """Properties for access to a table's files, such as `s3.endpoint`; never a secret."""
 
     idempotency_key_lifetime: str = "PT30M"
-    """ISO 8601: how long a client may send a request again under its key."""
+    """How long a client may repeat a request with its key, in ISO 8601."""
 
     max_request_bytes: int = 256 << 20
-    """The largest body, decoded."""
+    """The largest body after decompression."""
 
     max_bytes_in_flight: int = 1 << 30
-    """What the bodies of all running requests may hold together."""
+    """The largest total size of the bodies of all running requests."""
 
     max_requests_in_flight: int = 1000
     body_timeout_s: float = 60.0
-    """How long a body may take to arrive once the head of its request has."""
+    """How long a body may take to arrive after the headers."""
 
     ready_timeout_s: float = 5.0
     worker_threads: int = 16
-    """Threads for calls of the catalog that block."""
+    """Threads for blocking calls of the catalog."""
 
     planning_threads: int = 8
-    """Threads for scans that are planned, and for pages of their tasks."""
+    """Threads for planning scans and for pages of scan tasks."""
 
     default_page_size: int = 1000
-    """When a client asks for pages without saying how long."""
+    """The size of a page if the client does not ask for one."""
 
     max_page_size: int = 10_000
 
@@ -51,9 +53,9 @@ class AppSettings:
         for name, digest in self.tokens.items():
             if not _SHA256_HEX.fullmatch(digest):
                 raise ValueError(f"token {name!r}: the SHA-256 must be 64 lower-case hex digits")
-        for handed_out in (self.config_defaults, self.config_overrides, self.table_config):
-            for key in handed_out:
+        for properties in (self.config_defaults, self.config_overrides, self.table_config):
+            for key in properties:
                 if _SECRET.search(key):
-                    raise ValueError(f"{key} looks like a secret, and clients would be told it")
+                    raise ValueError(f"{key} looks like a secret, and clients would receive it")
         if self.max_bytes_in_flight < self.max_request_bytes:
             raise ValueError("max_bytes_in_flight must be at least max_request_bytes")

@@ -1,4 +1,4 @@
-"""One request as a handler sees it: names, query and body, checked where they are read."""
+"""One request as a handler sees it: names, query and body, each checked when it is read."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from frazil.rest.request_headers import Headers, idempotency_key
 from frazil.rest.routing import Route, decoded
 from frazil.wire.errors import BadRequest, NoSuchTable, NoSuchView
 from frazil.wire.identifiers import Identifier, Namespace, check_identifier, check_namespace
+from frazil.wire.requests import RenameTableRequest, TableIdentifier
 
 T = TypeVar("T")
 
@@ -22,6 +23,8 @@ _BOOLEANS = {"true": True, "false": False}
 
 @dataclass(slots=True)
 class Call:
+    """A routed and authenticated request."""
+
     route: Route
     raw_path: bytes
     query_string: bytes
@@ -34,13 +37,13 @@ class Call:
     body_bytes: int = 0
     key: IdempotencyKey | None = None
     subject: str | None = None
-    """What the log says the request was about."""
+    """The table, view or namespace of the request, for the log."""
     _query: dict[str, str] | None = field(default=None, repr=False)
 
     def request_as(self, kind: type[T]) -> T:
-        """The body, as the type that the route declares."""
+        """Return the body as the type that the route declares."""
         if not isinstance(self.request, kind):
-            raise TypeError(f"{self.route.operation} declares another body than {kind}")
+            raise TypeError(f"{self.route.operation} declares a body of another type than {kind}")
         return self.request
 
     def context(self) -> Context:
@@ -65,19 +68,26 @@ class Call:
         return decoded(self.segments["plan-id"], "plan id")
 
     def new_relation(self, name: str, what: str) -> Identifier:
-        """The identifier of a table or view that a body names inside the path's namespace."""
-        return self._about(check_identifier(self.namespace(), name, what))
+        """Return the identifier of a table or view named by the body, in the path's namespace."""
+        return self._identify(check_identifier(self.namespace(), name, what))
+
+    def rename(self, what: str) -> tuple[Identifier, Identifier]:
+        """Return the old and the new identifier of a request to rename."""
+        request = self.request_as(RenameTableRequest)
+        source = request.source.identifier(what)
+        destination = request.destination.identifier(what)
+        return self._identify(source), destination
 
     def _relation(self, what: str) -> Identifier:
         name = decoded(self.segments[what], f"{what} name")
         if not self.segments["namespace"]:
-            # Java's RESTSessionCatalog asks so: where `db.files` is not found, it looks for the
-            # metadata table `files` of a table `db` in no namespace, and counts on a 404.
+            # If Java's RESTSessionCatalog does not find `db.files`, it tries the metadata table
+            # `files` of a table `db` without a namespace, and expects a 404.
             missing = NoSuchView if what == "view" else NoSuchTable
             raise missing(f"{what.capitalize()} does not exist: {name}")
-        return self._about(check_identifier(self.namespace(), name, what))
+        return self._identify(check_identifier(self.namespace(), name, what))
 
-    def _about(self, identifier: Identifier) -> Identifier:
+    def _identify(self, identifier: Identifier) -> Identifier:
         self.subject = str(identifier)
         return identifier
 
@@ -98,7 +108,7 @@ class Call:
         return flag
 
     def parent(self) -> Namespace:
-        """The namespace in `parent`; an empty one counts as absent, as the specification says."""
+        """Return the namespace in `parent`; an empty one is the root, as in the specification."""
         text = self.query("parent")
         if not text:
             return ()
@@ -107,14 +117,20 @@ class Call:
         return parent
 
 
+def check_same_identifier(sent: TableIdentifier | None, identifier: Identifier, what: str) -> None:
+    """Refuse a body that names another table or view than its path."""
+    if sent is not None and sent.identifier(what) != identifier:
+        raise BadRequest(f"identifier: names another {what} than the path does; leave it out")
+
+
 def key_of(
     route: Route, headers: Headers, raw_path: bytes, query_string: bytes, body: bytes
 ) -> IdempotencyKey | None:
-    """The client's key with a fingerprint of the request that it stands for."""
+    """Return the client's idempotency key with a fingerprint of the whole request."""
     key = idempotency_key(headers.get("idempotency-key")) if route.changes else None
     if key is None:
         return None
-    # Lengths keep one part from running into the next.
+    # The lengths separate the parts unambiguously.
     head = b"%s %d %s?%d %s\n" % (
         route.method.encode(),
         len(raw_path),
@@ -144,5 +160,5 @@ def _parse_query(query_string: bytes) -> dict[str, str]:
     query: dict[str, str] = {}
     for name, value in pairs:
         if query.setdefault(name, value) != value:
-            raise BadRequest(f"{name[:64]}: given twice in the query, with two values")
+            raise BadRequest(f"{name[:64]}: appears twice in the query, with two values")
     return query

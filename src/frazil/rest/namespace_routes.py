@@ -2,55 +2,61 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from frazil.rest.call import Call
-from frazil.rest.edge import Edge
-from frazil.rest.paging import Listing
+from frazil.rest.paging import list_reply
 from frazil.rest.reply import NO_CONTENT, Reply, json_reply
 from frazil.wire.errors import UnprocessableEntity
 from frazil.wire.identifiers import check_namespace
 from frazil.wire.requests import CreateNamespaceRequest, UpdateNamespacePropertiesRequest
 from frazil.wire.responses import ListNamespacesResponse, NamespaceResponse
 
-
-async def list_namespaces(edge: Edge, call: Call) -> Reply:
-    parent = call.parent()
-    listing = Listing(call.route.operation, parent)
-    page = listing.page(call.query("pageToken"), call.query("pageSize"), edge.settings)
-    found, after = await edge.blocking(edge.catalog.list_namespaces, parent, page.after, page.size)
-    return json_reply(ListNamespacesResponse(tuple(found), listing.token(after)))
+if TYPE_CHECKING:
+    from frazil.rest.app import RestApp
 
 
-async def create_namespace(edge: Edge, call: Call) -> Reply:
+async def list_namespaces(app: RestApp, call: Call) -> Reply:
+    return await list_reply(
+        app,
+        call,
+        call.parent(),
+        app.catalog.list_namespaces,
+        lambda namespaces, token: ListNamespacesResponse(tuple(namespaces), token),
+    )
+
+
+async def create_namespace(app: RestApp, call: Call) -> Reply:
     request = call.request_as(CreateNamespaceRequest)
     namespace = check_namespace(request.namespace)
     call.subject = ".".join(namespace)
-    answer = await edge.blocking(
-        edge.catalog.create_namespace, call.context(), namespace, request.properties or {}
+    answer = await app.blocking(
+        app.catalog.create_namespace, call.context(), namespace, request.properties or {}
     )
-    return edge.render.answer(answer)
+    return app.render.answer(answer)
 
 
-async def load_namespace(edge: Edge, call: Call) -> Reply:
+async def load_namespace(app: RestApp, call: Call) -> Reply:
     namespace = call.namespace()
-    properties = await edge.blocking(edge.catalog.load_namespace, namespace)
+    properties = await app.blocking(app.catalog.load_namespace, namespace)
     return json_reply(NamespaceResponse(namespace, properties))
 
 
-async def namespace_exists(edge: Edge, call: Call) -> Reply:
-    await edge.blocking(edge.catalog.namespace_exists, call.namespace())
+async def namespace_exists(app: RestApp, call: Call) -> Reply:
+    await app.blocking(app.catalog.namespace_exists, call.namespace())
     return NO_CONTENT
 
 
-async def drop_namespace(edge: Edge, call: Call) -> Reply:
+async def drop_namespace(app: RestApp, call: Call) -> Reply:
     namespace = call.namespace()
-    answer = await edge.blocking(edge.catalog.drop_namespace, call.context(), namespace)
-    return edge.render.answer(answer)
+    answer = await app.blocking(app.catalog.drop_namespace, call.context(), namespace)
+    return app.render.answer(answer)
 
 
-async def update_properties(edge: Edge, call: Call) -> Reply:
+async def update_properties(app: RestApp, call: Call) -> Reply:
     request = call.request_as(UpdateNamespacePropertiesRequest)
     namespace = call.namespace()
-    # The same key twice in `removals` means what it means once.
+    # A key that appears twice in `removals` counts once.
     removals = tuple(dict.fromkeys(request.removals or ()))
     updates = request.updates or {}
     both = [key for key in removals if key in updates]
@@ -59,7 +65,7 @@ async def update_properties(edge: Edge, call: Call) -> Reply:
         raise UnprocessableEntity(
             f"{shown}: in `removals` and in `updates`; name a key in one of them"
         )
-    answer = await edge.blocking(
-        edge.catalog.update_namespace_properties, call.context(), namespace, removals, updates
+    answer = await app.blocking(
+        app.catalog.update_namespace_properties, call.context(), namespace, removals, updates
     )
-    return edge.render.answer(answer)
+    return app.render.answer(answer)

@@ -1,7 +1,7 @@
-"""The counters of the rooms under Prometheus' names, read when they are asked for.
+"""Prometheus metrics, collected at each scrape.
 
-The rooms count with plain integers of their own, so that nothing on the way of a commit knows of
-Prometheus. Only the handler of `/metrics` imports this module, at the first scrape.
+The packages count with plain integers, so that commits do not depend on Prometheus. Only the
+handler of `/metrics` imports this module, at the first scrape.
 """
 
 from __future__ import annotations
@@ -24,66 +24,69 @@ if TYPE_CHECKING:
     from frazil.plan.metrics import Durations, PlanCounts
     from frazil.plan.walk import Counts
     from frazil.read.lru import CacheCounts
-    from frazil.rest.edge import Edge
+    from frazil.rest.app import RestApp
 
 Values = Mapping[tuple[str, ...], float]
-"""By the values of a metric's labels."""
+"""The values of a metric by the values of its labels."""
 
-_BY_KIND: Final = ("kind",)
+_KIND_LABEL: Final = ("kind",)
 
 
-def exposed(edge: Edge, accept: str) -> tuple[bytes, str]:
-    """The text and its content type: OpenMetrics for who accepts it, else Prometheus' own."""
+def metrics_text(app: RestApp, accept: str) -> tuple[bytes, str]:
+    """Return the metrics and their content type, OpenMetrics if the client accepts it."""
     registry = CollectorRegistry()
-    registry.register(_Rooms(edge))
+    registry.register(_FrazilCollector(app))
     ProcessCollector(registry=registry)
     encode, content_type = choose_encoder(accept)
     return encode(registry), content_type
 
 
-class _Rooms(Collector):
-    def __init__(self, edge: Edge) -> None:
-        self._edge = edge
+class _FrazilCollector(Collector):
+    def __init__(self, app: RestApp) -> None:
+        self._app = app
 
     def collect(self) -> Iterator[Metric]:
-        cache = self._edge.catalog.manifest_counts()
+        cache = self._app.catalog.manifest_counts()
         yield from _cache_metrics(cache)
         yield from _read_metrics(cache)
-        yield from _plan_metrics(self._edge.planner.metrics.read())
-        yield from _http_metrics(self._edge)
+        yield from _plan_metrics(self._app.planner.metrics.read())
+        yield from _http_metrics(self._app)
 
 
 def _cache_metrics(counts: CacheCounts) -> Iterator[Metric]:
     def by_kind(name: str) -> Values:
-        return {(kind,): getattr(found, name) for kind, found in counts.kinds.items()}
+        return {(kind,): getattr(cache, name) for kind, cache in counts.kinds.items()}
 
-    cache = "frazil_manifest_cache"
-    yield _counter(f"{cache}_hits", "Answers from memory", by_kind("hits"), _BY_KIND)
+    prefix = "frazil_manifest_cache"
+    yield _counter(f"{prefix}_hits", "Lookups answered from memory", by_kind("hits"), _KIND_LABEL)
     yield _counter(
-        f"{cache}_misses", "What had to be read or made anew", by_kind("misses"), _BY_KIND
+        f"{prefix}_misses",
+        "Lookups that had to read or build the entry",
+        by_kind("misses"),
+        _KIND_LABEL,
     )
     yield _counter(
-        f"{cache}_evictions",
-        "What was let go of because the byte budget was used up",
+        f"{prefix}_evictions",
+        "Entries dropped because the byte budget was used up",
         by_kind("evictions"),
-        _BY_KIND,
+        _KIND_LABEL,
     )
-    yield _gauge(f"{cache}_entries", "What is in memory", by_kind("entries"), _BY_KIND)
-    yield _gauge(f"{cache}_bytes", "Bytes in memory", by_kind("size_bytes"), _BY_KIND)
-    yield _gauge(f"{cache}_max_bytes", "The byte budget", {(): counts.max_bytes})
+    yield _gauge(f"{prefix}_entries", "Entries in memory", by_kind("entries"), _KIND_LABEL)
+    yield _gauge(f"{prefix}_bytes", "Bytes in memory", by_kind("size_bytes"), _KIND_LABEL)
+    yield _gauge(f"{prefix}_max_bytes", "The byte budget", {(): counts.max_bytes})
 
 
 def _read_metrics(counts: CacheCounts) -> Iterator[Metric]:
-    files: Values = {(kind,): found.files for kind, found in counts.reads.items()}
-    sizes: Values = {(kind,): found.size_bytes for kind, found in counts.reads.items()}
-    yield _counter("frazil_manifest_reads", "Files read from the object store", files, _BY_KIND)
+    files: Values = {(kind,): reads.files for kind, reads in counts.reads.items()}
+    sizes: Values = {(kind,): reads.size_bytes for kind, reads in counts.reads.items()}
+    yield _counter("frazil_manifest_reads", "Files read from the object store", files, _KIND_LABEL)
     yield _counter(
-        "frazil_manifest_read_bytes", "Bytes read from the object store", sizes, _BY_KIND
+        "frazil_manifest_read_bytes", "Bytes read from the object store", sizes, _KIND_LABEL
     )
     if counts.folder is not None:
         yield _counter(
             "frazil_manifest_folder_lookups",
-            "Columns and statistics that were looked for in the local folder",
+            "Lookups of columns and statistics in the local folder",
             {("hit",): counts.folder.hits, ("miss",): counts.folder.misses},
             ("result",),
         )
@@ -92,20 +95,30 @@ def _read_metrics(counts: CacheCounts) -> Iterator[Metric]:
 def _plan_metrics(counts: PlanCounts) -> Iterator[Metric]:
     by_result = ("content", "result")
     outcomes: Values = {(outcome,): number for outcome, number in counts.outcomes.items()}
-    yield _counter("frazil_plans", "Scan plans by how they ended", outcomes, ("outcome",))
+    yield _counter("frazil_plans", "Scan plans by outcome", outcomes, ("outcome",))
     yield _counter(
         "frazil_plans_submitted",
-        "Answers that told a client to come back for its plan",
+        "Plans that a client had to poll for",
         {(): counts.submitted},
     )
-    yield _histogram("frazil_plan_seconds", "How long plans took", {(): counts.seconds})
+    yield _histogram("frazil_plan_seconds", "Duration of plans", {(): counts.seconds})
     yield _counter(
-        "frazil_plan_manifests", "Manifests that plans met", _manifests(counts.walked), by_result
+        "frazil_plan_manifests",
+        "Manifests considered by plans",
+        _manifests(counts.walked),
+        by_result,
     )
     yield _counter(
-        "frazil_plan_files", "Files in the manifests read", _files(counts.walked), by_result
+        "frazil_plan_files",
+        "Files in the manifests that plans read",
+        _files(counts.walked),
+        by_result,
     )
-    yield _counter("frazil_plan_task_pages", "Pages of scan tasks fetched", {(): counts.task_pages})
+    yield _counter(
+        "frazil_plan_task_pages",
+        "Pages of scan tasks fetched",
+        {(): counts.task_pages},
+    )
     yield _counter("frazil_plan_task_files", "Data files in those pages", {(): counts.task_files})
 
 
@@ -134,27 +147,27 @@ def _files(walked: Counts) -> Values:
     }
 
 
-def _http_metrics(edge: Edge) -> Iterator[Metric]:
+def _http_metrics(app: RestApp) -> Iterator[Metric]:
     requests: Values = {
         (operation, str(status)): number
-        for (operation, status), number in edge.http.requests().items()
+        for (operation, status), number in app.request_counts.requests().items()
     }
     yield _counter(
         "frazil_http_requests",
-        "Requests by operation and the status of their answers; 499: the client was gone",
+        "Requests by operation and status; 499 means that the client disconnected",
         requests,
         ("operation", "status"),
     )
     yield _histogram(
         "frazil_http_request_seconds",
-        "How long they took, to the last byte of the answer",
-        {(operation,): one for operation, one in edge.http.seconds().items()},
+        "Duration of requests, up to the last byte of the response",
+        {(operation,): durations for operation, durations in app.request_counts.seconds().items()},
         ("operation",),
     )
     yield _gauge(
         "frazil_http_requests_in_flight",
-        "Requests that are being answered, this one among them",
-        {(): edge.in_flight},
+        "Requests in progress, including this one",
+        {(): app.in_flight},
     )
 
 
@@ -188,6 +201,6 @@ def _histogram(
 
 
 def _buckets(durations: Durations) -> list[tuple[str, float]]:
-    """Prometheus' buckets hold everything up to their bound; the last is without one."""
+    """Return cumulative buckets, as Prometheus expects; the last has no upper bound."""
     bounds = [*(str(float(bound)) for bound in durations.bounds_s), "+Inf"]
     return list(zip(bounds, accumulate(durations.counts), strict=True))

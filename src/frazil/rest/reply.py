@@ -1,4 +1,4 @@
-"""An answer on its way out, and how the catalog's answers become one."""
+"""HTTP replies: from the catalog's answers, and from errors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from msgspec import UNSET, Raw
-from starlette.types import Send
 
 from frazil.commit.pipeline.catalog_answers import (
     Answer,
@@ -22,6 +21,7 @@ from frazil.commit.pipeline.catalog_answers import (
     ViewAnswer,
 )
 from frazil.db.base import DatabaseUnavailable
+from frazil.rest.asgi import Send
 from frazil.rest.routing import Route
 from frazil.store.base import StoreError
 from frazil.wire.errors import CommitStateUnknown, FrazilError, ServiceUnavailable
@@ -33,21 +33,25 @@ from frazil.wire.responses import (
     table_identifier,
 )
 
+_log = logging.getLogger("frazil.rest")
+
 _JSON = b"application/json"
-_PIECE_BYTES = 256 * 1024
-_LARGE_BYTES = 64 * 1024
-_MINIMAL = (b"preference-applied", b"return=minimal")
+_MAX_JOINED_BYTES = 256 * 1024
+_LARGE_CHUNK_BYTES = 64 * 1024
+_MINIMAL_APPLIED = (b"preference-applied", b"return=minimal")
 
 Header = tuple[bytes, bytes]
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
+    """Status, headers and body of a response."""
+
     status: int
     chunks: Sequence[bytes] = ()
     headers: tuple[Header, ...] = ()
     error_type: str | None = None
-    """For the log."""
+    """Type of the error, for the log."""
     content_type: bytes = _JSON
 
     async def send(self, send: Send, method: str, more_headers: Sequence[Header]) -> None:
@@ -58,12 +62,12 @@ class Reply:
         if self.status not in (204, 304):
             headers.append((b"content-length", b"%d" % sum(map(len, chunks))))
         await send({"type": "http.response.start", "status": self.status, "headers": headers})
-        held = b""
-        for piece in _pieces(chunks):
-            if held:
-                await send({"type": "http.response.body", "body": held, "more_body": True})
-            held = piece
-        await send({"type": "http.response.body", "body": held})
+        last = b""
+        for body in _joined_chunks(chunks):
+            if last:
+                await send({"type": "http.response.body", "body": last, "more_body": True})
+            last = body
+        await send({"type": "http.response.body", "body": last})
 
 
 NO_CONTENT = Reply(204)
@@ -73,68 +77,71 @@ def json_reply(value: object, status: int = 200) -> Reply:
     return Reply(status, (encode(value),))
 
 
-def _pieces(chunks: Sequence[bytes]) -> Iterator[bytes]:
-    """Small chunks together, large ones as they are: a long history is not copied to be sent."""
-    held: list[bytes] = []
+def _joined_chunks(chunks: Sequence[bytes]) -> Iterator[bytes]:
+    """Join small chunks; yield large ones as they are, so that a long history is not copied."""
+    small: list[bytes] = []
     size = 0
     for chunk in chunks:
-        is_large = len(chunk) >= _LARGE_BYTES
-        if held and (is_large or size + len(chunk) > _PIECE_BYTES):
-            yield b"".join(held)
-            held, size = [], 0
+        is_large = len(chunk) >= _LARGE_CHUNK_BYTES
+        if small and (is_large or size + len(chunk) > _MAX_JOINED_BYTES):
+            yield b"".join(small)
+            small, size = [], 0
         if is_large:
             yield chunk
         else:
-            held.append(chunk)
+            small.append(chunk)
             size += len(chunk)
-    if held:
-        yield b"".join(held)
+    if small:
+        yield b"".join(small)
 
 
-# --- the catalog's answers ----------------------------------------------------------------------
+# --- the catalog's answers ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class _Ending:
-    """What follows from a table's config."""
+class _ConfigSuffix:
+    """What a table's config adds to the body and to the ETag of a loaded table."""
 
-    of_body: bytes
-    of_tag: str
-    """The config is part of a load's answer: when it changes, so must the tag."""
+    body: bytes
+    etag: str
+    """The config is part of the body, so another config must give another tag."""
 
     @classmethod
-    def of(cls, config: Mapping[str, str]) -> _Ending:
+    def of(cls, config: Mapping[str, str]) -> _ConfigSuffix:
         text = encode(dict(config))
         tag = f'-{hashlib.sha256(text).hexdigest()[:8]}"' if config else '"'
         return cls(b',"config":' + text + b"}", tag)
 
 
 class Renderer:
-    """Renders what holds metadata: the metadata's own JSON with a few fields around it."""
+    """Renders tables and views: the JSON of their metadata with a few fields around it."""
 
     def __init__(self, table_config: Mapping[str, str]) -> None:
-        # Clients must obey a planning mode, so a table's owner decides whether they are told one.
+        # Clients must obey a planning mode, so it is sent only if a table property asks for it.
         server_side = {**table_config, SCAN_PLANNING_MODE: str(ScanPlanningMode.SERVER)}
-        self._endings = {False: _Ending.of(table_config), True: _Ending.of(server_side)}
+        self._config_suffixes = {
+            False: _ConfigSuffix.of(table_config),
+            True: _ConfigSuffix.of(server_side),
+        }
 
     def table_etag(self, table: LoadedTable, refs_only: bool = False) -> str:
-        return table.etag(refs_only).removesuffix('"') + self._ending(table).of_tag
+        return table.etag(refs_only).removesuffix('"') + self._config_suffix(table).etag
 
     def loaded_table(self, table: LoadedTable, refs_only: bool = False) -> Reply:
-        ending = self._ending(table).of_body
-        chunks = (_opening(table.metadata_location), *table.json_chunks(refs_only), ending)
+        suffix = self._config_suffix(table).body
+        chunks = (_metadata_prefix(table.metadata_location), *table.json_chunks(refs_only), suffix)
         return Reply(200, chunks, self._table_headers(table, refs_only))
 
-    def _ending(self, table: LoadedTable) -> _Ending:
+    def _config_suffix(self, table: LoadedTable) -> _ConfigSuffix:
         mode = table.metadata.properties.get(SCAN_PLANNING_PROPERTY)
-        return self._endings[mode == ScanPlanningMode.SERVER]
+        return self._config_suffixes[mode == ScanPlanningMode.SERVER]
 
     def loaded_view(self, view: LoadedView) -> Reply:
-        chunks = (_opening(view.metadata_location), *view.json_chunks(), b',"config":{}}')
+        chunks = (_metadata_prefix(view.metadata_location), *view.json_chunks(), b',"config":{}}')
         return Reply(200, chunks, (_etag_header(view.etag()),))
 
     def answer(self, answer: Answer, *, minimal: bool = False) -> Reply:
-        """What a change of the catalog answers; a commit's answer carries no config."""
+        """Return the reply to a change of the catalog. A commit is answered without config."""
         if isinstance(answer, NoContent):
             return NO_CONTENT
         if isinstance(answer, JsonAnswer):
@@ -146,13 +153,13 @@ class Renderer:
         return self._commit(answer, minimal)
 
     def created(self, answer: Answer) -> Reply:
-        """What creating or registering a table answers: the same as loading it."""
+        """Return the reply to creating or registering a table, which is that of loading it."""
         if isinstance(answer, TableAnswer):
             return self.loaded_table(answer.table)
         return self.answer(answer)
 
     def unregistered(self, answer: Answer) -> Reply:
-        """The table is gone, so its answer carries no tag to ask for it again."""
+        """Return the reply to unregistering; without a tag, because the table is gone."""
         if isinstance(answer, TableAnswer):
             return Reply(200, _metadata_chunks(answer.table, b"}"))
         return self.answer(answer)
@@ -160,11 +167,11 @@ class Renderer:
     def _commit(self, answer: TableAnswer, minimal: bool) -> Reply:
         headers = self._table_headers(answer.table)
         if minimal and answer.table.metadata_location is not None:
-            return Reply(200, (encode(_minimal(answer)),), (*headers, _MINIMAL))
-        return Reply(200, _metadata_chunks(answer.table, _commit_ending(answer)), headers)
+            return Reply(200, (encode(_minimal(answer)),), (*headers, _MINIMAL_APPLIED))
+        return Reply(200, _metadata_chunks(answer.table, _commit_suffix(answer)), headers)
 
     def _table_headers(self, table: LoadedTable, refs_only: bool = False) -> tuple[Header, ...]:
-        # What is only staged has no version that could be asked for again.
+        # A staged table has no version that a client could ask for again.
         if table.metadata_location is None:
             return ()
         return (_etag_header(self.table_etag(table, refs_only)),)
@@ -178,18 +185,18 @@ def _etag_header(etag: str) -> Header:
     return (b"etag", etag.encode())
 
 
-def _opening(metadata_location: str | None) -> bytes:
+def _metadata_prefix(metadata_location: str | None) -> bytes:
     if metadata_location is None:
         return b'{"metadata":'
     return b'{"metadata-location":' + encode(metadata_location) + b',"metadata":'
 
 
-def _metadata_chunks(table: LoadedTable, ending: bytes) -> tuple[bytes, ...]:
-    return (_opening(table.metadata_location), *table.json_chunks(), ending)
+def _metadata_chunks(table: LoadedTable, suffix: bytes) -> tuple[bytes, ...]:
+    return (_metadata_prefix(table.metadata_location), *table.json_chunks(), suffix)
 
 
-def _commit_ending(answer: TableAnswer) -> bytes:
-    """What a commit's answer says behind the metadata."""
+def _commit_suffix(answer: TableAnswer) -> bytes:
+    """Return the JSON that follows the metadata in the reply to a commit."""
     committed = b"" if answer.committed is None else b',"committed":' + answer.committed
     return committed + (b',"already-committed":true}' if answer.already_committed else b"}")
 
@@ -205,28 +212,29 @@ def _minimal(answer: TableAnswer, *, named: bool = False) -> MinimalCommitRespon
 
 def _transaction(answer: TransactionAnswer) -> Reply:
     tables = tuple(_minimal(table, named=True) for table in answer.tables)
-    return Reply(200, (encode(MinimalTransactionResponse(tables)),), (_MINIMAL,))
+    return Reply(200, (encode(MinimalTransactionResponse(tables)),), (_MINIMAL_APPLIED,))
 
 
-_log = logging.getLogger("frazil.rest")
+# --- errors ---------------------------------------------------------------------------------------
 
 
-def failure(error: Exception, route: Route | None, request_id: str) -> Reply:
+def error_reply(error: Exception, route: Route | None, request_id: str) -> Reply:
+    """Return the reply to a failed request, in the standard shape of errors."""
     if isinstance(error, ReplayedError):
         return Reply(error.status, (error.body,), error_type="Replayed")
-    known = error if isinstance(error, FrazilError) else _expected(error, route, request_id)
+    known = error if isinstance(error, FrazilError) else _unexpected(error, route, request_id)
     headers = tuple(
         (name.lower().encode(), text.encode()) for name, text in known.headers().items()
     )
     return Reply(known.status, (encode(known.body()),), headers, known.type)
 
 
-def _expected(error: Exception, route: Route | None, request_id: str) -> FrazilError:
-    """What no room meant for a client. A client is told where to look, not what it was.
+def _unexpected(error: Exception, route: Route | None, request_id: str) -> FrazilError:
+    """Return the error for a failure that was not meant for a client, and log the failure.
 
-    A read can simply be sent again. After a change nothing is known about how far it came, so
-    the answer is a 500, which Iceberg's clients read as 'unknown' on a commit; that holds for a
-    commit that failed before it was submitted too, because here nobody can tell them apart.
+    A read can be repeated, so it is answered with 503. After a change nobody knows how far it got,
+    so the answer is a 500, which Iceberg's clients treat as an unknown outcome. This includes
+    commits that failed before they were submitted, because they cannot be told apart here.
     """
     changes = route is not None and route.changes
     if isinstance(error, DatabaseUnavailable | StoreError) and not changes:

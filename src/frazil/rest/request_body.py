@@ -1,4 +1,4 @@
-"""Reading a request's body: capped in size and time, inflated where it is compressed."""
+"""Read a request body within limits of size and time; decompress it if needed."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import re
 import zlib
 from dataclasses import dataclass, field
 
-from starlette.types import Message, Receive
-
+from frazil.rest.asgi import Message, Receive
 from frazil.rest.request_headers import Headers
 from frazil.wire.errors import (
     BadRequest,
@@ -20,8 +19,8 @@ from frazil.wire.errors import (
 _JSON_TYPE = re.compile(r"application/(json|[a-z0-9!#$&^_.+-]+\+json)")
 _UTF8_NAMES = frozenset({"utf-8", "utf8", "us-ascii"})
 _GZIP = 16 + zlib.MAX_WBITS
-# One is usual. Empty ones hold nothing that any other limit counts, and each costs its time.
-_MAX_MEMBERS = 100
+# One member is usual. Empty members pass every other limit, but each takes time to process.
+_MAX_GZIP_MEMBERS = 100
 
 
 class ClientGone(Exception):
@@ -30,52 +29,54 @@ class ClientGone(Exception):
 
 @dataclass(slots=True)
 class BodyBudget:
-    """The bytes that all running requests hold together. Used from the event loop only."""
+    """The bytes in memory for all running requests. Used only on the event loop."""
 
     limit: int
-    held: int = field(default=0)
+    used: int = field(default=0)
 
     def take(self, count: int) -> None:
-        if self.held + count > self.limit:
+        if self.used + count > self.limit:
             raise TooManyRequests("the server holds as many request bytes as it may: try again")
-        self.held += count
+        self.used += count
 
     def give_back(self, count: int) -> None:
-        self.held -= count
+        self.used -= count
 
 
 class Lease:
-    """What one request holds of the budget."""
+    """The part of the budget that one request uses."""
 
     def __init__(self, budget: BodyBudget) -> None:
         self._budget = budget
-        self._held = 0
+        self._used = 0
 
     def take(self, count: int) -> None:
         self._budget.take(count)
-        self._held += count
+        self._used += count
 
     def end(self) -> None:
-        self._budget.give_back(self._held)
-        self._held = 0
+        self._budget.give_back(self._used)
+        self._used = 0
 
 
 @dataclass(frozen=True, slots=True)
 class BodyLimits:
+    """Limits of one body."""
+
     max_bytes: int
     timeout_s: float
 
 
 async def read_body(receive: Receive, headers: Headers, limits: BodyLimits, lease: Lease) -> bytes:
-    """The decoded body of a request that must carry JSON."""
+    """Return the decompressed body of a request that must be JSON."""
     _check_content_type(headers.get("content-type"))
     compressed = _is_gzip(headers.get("content-encoding"))
     _check_content_length(headers.get("content-length"), limits.max_bytes)
-    sink = _Inflated(limits.max_bytes, lease) if compressed else _Plain(limits.max_bytes, lease)
+    sink = _GzipBody(limits.max_bytes, lease) if compressed else _PlainBody(limits.max_bytes, lease)
     more = True
     try:
-        # From the first byte on: who sends a head and then nothing holds a place among the
-        # requests in flight as much as who stops half way.
+        # The time limit starts here, not at the first byte of the body: a client that sends only
+        # headers occupies one of the requests in flight too.
         async with asyncio.timeout(limits.timeout_s):
             while more:
                 message = await receive()
@@ -121,7 +122,7 @@ def _is_gzip(content_encoding: str | None) -> bool:
 
 
 def _check_content_length(content_length: str | None, max_bytes: int) -> None:
-    # A server that speaks HTTP has already refused one that is no number.
+    # uvicorn has already refused a length that is not a number.
     if content_length is not None and content_length.isdigit() and int(content_length) > max_bytes:
         raise _too_large(max_bytes)
 
@@ -130,8 +131,8 @@ def _too_large(max_bytes: int) -> PayloadTooLarge:
     return PayloadTooLarge(f"the request body is larger than {max_bytes} bytes (decoded)")
 
 
-class _Plain:
-    """Parts of a body that is sent as it is."""
+class _PlainBody:
+    """Collects the parts of an uncompressed body."""
 
     def __init__(self, max_bytes: int, lease: Lease) -> None:
         self._parts: list[bytes] = []
@@ -150,8 +151,8 @@ class _Plain:
         return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
 
 
-class _Inflated(_Plain):
-    """Parts of a gzip body: one or more members, never inflated beyond the limit."""
+class _GzipBody(_PlainBody):
+    """Collects the parts of a gzip body, and never decompresses more than the limit."""
 
     def __init__(self, max_bytes: int, lease: Lease) -> None:
         super().__init__(max_bytes, lease)
@@ -163,12 +164,14 @@ class _Inflated(_Plain):
         while part:
             if self._member.eof:
                 self._members += 1
-                if self._members > _MAX_MEMBERS:
-                    raise BadRequest(f"the gzip request body has more than {_MAX_MEMBERS} members")
+                if self._members > _MAX_GZIP_MEMBERS:
+                    raise BadRequest(
+                        f"the gzip request body has more than {_MAX_GZIP_MEMBERS} members"
+                    )
                 self._member = zlib.decompressobj(_GZIP)
             self._begun = True
             try:
-                # One byte above the limit is enough to know, and all that is ever inflated.
+                # Decompress at most one byte above the limit, which is enough to detect it.
                 super().add(self._member.decompress(part, self._max_bytes - self._size + 1))
             except zlib.error as error:
                 raise BadRequest(f"the request body is not valid gzip: {error}") from None

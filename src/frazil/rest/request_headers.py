@@ -1,4 +1,4 @@
-"""Headers that change what a request means: preconditions, preferences, keys and ids."""
+"""Request headers: authorization, preconditions, preferences, keys and ids."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12
 
 
 class Headers:
-    """A request's headers by lower-case name; several of one name are joined by commas."""
+    """The headers by lower-case name; values of one name are joined with commas."""
 
     __slots__ = ("_values",)
 
@@ -34,14 +34,14 @@ class Headers:
 
 
 def request_id(sent: str | None) -> str:
-    """The client's own id where it is harmless, else a new one."""
+    """Return the client's request id if it is safe to log, else a new one."""
     if sent is not None and _REQUEST_ID.fullmatch(sent):
         return sent
     return str(uuid.uuid4())
 
 
 def idempotency_key(sent: str | None) -> str | None:
-    """A UUID in lower case. One UUID is one key, however its letters are written."""
+    """Return the key, a UUID, in lower case: upper and lower case are the same key."""
     if sent is None:
         return None
     key = sent.lower()
@@ -53,35 +53,35 @@ def idempotency_key(sent: str | None) -> str | None:
     return key
 
 
-def none_match_holds(if_none_match: str | None, etag: str) -> bool:
-    """Whether the client already has what this tag names (RFC 9110, 13.1.2: weak comparison)."""
+def matches_etag(if_none_match: str | None, etag: str) -> bool:
+    """Check whether the client has the version of this tag (RFC 9110, 13.1.2, weak comparison)."""
     if if_none_match is None:
         return False
     if if_none_match.strip() == "*":
         return True
-    mine = etag.strip('"')
-    return any(mine in found.groups() for found in _ENTITY_TAG.finditer(if_none_match))
+    tag = etag.strip('"')
+    return any(tag in match.groups() for match in _ENTITY_TAG.finditer(if_none_match))
 
 
 def prefers_minimal(prefer: str | None) -> bool:
-    """Whether `return=minimal` is among the preferences (RFC 7240)."""
+    """Check whether the client prefers `return=minimal` (RFC 7240)."""
     if prefer is None:
         return False
     for preference in prefer.split(","):
         name, _, value = preference.partition(";")[0].partition("=")
         if name.strip().lower() == "return":
-            # The first of several counts, as the RFC has it.
+            # If a preference is repeated, the RFC uses the first.
             return value.strip().strip('"').lower() == "minimal"
     return False
 
 
 def explains(sent: str | None) -> bool:
-    """Whether a plan's answer is to say what the walk has seen and left out."""
+    """Check whether the client wants counts of what planning read and skipped."""
     return _is_true(sent, "X-Frazil-Explain")
 
 
 def wants_sequence_numbers(sent: str | None) -> bool:
-    """Whether a plan's data files are to carry their data sequence numbers."""
+    """Check whether the client wants the data sequence numbers of planned data files."""
     return _is_true(sent, "X-Frazil-Sequence-Numbers")
 
 
@@ -97,20 +97,21 @@ ANONYMOUS = "anonymous"
 
 
 def principal_of(authorization: str | None, tokens: Mapping[str, str]) -> str:
-    """The name of the token in an Authorization header; anonymous where no tokens are known.
+    """Return the name of the token in an Authorization header.
 
-    Every entry is compared, in constant time, so that the time taken tells nothing about them.
+    `tokens` maps names to SHA-256 digests; without any, everyone is anonymous. Every digest is
+    compared, in constant time, so that the duration reveals nothing about them.
     """
     if not tokens:
         return ANONYMOUS
     scheme, _, token = (authorization or "").strip().partition(" ")
     if scheme.lower() != "bearer" or not token.strip():
         raise NotAuthorized("send a token as `Authorization: Bearer <token>`")
-    # Header values are bytes that HTTP reads as latin-1, so this gives back what was sent.
+    # Header values were decoded as latin-1, so this restores the bytes that were sent.
     digest = hashlib.sha256(token.strip().encode("latin-1")).hexdigest()
     principal: str | None = None
-    for name, known in tokens.items():
-        if hmac.compare_digest(digest, known):
+    for name, known_digest in tokens.items():
+        if hmac.compare_digest(digest, known_digest):
             principal = name
     if principal is None:
         raise NotAuthorized("the token is not known to this server")

@@ -1,4 +1,4 @@
-"""The one table of routes. `/v1/config`, the log and the OpenAPI file's test are made from it."""
+"""The table of all routes, from which `/v1/config` and the log take their names."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Finding the route of a request by its undecoded path.
+"""Find the route of a request by its raw path.
 
-A `%2F` inside a name is part of that name, so a path is cut at its slashes before it is decoded.
+A `%2F` inside a name is part of the name, so a path is split at its slashes before it is decoded.
 """
 
 from __future__ import annotations
@@ -15,38 +15,42 @@ from urllib.parse import unquote_to_bytes
 from frazil.wire.errors import BadRequest, MethodNotAllowed, NotFound
 
 if TYPE_CHECKING:
+    from frazil.rest.app import RestApp
     from frazil.rest.call import Call
-    from frazil.rest.edge import Edge
     from frazil.rest.reply import Reply
 
 _BROKEN_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 
-Handler = Callable[["Edge", "Call"], Awaitable["Reply"]]
+Handler = Callable[["RestApp", "Call"], Awaitable["Reply"]]
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
+    """One method of one path, with its handler."""
+
     method: str
     path: str
     operation: str
-    """The `operationId`, as in the REST specification where the route is in it."""
+    """The `operationId`; that of the REST specification if the route is part of it."""
     handler: Handler
     request: type[Any] | UnionType | None = None
-    """What the body holds; None: it is not read."""
+    """The type of the body; None if the body is not read."""
     changes: bool = False
-    """Changes the catalog: takes an Idempotency-Key, and is refused while the server drains."""
+    """Changes the catalog: accepts an Idempotency-Key and is refused while the server drains."""
     commits: bool = False
-    """Goes through a table's queue: what fails unexpectedly may still have happened."""
+    """Commits through a queue: after an unexpected failure the outcome is unknown."""
     open: bool = False
-    """Answers without a token."""
+    """Needs no token."""
 
     @property
     def endpoint(self) -> str:
-        """How `/v1/config` names it: a prefix is part of every path in the specification."""
+        """Return the name in `/v1/config`, where every path contains a prefix."""
         return f"{self.method} {self.path.replace('/v1/', '/v1/{prefix}/', 1)}"
 
 
 class WrongMethod(MethodNotAllowed):
+    """The path exists, but not with this method."""
+
     def __init__(self, method: str, allowed: Sequence[str]) -> None:
         self.allowed = ", ".join(sorted(allowed))
         super().__init__(f"{method[:32]} is not allowed here: use {self.allowed}")
@@ -65,10 +69,12 @@ class _Node:
 
 @dataclass(frozen=True, slots=True)
 class Match:
+    """The routes of a path, and the values of its parameters."""
+
     routes: dict[str, Route]
     """By method."""
     segments: dict[str, bytes]
-    """The parameters of the path, still encoded."""
+    """The parameters of the path, still percent-encoded."""
 
     def route(self, method: str) -> Route:
         route = self.routes.get(method)
@@ -78,6 +84,8 @@ class Match:
 
 
 class Router:
+    """A tree of path segments, in which literal segments win over parameters."""
+
     def __init__(self, routes: Sequence[Route]) -> None:
         self._root = _Node()
         for route in routes:
@@ -85,7 +93,7 @@ class Router:
             for segment in route.path.split("/")[1:]:
                 node = _child(node, segment)
             if route.method in node.routes:
-                raise ValueError(f"{route.method} {route.path} stands twice in the table of routes")
+                raise ValueError(f"{route.method} {route.path} is listed twice")
             node.routes[route.method] = route
 
     def find(self, raw_path: bytes) -> Match | None:
@@ -104,15 +112,16 @@ class Router:
 
 
 def no_such_route(raw_path: bytes) -> NotFound:
+    """Return the error for a path without a route."""
     shown = raw_path[:200].decode("ascii", "backslashreplace")
     return NotFound(f"there is no route {shown}: GET /openapi.json lists them all")
 
 
 def decoded(segment: bytes, what: str) -> str:
-    """One segment of a path as text.
+    """Decode one segment of a path.
 
-    Iceberg's Java client writes names as HTML forms do (RESTUtil.encodeString): a space is `+`
-    and a plus is `%2B`. Other clients write `%20` and `%2B`, which mean the same here.
+    Iceberg's Java client encodes names like HTML forms (RESTUtil.encodeString): a space becomes
+    `+` and a plus becomes `%2B`. Other clients write `%20` and `%2B`, which decode to the same.
     """
     if _BROKEN_ESCAPE.search(segment):
         raise BadRequest(f"{what} in the path has a broken escape: write % itself as %25")
@@ -129,5 +138,7 @@ def _child(node: _Node, segment: str) -> _Node:
     if node.parameter is None:
         node.parameter = _Node(name=name)
     if node.parameter.name != name:
-        raise ValueError(f"one place in a path has two names: {node.parameter.name} and {name}")
+        raise ValueError(
+            f"one path segment has two parameter names: {node.parameter.name} and {name}"
+        )
     return node.parameter

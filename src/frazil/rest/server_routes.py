@@ -1,4 +1,4 @@
-"""Routes that are about the server itself: its configuration, health, metrics and description."""
+"""Routes about the server itself: configuration, health, metrics and OpenAPI document."""
 
 from __future__ import annotations
 
@@ -6,28 +6,31 @@ import asyncio
 import logging
 from functools import cache
 from importlib.resources import files
+from typing import TYPE_CHECKING
 
 from frazil.rest.call import Call
-from frazil.rest.edge import Edge
 from frazil.rest.reply import Reply, json_reply
 from frazil.wire.errors import ServiceUnavailable
 from frazil.wire.responses import ConfigResponse
+
+if TYPE_CHECKING:
+    from frazil.rest.app import RestApp
 
 _log = logging.getLogger("frazil.rest")
 
 _RETRY_AFTER_S = 2
 
 
-async def get_config(edge: Edge, call: Call) -> Reply:
-    """One warehouse a server: whatever `warehouse` a client names, it is this one."""
-    settings = edge.settings
+async def get_config(app: RestApp, call: Call) -> Reply:
+    """Return the client configuration, the same for every `warehouse` in the query."""
+    settings = app.settings
     config = ConfigResponse(
         defaults=dict(settings.config_defaults),
         overrides=dict(settings.config_overrides),
-        # A client that reads this has found /v1/config itself.
+        # A client that reads this already knows /v1/config.
         endpoints=tuple(
             route.endpoint
-            for route in edge.routes
+            for route in app.routes
             if route.path.startswith("/v1/") and route.path != "/v1/config"
         ),
         idempotency_key_lifetime=settings.idempotency_key_lifetime,
@@ -35,20 +38,20 @@ async def get_config(edge: Edge, call: Call) -> Reply:
     return json_reply(config)
 
 
-async def get_openapi(edge: Edge, call: Call) -> Reply:
+async def get_openapi(app: RestApp, call: Call) -> Reply:
     return Reply(200, (openapi(),))
 
 
-async def get_metrics(edge: Edge, call: Call) -> Reply:
-    text, content_type = await edge.blocking(_metrics, edge, call.headers.get("accept") or "")
+async def get_metrics(app: RestApp, call: Call) -> Reply:
+    text, content_type = await app.blocking(_metrics, app, call.headers.get("accept") or "")
     return Reply(200, (text,), content_type=content_type.encode())
 
 
-def _metrics(edge: Edge, accept: str) -> tuple[bytes, str]:
-    # A server that nobody scrapes need not load the library.
-    from frazil.rest.prometheus import exposed
+def _metrics(app: RestApp, accept: str) -> tuple[bytes, str]:
+    # Import at the first scrape, because many servers are never scraped.
+    from frazil.rest.prometheus import metrics_text
 
-    return exposed(edge, accept)
+    return metrics_text(app, accept)
 
 
 @cache
@@ -56,18 +59,18 @@ def openapi() -> bytes:
     return files("frazil.rest").joinpath("openapi.json").read_bytes()
 
 
-async def get_health(edge: Edge, call: Call) -> Reply:
-    """The process answers; nothing else is asked."""
+async def get_health(app: RestApp, call: Call) -> Reply:
+    """Reply that the process is running, without checking anything else."""
     return json_reply({"status": "ok"})
 
 
-async def get_readiness(edge: Edge, call: Call) -> Reply:
-    """Database and store can be used, and the server takes commits."""
-    if edge.draining:
+async def get_readiness(app: RestApp, call: Call) -> Reply:
+    """Check that the database and the store work and that the server accepts commits."""
+    if app.draining:
         raise ServiceUnavailable("the server is shutting down", retry_after_s=_RETRY_AFTER_S)
     try:
-        async with asyncio.timeout(edge.settings.ready_timeout_s):
-            await edge.blocking(edge.catalog.ready)
+        async with asyncio.timeout(app.settings.ready_timeout_s):
+            await app.blocking(app.catalog.ready)
     except Exception as error:
         _log.warning("not ready: %r", error, extra={"id": call.request_id})
         raise ServiceUnavailable(

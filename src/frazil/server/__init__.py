@@ -1,1 +1,1 @@
-"""One process that is a catalog: what `frazil serve` assembles, listens with, and runs."""
+"""The server process: reads the settings, opens the catalog, listens and serves."""

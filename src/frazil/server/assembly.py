@@ -1,4 +1,4 @@
-"""Puts the rooms together: database, store, catalog, edge; and takes them apart again."""
+"""Build the application from the settings: database, store, catalog, planner, REST layer."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from starlette.applications import Starlette
-
 from frazil.commit.catalog.operations import Catalog
 from frazil.db.base import DatabaseRefused, DatabaseUnavailable
 from frazil.db.connect import connect
 from frazil.plan.service import PlanLimits, Planner
-from frazil.rest.app import AppSettings, close, create_app
+from frazil.rest.app import AppSettings, RestApp
 from frazil.server.listen import StartRefused
 from frazil.server.warehouse_storage import prepare_warehouse, s3_settings
 from frazil.settings import Settings, extra_locations, warehouse_location
@@ -24,21 +22,23 @@ from frazil.store.s3_settings import S3Settings
 from frazil.wire.errors import FrazilError
 
 PLAN_SECRET = "plans"
-"""The name of what plan ids and task tokens are signed with: one for all replicas."""
+"""Name of the secret that signs plan ids and task tokens; all replicas share it."""
 
-_BYTES_IN_FLIGHT = 1 << 30
+_MAX_BYTES_IN_FLIGHT = 1 << 30
 
 
 @contextmanager
-def assembled(settings: Settings, tokens: Mapping[str, str]) -> Iterator[Starlette]:
-    """The application over an open catalog. Leaving drains the catalog, then closes the store and
-    the database. Raises StartRefused."""
+def open_app(settings: Settings, tokens: Mapping[str, str]) -> Iterator[RestApp]:
+    """Open the catalog and yield its application; on exit close everything in reverse order.
+
+    Raises StartRefused.
+    """
     warehouse = warehouse_location(settings)
     with ExitStack() as opened:
         try:
             allowed = AllowedLocations(warehouse, extra_locations(settings))
             s3 = s3_settings(settings, os.environ)
-            app_settings = edge_settings(settings, tokens, s3 if _uses_s3(allowed) else None)
+            app_settings = rest_settings(settings, tokens, s3 if _uses_s3(allowed) else None)
             database = connect(settings.database)
             opened.callback(database.close)
             database.migrate()
@@ -60,23 +60,23 @@ def assembled(settings: Settings, tokens: Mapping[str, str]) -> Iterator[Starlet
         )
         opened.callback(catalog.close)
         planner = Planner(catalog, plan_secret, plan_limits(settings))
-        app = create_app(catalog, planner, app_settings)
-        opened.callback(close, app)
-        # Before the edge: its threads wait for plans that nobody will fetch any more.
+        app = RestApp(catalog, planner, app_settings)
+        opened.callback(app.close)
+        # Closed before the application, whose threads may wait for plans nobody will fetch.
         opened.callback(planner.close)
         yield app
 
 
-def edge_settings(
+def rest_settings(
     settings: Settings, tokens: Mapping[str, str], s3: S3Settings | None
 ) -> AppSettings:
     return AppSettings(
         tokens=tokens,
-        # Defaults, not overrides: a client may reach the same store by another address.
+        # Defaults, not overrides: a client may reach the store under another address.
         config_defaults={} if s3 is None else s3.client_properties(),
         idempotency_key_lifetime=f"PT{settings.idempotency_lifetime_s}S",
         max_request_bytes=settings.max_request_bytes,
-        max_bytes_in_flight=max(_BYTES_IN_FLIGHT, settings.max_request_bytes),
+        max_bytes_in_flight=max(_MAX_BYTES_IN_FLIGHT, settings.max_request_bytes),
     )
 
 

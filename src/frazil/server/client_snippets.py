@@ -1,4 +1,4 @@
-"""What to paste so that a stock client uses this server."""
+"""Code to paste so that a stock client uses this server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _AWS_PACKAGE = "org.apache.iceberg:iceberg-aws-bundle:1.12.0"
 
 
 def snippets(settings: Settings, url: str, with_token: bool) -> dict[str, str]:
-    """By client. Secrets are named by the environment variables that hold them, never shown."""
+    """Return the code for each client. Secrets appear only as names of environment variables."""
     on_s3 = urlsplit(warehouse_location(settings)).scheme in {"s3", "s3a", "s3n"}
     return {
         "curl": _curl(url, with_token),

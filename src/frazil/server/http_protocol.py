@@ -1,10 +1,9 @@
-"""HTTP/1.1 as uvicorn speaks it with httptools, made safe at the head of a request.
+"""uvicorn's HTTP/1.1 protocol with limits on the head of a request.
 
-Three things differ from uvicorn's own. The head of a request has a size limit and a time limit,
-where httptools buffers and waits without one. What is not HTTP is answered in the standard error
-shape. And `Upgrade` is ignored, as RFC 9110 section 7.8 lets a server do: some Java clients offer
-h2c or TLS with every request, and httptools would then drop the body and read it as the next
-request.
+Three things differ from uvicorn. The request line and headers have a size limit and a time limit;
+httptools has neither. Invalid HTTP is answered in the standard error shape. `Upgrade` is ignored,
+which RFC 9110 section 7.8 allows: some Java clients offer h2c or TLS with every request, and
+httptools would then drop the body and parse it as the next request.
 """
 
 from __future__ import annotations
@@ -23,9 +22,11 @@ _UPGRADE_LINE = re.compile(rb"^upgrade[ \t]*:[^\n]*\n", re.IGNORECASE | re.MULTI
 
 
 class BoundedHttpProtocol(HttpToolsProtocol):
+    """Limits the size and the duration of a request's head."""
+
     _in_head = True
     _head = b""
-    """What has arrived of a head that is not complete yet."""
+    """The received part of an incomplete head."""
     _head_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -66,13 +67,16 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._refuse(400, "BadRequestException", "the request is not valid HTTP/1.1")
 
     def _unsupported_upgrade_warning(self) -> None:
-        """CONNECT, or an `Upgrade` behind a pipelined request: what follows is not HTTP to
-        the parser any more, so the connection ends with this answer."""
+        """Close the connection after this response.
+
+        This is called for CONNECT, and for an `Upgrade` after a pipelined request. The parser no
+        longer treats the following bytes as HTTP.
+        """
         self.transport.pause_reading()
         self.cycle.keep_alive = False
 
     def _expect_head(self) -> None:
-        """A connection that sends no request, or part of one, is not kept open for ever."""
+        """Start the timer that closes a connection without a complete request."""
         if self._head_timer is None:
             self._head_timer = self.loop.call_later(HEAD_TIMEOUT_S, self._head_is_late)
 

@@ -1,4 +1,4 @@
-"""Where the server listens: only on loopback, unless someone must show a token or says so."""
+"""The address of the server: loopback only, unless tokens or `--insecure` are configured."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from frazil.settings import Settings
 
 
 class StartRefused(Exception):
-    """The server cannot or must not start; the message says why and what to do.
+    """The server cannot start; the message says why and how to fix it.
 
-    `usage` marks what the settings alone show to be wrong.
+    `usage` is true if the settings alone are wrong.
     """
 
     def __init__(self, message: str, *, usage: bool = False) -> None:
@@ -24,7 +24,7 @@ _BACKLOG = 2048
 
 
 def check_exposure(settings: Settings, has_tokens: bool) -> None:
-    """Refuses an address that other machines can reach while anybody could use the server."""
+    """Refuse an address that other machines can reach if the server requires no token."""
     if has_tokens or settings.insecure or is_loopback(settings.host, settings.port):
         return
     raise StartRefused(
@@ -37,16 +37,16 @@ def check_exposure(settings: Settings, has_tokens: bool) -> None:
 
 
 def is_loopback(host: str, port: int) -> bool:
-    """Whether every address that the name stands for is this machine's own."""
+    """Check whether every address of the host is a loopback address."""
     return all(ipaddress.ip_address(address).is_loopback for _, address in _addresses(host, port))
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A listening socket. Its name has the real port where 0 was asked for."""
+    """Return a listening socket. For port 0 its name contains the chosen port."""
     family, address = _addresses(host, port)[0]
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
-        # A restart must not wait for the last connections of the process before it.
+        # Without this a restart would have to wait until old connections time out.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((address, port))
         listener.listen(_BACKLOG)
@@ -58,7 +58,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def url_of(listener: socket.socket) -> str:
-    """The address a client on this machine can use; a wildcard is no address to connect to."""
+    """Return a URL that clients on this machine can use, also for a wildcard address."""
     address, port = listener.getsockname()[:2]
     ip = ipaddress.ip_address(address)
     if ip.is_unspecified:
@@ -67,24 +67,24 @@ def url_of(listener: socket.socket) -> str:
 
 
 def _addresses(host: str, port: int) -> list[tuple[socket.AddressFamily, str]]:
-    """IPv4 first: `localhost` means 127.0.0.1 to most clients."""
+    """Resolve the host, IPv4 first, because most clients resolve `localhost` to 127.0.0.1."""
     try:
         literal = ipaddress.ip_address(host)
     except ValueError:
-        return _looked_up(host, port)
+        return _resolve(host, port)
     return [(socket.AF_INET6 if literal.version == 6 else socket.AF_INET, str(literal))]
 
 
-def _looked_up(host: str, port: int) -> list[tuple[socket.AddressFamily, str]]:
+def _resolve(host: str, port: int) -> list[tuple[socket.AddressFamily, str]]:
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
         raise StartRefused(
-            f"host {host!r} is no address of this machine ({error}): use 127.0.0.1, or 0.0.0.0 "
+            f"host {host!r} is not an address of this machine ({error}): use 127.0.0.1, or 0.0.0.0 "
             "for all addresses",
             usage=True,
         ) from error
-    ordered = sorted(found, key=lambda entry: entry[0] != socket.AF_INET)
+    ordered = sorted(entries, key=lambda entry: entry[0] != socket.AF_INET)
     return [(entry[0], str(entry[4][0]).partition("%")[0]) for entry in ordered]
 
 
@@ -97,5 +97,5 @@ def _bind_failure(host: str, port: int, error: OSError) -> str:
     if error.errno == errno.EACCES:
         return f"port {port} needs privileges this process does not have: choose one above 1023"
     if error.errno == errno.EADDRNOTAVAIL:
-        return f"host {host} is no address of this machine: use 127.0.0.1, or 0.0.0.0 for all"
+        return f"host {host} is not an address of this machine: use 127.0.0.1, or 0.0.0.0 for all"
     return f"cannot listen on {host} port {port}: {error}"

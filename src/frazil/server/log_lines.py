@@ -1,4 +1,4 @@
-"""Log lines on stderr, as text or as one JSON object a line."""
+"""Log lines on stderr, as text or as one JSON object per line."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from typing import Any
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message"}
 
 
-def configure(log_format: str) -> None:
-    """All loggers write through one handler; uvicorn's own line for each request is off,
-    because the edge writes a better one."""
+def configure_logging(log_format: str) -> None:
+    """Send all loggers through one handler.
+
+    uvicorn's access log is off, because the REST application writes its own.
+    """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if log_format == "json" else TextLines())
     root = logging.getLogger()
@@ -23,7 +25,7 @@ def configure(log_format: str) -> None:
         logger = logging.getLogger(name)
         logger.handlers.clear()
         logger.propagate = True
-        # "Started server process", "Shutting down": the command says these in its own words.
+        # `frazil serve` prints its own messages about starting and stopping.
         logger.setLevel(logging.WARNING)
 
 
@@ -33,13 +35,15 @@ def _timestamp(record: logging.LogRecord) -> str:
 
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
-    """What the caller passed as `extra`."""
+    """Return the fields that the caller passed as `extra`."""
     return {name: value for name, value in vars(record).items() if name not in _STANDARD}
 
 
 class TextLines(logging.Formatter):
+    """Formats a record as text, with its extra fields as `name=value`."""
+
     def format(self, record: logging.LogRecord) -> str:
-        # Names of tables come from clients: a line break in one must not make a second line.
+        # Clients choose table names, and a line break in a name must not start a new line.
         message = record.getMessage().replace("\r", "\\r").replace("\n", "\\n")
         pairs = "".join(f" {name}={_word(value)}" for name, value in _fields(record).items())
         line = f"{_timestamp(record)} {record.levelname:<7} {record.name} {message}{pairs}"
@@ -47,6 +51,8 @@ class TextLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
+    """Formats a record as one JSON object."""
+
     def format(self, record: logging.LogRecord) -> str:
         line = {
             "time": _timestamp(record),

@@ -1,4 +1,4 @@
-"""Runs the assembled catalog in this process until a signal ends it."""
+"""Serve the catalog with uvicorn until a signal ends the process."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from types import FrameType
 
 import uvicorn
 
-from frazil.rest.app import drain
-from frazil.server.assembly import assembled
+from frazil.server.assembly import open_app
 from frazil.server.http_protocol import BoundedHttpProtocol
 from frazil.server.listen import bind, check_exposure, url_of
 from frazil.settings import Settings, all_tokens
 
-# Longer than clients keep an idle connection: the side that closes first races with requests.
+# Longer than clients keep idle connections, because a server that closes first may close a
+# connection on which a request is arriving.
 _KEEP_ALIVE_S = 75
 
 
 def serve(settings: Settings, ready: Callable[[str], None]) -> None:
-    """Serves until SIGTERM or SIGINT, then finishes what is in flight and closes everything.
+    """Serve until SIGTERM or SIGINT, then finish running requests and close everything.
 
-    `ready` is called with the server's URL when it answers requests. Raises StartRefused.
+    Calls `ready` with the URL as soon as requests are answered. Raises StartRefused.
     """
     tokens = all_tokens(settings)
     check_exposure(settings, has_tokens=bool(tokens))
-    # The database is opened before the port: a second process is told about the file it shares,
-    # not about a port that is a consequence of it.
-    with assembled(settings, tokens) as app, bind(settings.host, settings.port) as listener:
+    # Open the database before the port, so that a second process on the same database fails with
+    # that error and not with "port in use".
+    with open_app(settings, tokens) as app, bind(settings.host, settings.port) as listener:
         config = uvicorn.Config(
             app,
             loop="uvloop",
@@ -38,22 +38,21 @@ def serve(settings: Settings, ready: Callable[[str], None]) -> None:
             access_log=False,
             log_config=None,
             server_header=False,
-            # What a proxy claims about the client is not believed: the address goes to the log.
+            # Do not trust the client address that a proxy sends.
             proxy_headers=False,
             timeout_keep_alive=_KEEP_ALIVE_S,
             timeout_graceful_shutdown=settings.shutdown_timeout_s,
         )
-        server = _Server(config, lambda: ready(url_of(listener)), lambda: drain(app))
-        # uvicorn raises the signal that ended it once more when it is done, for handlers that
-        # were there before it. With the default ones the process would die before the catalog
-        # is closed.
+        server = _Server(config, lambda: ready(url_of(listener)), app.drain)
+        # When uvicorn has ended, it raises the signal again for the handlers that were installed
+        # before its own. The default handlers would kill the process before the catalog is closed.
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, server.handle_exit)
         server.run(sockets=[listener])
 
 
 class _Server(uvicorn.Server):
-    """Says when it is ready, and lets the edge know as soon as it is to end."""
+    """Announces that it is ready, and drains the application when a signal arrives."""
 
     def __init__(
         self, config: uvicorn.Config, announce: Callable[[], None], drain: Callable[[], None]

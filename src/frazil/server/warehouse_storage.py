@@ -1,4 +1,4 @@
-"""How the settings reach the store, and what the store must prove before it is used."""
+"""S3 settings of the warehouse, and the check that its store works."""
 
 from __future__ import annotations
 
@@ -11,18 +11,17 @@ from frazil.store.s3_settings import S3Settings
 
 
 def s3_settings(settings: Settings, environ: Mapping[str, str]) -> S3Settings:
-    """Our settings, whatever their source, before what AWS's own tools read."""
-    chosen = {
+    """Return the S3 settings: Frazil's own settings win over the variables of AWS tools."""
+    path_style = settings.s3_path_style
+    frazil_settings = {
         "FRAZIL_S3_ENDPOINT": settings.s3_endpoint or "",
         "FRAZIL_S3_REGION": settings.s3_region or "",
-        "FRAZIL_S3_PATH_STYLE": ""
-        if settings.s3_path_style is None
-        else str(settings.s3_path_style),
+        "FRAZIL_S3_PATH_STYLE": "" if path_style is None else str(path_style),
     }
-    return S3Settings.from_environment({**environ, **chosen})
+    return S3Settings.from_environment({**environ, **frazil_settings})
 
 
 def prepare_warehouse(store: Store, warehouse: str) -> None:
-    """Makes the folder, and proves what every commit relies on before the first one does."""
+    """Create the warehouse folder and check that put-if-absent works, which commits rely on."""
     store.make_folders([warehouse])
     prove_put_if_absent(store, warehouse)

@@ -11,13 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from starlette.applications import Starlette
-from starlette.types import Message
-
 from frazil.commit.catalog.operations import Catalog
 from frazil.db.base import Database
 from frazil.plan.service import PlanLimits, Planner
-from frazil.rest.app import AppSettings, close, create_app
+from frazil.rest.app import AppSettings, RestApp
+from frazil.rest.asgi import Message
 from frazil.server.assembly import PLAN_SECRET
 from frazil.store.base import Store
 from frazil.store.local import LocalStore
@@ -32,7 +30,7 @@ class World:
     catalog: Catalog
     database: Database
     warehouse: Path
-    app: Starlette
+    app: RestApp
     planner: Planner
     loop: asyncio.AbstractEventLoop
 
@@ -95,7 +93,7 @@ def opened_world(
         allowed_locations=AllowedLocations(root),
     )
     planner = Planner(catalog, database.secret(PLAN_SECRET), limits)
-    app = create_app(catalog, planner, settings)
+    app = RestApp(catalog, planner, settings)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="finegrained-loop", daemon=True)
     thread.start()
@@ -106,5 +104,5 @@ def opened_world(
         thread.join(TIMEOUT_S)
         loop.close()
         planner.close()
-        close(app)
+        app.close()
         catalog.close()

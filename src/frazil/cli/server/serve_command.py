@@ -18,7 +18,7 @@ from frazil.settings import (
     warehouse_location,
 )
 
-SERVER_PACKAGES = ("starlette", "uvicorn", "uvloop", "httptools", "zstandard")
+SERVER_PACKAGES = ("uvicorn", "uvloop", "httptools", "zstandard")
 
 
 def run(resolved: Resolved, output: Output) -> None:
@@ -30,10 +30,10 @@ def run(resolved: Resolved, output: Output) -> None:
             output,
         )
     from frazil.server.listen import StartRefused
-    from frazil.server.log_lines import configure
+    from frazil.server.log_lines import configure_logging
     from frazil.server.uvicorn_server import serve
 
-    configure(settings.log_format)
+    configure_logging(settings.log_format)
     try:
         serve(settings, lambda url: _announce(settings, url, output))
     except SettingsError as error:
