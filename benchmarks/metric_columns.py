@@ -28,7 +28,6 @@ from typing import Any
 from benchmarks.manifest_columns import JAVA_BLOCK_ENTRIES, in_blocks, read_fastavro
 from benchmarks.results import RESULTS, machine
 from frazil.format.expr.expression_binding import bind
-from frazil.format.expr.expressions import Expression, from_json
 from frazil.format.manifest.manifest_columns import ManifestColumns, decode_columns
 from frazil.format.manifest.manifest_encoder import manifest_encoder
 from frazil.format.manifest.manifest_list import DATA
@@ -40,6 +39,7 @@ from frazil.format.pruning.column_evaluators import inclusive_column_evaluator
 from frazil.format.pruning.metric_columns import MetricColumns
 from frazil.format.pruning.metric_decoder import decode_manifest, decode_metrics
 from frazil.format.pruning.metric_file import metrics_from_bytes, metrics_to_bytes
+from frazil.wire.expressions import Expression, parse_expression
 
 OUTPUT = RESULTS / "metric_columns.json"
 TYPES = [*["long"] * 3, *["double"] * 2, *["timestamp"] * 2, "date", "string", "string"]
@@ -214,7 +214,7 @@ def measure_filters(files: int, rounds: int) -> tuple[list[Evaluated], dict[str,
         memory = memory or bytes_per_file(*decoded[0])
         manifests = [metrics for _, metrics in decoded]
         for name, value in FILTERS.items():
-            expression = bind(from_json(value), SCHEMA)
+            expression = bind(parse_expression(value), SCHEMA)
             took = best_of(rounds, partial(matching, expression, manifests))
             number = size * len(manifests)
             found.append(

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from frazil.client.declare.file_operations import Isolation
     from frazil.client.declare.scan_plans import Plan
     from frazil.client.declare.table_verbs import Commit
-    from frazil.client.filter.expressions import col
     from frazil.client.send.error_answers import CatalogUnreachable
     from frazil.client.send.retry_policy import RetryPolicy
     from frazil.datafiles.footers.data_files import DataFile, read_data_files
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
         FrazilError,
         ValidationError,
     )
+    from frazil.wire.filters import col
     from frazil.wire.identifiers import Identifier
     from frazil.wire.planned_files import FileScanTask
 
@@ -53,7 +53,7 @@ _HOMES = {
     "Table": "frazil.client.declare.client_table",
     "Transaction": "frazil.client.declare.client_transaction",
     "ValidationError": "frazil.wire.errors",
-    "col": "frazil.client.filter.expressions",
+    "col": "frazil.wire.filters",
     "read_data_files": "frazil.datafiles.footers.data_files",
 }
 

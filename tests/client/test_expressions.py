@@ -25,14 +25,21 @@ from pyiceberg.expressions.visitors import expression_evaluator
 from pyiceberg.schema import Schema as OracleSchema
 from pyiceberg.typedef import Record
 
-from frazil.client.filter.expressions import (
+from frazil.format.expr.expression_binding import bind
+from frazil.format.metadata.schema import parse_schema
+from frazil.wire.errors import BadRequest
+from frazil.wire.expressions import (
     AlwaysFalse,
     AlwaysTrue,
     Expression,
     all_of,
+    any_of,
+    parse_expression,
+)
+from frazil.wire.filter_text import filter_text, parse_filter
+from frazil.wire.filters import (
     always_false,
     always_true,
-    any_of,
     bucket,
     col,
     day,
@@ -42,11 +49,6 @@ from frazil.client.filter.expressions import (
     truncate,
     year,
 )
-from frazil.client.filter.filter_text import parse_filter
-from frazil.format.expr.expression_binding import bind
-from frazil.format.expr.expressions import from_json
-from frazil.format.metadata.schema import parse_schema
-from frazil.wire.errors import BadRequest
 from frazil.wire.json import check_text
 
 SCHEMA_JSON = {
@@ -85,7 +87,7 @@ def sent(filter: Expression | dict[str, Any] | str) -> dict[str, Any]:
     json = filter_json(filter)
     body = msgspec.json.encode(json)
     check_text(body)
-    bind(from_json(msgspec.json.decode(body)), SCHEMA)
+    bind(parse_expression(msgspec.json.decode(body)), SCHEMA)
     return json
 
 
@@ -306,7 +308,7 @@ def test_json_is_passed_on() -> None:
 )
 def test_text_means_what_it_says(text: str, same: Expression) -> None:
     assert parse_filter(text) == same
-    from_json(filter_json(text))
+    parse_expression(filter_json(text))
 
 
 def test_instants_and_nanoseconds_are_kept() -> None:
@@ -377,7 +379,7 @@ def test_a_long_text_is_shown_in_part() -> None:
 def test_any_text_is_read_or_refused(text: str) -> None:
     refusal = ""
     try:
-        from_json(parse_filter(text).to_json())
+        parse_expression(parse_filter(text).to_json())
     except BadRequest as error:
         refusal = error.message
     assert not refusal or re.match(r"filter, at character \d+: ", refusal)
@@ -459,6 +461,28 @@ ROWS = st.builds(
     st.none() | st.booleans(),
     st.builds(Record, st.none() | st.integers(-4, 4)),
 )
+
+
+@given(TEXTS)
+def test_a_written_text_means_the_same(text: str) -> None:
+    expression = parse_filter(text)
+    assert parse_filter(filter_text(expression)) == expression
+
+
+@pytest.mark.parametrize(
+    ("expression", "text"),
+    [
+        (col("s") == "it's", "s = 'it''s'"),
+        (col("s").not_starts_with("50%_\\"), r"s NOT LIKE '50\%\_\\%'"),
+        (col("a b").is_in([1, True]), '"a b" IN (1, TRUE)'),
+        (bucket(16, "point.x y") != 3, 'bucket(16, point."x y") != 3'),
+        (~(day("ts").is_null() | (col("null") < 1.5)), 'NOT ((day(ts) IS NULL OR "null" < 1.5))'),
+        (always_true(), "TRUE"),
+    ],
+)
+def test_expressions_are_written_as_text(expression: Expression, text: str) -> None:
+    assert filter_text(expression) == text
+    assert parse_filter(text) == expression
 
 
 @given(TEXTS, st.lists(ROWS, min_size=5, max_size=20))

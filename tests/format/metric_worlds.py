@@ -20,7 +20,6 @@ from frazil.format.expr.expression_binding import (
     BoundTransform,
     BoundUnaryPredicate,
 )
-from frazil.format.expr.expressions import ALWAYS_FALSE, ALWAYS_TRUE, And, Expression, Operation, Or
 from frazil.format.manifest.manifest_columns import RowMetrics
 from frazil.format.metadata.content_files import FileMetrics
 from frazil.format.pruning.evaluators import IN_PREDICATE_LIMIT
@@ -29,6 +28,7 @@ from frazil.values.single_value import InvalidValue, check_value, to_binary
 from frazil.values.transforms import parse_transform
 from frazil.values.type_json import parse_type
 from frazil.values.types import Type, TypeId
+from frazil.wire.expressions import ALWAYS_FALSE, ALWAYS_TRUE, Expression, Operation, all_of, any_of
 
 FIELD_ID = 1
 LONG_TEXT = "customer#0000000017"
@@ -220,7 +220,7 @@ def tree_of(rng: Random, column: Column, depth: int = 2) -> Expression:
     if chance < 0.64:
         return rng.choice([ALWAYS_TRUE, ALWAYS_FALSE])
     left, right = tree_of(rng, column, depth - 1), tree_of(rng, column, depth - 1)
-    return And(left, right) if chance < 0.82 else Or(left, right)
+    return all_of(left, right) if chance < 0.82 else any_of(left, right)
 
 
 @cache

@@ -44,9 +44,9 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from frazil.format.expr import expressions as server
 from frazil.pyiceberg.filter_conversion import IN_LIMIT, conflict_filter, filter_json
 from frazil.values.single_value import InvalidValue
+from frazil.wire.expressions import parse_expression
 
 SCHEMA = Schema(
     NestedField(1, "flag", BooleanType(), required=False),
@@ -80,13 +80,13 @@ def json_of(expression: BooleanExpression | str, **more: bool) -> dict[str, Any]
     parsed = parse(expression) if isinstance(expression, str) else expression
     document = filter_json(parsed, SCHEMA, **more)
     # Whatever is sent, the server must be able to read.
-    server.from_json(msgspec.json.decode(msgspec.json.encode(document)))
+    parse_expression(msgspec.json.decode(msgspec.json.encode(document)))
     return document
 
 
 def wide(expression: BooleanExpression) -> dict[str, Any]:
     document: dict[str, Any] = msgspec.json.decode(bytes(conflict_filter(expression, SCHEMA)))
-    server.from_json(document)
+    parse_expression(document)
     return document
 
 

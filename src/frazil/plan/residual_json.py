@@ -1,54 +1,68 @@
-"""A residual as the JSON that clients read back: a bound expression in names and plain values.
-
-In the older form, `term` and `value`: PyIceberg 0.12 and Iceberg's Java library 1.12 both read it.
-"""
+"""Writes residuals as JSON that clients read back, with column names and plain values."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from frazil.format.expr.expression_binding import (
     BoundLiteralPredicate,
+    BoundPredicate,
     BoundSetPredicate,
-    BoundTerm,
     BoundTransform,
     BoundUnaryPredicate,
 )
-from frazil.format.expr.expressions import AlwaysFalse, AlwaysTrue, And, Expression, Or
 from frazil.format.metadata.schema import Schema
 from frazil.values.single_value import to_json
+from frazil.wire.expressions import (
+    MAX_DEPTH,
+    AlwaysFalse,
+    AlwaysTrue,
+    And,
+    Expression,
+    Or,
+    Predicate,
+    Term,
+    all_of,
+    any_of,
+    expression_json,
+)
+
+_MAX_RESIDUAL_DEPTH: Final = 2 * MAX_DEPTH
+"""A request of `MAX_DEPTH` levels can become deeper when its operands are balanced again."""
 
 
 def residual_json(expression: Expression, schema: Schema) -> Any:
-    """The expression's JSON; `schema` has the full names of nested columns."""
+    """Return the JSON of a bound expression; `schema` has the full names of nested columns.
+
+    Java and PyIceberg read a constant only as a JSON boolean.
+    """
     if isinstance(expression, AlwaysTrue | AlwaysFalse):
         return isinstance(expression, AlwaysTrue)
+    return expression_json(_unbound(expression, schema), max_depth=_MAX_RESIDUAL_DEPTH)
+
+
+def _unbound(expression: Expression, schema: Schema) -> Expression:
     if isinstance(expression, And | Or):
-        return {
-            "type": "and" if isinstance(expression, And) else "or",
-            "left": residual_json(expression.left, schema),
-            "right": residual_json(expression.right, schema),
-        }
-    if isinstance(expression, BoundUnaryPredicate):
-        return {"type": expression.operation.value, "term": _term(expression.term, schema)}
-    if isinstance(expression, BoundLiteralPredicate):
-        return {
-            "type": expression.operation.value,
-            "term": _term(expression.term, schema),
-            "value": to_json(expression.term.type, expression.value),
-        }
-    if isinstance(expression, BoundSetPredicate):
-        values = (to_json(expression.term.type, value) for value in expression.values)
-        return {
-            "type": expression.operation.value,
-            "term": _term(expression.term, schema),
-            "values": sorted(values, key=lambda value: (str(type(value)), value)),
-        }
+        join = all_of if isinstance(expression, And) else any_of
+        return join(*(_unbound(operand, schema) for operand in expression.operands))
+    if isinstance(expression, BoundUnaryPredicate | BoundLiteralPredicate | BoundSetPredicate):
+        return Predicate(expression.operation, _term(expression, schema), _values(expression))
     raise TypeError(f"{type(expression).__name__} is not a bound expression")
 
 
-def _term(term: BoundTerm, schema: Schema) -> str | dict[str, Any]:
-    name = schema.full_names.get(term.ref.field_id, term.ref.name)
-    if isinstance(term, BoundTransform):
-        return {"type": "transform", "transform": str(term.transform), "term": name}
-    return name
+def _term(predicate: BoundPredicate, schema: Schema) -> Term:
+    reference = predicate.term.ref
+    name = schema.full_names.get(reference.field_id, reference.name)
+    if isinstance(predicate.term, BoundTransform):
+        return Term(name, predicate.term.transform)
+    return Term(name)
+
+
+def _values(predicate: BoundPredicate) -> tuple[Any, ...]:
+    type_ = predicate.term.type
+    if isinstance(predicate, BoundLiteralPredicate):
+        return (to_json(type_, predicate.value),)
+    if isinstance(predicate, BoundSetPredicate):
+        values = (to_json(type_, value) for value in predicate.values)
+        return tuple(sorted(values, key=lambda value: (str(type(value)), value)))
+    return ()

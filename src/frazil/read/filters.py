@@ -9,7 +9,7 @@ the filter in the file's partition.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, Protocol, TypeAlias
@@ -26,21 +26,6 @@ from frazil.format.expr.expression_binding import (
     BoundTerm,
     BoundUnaryPredicate,
     bind,
-)
-from frazil.format.expr.expressions import (
-    ALWAYS_FALSE,
-    ALWAYS_TRUE,
-    AlwaysFalse,
-    AlwaysTrue,
-    And,
-    Expression,
-    Literal,
-    LiteralPredicate,
-    Not,
-    Or,
-    SetPredicate,
-    UnaryPredicate,
-    from_json,
 )
 from frazil.format.expr.projection import inclusive_projection, strict_projection
 from frazil.format.manifest.manifest_list import ManifestFile, partition_summaries
@@ -70,6 +55,15 @@ from frazil.format.pruning.metrics_evaluators import (
 from frazil.values.transforms import Identity
 from frazil.values.types import TypeId
 from frazil.wire.errors import BadRequest
+from frazil.wire.expressions import (
+    ALWAYS_FALSE,
+    ALWAYS_TRUE,
+    And,
+    Expression,
+    Or,
+    parse_expression,
+)
+from frazil.wire.filter_text import filter_text
 
 Bools: TypeAlias = NDArray[np.bool_]
 Rows: TypeAlias = NDArray[np.int64]
@@ -410,8 +404,8 @@ def _by_residual(
 def bound_terms(expression: Expression) -> Iterator[BoundTerm]:
     """What a bound expression asks about."""
     if isinstance(expression, And | Or):
-        yield from bound_terms(expression.left)
-        yield from bound_terms(expression.right)
+        for operand in expression.operands:
+            yield from bound_terms(operand)
     elif isinstance(expression, BoundUnaryPredicate | BoundLiteralPredicate | BoundSetPredicate):
         yield expression.term
 
@@ -433,63 +427,19 @@ def bound_filter(
         value = msgspec.json.decode(raw)
     except msgspec.DecodeError as error:
         raise BadRequest(f"{place}: not valid JSON: {error}") from None
-    expression = from_json(value, place)
+    expression = parse_expression(value, place)
     try:
         bound = bind(expression, schema or metadata.current_schema, case_sensitive=case_sensitive)
     except BadRequest as error:
         raise BadRequest(f"{place}: {error.message}") from None
-    return BoundFilter(bound, described(expression), metadata.partition_specs)
+    return BoundFilter(bound, _shortened_text(expression), metadata.partition_specs)
 
 
 def every_row(metadata: TableMetadata) -> BoundFilter:
     """The filter that matches everything."""
-    return BoundFilter(ALWAYS_TRUE, "true", metadata.partition_specs)
+    return BoundFilter(ALWAYS_TRUE, "TRUE", metadata.partition_specs)
 
 
-# --- for a person ----------------------------------------------------------------------------
-
-_SYMBOLS: Final[Mapping[str, str]] = {
-    "lt": "<",
-    "lt-eq": "<=",
-    "gt": ">",
-    "gt-eq": ">=",
-    "eq": "=",
-    "not-eq": "!=",
-    "starts-with": "starts with",
-    "not-starts-with": "does not start with",
-    "in": "in",
-    "not-in": "not in",
-    "is-null": "is null",
-    "not-null": "is not null",
-    "is-nan": "is NaN",
-    "not-nan": "is not NaN",
-}
-
-
-def described(expression: Expression) -> str:
-    """An expression that is not bound as a person would write it, cut where it is long."""
-    text = _described(expression)
-    cut = len(text) > _SHOWN_CHARACTERS
-    return f"{text[:_SHOWN_CHARACTERS]}..." if cut else text
-
-
-def _described(expression: Expression) -> str:
-    if isinstance(expression, AlwaysTrue | AlwaysFalse):
-        return "true" if isinstance(expression, AlwaysTrue) else "false"
-    if isinstance(expression, And | Or):
-        word = "and" if isinstance(expression, And) else "or"
-        return f"({_described(expression.left)} {word} {_described(expression.right)})"
-    if isinstance(expression, Not):
-        return f"not ({_described(expression.child)})"
-    if not isinstance(expression, UnaryPredicate | LiteralPredicate | SetPredicate):
-        raise TypeError(f"{type(expression).__name__} is not an expression of a request")
-    begin = f"{expression.term} {_SYMBOLS[expression.operation]}"
-    if isinstance(expression, UnaryPredicate):
-        return begin
-    if isinstance(expression, LiteralPredicate):
-        return f"{begin} {_literal(expression.literal)}"
-    return f"{begin} ({', '.join(map(_literal, expression.literals))})"
-
-
-def _literal(literal: Literal) -> str:
-    return msgspec.json.encode(literal.value).decode()
+def _shortened_text(expression: Expression) -> str:
+    text = filter_text(expression)
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."

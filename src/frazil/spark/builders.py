@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import Column, DataFrame
 
-from frazil.client.filter.expressions import Expression
 from frazil.spark.core.results import Result
 from frazil.spark.ddl import table_creation
 from frazil.spark.parse.sql_tokens import Cursor, Name
@@ -20,6 +19,7 @@ from frazil.spark.sql.table_names import METADATA, Selector, identifier_of, load
 from frazil.spark.table import SparkTable
 from frazil.spark.writing.frame_writer import WriteOptions
 from frazil.wire.errors import BadRequest, NoSuchTable
+from frazil.wire.expressions import Expression
 from frazil.wire.identifiers import Identifier
 
 if TYPE_CHECKING:

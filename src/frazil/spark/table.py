@@ -15,7 +15,6 @@ from pyspark.sql import Column, DataFrame
 
 from frazil.client.declare.catalog_paths import identifier_of
 from frazil.client.declare.client_table import Table
-from frazil.client.filter.expressions import Expression
 from frazil.spark.core.context import Context
 from frazil.spark.core.progress import progress
 from frazil.spark.core.results import Result
@@ -26,6 +25,7 @@ from frazil.spark.rows.merge_clauses import MergeBuilder, Source
 from frazil.spark.writing import frame_statements
 from frazil.spark.writing.frame_writer import WriteOptions
 from frazil.wire.actions import MAIN
+from frazil.wire.expressions import Expression
 from frazil.wire.identifiers import Identifier
 
 if TYPE_CHECKING:

@@ -16,9 +16,11 @@ from frazil.format.expr.expression_binding import (
     BoundTransform,
     BoundUnaryPredicate,
     bind,
-    rewrite_not,
 )
-from frazil.format.expr.expressions import (
+from frazil.format.metadata.schema import Schema, parse_schema
+from frazil.values.transforms import Bucket
+from frazil.wire.errors import BadRequest
+from frazil.wire.expressions import (
     ALWAYS_FALSE,
     ALWAYS_TRUE,
     MAX_DEPTH,
@@ -27,11 +29,8 @@ from frazil.format.expr.expressions import (
     Expression,
     Operation,
     Or,
-    from_json,
+    parse_expression,
 )
-from frazil.format.metadata.schema import Schema, parse_schema
-from frazil.values.transforms import Bucket
-from frazil.wire.errors import BadRequest
 
 
 def field(field_id: int, name: str, type_: Any, required: bool = False) -> dict[str, Any]:
@@ -82,7 +81,7 @@ SCHEMA = build()
 
 
 def bound(value: Any, case_sensitive: bool = True) -> Expression:
-    return bind(from_json(value), SCHEMA, case_sensitive=case_sensitive)
+    return bind(parse_expression(value), SCHEMA, case_sensitive=case_sensitive)
 
 
 def literal_of(column: str, value: Any) -> Any:
@@ -282,7 +281,6 @@ def test_negations_are_pushed_down() -> None:
             predicate["value"] = "a"
         found = bound({"type": "not", "child": predicate})
         assert found == bound(predicate | {"type": negated.value})
-        assert rewrite_not(found) == found
     less = {"type": "lt", "term": "int", "value": 1}
     null = {"type": "is-null", "term": "int"}
     both = bound({"type": "not", "child": {"type": "and", "left": less, "right": null}})
@@ -308,12 +306,13 @@ def test_the_deepest_tree_is_bound() -> None:
 def test_both_zeros_of_a_set_are_kept(zeros: list[float]) -> None:
     """They are two values in Iceberg's order, and one to a Python set."""
     schema = build()
-    inside = bind(from_json({"type": "in", "term": "double", "values": zeros}), schema)
-    outside = bind(from_json({"type": "not-in", "term": "double", "values": zeros}), schema)
+    inside = bind(parse_expression({"type": "in", "term": "double", "values": zeros}), schema)
+    outside = bind(parse_expression({"type": "not-in", "term": "double", "values": zeros}), schema)
     assert isinstance(inside, Or)
     assert isinstance(outside, And)
     for joined, single in ((inside, Operation.EQ), (outside, Operation.NOT_EQ)):
-        assert isinstance(joined.right, BoundLiteralPredicate)
-        assert joined.right.operation is single
-        assert str(joined.right.value) == "-0.0"
-        assert "-0.0" not in str(joined.left)
+        others, negative = joined.operands
+        assert isinstance(negative, BoundLiteralPredicate)
+        assert negative.operation is single
+        assert str(negative.value) == "-0.0"
+        assert "-0.0" not in str(others)

@@ -23,14 +23,6 @@ from frazil.format.expr.expression_binding import (
     BoundTransform,
     BoundUnaryPredicate,
 )
-from frazil.format.expr.expressions import (
-    And,
-    Expression,
-    IdReference,
-    Operation,
-    Or,
-    UnaryPredicate,
-)
 from frazil.format.manifest.manifest_columns import RowMetrics, decode_columns
 from frazil.format.pruning.column_evaluators import (
     inclusive_column_evaluator,
@@ -47,6 +39,7 @@ from frazil.format.pruning.metrics_evaluators import (
 from frazil.values.single_value import decimal_from_unscaled, to_binary
 from frazil.values.transforms import parse_transform
 from frazil.values.type_json import parse_type
+from frazil.wire.expressions import Expression, Operation, Predicate, Term, all_of, any_of
 from tests.format.manifest_files import data_file, encoder_of, manifest_of
 from tests.format.metric_worlds import ALL, FIELD_ID, Column, rows_of, tree_of
 
@@ -301,8 +294,8 @@ def test_trees() -> None:
     one, nine = (1).to_bytes(8, "little"), (9).to_bytes(8, "little")
     files = [file(one, one), file(one, nine), file(nine, nine)]
     low, high = compare("long", "lt", 5), compare("long", "gt", 5)
-    assert answers(And(low, high), files) == ([False, True, False], [False, False, False])
-    assert answers(Or(low, high), files) == ([True, True, True], [True, False, True])
+    assert answers(all_of(low, high), files) == ([False, True, False], [False, False, False])
+    assert answers(any_of(low, high), files) == ([True, True, True], [True, False, True])
 
 
 def test_transforms_over_the_calendar() -> None:
@@ -316,4 +309,4 @@ def test_transforms_over_the_calendar() -> None:
 
 def test_only_bound_expressions_are_evaluated() -> None:
     with pytest.raises(TypeError, match="not a bound expression"):
-        inclusive_column_evaluator(UnaryPredicate(Operation.IS_NULL, IdReference(1)))
+        inclusive_column_evaluator(Predicate(Operation.IS_NULL, Term(1)))

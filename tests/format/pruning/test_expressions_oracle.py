@@ -29,7 +29,6 @@ from pyiceberg.schema import Schema as OracleSchema
 from pyiceberg.typedef import Record
 
 from frazil.format.expr.expression_binding import bind
-from frazil.format.expr.expressions import from_json
 from frazil.format.expr.projection import inclusive_projection, strict_projection
 from frazil.format.manifest.manifest_list import PartitionSummary
 from frazil.format.metadata.content_files import FileMetrics
@@ -41,6 +40,7 @@ from frazil.format.pruning.metrics_evaluators import (
     strict_metrics_evaluator,
 )
 from frazil.values.single_value import to_binary
+from frazil.wire.expressions import parse_expression
 
 COLUMNS = {"i": "int", "l": "long", "s": "string", "f": "double", "d": "date", "t": "timestamp"}
 IDS = {name: position for position, name in enumerate(COLUMNS, 1)}
@@ -164,7 +164,7 @@ def files(draw: st.DrawFn) -> DataFile:
 @settings(max_examples=150, deadline=None)
 @given(value=trees(negative=False), file=files())
 def test_inclusive_metrics(value: dict[str, Any], file: DataFile) -> None:
-    ours = inclusive_metrics_evaluator(bind(from_json(value), SCHEMA))(_as_metrics(file))
+    ours = inclusive_metrics_evaluator(bind(parse_expression(value), SCHEMA))(_as_metrics(file))
     theirs = _InclusiveMetricsEvaluator(ORACLE_SCHEMA, oracle(value)).eval(file)
     check(value, ours, theirs)
 
@@ -172,7 +172,7 @@ def test_inclusive_metrics(value: dict[str, Any], file: DataFile) -> None:
 @settings(max_examples=150, deadline=None)
 @given(value=trees(), file=files())
 def test_strict_metrics(value: dict[str, Any], file: DataFile) -> None:
-    ours = strict_metrics_evaluator(bind(from_json(value), SCHEMA))(_as_metrics(file))
+    ours = strict_metrics_evaluator(bind(parse_expression(value), SCHEMA))(_as_metrics(file))
     theirs = _StrictMetricsEvaluator(ORACLE_SCHEMA, oracle(value)).eval(file)
     # PyIceberg proves nothing about prefixes, and holds a set against each bound alone.
     if any(kind in json.dumps(value) for kind in ("starts-with", '"not-in"')):
@@ -233,7 +233,7 @@ def partition_values(spec_json: dict[str, Any]) -> list[tuple[Any, list[Any]]]:
 @given(value=trees(), spec_json=spec_jsons(), data=st.data())
 def test_projections(value: dict[str, Any], spec_json: dict[str, Any], data: st.DataObject) -> None:
     tree, spec = (
-        bind(from_json(value), SCHEMA),
+        bind(parse_expression(value), SCHEMA),
         parse_partition_spec(json.dumps(spec_json).encode()),
     )
     oracle_spec = OracleSpec.model_validate(spec_json)
@@ -258,7 +258,7 @@ def test_projections(value: dict[str, Any], spec_json: dict[str, Any], data: st.
 @given(value=trees(negative=False), spec_json=spec_jsons(), data=st.data())
 def test_manifests(value: dict[str, Any], spec_json: dict[str, Any], data: st.DataObject) -> None:
     tree, spec = (
-        bind(from_json(value), SCHEMA),
+        bind(parse_expression(value), SCHEMA),
         parse_partition_spec(json.dumps(spec_json).encode()),
     )
     oracle_spec = OracleSpec.model_validate(spec_json)

@@ -15,7 +15,6 @@ from frazil.format.expr.expression_binding import (
     BoundTransform,
     bind,
 )
-from frazil.format.expr.expressions import ALWAYS_FALSE, ALWAYS_TRUE, Expression, from_json
 from frazil.format.expr.projection import inclusive_projection, strict_projection
 from frazil.format.manifest.manifest_list import PartitionSummary
 from frazil.format.metadata.partition_spec import PartitionSpec, parse_partition_spec
@@ -32,6 +31,7 @@ from frazil.format.pruning.metrics_evaluators import (
 )
 from frazil.values.single_value import to_binary
 from frazil.values.types import DOUBLE, INT, STRING, TIMESTAMP
+from frazil.wire.expressions import ALWAYS_FALSE, ALWAYS_TRUE, Expression, parse_expression
 
 NAMES = {"i": "int", "f": "double", "s": "string", "t": "timestamp", "d": "date"}
 IDS = {name: position for position, name in enumerate(NAMES, 1)}
@@ -64,7 +64,7 @@ def bound(operation: str, term: Any, value: Any = None) -> Expression:
         predicate["values"] = value
     elif value is not None:
         predicate["value"] = value
-    return bind(from_json(predicate), SCHEMA)
+    return bind(parse_expression(predicate), SCHEMA)
 
 
 def transformed(transform: str, name: str) -> dict[str, str]:

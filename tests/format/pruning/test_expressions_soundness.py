@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from frazil.format.expr.expression_binding import bind
-from frazil.format.expr.expressions import Expression, from_json
 from frazil.format.expr.projection import inclusive_projection, strict_projection
 from frazil.format.manifest.manifest_list import PartitionSummary
 from frazil.format.metadata.partition_spec import PartitionSpec, parse_partition_spec
@@ -34,6 +33,7 @@ from frazil.values import transforms
 from frazil.values.single_value import InvalidValue, to_binary, to_json
 from frazil.values.transforms import parse_transform
 from frazil.values.types import Type
+from frazil.wire.expressions import Expression, parse_expression
 
 HOUR = 3_600_000_000
 COLUMNS: dict[str, tuple[str, list[Any], list[str]]] = {
@@ -134,7 +134,7 @@ trees: st.SearchStrategy[Expression] = st.recursive(
         ),
     ),
     max_leaves=4,
-).map(lambda value: bind(from_json(value), SCHEMA))
+).map(lambda value: bind(parse_expression(value), SCHEMA))
 
 
 @dataclass

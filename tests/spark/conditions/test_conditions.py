@@ -13,17 +13,7 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from frazil.client.filter.expressions import (
-    AlwaysFalse,
-    AlwaysTrue,
-    Expression,
-    all_of,
-    any_of,
-    col,
-    filter_json,
-)
 from frazil.format.expr.expression_binding import bind
-from frazil.format.expr.expressions import from_json
 from frazil.format.metadata.schema import parse_schema
 from frazil.format.pruning.evaluators import row_evaluator
 from frazil.spark.conditions.sql_conditions import convert
@@ -49,6 +39,15 @@ from frazil.values.types import (
 from frazil.values.types import (
     UUID as UUID_TYPE,
 )
+from frazil.wire.expressions import (
+    AlwaysFalse,
+    AlwaysTrue,
+    Expression,
+    all_of,
+    any_of,
+    parse_expression,
+)
+from frazil.wire.filters import col, filter_json
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -389,7 +388,7 @@ def test_random_conditions_match_at_least_what_spark_matches(
     for at, text in enumerate(texts):
         found = convert(text, SCHEMA, time_zone=zone)
         is_exact += found.exact
-        matches = row_evaluator(bind(from_json(filter_json(found.expression)), schema))
+        matches = row_evaluator(bind(parse_expression(filter_json(found.expression)), schema))
         for row in rows:
             here = matches(internal(row))
             wanted = row[f"c{at}"]

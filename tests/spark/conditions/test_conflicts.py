@@ -14,18 +14,7 @@ import pyspark.sql.types as st
 import pytest
 
 from frazil.client.declare.client_table import Table
-from frazil.client.filter.expressions import (
-    AlwaysFalse,
-    AlwaysTrue,
-    Expression,
-    all_of,
-    any_of,
-    bucket,
-    col,
-    filter_json,
-)
 from frazil.format.expr.expression_binding import bind
-from frazil.format.expr.expressions import from_json
 from frazil.format.metadata.schema import parse_schema
 from frazil.format.pruning.evaluators import row_evaluator
 from frazil.spark.conditions.merge_conditions import (
@@ -64,6 +53,15 @@ from frazil.values.types import (
     Type,
 )
 from frazil.values.types import UUID as UUID_TYPE
+from frazil.wire.expressions import (
+    AlwaysFalse,
+    AlwaysTrue,
+    Expression,
+    all_of,
+    any_of,
+    parse_expression,
+)
+from frazil.wire.filters import bucket, col, filter_json
 from frazil.wire.identifiers import Identifier
 
 if TYPE_CHECKING:
@@ -243,7 +241,7 @@ def test_a_row_that_has_one_of_the_keys_always_matches(name: str, count: int) ->
 def evaluator(type_: Type, expression: Expression) -> Callable[[dict[int, Any]], bool]:
     struct = StructType((NestedField(1, "k", type_, False),))
     schema = parse_schema(msgspec.json.encode(struct_to_json(struct)))
-    return row_evaluator(bind(from_json(filter_json(expression)), schema))
+    return row_evaluator(bind(parse_expression(filter_json(expression)), schema))
 
 
 # --- the whole ------------------------------------------------------------------------------------

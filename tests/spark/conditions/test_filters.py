@@ -13,25 +13,10 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from frazil.client.filter.expressions import (
-    Expression,
-    Operand,
-    always_false,
-    always_true,
-    bucket,
-    col,
-    day,
-    hour,
-    month,
-    truncate,
-    year,
-)
 from frazil.format.expr.expression_binding import bind
-from frazil.format.expr.expressions import from_json
 from frazil.format.metadata.schema import Schema
 from frazil.format.pruning.evaluators import row_evaluator
 from frazil.spark.conditions.iceberg_filters import (
-    expression_of,
     names_in,
     renamed,
     spark_condition,
@@ -58,6 +43,20 @@ from frazil.values.types import (
     Type,
 )
 from frazil.wire.errors import BadRequest
+from frazil.wire.expressions import Expression, parse_expression
+from frazil.wire.filters import (
+    Operand,
+    always_false,
+    always_true,
+    bucket,
+    col,
+    day,
+    expression_of,
+    hour,
+    month,
+    truncate,
+    year,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -185,7 +184,7 @@ def test_the_rows_are_those_of_the_catalogs_evaluator(spark: SparkSession) -> No
     raw = msgspec.json.encode({**struct_to_json(SCHEMA), "schema-id": 0})
     schema = Schema(raw, 0, SCHEMA, ())
     for place, expression in enumerate(wanted):
-        matches = row_evaluator(bind(from_json(expression.to_json()), schema))
+        matches = row_evaluator(bind(parse_expression(expression.to_json()), schema))
         expected = [bool(matches(row)) for row in given]
         assert [found[place + 1] for found in answers] == expected, expression
 

@@ -17,7 +17,6 @@ from pyspark.sql import functions as F
 
 from frazil.client.catalog_client import Client
 from frazil.client.declare.client_table import Table
-from frazil.client.filter.expressions import Expression, bucket, col
 from frazil.datafiles.footers.data_files import DataFile, EqualityDeleteFile
 from frazil.datafiles.reading.arrow_reader import read_task
 from frazil.datafiles.reading.storage import storage_of
@@ -28,6 +27,8 @@ from frazil.spark.reading import frame_scans, jar_reader
 from frazil.spark.schema.spark_types import spark_schema
 from frazil.values.types import StructType
 from frazil.wire.errors import BadRequest, NotFound
+from frazil.wire.expressions import Expression
+from frazil.wire.filters import bucket, col
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,12 +11,12 @@ from pyspark.sql import functions as fn
 
 from frazil.client.catalog_client import Client
 from frazil.client.declare.client_table import Table
-from frazil.client.filter.expressions import col
 from frazil.spark.core.results import Result
 from frazil.spark.core.targets import Target
 from frazil.spark.rows.merge_clauses import MergeBuilder
 from frazil.spark.table import SparkTable
 from frazil.wire.errors import BadRequest, UnsupportedOperation, ValidationError
+from frazil.wire.filters import col
 from tests.spark.interleaving import once_before_commit
 
 if TYPE_CHECKING:

@@ -59,8 +59,8 @@ def run(choice: CatalogChoice, order: CommitOrder) -> None:
 
 def _check(choice: CatalogChoice, order: CommitOrder) -> None:
     """What is wrong by itself is said before anything is read."""
-    from frazil.client.filter.expressions import filter_json
     from frazil.wire.errors import BadRequest
+    from frazil.wire.filters import filter_json
 
     removes = bool(order.remove) or order.remove_where is not None
     if not order.add and not removes:

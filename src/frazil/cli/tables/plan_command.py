@@ -98,7 +98,7 @@ def _document(
 ) -> dict[str, Any]:
     import msgspec
 
-    from frazil.client.filter.expressions import filter_json
+    from frazil.wire.filters import filter_json
 
     return {
         "table": str(table.identifier),

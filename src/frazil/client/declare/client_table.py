@@ -22,7 +22,7 @@ from frazil.wire.identifiers import Identifier
 
 if TYPE_CHECKING:
     from frazil.client.declare.scan_plans import Plan, PlanExtras
-    from frazil.client.filter.expressions import Filter
+    from frazil.wire.filters import Filter
     from frazil.wire.planning import PlanTableScanRequest
 
 

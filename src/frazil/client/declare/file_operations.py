@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 import msgspec
 from msgspec import Raw
 
-from frazil.client.filter.expressions import Filter, filter_json
 from frazil.wire.actions import (
     MAIN,
     Append,
@@ -51,6 +50,7 @@ from frazil.wire.content_files import (
     delete_file_key,
 )
 from frazil.wire.errors import BadRequest
+from frazil.wire.filters import Filter, filter_json
 
 if TYPE_CHECKING:
     from frazil.client.declare.client_table import Table

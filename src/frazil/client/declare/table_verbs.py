@@ -23,9 +23,9 @@ from frazil.client.declare.file_operations import (
     RemovedDeletes,
 )
 from frazil.client.declare.metadata_updates import Built, OwnParts, OwnUpdates, own_updates
-from frazil.client.filter.expressions import Filter
 from frazil.wire.actions import MAIN, FileUpdate, Once
 from frazil.wire.content_files import AddedDataFile, AddedDeleteFile, DataFile
+from frazil.wire.filters import Filter
 from frazil.wire.identifiers import Identifier
 
 if TYPE_CHECKING:

@@ -32,7 +32,6 @@ from frazil.commit.validate.clauses import (
     check_validations,
 )
 from frazil.format.declared.declared_files import DeclaredFiles
-from frazil.format.expr.expressions import ALWAYS_FALSE, from_json
 from frazil.format.manifest.manifest_columns import NONE, ManifestColumns
 from frazil.format.manifest.manifest_list import DATA, DELETES
 from frazil.format.metadata.content_files import ContentFile, DataFile, DeleteFile
@@ -48,6 +47,7 @@ from frazil.read.manifest_cache import ManifestReader
 from frazil.wire import content_files as wire
 from frazil.wire.actions import Append, Delete, FileUpdate, Overwrite, Replace
 from frazil.wire.errors import BadRequest
+from frazil.wire.expressions import ALWAYS_FALSE, parse_expression
 from frazil.wire.updates import AddSnapshot, SetSnapshotRef
 
 _ENCRYPTION_KEY: Final = "encryption.key-id"
@@ -255,7 +255,7 @@ def _filters_rows(update: Overwrite) -> bool:
     if raw is None:
         return False
     try:
-        return from_json(msgspec.json.decode(raw)) != ALWAYS_FALSE
+        return parse_expression(msgspec.json.decode(raw)) != ALWAYS_FALSE
     except (BadRequest, msgspec.DecodeError):
         # It is refused, with its place, when it is bound.
         return True

@@ -21,16 +21,6 @@ from frazil.format.expr.expression_binding import (
     BoundUnaryPredicate,
     bound_set,
 )
-from frazil.format.expr.expressions import (
-    ALWAYS_FALSE,
-    ALWAYS_TRUE,
-    And,
-    Expression,
-    Operation,
-    Or,
-    and_,
-    or_,
-)
 from frazil.format.metadata.partition_spec import PartitionField, PartitionSpec
 from frazil.values import transforms
 from frazil.values.single_value import (
@@ -41,18 +31,27 @@ from frazil.values.single_value import (
 )
 from frazil.values.transforms import Bucket, Day, Hour, Identity, Month, Truncate, Year
 from frazil.values.types import DecimalType, Type, TypeId
+from frazil.wire.expressions import (
+    ALWAYS_FALSE,
+    PREFIX_OPERATIONS,
+    And,
+    Expression,
+    Operation,
+    Or,
+    all_of,
+    any_of,
+)
 
 _TIME_TRANSFORMS: Final = Year | Month | Day | Hour
-_PREFIXES: Final = (Operation.STARTS_WITH, Operation.NOT_STARTS_WITH)
 
 
 def inclusive_projection(expression: Expression, spec: PartitionSpec) -> Expression:
-    """What holds for the partition of every row that a bound expression matches."""
+    """Return an expression that matches the partition of every row that a bound one matches."""
     return _Projection(spec, strict=False).project(expression)
 
 
 def strict_projection(expression: Expression, spec: PartitionSpec) -> Expression:
-    """What holds only for partitions all of whose rows a bound expression matches."""
+    """Return an expression that matches only partitions whose rows all match a bound one."""
     return _Projection(spec, strict=True).project(expression)
 
 
@@ -66,23 +65,24 @@ class _Projection:
 
     def project(self, expression: Expression) -> Expression:
         if isinstance(expression, And | Or):
-            left, right = self.project(expression.left), self.project(expression.right)
-            return and_(left, right) if isinstance(expression, And) else or_(left, right)
+            join = all_of if isinstance(expression, And) else any_of
+            return join(*map(self.project, expression.operands))
         if isinstance(expression, BoundUnaryPredicate | BoundLiteralPredicate | BoundSetPredicate):
             return self._project_predicate(expression)
         return expression
 
     def _project_predicate(self, predicate: BoundPredicate) -> Expression:
-        """All fields of one source together: each inclusive one excludes, each strict one proves.
+        """Combine the projections onto all partition fields of the predicate's column.
 
-        A predicate that no field can say anything about may match, and is not proven.
+        Each inclusive projection can exclude a partition; each strict one can prove it. Without any
+        projection the predicate may match and is not proven.
         """
-        result: Expression = ALWAYS_FALSE if self._strict else ALWAYS_TRUE
-        for part in self._parts.get(predicate.term.ref.field_id, ()):
-            projected = _project(part, predicate, self._strict)
-            if projected is not None:
-                result = or_(result, projected) if self._strict else and_(result, projected)
-        return result
+        projections = (
+            _project(part, predicate, self._strict)
+            for part in self._parts.get(predicate.term.ref.field_id, ())
+        )
+        join = any_of if self._strict else all_of
+        return join(*(projected for projected in projections if projected is not None))
 
 
 def _project(part: PartitionField, predicate: BoundPredicate, strict: bool) -> Expression | None:
@@ -138,7 +138,7 @@ class _Projector:
             return self._compare(operation, self._apply(literal))
         if isinstance(self._transform, Bucket):
             return None
-        if operation in _PREFIXES:
+        if operation in PREFIX_OPERATIONS:
             return self._prefix(operation, literal, self._transform, strict=False)
         step = _INCLUSIVE_STEPS.get(operation)
         if step is None:
@@ -146,7 +146,7 @@ class _Projector:
         try:
             boundary = _moved(self._source, literal, step)
         except InvalidValue:
-            # Nothing is below the least or above the greatest value of the type.
+            # No value is below the minimum or above the maximum of the type.
             return ALWAYS_FALSE
         closed = Operation.LT_EQ if operation in _LESS else Operation.GT_EQ
         return self._compare(closed, self._apply(boundary))
@@ -159,7 +159,7 @@ class _Projector:
             return self._compare(operation, self._apply(literal))
         if isinstance(self._transform, Bucket):
             return None
-        if operation in _PREFIXES:
+        if operation in PREFIX_OPERATIONS:
             return self._prefix(operation, literal, self._transform, strict=True)
         step = _STRICT_STEPS.get(operation)
         if step is None:
@@ -174,7 +174,7 @@ class _Projector:
     def _prefix(
         self, operation: Operation, prefix: str, transform: transforms.Transform, strict: bool
     ) -> Expression | None:
-        """Values truncated to a width show a prefix only as far as they reach."""
+        """Project a prefix: a truncated value has no more characters than the width."""
         if not isinstance(transform, Truncate):
             return None
         positive = operation is Operation.STARTS_WITH
@@ -188,8 +188,8 @@ class _Projector:
 
 _LESS: Final = frozenset({Operation.LT, Operation.LT_EQ})
 
-# An open bound of whole numbers is a closed bound one further, and the other way around; the
-# strict projection must not reach into the partition that the boundary itself lies in.
+# For whole numbers, an open bound is a closed bound of the next number, and the reverse. The strict
+# projection must not include the partition of the boundary itself.
 _INCLUSIVE_STEPS: Final = {
     Operation.LT: -1,
     Operation.LT_EQ: 0,
@@ -205,7 +205,7 @@ _STRICT_STEPS: Final = {
 
 
 def _moved(source: Type, value: Any, step: int) -> Any:
-    """The value that is some steps away; strings and bytes have no neighbours and stay."""
+    """Return the value some steps away. Strings and bytes have no next value and stay the same."""
     if step == 0 or isinstance(value, str | bytes):
         return value
     if isinstance(source, DecimalType):
@@ -220,9 +220,10 @@ def _moved(source: Type, value: Any, step: int) -> Any:
 
 
 def _was_once_wrong(transform: transforms.Transform, source: Type) -> bool:
-    """Versions up to 0.10 wrote negative years, months, days and hours one too large.
+    """Check whether Iceberg versions up to 0.10 wrote wrong values for a transform.
 
-    Only the day of a date was never wrong. `ProjectionUtil.fixInclusiveTimeProjection`.
+    They wrote negative years, months, days and hours one too large, except for the day of a date
+    (Java's `ProjectionUtil.fixInclusiveTimeProjection`).
     """
     if not isinstance(transform, _TIME_TRANSFORMS):
         return False
@@ -230,7 +231,7 @@ def _was_once_wrong(transform: transforms.Transform, source: Type) -> bool:
 
 
 def _fix_inclusive(projected: Expression) -> Expression:
-    """Lets the wrong value match beside the right one."""
+    """Also match the wrong value."""
     if isinstance(projected, BoundSetPredicate):
         return bound_set(projected.operation, projected.term, _with_wrong(projected.values))
     if not isinstance(projected, BoundLiteralPredicate) or projected.value >= 0:
@@ -243,7 +244,7 @@ def _fix_inclusive(projected: Expression) -> Expression:
 
 
 def _fix_strict(projected: Expression) -> Expression:
-    """Lets the wrong value prove nothing."""
+    """Exclude the wrong value from what is proven."""
     if isinstance(projected, BoundSetPredicate):
         return bound_set(projected.operation, projected.term, _with_wrong(projected.values))
     if not isinstance(projected, BoundLiteralPredicate):

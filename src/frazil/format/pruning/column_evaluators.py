@@ -7,7 +7,7 @@ of many manifests.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final, TypeAlias
@@ -23,7 +23,6 @@ from frazil.format.expr.expression_binding import (
     BoundTransform,
     BoundUnaryPredicate,
 )
-from frazil.format.expr.expressions import AlwaysFalse, AlwaysTrue, And, Expression, Operation, Or
 from frazil.format.manifest.constant_arrays import Rows
 from frazil.format.metadata.content_files import FileMetrics
 from frazil.format.pruning.evaluators import IN_PREDICATE_LIMIT, Evaluator, in_other_order
@@ -47,6 +46,7 @@ from frazil.format.pruning.metrics_evaluators import (
     strict_metrics_evaluator,
 )
 from frazil.values.types import TypeId
+from frazil.wire.expressions import AlwaysFalse, AlwaysTrue, And, Expression, Operation, Or
 
 ColumnEvaluator: TypeAlias = Callable[[MetricColumns], Bools]
 """By row, the answer about its file."""
@@ -121,24 +121,29 @@ def _masks(expression: Expression, predicate: Callable[[BoundPredicate], _Masks]
         always = isinstance(expression, AlwaysTrue)
         return lambda _: always
     if isinstance(expression, And | Or):
-        left, right = _masks(expression.left, predicate), _masks(expression.right, predicate)
-        return _joined(left, right, settled=isinstance(expression, Or))
+        operands = [_masks(operand, predicate) for operand in expression.operands]
+        return _joined(operands, settled=isinstance(expression, Or))
     if isinstance(expression, BoundUnaryPredicate | BoundLiteralPredicate | BoundSetPredicate):
         return predicate(expression)
     raise TypeError(f"{type(expression).__name__} is not a bound expression without negations")
 
 
-def _joined(left: _Masks, right: _Masks, *, settled: bool) -> _Masks:
-    """Both or, where True settles it, either; the right is not asked where the left settles all."""
+def _joined(operands: Sequence[_Masks], *, settled: bool) -> _Masks:
+    """Combine masks with `and`, or with `or` if True settles the result.
+
+    Later operands are not evaluated once the result is settled for every file.
+    """
     join = either if settled else both
 
     def evaluate(metrics: MetricColumns) -> Mask:
-        first = left(metrics)
-        if isinstance(first, bool):
-            return first if first is settled else right(metrics)
-        if first.all() if settled else not first.any():
-            return first
-        return join(first, right(metrics))
+        result: Mask = not settled
+        for operand in operands:
+            result = join(result, operand(metrics))
+            if result is settled:
+                return result
+            if not isinstance(result, bool) and (result.all() if settled else not result.any()):
+                return result
+        return result
 
     return evaluate
 

@@ -23,7 +23,13 @@ from frazil.format.expr.expression_binding import (
     BoundTransform,
     BoundUnaryPredicate,
 )
-from frazil.format.expr.expressions import (
+from frazil.format.expr.projection import inclusive_projection, strict_projection
+from frazil.format.manifest.manifest_list import PartitionSummary
+from frazil.format.metadata.partition_spec import PartitionSpec
+from frazil.values import transforms
+from frazil.values.single_value import InvalidValue, from_binary, to_binary
+from frazil.values.types import Type, TypeId
+from frazil.wire.expressions import (
     ALWAYS_FALSE,
     ALWAYS_TRUE,
     AlwaysFalse,
@@ -32,15 +38,9 @@ from frazil.format.expr.expressions import (
     Expression,
     Operation,
     Or,
-    and_,
-    or_,
+    all_of,
+    any_of,
 )
-from frazil.format.expr.projection import inclusive_projection, strict_projection
-from frazil.format.manifest.manifest_list import PartitionSummary
-from frazil.format.metadata.partition_spec import PartitionSpec
-from frazil.values import transforms
-from frazil.values.single_value import InvalidValue, from_binary, to_binary
-from frazil.values.types import Type, TypeId
 
 IN_PREDICATE_LIMIT: Final = 200
 """A set of more values is not looked through for each file or manifest, as in Java."""
@@ -59,10 +59,10 @@ def build(
         always = isinstance(expression, AlwaysTrue)
         return lambda _: always
     if isinstance(expression, And | Or):
-        left, right = build(expression.left, predicate), build(expression.right, predicate)
+        operands = [build(operand, predicate) for operand in expression.operands]
         if isinstance(expression, And):
-            return lambda subject: left(subject) and right(subject)
-        return lambda subject: left(subject) or right(subject)
+            return lambda subject: all(matches(subject) for matches in operands)
+        return lambda subject: any(matches(subject) for matches in operands)
     if isinstance(expression, BoundUnaryPredicate | BoundLiteralPredicate | BoundSetPredicate):
         return predicate(expression)
     raise TypeError(f"{type(expression).__name__} is not a bound expression without negations")
@@ -354,10 +354,9 @@ def residual_evaluator(expression: Expression, spec: PartitionSpec) -> Residual:
     A partition is its internal values in the order of the spec's fields.
     """
     if isinstance(expression, And | Or):
-        left = residual_evaluator(expression.left, spec)
-        right = residual_evaluator(expression.right, spec)
-        join = and_ if isinstance(expression, And) else or_
-        return lambda partition: join(left(partition), right(partition))
+        operands = [residual_evaluator(operand, spec) for operand in expression.operands]
+        join = all_of if isinstance(expression, And) else any_of
+        return lambda partition: join(*(residual(partition) for residual in operands))
     if isinstance(expression, BoundUnaryPredicate | BoundLiteralPredicate | BoundSetPredicate):
         return _of_predicate(expression, spec)
     return lambda _: expression

@@ -18,7 +18,6 @@ from frazil.format.expr.expression_binding import (
     BoundTransform,
     BoundUnaryPredicate,
 )
-from frazil.format.expr.expressions import Expression, Operation
 from frazil.format.metadata.content_files import FieldMap, FileMetrics
 from frazil.format.pruning.evaluators import (
     Evaluator,
@@ -29,6 +28,7 @@ from frazil.format.pruning.evaluators import (
     value_test,
 )
 from frazil.values.types import TypeId
+from frazil.wire.expressions import Expression, Operation
 
 _V = TypeVar("_V")
 

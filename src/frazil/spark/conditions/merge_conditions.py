@@ -17,22 +17,14 @@ import sqlglot
 from sqlglot import Token, TokenType, exp
 from sqlglot.errors import SqlglotError
 
-from frazil.client.filter.expressions import (
-    Expression,
-    Predicate,
-    Term,
-    all_of,
-    always_false,
-    always_true,
-    any_of,
-    col,
-)
 from frazil.spark.conditions.sql_columns import ColumnNames, FoundColumn, name_parts
 from frazil.spark.conditions.sql_conditions import DIALECT, converted_tree, parse
 from frazil.spark.conditions.sql_constants import Zone
 from frazil.values import single_value
 from frazil.values.transforms import parse_transform
 from frazil.values.types import Type, TypeId
+from frazil.wire.expressions import Expression, Operation, Predicate, Term, all_of, any_of
+from frazil.wire.filters import always_false, always_true, col
 
 _OPENING: Final = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.CASE})
 _CLOSING: Final = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.END})
@@ -320,14 +312,15 @@ def _within(term: Term, type_: Type, values: Iterable[Any]) -> Expression:
     if type_.type_id in _FLOATS and 0.0 in given:
         # To Spark the two zeros are one; Iceberg tells them apart.
         found = [value for value in found if value != 0] + [0.0, -0.0]
-    return Predicate("in", term, tuple(sorted(found)))
+    return Predicate(Operation.IN, term, tuple(sorted(found)))
 
 
 def _transform_parts(keys: KeyValues) -> Iterable[Expression]:
     for text, values in sorted(keys.transformed.items()):
         if 0 < len(values) <= MAX_KEYS:
-            result = parse_transform(text).result_type(keys.type)
-            yield _within(Term(keys.name, text), result, values)
+            transform = parse_transform(text)
+            result = transform.result_type(keys.type)
+            yield _within(Term(keys.name, transform), result, values)
 
 
 def _range(keys: KeyValues) -> Expression:
@@ -341,6 +334,6 @@ def _range(keys: KeyValues) -> Expression:
         lowest, highest = (-0.0 if lowest == 0 else lowest), (0.0 if highest == 0 else highest)
     term = Term(keys.name)
     return all_of(
-        Predicate("gt-eq", term, (single_value.to_json(type_, lowest),)),
-        Predicate("lt-eq", term, (single_value.to_json(type_, highest),)),
+        Predicate(Operation.GT_EQ, term, (single_value.to_json(type_, lowest),)),
+        Predicate(Operation.LT_EQ, term, (single_value.to_json(type_, highest),)),
     )

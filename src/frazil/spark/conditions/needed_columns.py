@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from pyspark.sql import Column
 from sqlglot import exp
 
-from frazil.client.filter.expressions import Expression
 from frazil.spark.conditions.iceberg_filters import names_in, top_field
 from frazil.spark.conditions.merge_conditions import names_of_tree
 from frazil.spark.conditions.sql_columns import ColumnNames
 from frazil.spark.conditions.sql_conditions import parse
+from frazil.wire.expressions import Expression
 
 
 def needed_columns(

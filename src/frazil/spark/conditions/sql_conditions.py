@@ -19,22 +19,14 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from frazil.client.declare.client_table import Table
-from frazil.client.filter.expressions import (
-    AlwaysFalse,
-    AlwaysTrue,
-    Expression,
-    all_of,
-    always_false,
-    always_true,
-    any_of,
-    col,
-)
 from frazil.spark.conditions.column_comparisons import Converted, compared, one_of
 from frazil.spark.conditions.sql_columns import ColumnNames, FoundColumn
 from frazil.spark.conditions.sql_constants import NUMBERS, Kind, Literal, Zone, literal_of
 from frazil.spark.core.context import Context
 from frazil.values.types import StructType, TypeId
 from frazil.wire.errors import BadRequest
+from frazil.wire.expressions import AlwaysFalse, AlwaysTrue, Expression, all_of, any_of
+from frazil.wire.filters import always_false, always_true, col
 
 DIALECT: Final = "spark"
 Condition: TypeAlias = str | Column | Expression

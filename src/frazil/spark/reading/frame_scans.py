@@ -15,7 +15,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from frazil.client.declare.client_table import Table
-from frazil.client.filter.expressions import AlwaysTrue, Expression
 from frazil.datafiles.arrow.lineage import LAST_UPDATED, MIN_FORMAT_VERSION, ROW_ID
 from frazil.datafiles.reading.arrow_reader import check_metadata_columns, with_metadata
 from frazil.datafiles.reading.scan_tasks import ScanTask, task_of
@@ -36,6 +35,7 @@ from frazil.spark.writing.commit_options import audited_branch
 from frazil.values.types import StructType
 from frazil.wire.actions import MAIN
 from frazil.wire.errors import BadRequest, NotFound
+from frazil.wire.expressions import AlwaysTrue, Expression
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 
 from frazil.client.declare.client_table import Table
-from frazil.client.filter.expressions import Expression, always_true
 from frazil.spark.conditions.merge_conditions import SourceNames, key_filter, merge_filter, on_parts
 from frazil.spark.conditions.sql_columns import ColumnNames
 from frazil.spark.conditions.sql_conditions import filter_of, is_case_sensitive
@@ -17,6 +16,8 @@ from frazil.spark.core.context import Context
 from frazil.spark.rows.merge_clauses import Merge
 from frazil.spark.rows.merge_filter import CollectedKeys, collected_keys
 from frazil.spark.rows.merge_frames import source_columns
+from frazil.wire.expressions import Expression
+from frazil.wire.filters import always_true
 
 
 @dataclass(frozen=True)

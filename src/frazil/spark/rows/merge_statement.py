@@ -13,7 +13,6 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from frazil.client.filter.expressions import AlwaysFalse
 from frazil.datafiles.arrow.lineage import ROW_ID
 from frazil.datafiles.footers.data_files import DataFile
 from frazil.datafiles.writing.changes_writer import DELETE, FILE, POSITION
@@ -33,6 +32,7 @@ from frazil.spark.writing.frame_writer import can_write_here, write_here, write_
 from frazil.spark.writing.row_sizes import SMALL_BYTES, is_small
 from frazil.spark.writing.staging import Staged, staged
 from frazil.spark.writing.write_commit import Write, writing
+from frazil.wire.expressions import AlwaysFalse
 
 _PLACES: Final = (FILE, POSITION, DELETE)
 

@@ -16,7 +16,6 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
-from frazil.client.filter.expressions import AlwaysFalse, Filter
 from frazil.datafiles.arrow.lineage import ROW_ID
 from frazil.datafiles.writing.changes_writer import FILE, POSITION, WRITE
 from frazil.spark.conditions.needed_columns import needed_columns
@@ -34,6 +33,8 @@ from frazil.spark.rows.row_commit import Mode
 from frazil.spark.rows.row_statements import Attempt, Statement
 from frazil.spark.writing.frame_writer import WriteOptions
 from frazil.spark.writing.staging import staged
+from frazil.wire.expressions import AlwaysFalse
+from frazil.wire.filters import Filter
 
 
 def delete(

@@ -15,7 +15,6 @@ from typing import Any, Final
 from frazil.client.declare.client_table import Table
 from frazil.client.declare.file_operations import Command
 from frazil.client.declare.table_verbs import Changes, Commit
-from frazil.client.filter.expressions import Expression
 from frazil.datafiles.reading.scan_tasks import ScanTask
 from frazil.datafiles.reading.touched import Touched
 from frazil.spark.core.context import Context
@@ -26,6 +25,7 @@ from frazil.spark.writing.file_copies import copy_files
 from frazil.spark.writing.row_removal import write_deletes
 from frazil.spark.writing.write_commit import Write, submitted
 from frazil.wire.errors import BadRequest, FrazilError, UnsupportedOperation
+from frazil.wire.expressions import Expression
 
 DELETES_MIN_FORMAT_VERSION: Final = 2
 

@@ -11,11 +11,10 @@ from pyspark.sql import functions as fn
 
 from frazil.client.declare.client_table import Table
 from frazil.client.declare.file_operations import Command
-from frazil.client.filter.expressions import Expression, Filter
 from frazil.datafiles.arrow.lineage import LAST_UPDATED, MIN_FORMAT_VERSION, ROW_ID
 from frazil.datafiles.reading.scan_tasks import ScanTask
 from frazil.datafiles.writing.changes_writer import FILE, POSITION
-from frazil.spark.conditions.iceberg_filters import expression_of, spark_condition
+from frazil.spark.conditions.iceberg_filters import spark_condition
 from frazil.spark.conditions.sql_columns import ColumnNames
 from frazil.spark.conditions.sql_conditions import Condition, filter_of, is_case_sensitive
 from frazil.spark.core.context import Context
@@ -30,6 +29,8 @@ from frazil.spark.writing.frame_statements import placed_options
 from frazil.spark.writing.frame_writer import WriteOptions
 from frazil.spark.writing.write_commit import Write, writing
 from frazil.wire.errors import BadRequest
+from frazil.wire.expressions import Expression
+from frazil.wire.filters import Filter, expression_of
 
 COLLECTED_ROWS: Final = 5_000_000
 """Of files with no more rows the driver can have the positions of all, should all of them go."""

@@ -24,7 +24,6 @@ from pyspark.sql.types import StructType as SparkStruct
 
 from frazil.client.declare.client_table import Table
 from frazil.client.declare.table_verbs import Commit
-from frazil.client.filter.expressions import AlwaysTrue
 from frazil.datafiles.footers.data_files import DataFile
 from frazil.datafiles.reading.storage import Storage
 from frazil.datafiles.reading.table_facts import TableFacts, facts_of
@@ -38,6 +37,7 @@ from frazil.spark.streams.stream_ids import StreamId, is_committed, stream_id
 from frazil.spark.writing.write_commit import Write
 from frazil.spark.writing.write_folder import WriteFolder, data_location
 from frazil.wire.errors import BadRequest, UnsupportedOperation
+from frazil.wire.expressions import AlwaysTrue
 
 _QUERY: Final = "sql.streaming.queryId"
 _EPOCH: Final = "streaming.sql.batchId"

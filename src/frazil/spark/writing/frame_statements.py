@@ -14,7 +14,6 @@ from pyspark.sql import Column, DataFrame
 
 from frazil.client.declare.client_table import Table
 from frazil.client.declare.table_verbs import Changes
-from frazil.client.filter.expressions import AlwaysTrue, Expression
 from frazil.datafiles.footers.data_files import DataFile
 from frazil.spark.conditions.sql_conditions import exact_filter
 from frazil.spark.core import statement_runs
@@ -26,6 +25,7 @@ from frazil.spark.writing.commit_options import audited_options
 from frazil.spark.writing.frame_writer import WriteOptions, write_rows
 from frazil.spark.writing.write_commit import submitted, writing
 from frazil.wire.actions import MAIN
+from frazil.wire.expressions import AlwaysTrue, Expression
 
 Options: TypeAlias = Mapping[str, Any]
 Declare: TypeAlias = Callable[[Changes[Any], Sequence[DataFile]], Any]

@@ -1,4 +1,4 @@
-r"""Filters as text, in the words of SQL's WHERE.
+r"""Filters as text, in the syntax of SQL's WHERE: `parse_filter` reads it, `filter_text` writes it.
 
     filter      := conjunction (OR conjunction)*
     conjunction := negation (AND negation)*
@@ -13,8 +13,8 @@ r"""Filters as text, in the words of SQL's WHERE.
     column      := name ("." name)*            a name is quoted by "..." or `...` where it must be
     literal     := number | string | TRUE | FALSE | (DATE | TIME | TIMESTAMP) string
 
-Words are read in any case. A quote inside a string or a quoted name is written twice. LIKE takes a
-prefix: the one wildcard is a `%` at the end; `\%`, `\_` and `\\` are the characters themselves.
+Keywords may have any case. A quote inside a string or a quoted name is doubled. LIKE takes a
+prefix: the only wildcard is a `%` at the end; `\%`, `\_` and `\\` are the characters themselves.
 """
 
 from __future__ import annotations
@@ -25,16 +25,48 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final, NoReturn
 
-from frazil.client.filter import expressions
-from frazil.client.filter.expressions import Expression, Operand, Predicate, all_of, any_of, col
 from frazil.values import temporal
+from frazil.values.transforms import (
+    Bucket,
+    Day,
+    Hour,
+    InvalidTransform,
+    Month,
+    Transform,
+    Truncate,
+    Year,
+)
 from frazil.wire.errors import BadRequest
+from frazil.wire.expressions import (
+    ALWAYS_FALSE,
+    ALWAYS_TRUE,
+    MIRRORED,
+    PREFIX_OPERATIONS,
+    SET_OPERATIONS,
+    UNARY_OPERATIONS,
+    AlwaysFalse,
+    AlwaysTrue,
+    And,
+    Expression,
+    Literal,
+    Not,
+    Operation,
+    Or,
+    Predicate,
+    Term,
+    all_of,
+    any_of,
+    plain_value,
+)
 
 MAX_NESTING: Final = 100
-"""Parentheses within parentheses; a chain of AND or OR may be of any length."""
+"""How many parentheses may be open at once. A chain of AND or OR may have any length."""
 
 MAX_DIGITS: Final = 200
-"""Far more than any number has that a column can hold."""
+"""The longest number in a text; values of columns are far shorter."""
+
+_MAX_DECIMAL_SCALE: Final = 38
+"""The largest scale of a decimal column."""
 
 _TOKEN: Final = re.compile(
     r"""\s*(?:
@@ -48,35 +80,32 @@ _TOKEN: Final = re.compile(
     re.VERBOSE,
 )
 _COMPARISONS: Final = {
-    "=": "eq",
-    "==": "eq",
-    "!=": "not-eq",
-    "<>": "not-eq",
-    "<": "lt",
-    "<=": "lt-eq",
-    ">": "gt",
-    ">=": "gt-eq",
+    "=": Operation.EQ,
+    "==": Operation.EQ,
+    "!=": Operation.NOT_EQ,
+    "<>": Operation.NOT_EQ,
+    "<": Operation.LT,
+    "<=": Operation.LT_EQ,
+    ">": Operation.GT,
+    ">=": Operation.GT_EQ,
 }
-_MIRRORED: Final = {"lt": "gt", "lt-eq": "gt-eq", "gt": "lt", "gt-eq": "lt-eq"}
 _RESERVED: Final = frozenset(
     {"and", "or", "not", "in", "is", "null", "nan", "like", "between", "true", "false"}
 )
-_WITH_PARAMETER: Final[dict[str, Callable[[int, str], Operand]]] = {
-    "bucket": expressions.bucket,
-    "truncate": expressions.truncate,
+_WITH_PARAMETER: Final[dict[str, Callable[[int], Transform]]] = {
+    "bucket": Bucket,
+    "truncate": Truncate,
 }
-_PLAIN: Final[dict[str, Callable[[str], Operand]]] = {
-    "year": expressions.year,
-    "month": expressions.month,
-    "day": expressions.day,
-    "hour": expressions.hour,
+_PLAIN: Final[dict[str, Transform]] = {
+    "year": Year(),
+    "month": Month(),
+    "day": Day(),
+    "hour": Hour(),
 }
 _FUNCTIONS: Final = ", ".join((*_WITH_PARAMETER, *_PLAIN))
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _ZONE: Final = re.compile(r"(?:Z|[+-][0-9]{2}:[0-9]{2})$")
 _SHOWN_CHARACTERS: Final = 40
-
-Literal = bool | int | float | str
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +116,7 @@ class _Token:
 
     @property
     def word(self) -> str:
-        """The token as a keyword is compared; empty if it is not a bare word."""
+        """Return the token in lower case, as keywords are compared; empty if it is not a word."""
         return self.text.lower() if self.kind == "word" else ""
 
     def __str__(self) -> str:
@@ -98,7 +127,7 @@ class _Token:
 
 
 def parse_filter(text: str) -> Expression:
-    """The expression that a text means; what cannot be read is named with its position."""
+    """Read an expression from text. Errors name the position of what cannot be read."""
     parser = _Parser(text, _tokens(text))
     expression = parser.disjunction(0)
     parser.expect_end()
@@ -106,17 +135,17 @@ def parse_filter(text: str) -> Expression:
 
 
 def _tokens(text: str) -> tuple[_Token, ...]:
-    found: list[_Token] = []
+    tokens: list[_Token] = []
     position = 0
-    while not found or found[-1].kind != "end":
+    while not tokens or tokens[-1].kind != "end":
         matched = _TOKEN.match(text, position)
         if matched is None:
             _unreadable(text, position)
         kind = matched.lastgroup
         assert kind is not None
-        found.append(_Token(kind, matched[kind], matched.start(kind)))
+        tokens.append(_Token(kind, matched[kind], matched.start(kind)))
         position = matched.end()
-    return tuple(found)
+    return tuple(tokens)
 
 
 def _unreadable(text: str, position: int) -> NoReturn:
@@ -211,7 +240,7 @@ class _Parser:
             return inner
         if self._token.word in ("true", "false") and not self._is_comparison(self._following):
             is_true = self._take().word == "true"
-            return expressions.always_true() if is_true else expressions.always_false()
+            return ALWAYS_TRUE if is_true else ALWAYS_FALSE
         return self._predicate()
 
     # --- predicates --------------------------------------------------------------------------
@@ -220,36 +249,36 @@ class _Parser:
         if self._at_literal():
             value = self._literal()
             operation = self._comparison("a comparison with a column")
-            return Predicate(_MIRRORED.get(operation, operation), self._term().term, (value,))
-        operand = self._term()
+            return Predicate(MIRRORED[operation], self._term(), (value,))
+        term = self._term()
         if self._is_comparison(self._token):
             operation = self._comparison("a comparison")
-            return Predicate(operation, operand.term, (self._literal(),))
+            return Predicate(operation, term, (self._literal(),))
         if self._took_word("is"):
-            return self._is(operand)
+            return self._is(term)
         negated = self._took_word("not")
         if self._took_word("in"):
-            return Predicate("not-in" if negated else "in", operand.term, self._values())
+            return Predicate(Operation.NOT_IN if negated else Operation.IN, term, self._values())
         if self._took_word("between"):
-            return ~self._between(operand) if negated else self._between(operand)
+            return ~self._between(term) if negated else self._between(term)
         if self._took_word("like"):
-            return self._like(operand, negated)
+            return self._like(term, negated)
         known = "IN, BETWEEN or LIKE"
         self._expected(known if negated else f"a comparison, IS, NOT, {known}")
 
-    def _is(self, operand: Operand) -> Expression:
+    def _is(self, term: Term) -> Expression:
         negated = self._took_word("not")
         if self._took_word("null"):
-            return operand.not_null() if negated else operand.is_null()
+            return Predicate(Operation.NOT_NULL if negated else Operation.IS_NULL, term)
         if self._took_word("nan"):
-            return operand.not_nan() if negated else operand.is_nan()
+            return Predicate(Operation.NOT_NAN if negated else Operation.IS_NAN, term)
         self._expected("NULL or NAN" if negated else "NULL, NAN or NOT")
 
-    def _between(self, operand: Operand) -> Expression:
-        lowest = Predicate("gt-eq", operand.term, (self._literal(),))
+    def _between(self, term: Term) -> Expression:
+        lowest = Predicate(Operation.GT_EQ, term, (self._literal(),))
         if not self._took_word("and"):
             self._expected("AND of BETWEEN")
-        return all_of(lowest, Predicate("lt-eq", operand.term, (self._literal(),)))
+        return all_of(lowest, Predicate(Operation.LT_EQ, term, (self._literal(),)))
 
     def _values(self) -> tuple[Literal, ...]:
         self._expect_symbol("(")
@@ -260,7 +289,7 @@ class _Parser:
             self._expected("',' or ')'")
         return tuple(values)
 
-    def _like(self, operand: Operand, negated: bool) -> Expression:
+    def _like(self, term: Term, negated: bool) -> Expression:
         token = self._take()
         if token.kind != "string":
             self._expected("a string", token)
@@ -268,19 +297,19 @@ class _Parser:
         pattern = re.findall(r"\\?.|\\", _unquoted(token), re.DOTALL)
         for index, part in enumerate(pattern):
             if part == "%" and index == len(pattern) - 1:
-                text = "".join(prefix)
-                return operand.not_starts_with(text) if negated else operand.starts_with(text)
+                operation = Operation.NOT_STARTS_WITH if negated else Operation.STARTS_WITH
+                return Predicate(operation, term, ("".join(prefix),))
             if part in ("%", "_"):
                 problem = f"LIKE takes a prefix, as 'abc%': write \\{part} for a {part} itself"
                 _fail(self._text, token.position, problem)
             prefix.append(part[1:] if part in (r"\%", r"\_", r"\\") else part)
-        return Predicate("not-eq" if negated else "eq", operand.term, ("".join(prefix),))
+        return Predicate(Operation.NOT_EQ if negated else Operation.EQ, term, ("".join(prefix),))
 
     @staticmethod
     def _is_comparison(token: _Token) -> bool:
         return token.kind == "symbol" and token.text in _COMPARISONS
 
-    def _comparison(self, what: str) -> str:
+    def _comparison(self, what: str) -> Operation:
         token = self._take()
         if not self._is_comparison(token):
             self._expected(what, token)
@@ -288,30 +317,33 @@ class _Parser:
 
     # --- terms -------------------------------------------------------------------------------
 
-    def _term(self) -> Operand:
+    def _term(self) -> Term:
         if self._token.kind == "word" and self._is_symbol(self._following, "("):
             return self._call()
-        return col(self._column())
+        return Term(self._column())
 
-    def _call(self) -> Operand:
+    def _call(self) -> Term:
         token = self._take()
         self._expect_symbol("(")
-        plain = _PLAIN.get(token.word)
-        if plain is not None:
-            term = plain(self._column())
-        elif token.word in _WITH_PARAMETER:
-            term = _WITH_PARAMETER[token.word](self._parameter(token.word), self._column())
-        else:
+        transform = _PLAIN.get(token.word)
+        if token.word in _WITH_PARAMETER:
+            transform = self._transform(token.word)
+        if transform is None:
             self._expected(f"one of the transforms {_FUNCTIONS}", token)
+        term = Term(self._column(), transform)
         self._expect_symbol(")")
         return term
 
-    def _parameter(self, transform: str) -> int:
+    def _transform(self, name: str) -> Transform:
         token = self._take()
         if token.kind != "number" or not token.text.isdigit() or int(token.text) < 1:
-            self._expected(f"a positive integer, as in {transform}(16, id)", token)
+            self._expected(f"a positive integer, as in {name}(16, id)", token)
+        try:
+            transform = _WITH_PARAMETER[name](int(token.text))
+        except InvalidTransform as error:
+            _fail(self._text, token.position, str(error))
         self._expect_symbol(",")
-        return int(token.text)
+        return transform
 
     def _column(self) -> str:
         parts = [self._name()]
@@ -353,19 +385,35 @@ class _Parser:
             _fail(self._text, token.position, str(error))
 
     def _number(self, token: _Token) -> int | float | str:
-        """An int where it is one, else the number as JSON keeps it exactly.
+        """Return an int for a whole number, else a float, or a string where a float is not exact.
 
-        A number with more digits than a double has is a decimal, whose JSON form is a string.
+        The JSON form of a decimal is a string, so that it keeps all its digits.
         """
         if len(token.text) > MAX_DIGITS:
             _fail(self._text, token.position, f"a number has at most {MAX_DIGITS} characters")
         if _INTEGER.fullmatch(token.text):
-            return expressions.int_json(int(token.text))
+            return int_json(int(token.text))
         try:
             exact, rounded = Decimal(token.text), float(token.text)
         except ArithmeticError:
             self._expected("a number with a smaller exponent", token)
-        return rounded if Decimal(repr(rounded)) == exact else expressions.decimal_json(exact)
+        return rounded if Decimal(repr(rounded)) == exact else decimal_json(exact)
+
+
+def int_json(value: int) -> int | str:
+    """Return a JSON number, or a decimal's string if the value does not fit in 64 bits."""
+    return int(value) if -(1 << 63) <= value < 1 << 63 else str(value)
+
+
+def decimal_json(value: Decimal) -> str:
+    """Return the JSON single value of a decimal."""
+    if not value.is_finite():
+        raise ValueError(f"{value} is not a decimal")
+    # Spec: a negative scale is written as an exponent, any other with exactly its digits.
+    # A value with more decimal places than any column keeps its exponent, to stay short.
+    exponent = value.as_tuple().exponent
+    plain = isinstance(exponent, int) and -_MAX_DECIMAL_SCALE <= exponent <= 0
+    return format(value, "f") if plain else str(value)
 
 
 def _unquoted(token: _Token) -> str:
@@ -384,12 +432,12 @@ def _time(text: str) -> str:
 
 
 def _timestamp(text: str) -> str:
-    """ISO-8601 with a T; SQL's space is read too, and so is a day alone."""
+    """Return a timestamp in ISO 8601 with a T. SQL's space is read too, and so is a date alone."""
     normal = text.replace(" ", "T", 1)
     if "T" not in normal:
         normal = f"{normal}T00:00:00"
     zone = _ZONE.search(normal)
-    # The server takes any offset in a filter; what precedes it is the same text in every zone.
+    # The server takes any zone offset in a filter, so only the local part is checked here.
     local = normal if zone is None else normal[: zone.start()]
     try:
         temporal.nanos_from_timestamp(local, with_zone=False)
@@ -403,3 +451,73 @@ _TYPED: Final[dict[str, Callable[[str], str]]] = {
     "time": _time,
     "timestamp": _timestamp,
 }
+
+
+# --- writing ---------------------------------------------------------------------------------
+
+_SYMBOLS: Final = {
+    Operation.LT: "<",
+    Operation.LT_EQ: "<=",
+    Operation.GT: ">",
+    Operation.GT_EQ: ">=",
+    Operation.EQ: "=",
+    Operation.NOT_EQ: "!=",
+    Operation.STARTS_WITH: "LIKE",
+    Operation.NOT_STARTS_WITH: "NOT LIKE",
+    Operation.IN: "IN",
+    Operation.NOT_IN: "NOT IN",
+    Operation.IS_NULL: "IS NULL",
+    Operation.NOT_NULL: "IS NOT NULL",
+    Operation.IS_NAN: "IS NAN",
+    Operation.NOT_NAN: "IS NOT NAN",
+}
+_PLAIN_NAME: Final = re.compile(r"[^\W\d][\w$]*")
+
+
+def filter_text(expression: Expression) -> str:
+    """Write an expression in the syntax that `parse_filter` reads."""
+    if isinstance(expression, AlwaysTrue | AlwaysFalse):
+        return "TRUE" if isinstance(expression, AlwaysTrue) else "FALSE"
+    if isinstance(expression, And | Or):
+        word = " AND " if isinstance(expression, And) else " OR "
+        return f"({word.join(map(filter_text, expression.operands))})"
+    if isinstance(expression, Not):
+        return f"NOT ({filter_text(expression.child)})"
+    if not isinstance(expression, Predicate):
+        raise TypeError(f"{type(expression).__name__} has no text form")
+    begin = f"{_term_text(expression.term)} {_SYMBOLS[expression.operation]}"
+    if expression.operation in UNARY_OPERATIONS:
+        return begin
+    if expression.operation in SET_OPERATIONS:
+        return f"{begin} ({', '.join(map(_literal_text, expression.values))})"
+    value = expression.values[0]
+    if expression.operation in PREFIX_OPERATIONS:
+        value = re.sub(r"([%_\\])", r"\\\1", str(plain_value(value))) + "%"
+    return f"{begin} {_literal_text(value)}"
+
+
+def _term_text(term: Term) -> str:
+    column = term.column_text
+    if isinstance(term.column, str):
+        column = ".".join(map(_name_text, term.column.split(".")))
+    if term.transform is None:
+        return column
+    function, _, parameter = str(term.transform).removesuffix("]").partition("[")
+    return f"{function}({parameter}, {column})" if parameter else f"{function}({column})"
+
+
+def _name_text(name: str) -> str:
+    if _PLAIN_NAME.fullmatch(name) and name.lower() not in _RESERVED:
+        return name
+    doubled = name.replace('"', '""')
+    return f'"{doubled}"'
+
+
+def _literal_text(literal: Literal) -> str:
+    value = plain_value(literal)
+    if isinstance(value, bool):
+        return "TRUE" if value else "FALSE"
+    if isinstance(value, str):
+        doubled = value.replace("'", "''")
+        return f"'{doubled}'"
+    return str(value)

@@ -1,1 +1,0 @@
-"""Builds filter expressions and parses filter text."""
