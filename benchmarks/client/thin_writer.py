@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import urllib3  # noqa: F401
 from msgspec.structs import replace
 
-import frazil.datafiles.footers.parquet_reading  # noqa: F401
+import frazil.datafiles.footers.footer_reader  # noqa: F401
 from benchmarks.client.operations import APPEND
 from benchmarks.client.rows import small_table
 from benchmarks.commit.bursts import Task

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from frazil.client.declare.table_verbs import Commit
     from frazil.client.send.error_answers import CatalogUnreachable
     from frazil.client.send.retry_policy import RetryPolicy
-    from frazil.datafiles.footers.data_files import DataFile, read_data_files
+    from frazil.datafiles.footers.files_from_parquet import DataFile, read_data_files
     from frazil.wire.actions import Once
     from frazil.wire.content_files import EqualityDeleteFile, PositionDeleteFile
     from frazil.wire.errors import (
@@ -39,7 +39,7 @@ _HOMES = {
     "Commit": "frazil.client.declare.table_verbs",
     "CommitFailed": "frazil.wire.errors",
     "CommitStateUnknown": "frazil.wire.errors",
-    "DataFile": "frazil.datafiles.footers.data_files",
+    "DataFile": "frazil.datafiles.footers.files_from_parquet",
     "EqualityDeleteFile": "frazil.wire.content_files",
     "FileScanTask": "frazil.wire.planned_files",
     "FrazilError": "frazil.wire.errors",
@@ -54,7 +54,7 @@ _HOMES = {
     "Transaction": "frazil.client.declare.client_transaction",
     "ValidationError": "frazil.wire.errors",
     "col": "frazil.wire.filters",
-    "read_data_files": "frazil.datafiles.footers.data_files",
+    "read_data_files": "frazil.datafiles.footers.files_from_parquet",
 }
 
 __all__ = [

@@ -20,7 +20,7 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.conversions import from_bytes
 
 from frazil import Client, DataFile, Table
-from frazil.datafiles.footers.data_files import EqualityDeleteFile, PositionDeleteFile
+from frazil.datafiles.footers.files_from_parquet import EqualityDeleteFile, PositionDeleteFile
 from frazil.datafiles.footers.parquet_errors import (
     FileDoesNotFit,
     FileNotReadable,

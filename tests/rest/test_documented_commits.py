@@ -11,7 +11,7 @@ import httpx
 import pytest
 from jsonschema import Draft202012Validator
 
-from frazil.commit.snapshot import head_changes, verify
+from frazil.commit.snapshot import file_verification, head_changes
 from frazil.format.manifest import manifest_merging
 from frazil.rest.server_routes import openapi
 from frazil.wire.actions import MAX_STREAM_BYTES, CommitUpdate, CommitValidation, check_request
@@ -95,7 +95,7 @@ def test_every_action_clause_and_conflict_is_shown() -> None:
     [
         head_changes.REJECT_DUPLICATES,
         head_changes.IGNORE_MISSING,
-        verify.VERIFY_FILES,
+        file_verification.VERIFY_FILES,
         manifest_merging.MERGE_ENABLED,
         manifest_merging.MIN_COUNT_TO_MERGE,
         manifest_merging.TARGET_SIZE_BYTES,

@@ -20,7 +20,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
 from frazil.client.catalog_client import Client
-from frazil.datafiles.reading.storage import Storage
+from frazil.datafiles.reading.file_storage import Storage
 from frazil.datafiles.reading.table_facts import facts_of
 from frazil.datafiles.writing.write_properties import file_options
 from frazil.spark import connect

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from frazil.datafiles.reading.storage import storage_of
+from frazil.datafiles.reading.file_storage import storage_of
 from frazil.spark import connect
 from frazil.spark.session import Session
 from tests.conftest import SERVERS

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from frazil.client.catalog_client import Client
 from frazil.client.declare.client_table import Table
-from frazil.datafiles.reading.positions import Positions
+from frazil.datafiles.reading.row_positions import Positions
 from frazil.datafiles.reading.scan_tasks import task_of
 from frazil.datafiles.reading.touched import Touched
 from frazil.spark.core.context import Context

@@ -19,8 +19,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from frazil.commit.snapshot.file_verification import (
+    VERIFY_FILES,
+    Verification,
+    verification,
+    verify_files,
+)
 from frazil.commit.snapshot.file_writer import PendingStore
-from frazil.commit.snapshot.verify import VERIFY_FILES, Verification, verification, verify_files
 from frazil.format.metadata.content_files import (
     EQUALITY_DELETES,
     POSITION_DELETES,
@@ -662,7 +667,7 @@ import sys
 sys.modules["pyarrow"] = None
 from frazil.commit.snapshot.parquet_footer import check_installed
 from frazil.wire.errors import BadRequest
-import frazil.commit.snapshot.verify
+import frazil.commit.snapshot.file_verification
 try:
     check_installed()
 except BadRequest as error:

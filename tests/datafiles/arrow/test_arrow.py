@@ -27,10 +27,10 @@ from frazil.datafiles.arrow.arrow import (
     to_spark,
     to_table,
 )
-from frazil.datafiles.footers.parquet_columns import columns_of
-from frazil.datafiles.footers.parquet_names import name_mapping_of, parse_name_mapping
 from frazil.spark.schema.spark_types import spark_schema
 from frazil.values import types as it
+from frazil.values.name_mapping import name_mapping_of, parse_name_mapping
+from frazil.values.parquet_columns import columns_of
 from frazil.values.types import (
     DecimalType,
     FixedType,
@@ -684,7 +684,7 @@ def test_rows_are_counted_where_no_column_is_asked_for() -> None:
 
 def test_executors_need_no_pyspark_for_it() -> None:
     script = (
-        "import sys, frazil.datafiles.arrow.arrow, frazil.datafiles.writing.parquet_variants;"
+        "import sys, frazil.datafiles.arrow.arrow, frazil.datafiles.writing.variant_annotation;"
         "sys.exit('pyspark' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)

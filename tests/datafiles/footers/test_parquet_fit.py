@@ -18,7 +18,7 @@ from pyiceberg.table.name_mapping import parse_mapping_from_json
 
 from frazil import DataFile, Table, read_data_files
 from frazil.datafiles.footers.parquet_errors import FileDoesNotFit, FileNotReadable
-from frazil.datafiles.footers.parquet_names import name_mapping_of
+from frazil.values.name_mapping import name_mapping_of
 from frazil.wire.errors import BadRequest
 from tests.datafiles.footers.parquet_world import (
     arrow,
@@ -321,7 +321,7 @@ def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
     """In a process of its own, which first becomes nobody if it is the superuser's."""
     path = write(tmp_path, ONE_FIELD, [1])
     code = (
-        "import os, sys, frazil.datafiles.footers.parquet_reading, frazil.wire.errors as errors\n"
+        "import os, sys, frazil.datafiles.footers.footer_reader, frazil.wire.errors as errors\n"
         "from frazil import DataFile\n"
         "os.chmod(sys.argv[1], 0)\n"
         "os.geteuid() or os.seteuid(65534)\n"

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from frazil import DataFile
-from frazil.datafiles.footers.parquet_metrics import truncate_lower, truncate_upper
+from frazil.datafiles.footers.footer_metrics import truncate_lower, truncate_upper
 from tests.datafiles.footers.parquet_world import (
     arrow,
     bounds,

@@ -18,11 +18,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frazil.datafiles.reading.arrow_reader import read_task
 from frazil.datafiles.reading.deletes_reader import FILE_PATH_ID, POS_ID, KeySet, deleted_positions
+from frazil.datafiles.reading.file_storage import Storage
 from frazil.datafiles.reading.scan_tasks import ScanTask, split_tasks, task_of
-from frazil.datafiles.reading.storage import Storage
 from frazil.datafiles.reading.table_facts import TableFacts
+from frazil.datafiles.reading.task_reader import read_task
 from frazil.values import types
 from frazil.values.deletion_vectors import DeletionVector, deletion_vector_blob
 from frazil.values.puffin import write_puffin

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from frazil.datafiles.reading.positions import (
+from frazil.datafiles.reading.row_positions import (
     NO_POSITIONS,
     FilePositions,
     PositionCollector,

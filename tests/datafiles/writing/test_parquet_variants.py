@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from frazil.datafiles.arrow.arrow import arrow_schema, spark_arrow_schema, to_table
-from frazil.datafiles.writing.parquet_variants import annotate, annotating, variant_ids
+from frazil.datafiles.writing.variant_annotation import annotate, annotating, variant_ids
 from frazil.values import types as it
 from frazil.values.types import ListType, MapType, NestedField, StructType
 

@@ -17,10 +17,10 @@ from pyspark.sql import functions as F
 
 from frazil.client.catalog_client import Client
 from frazil.client.declare.client_table import Table
-from frazil.datafiles.footers.data_files import DataFile, EqualityDeleteFile
-from frazil.datafiles.reading.arrow_reader import read_task
-from frazil.datafiles.reading.storage import storage_of
+from frazil.datafiles.footers.files_from_parquet import DataFile, EqualityDeleteFile
+from frazil.datafiles.reading.file_storage import storage_of
 from frazil.datafiles.reading.table_facts import facts_of
+from frazil.datafiles.reading.task_reader import read_task
 from frazil.spark.core.context import Context
 from frazil.spark.core.settings import Settings
 from frazil.spark.reading import frame_scans, jar_reader

@@ -17,8 +17,8 @@ from pyspark.sql import SparkSession
 
 from frazil.client.catalog_client import Client
 from frazil.client.declare.client_table import Table
+from frazil.datafiles.reading.file_storage import Storage
 from frazil.datafiles.reading.scan_tasks import task_of
-from frazil.datafiles.reading.storage import Storage
 from frazil.datafiles.reading.table_facts import facts_of
 from frazil.datafiles.reading.touched import Touched
 from frazil.datafiles.writing.changes_writer import ChangesTask, TaskChanges, decode_changes
@@ -324,7 +324,7 @@ def test_what_runs_on_executors_loads_neither_spark_nor_a_parser() -> None:
     code = (
         "import sys\n"
         "import frazil.datafiles.writing.changes_writer\n"
-        "import frazil.datafiles.writing.delete_writer\n"
+        "import frazil.datafiles.writing.delete_file_writer\n"
         "import frazil.datafiles.writing.file_copier\n"
         "import frazil.spark.executor.worker_tasks\n"
         "print([name for name in ('pyspark', 'sqlglot', 'pandas') if name in sys.modules])\n"

@@ -10,7 +10,7 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
-from frazil.datafiles.footers.parquet_partitions import PartitionField, partition_fields
+from frazil.datafiles.footers.footer_partitions import PartitionField, partition_fields
 from frazil.datafiles.footers.parquet_schema import fields_by_id
 from frazil.datafiles.writing.partition_split import partition_folder, partition_value, split
 from frazil.spark.schema.partition_transforms import partition_columns, transform_column

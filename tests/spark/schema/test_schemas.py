@@ -14,7 +14,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as fn
 
 from frazil.client.declare.client_table import Table
-from frazil.datafiles.footers.parquet_names import name_mapping_of
 from frazil.datafiles.footers.parquet_schema import fields_by_id
 from frazil.spark.core.name_matching import NameMatcher
 from frazil.spark.schema.column_fitting import Assignment, Policy, assignment, parse_policy
@@ -23,6 +22,7 @@ from frazil.spark.schema.schema_evolution import evolve, schema_requirements, sc
 from frazil.spark.schema.spark_literals import literal
 from frazil.spark.schema.spark_types import spark_schema
 from frazil.values import types as it
+from frazil.values.name_mapping import name_mapping_of
 from frazil.values.type_json import parse_struct, struct_to_json
 from frazil.values.types import (
     DecimalType,

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from frazil.datafiles.reading.table_facts import TableFacts
-from frazil.datafiles.writing.arrow_transforms import Partitioner, transformed
+from frazil.datafiles.writing.row_partitions import Partitioner, transformed
 from frazil.spark.schema.spark_types import spark_schema
 from frazil.spark.streams import source_writers
 from frazil.spark.streams.source_options import SourceOptions, source_options
@@ -220,7 +220,7 @@ def live_files(client: Client, table: str) -> list[str]:
 
 def written_files(client: Client, table: str) -> list[str]:
     """What lies in the table's data folder."""
-    from frazil.datafiles.reading.storage import Storage
+    from frazil.datafiles.reading.file_storage import Storage
 
     return Storage().list(f"{client.load_table(table).location}/data")
 

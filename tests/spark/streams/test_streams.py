@@ -137,7 +137,7 @@ def epochs(client: Client, table: str) -> list[str]:
 
 
 def files_on_disk(client: Client, table: str) -> list[str]:
-    from frazil.datafiles.reading.storage import Storage
+    from frazil.datafiles.reading.file_storage import Storage
 
     return Storage().list(f"{client.load_table(table).location}/data")
 

@@ -11,7 +11,7 @@ from pyiceberg.catalog import load_catalog
 
 from frazil.client.catalog_client import Client
 from frazil.client.declare.client_table import Table
-from frazil.datafiles.footers.data_files import PositionDeleteFile
+from frazil.datafiles.footers.files_from_parquet import PositionDeleteFile
 from frazil.spark.writing.row_removal import write_deletes
 from frazil.spark.writing.write_folder import new_folder
 from frazil.values.deletion_vectors import read_deletion_vector

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from frazil.client.catalog_client import Client
 from frazil.client.declare.client_table import Table
-from frazil.datafiles.footers.data_files import DataFile, EqualityDeleteFile
+from frazil.datafiles.footers.files_from_parquet import DataFile, EqualityDeleteFile
 from frazil.spark.core.context import Context
 from frazil.spark.core.settings import Settings
 from frazil.spark.writing.equality_deletes import covering_specs, key_schema, write_equality_deletes

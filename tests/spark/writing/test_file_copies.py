@@ -13,11 +13,11 @@ from pyiceberg.catalog import load_catalog
 
 from frazil.client.catalog_client import Client
 from frazil.client.declare.client_table import Table
-from frazil.datafiles.footers.data_files import DataFile, EqualityDeleteFile
-from frazil.datafiles.reading.arrow_reader import read_task
+from frazil.datafiles.footers.files_from_parquet import DataFile, EqualityDeleteFile
+from frazil.datafiles.reading.file_storage import storage_of
 from frazil.datafiles.reading.scan_tasks import task_of
-from frazil.datafiles.reading.storage import storage_of
 from frazil.datafiles.reading.table_facts import facts_of
+from frazil.datafiles.reading.task_reader import read_task
 from frazil.datafiles.reading.touched import Touched
 from frazil.datafiles.writing import file_copier
 from frazil.spark.writing.file_copies import copy_files

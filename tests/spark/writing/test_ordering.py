@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from frazil.datafiles.reading.storage import Storage
+from frazil.datafiles.reading.file_storage import Storage
 from frazil.datafiles.writing.write_properties import file_options
 from frazil.spark.schema.partition_transforms import partition_columns
 from frazil.spark.writing.distribution import layout_of, spread

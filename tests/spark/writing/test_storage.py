@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from frazil.datafiles.footers.data_files import DataFile
-from frazil.datafiles.reading.storage import Storage, is_local, storage_of
-from frazil.datafiles.writing.arrow_writer import ArrowFileWriter
+from frazil.datafiles.footers.files_from_parquet import DataFile
+from frazil.datafiles.reading.file_storage import Storage, is_local, storage_of
+from frazil.datafiles.writing.data_file_writer import ArrowFileWriter
 from frazil.datafiles.writing.write_properties import file_options
 from frazil.spark.writing.write_folder import WriteFolder, data_location
 from tests.support.s3 import ACCESS_KEY_ID, REGION, SECRET_ACCESS_KEY

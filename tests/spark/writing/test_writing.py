@@ -20,11 +20,11 @@ import pytest
 
 from frazil.client.catalog_client import Client
 from frazil.client.declare.client_table import Table
-from frazil.datafiles.footers.data_files import DataFile
-from frazil.datafiles.reading.storage import Storage
+from frazil.datafiles.footers.files_from_parquet import DataFile
+from frazil.datafiles.reading.file_storage import Storage
 from frazil.datafiles.reading.table_facts import TableFacts
-from frazil.datafiles.writing import parquet_rolling
-from frazil.datafiles.writing.arrow_writer import ArrowFileWriter
+from frazil.datafiles.writing import rolling_file
+from frazil.datafiles.writing.data_file_writer import ArrowFileWriter
 from frazil.datafiles.writing.write_properties import BloomFilter, delete_file_options, file_options
 from frazil.spark.core.borrowed_settings import PARQUET_SETTINGS, session_settings
 from frazil.spark.core.context import Context
@@ -262,7 +262,7 @@ def test_dictionaries_and_bloom_filters_are_where_they_pay(tmp_path: Path) -> No
 def test_bloom_filters_that_pyarrow_cannot_write_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parquet_rolling, "has_option", lambda name: False)
+    monkeypatch.setattr(rolling_file, "has_option", lambda name: False)
     wanted = {"write.parquet.bloom-filter-enabled.column.id": "true"}
     table = facts(str(tmp_path), {"id": "long"}, properties=wanted)
     with pytest.raises(BadRequest, match=r"remove the table's write\.parquet\.bloom-filter"):
@@ -353,7 +353,7 @@ def test_a_task_loads_no_pandas(tmp_path: Path) -> None:
     program = """
 import sys
 import pyarrow as pa
-from frazil.datafiles.reading.storage import Storage
+from frazil.datafiles.reading.file_storage import Storage
 from frazil.datafiles.writing.write_properties import file_options
 from frazil.spark.writing.writing_arrow import write_task
 from tests.support.spark_facts import facts

@@ -106,7 +106,7 @@ def _options(table: Table, order: CommitOrder) -> dict[str, Any]:
 
 def _read(table: Table, order: CommitOrder) -> list[DataFile]:
     """The footers of all added files, in parallel."""
-    from frazil.datafiles.footers.data_files import read_data_files
+    from frazil.datafiles.footers.files_from_parquet import read_data_files
 
     partition = partition_of(table, order.partition)
     if not order.add:

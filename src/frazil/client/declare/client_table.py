@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, convert
 
 from frazil.client.declare.table_verbs import Change, Changes, Commit
-from frazil.datafiles.footers.table_metadata import TableMetadata
+from frazil.datafiles.portable_table import TableMetadata
 from frazil.wire.actions import MAIN
 from frazil.wire.errors import BadRequest, NotFound
 from frazil.wire.identifiers import Identifier

@@ -304,7 +304,7 @@ def _read(table: Table, files: Iterable[NewData]) -> tuple[AddedDataFile, ...]:
     paths = [str(file) for file in given if not isinstance(file, DataFile)]
     if not paths:
         return tuple(file for file in given if isinstance(file, DataFile))
-    from frazil.datafiles.footers.data_files import read_data_files
+    from frazil.datafiles.footers.files_from_parquet import read_data_files
 
     read = iter(read_data_files(paths, table))
     return tuple(file if isinstance(file, DataFile) else next(read) for file in given)

@@ -9,10 +9,10 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 
 from frazil.commit.snapshot.declared_paths import OwnFolders, check_places
+from frazil.commit.snapshot.file_verification import verify_files
 from frazil.commit.snapshot.file_writer import PendingStore
 from frazil.commit.snapshot.stream_epochs import LoadStream
 from frazil.commit.snapshot.table_locations import Territory
-from frazil.commit.snapshot.verify import verify_files
 from frazil.db.base import Database, StreamRow
 from frazil.format.metadata.content_files import DataFile, DeleteFile
 from frazil.format.metadata.table_metadata import TableMetadata

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from frazil.datafiles.arrow.arrow_leaves import is_uuid
+from frazil.datafiles.arrow.leaf_conversion import is_uuid
 
 
 def constant(value: Any, type_: pa.DataType) -> Callable[[int], pa.Array]:

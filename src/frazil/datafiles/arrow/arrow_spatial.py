@@ -11,8 +11,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from frazil.datafiles.arrow.arrow_leaves import misfit
-from frazil.datafiles.arrow.arrow_nested import struct_of
+from frazil.datafiles.arrow.leaf_conversion import misfit
+from frazil.datafiles.arrow.nested_arrays import struct_of
 from frazil.datafiles.arrow.spatial import srid_of
 from frazil.values.types import DEFAULT_CRS, GeographyType, GeometryType, Type
 

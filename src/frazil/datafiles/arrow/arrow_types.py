@@ -11,7 +11,7 @@ from typing import Final
 import pyarrow as pa
 
 from frazil.datafiles.arrow import arrow_spatial
-from frazil.datafiles.arrow.lineage import LAST_UPDATED_FIELD, ROW_ID_FIELD
+from frazil.datafiles.arrow.metadata_columns import LAST_UPDATED_FIELD, ROW_ID_FIELD
 from frazil.values.types import (
     INT,
     LONG,

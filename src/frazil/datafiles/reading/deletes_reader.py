@@ -24,8 +24,8 @@ from pyroaring import BitMap64
 
 from frazil.datafiles.arrow.arrow import project
 from frazil.datafiles.arrow.arrow_types import arrow_schema, field_id_of
+from frazil.datafiles.reading.file_storage import Storage
 from frazil.datafiles.reading.scan_tasks import ScanTask, is_deletion_vector
-from frazil.datafiles.reading.storage import Storage
 from frazil.datafiles.reading.table_facts import TableFacts
 from frazil.values.deletion_vectors import DeletionVector, InvalidDeletionVector
 from frazil.values.type_json import parse_struct, struct_to_json

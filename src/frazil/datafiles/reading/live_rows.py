@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from frazil.datafiles.arrow.arrow import Projection, arrow_schema
-from frazil.datafiles.arrow.lineage import (
+from frazil.datafiles.arrow.metadata_columns import (
     LAST_UPDATED,
     LAST_UPDATED_FIELD,
     MIN_FORMAT_VERSION,
@@ -24,12 +24,12 @@ from frazil.datafiles.arrow.lineage import (
     ROW_ID_FIELD,
     FileLineage,
 )
-from frazil.datafiles.reading.arrow_reader import name_mapping, partition_constants
 from frazil.datafiles.reading.deletes_reader import equality_deletes
-from frazil.datafiles.reading.positions import PositionArray, Positions
+from frazil.datafiles.reading.file_storage import Storage, is_local
+from frazil.datafiles.reading.row_positions import PositionArray, Positions
 from frazil.datafiles.reading.scan_tasks import ScanTask
-from frazil.datafiles.reading.storage import Storage, is_local
 from frazil.datafiles.reading.table_facts import TableFacts
+from frazil.datafiles.reading.task_reader import name_mapping, partition_constants
 from frazil.values.types import StructType
 from frazil.wire.errors import BadRequest, UnsupportedOperation
 

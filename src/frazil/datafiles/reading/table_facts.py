@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from frazil.datafiles.footers.parquet_reading import FileTable
-from frazil.datafiles.footers.table_metadata import TableMetadata
+from frazil.datafiles.footers.footer_reader import FileTable
+from frazil.datafiles.portable_table import TableMetadata
 from frazil.values.type_json import struct_to_json
 from frazil.values.types import StructType
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from frazil.datafiles.reading.positions import Positions
+from frazil.datafiles.reading.row_positions import Positions
 from frazil.datafiles.reading.scan_tasks import ScanTask
 
 

@@ -14,11 +14,11 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from frazil.datafiles.arrow.lineage import LAST_UPDATED, ROW_ID
-from frazil.datafiles.reading.positions import FilePositions, PositionCollector, Positions
-from frazil.datafiles.reading.storage import Storage
+from frazil.datafiles.arrow.metadata_columns import LAST_UPDATED, ROW_ID
+from frazil.datafiles.reading.file_storage import Storage
+from frazil.datafiles.reading.row_positions import FilePositions, PositionCollector, Positions
 from frazil.datafiles.reading.table_facts import TableFacts
-from frazil.datafiles.writing.arrow_writer import ArrowFileWriter
+from frazil.datafiles.writing.data_file_writer import ArrowFileWriter
 from frazil.datafiles.writing.write_properties import FileOptions
 
 FILE: Final = "_file"

@@ -9,19 +9,19 @@ from uuid import uuid4
 
 import msgspec
 
-from frazil.datafiles.footers.data_files import DataFile
-from frazil.datafiles.footers.parquet_partitions import partition_fields
-from frazil.datafiles.footers.parquet_reading import ParquetReader
+from frazil.datafiles.footers.files_from_parquet import DataFile
+from frazil.datafiles.footers.footer_partitions import partition_fields
+from frazil.datafiles.footers.footer_reader import ParquetReader
 from frazil.datafiles.footers.parquet_schema import fields_by_id
 from frazil.datafiles.reading.deletes_reader import deleted_positions
+from frazil.datafiles.reading.file_storage import Storage
 from frazil.datafiles.reading.live_rows import copied_schema, live_rows
-from frazil.datafiles.reading.positions import Positions
+from frazil.datafiles.reading.row_positions import Positions
 from frazil.datafiles.reading.scan_tasks import ScanTask
-from frazil.datafiles.reading.storage import Storage
 from frazil.datafiles.reading.table_facts import TableFacts
 from frazil.datafiles.reading.touched import Touched, decode_touched
-from frazil.datafiles.writing.arrow_writer import declared_file
-from frazil.datafiles.writing.parquet_rolling import RollingFile
+from frazil.datafiles.writing.data_file_writer import declared_file
+from frazil.datafiles.writing.rolling_file import RollingFile
 from frazil.datafiles.writing.write_properties import FileOptions
 
 _NO_LIMIT: Final = 1 << 62

@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from frazil.datafiles.footers.parquet_partitions import PartitionField
-from frazil.datafiles.footers.parquet_values import internal_value
+from frazil.datafiles.footers.footer_partitions import PartitionField
+from frazil.datafiles.footers.python_values import internal_value
 from frazil.values import temporal
 from frazil.values.single_value import InvalidValue, to_json
 from frazil.values.transforms import Hour, Month, Year

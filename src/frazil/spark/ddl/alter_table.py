@@ -11,7 +11,6 @@ from typing import Any, Final, TypeAlias
 
 from frazil.client.declare.client_table import Table
 from frazil.client.declare.metadata_updates import OwnUpdates
-from frazil.datafiles.footers.parquet_names import NAME_MAPPING_PROPERTY
 from frazil.datafiles.footers.parquet_schema import fields_by_id
 from frazil.spark.conditions.sql_conditions import is_case_sensitive
 from frazil.spark.core.context import Context
@@ -21,6 +20,7 @@ from frazil.spark.parse import parsed_statements as sql
 from frazil.spark.parse.sql_types import NO_ID, parse_type
 from frazil.spark.schema.schema_evolution import LAST_ADDED, schema_requirements, schema_updates
 from frazil.spark.schema.spark_literals import default_value
+from frazil.values.name_mapping import NAME_MAPPING_PROPERTY
 from frazil.values.types import (
     TIMESTAMP,
     TIMESTAMPTZ,

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 
 from frazil.client.declare.client_table import Table
 from frazil.client.declare.table_verbs import Changes, Commit
-from frazil.datafiles.footers.data_files import DataFile
+from frazil.datafiles.footers.files_from_parquet import DataFile
 from frazil.spark.core import statement_runs
 from frazil.spark.core.context import Context
 from frazil.spark.core.progress import progress

@@ -15,9 +15,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from frazil.client.declare.client_table import Table
-from frazil.datafiles.arrow.lineage import LAST_UPDATED, MIN_FORMAT_VERSION, ROW_ID
-from frazil.datafiles.reading.arrow_reader import check_metadata_columns, with_metadata
+from frazil.datafiles.arrow.metadata_columns import LAST_UPDATED, MIN_FORMAT_VERSION, ROW_ID
 from frazil.datafiles.reading.scan_tasks import ScanTask, task_of
+from frazil.datafiles.reading.task_reader import check_metadata_columns, with_metadata
 from frazil.spark.conditions.iceberg_filters import (
     names_in,
     renamed,

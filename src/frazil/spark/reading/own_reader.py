@@ -18,15 +18,15 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from frazil.client.declare.client_table import Table
-from frazil.datafiles.footers.parquet_names import NAME_MAPPING_PROPERTY
-from frazil.datafiles.reading.arrow_reader import spark_batches, with_metadata
+from frazil.datafiles.reading.file_storage import is_local, storage_of
 from frazil.datafiles.reading.scan_tasks import ScanTask, split_tasks
-from frazil.datafiles.reading.storage import is_local, storage_of
 from frazil.datafiles.reading.table_facts import facts_of
+from frazil.datafiles.reading.task_reader import spark_batches, with_metadata
 from frazil.spark.core.context import Context
 from frazil.spark.core.name_matching import quoted
 from frazil.spark.schema.frame_fitting import is_always_named_so
 from frazil.spark.schema.spark_types import spark_schema, spark_type
+from frazil.values.name_mapping import NAME_MAPPING_PROPERTY
 from frazil.values.type_json import parse_struct
 from frazil.values.types import (
     ListType,

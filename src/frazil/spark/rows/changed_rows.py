@@ -26,9 +26,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
 from frazil.client.declare.client_table import Table
-from frazil.datafiles.arrow.lineage import MIN_FORMAT_VERSION, ROW_ID
-from frazil.datafiles.footers.data_files import DataFile
-from frazil.datafiles.reading.positions import FilePositions, PositionCollector, Positions, unite
+from frazil.datafiles.arrow.metadata_columns import MIN_FORMAT_VERSION, ROW_ID
+from frazil.datafiles.footers.files_from_parquet import DataFile
+from frazil.datafiles.reading.row_positions import (
+    FilePositions,
+    PositionCollector,
+    Positions,
+    unite,
+)
 from frazil.datafiles.reading.table_facts import facts_of
 from frazil.datafiles.writing.changes_writer import (
     DELETE,

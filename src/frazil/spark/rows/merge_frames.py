@@ -16,7 +16,7 @@ from pyspark.sql import functions as fn
 from pyspark.sql.types import NullType, StructType
 
 from frazil.client.declare.client_table import Table
-from frazil.datafiles.arrow.lineage import LAST_UPDATED, ROW_ID
+from frazil.datafiles.arrow.metadata_columns import LAST_UPDATED, ROW_ID
 from frazil.datafiles.writing.changes_writer import DELETE, FILE, POSITION, WRITE
 from frazil.spark.conditions.needed_columns import needed_columns
 from frazil.spark.conditions.side_names import of_side

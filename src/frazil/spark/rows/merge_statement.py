@@ -13,8 +13,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from frazil.datafiles.arrow.lineage import ROW_ID
-from frazil.datafiles.footers.data_files import DataFile
+from frazil.datafiles.arrow.metadata_columns import ROW_ID
+from frazil.datafiles.footers.files_from_parquet import DataFile
 from frazil.datafiles.writing.changes_writer import DELETE, FILE, POSITION
 from frazil.spark.conditions.needed_columns import needed_columns
 from frazil.spark.core.name_matching import names_of

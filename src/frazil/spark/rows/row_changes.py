@@ -16,7 +16,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
-from frazil.datafiles.arrow.lineage import ROW_ID
+from frazil.datafiles.arrow.metadata_columns import ROW_ID
 from frazil.datafiles.writing.changes_writer import FILE, POSITION, WRITE
 from frazil.spark.conditions.needed_columns import needed_columns
 from frazil.spark.conditions.sql_conditions import Condition

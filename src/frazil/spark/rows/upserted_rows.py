@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from frazil.datafiles.arrow.lineage import LAST_UPDATED, ROW_ID
+from frazil.datafiles.arrow.metadata_columns import LAST_UPDATED, ROW_ID
 from frazil.spark.rows.merge_frames import CHOSEN, MATCHED
 
 

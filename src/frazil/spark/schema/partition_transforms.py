@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 from pyspark.sql import Column
 from pyspark.sql import functions as fn
 
-from frazil.datafiles.footers.parquet_partitions import PartitionField, partition_fields
-from frazil.datafiles.footers.parquet_reading import FileTable
+from frazil.datafiles.footers.footer_partitions import PartitionField, partition_fields
+from frazil.datafiles.footers.footer_reader import FileTable
 from frazil.datafiles.footers.parquet_schema import fields_by_id
 from frazil.datafiles.writing.partition_split import PARTITION_PREFIX as PARTITION_PREFIX
 from frazil.values import temporal

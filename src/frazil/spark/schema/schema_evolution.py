@@ -18,10 +18,10 @@ from typing import Any
 import pyspark.sql.types as st
 
 from frazil.client.declare.client_table import Table
-from frazil.datafiles.footers.parquet_names import NAME_MAPPING_PROPERTY, parse_name_mapping
 from frazil.datafiles.footers.parquet_schema import fields_by_id
 from frazil.spark.core.name_matching import NameMatcher
 from frazil.spark.schema.spark_types import iceberg_type
+from frazil.values.name_mapping import NAME_MAPPING_PROPERTY, parse_name_mapping
 from frazil.values.type_json import struct_to_json
 from frazil.values.types import (
     DOUBLE,

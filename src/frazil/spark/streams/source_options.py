@@ -16,7 +16,7 @@ import msgspec
 
 from frazil.client.catalog_client import Client
 from frazil.client.declare.client_table import Table
-from frazil.datafiles.reading.storage import Storage, storage_of
+from frazil.datafiles.reading.file_storage import Storage, storage_of
 from frazil.spark.streams.micro_batches import (
     FROM_TIMESTAMP,
     MAX_FILES,

@@ -17,10 +17,10 @@ from pyspark.sql.types import StructType as SparkStruct
 
 from frazil.client.declare.client_table import Table
 from frazil.datafiles.arrow.arrow import to_spark
-from frazil.datafiles.reading.arrow_reader import read_task
+from frazil.datafiles.reading.file_storage import Storage
 from frazil.datafiles.reading.scan_tasks import ScanTask, split_tasks, task_of
-from frazil.datafiles.reading.storage import Storage
 from frazil.datafiles.reading.table_facts import TableFacts, facts_of
+from frazil.datafiles.reading.task_reader import read_task
 from frazil.spark.schema.spark_types import spark_schema, spark_type
 from frazil.spark.streams.source_options import SourceOptions
 from frazil.values.types import StructType

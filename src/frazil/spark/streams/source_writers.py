@@ -24,11 +24,11 @@ from pyspark.sql.types import StructType as SparkStruct
 
 from frazil.client.declare.client_table import Table
 from frazil.client.declare.table_verbs import Commit
-from frazil.datafiles.footers.data_files import DataFile
-from frazil.datafiles.reading.storage import Storage
+from frazil.datafiles.footers.files_from_parquet import DataFile
+from frazil.datafiles.reading.file_storage import Storage
 from frazil.datafiles.reading.table_facts import TableFacts, facts_of
-from frazil.datafiles.writing.arrow_transforms import Partitioner
-from frazil.datafiles.writing.arrow_writer import ArrowFileWriter
+from frazil.datafiles.writing.data_file_writer import ArrowFileWriter
+from frazil.datafiles.writing.row_partitions import Partitioner
 from frazil.datafiles.writing.write_properties import FileOptions, file_options
 from frazil.spark.executor.worker_tasks import task_name
 from frazil.spark.schema.source_batches import Conform, conform

@@ -15,8 +15,8 @@ import msgspec
 from pyspark.sql import DataFrame
 
 from frazil.client.declare.client_table import Table
-from frazil.datafiles.footers.data_files import DataFile, EqualityDeleteFile
-from frazil.datafiles.footers.parquet_reading import FileTable
+from frazil.datafiles.footers.files_from_parquet import DataFile, EqualityDeleteFile
+from frazil.datafiles.footers.footer_reader import FileTable
 from frazil.datafiles.reading.table_facts import TableFacts, facts_of
 from frazil.spark.core.context import Context
 from frazil.spark.core.name_matching import column

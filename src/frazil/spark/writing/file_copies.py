@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import msgspec
 
 from frazil.client.declare.client_table import Table
-from frazil.datafiles.footers.data_files import DataFile
+from frazil.datafiles.footers.files_from_parquet import DataFile
 from frazil.datafiles.reading.live_rows import check_task
 from frazil.datafiles.reading.table_facts import facts_of
 from frazil.datafiles.reading.touched import Touched, encode_touched

@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame
 
 from frazil.client.declare.client_table import Table
 from frazil.client.declare.table_verbs import Changes
-from frazil.datafiles.footers.data_files import DataFile
+from frazil.datafiles.footers.files_from_parquet import DataFile
 from frazil.spark.conditions.sql_conditions import exact_filter
 from frazil.spark.core import statement_runs
 from frazil.spark.core.context import Context

@@ -16,10 +16,10 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 
 from frazil.client.declare.client_table import Table
-from frazil.datafiles.footers.data_files import DataFile
+from frazil.datafiles.footers.files_from_parquet import DataFile
 from frazil.datafiles.reading.table_facts import TableFacts, facts_of
-from frazil.datafiles.writing.arrow_transforms import Partitioner
 from frazil.datafiles.writing.partition_split import PARTITION_PREFIX
+from frazil.datafiles.writing.row_partitions import Partitioner
 from frazil.datafiles.writing.write_properties import FileOptions, file_options
 from frazil.spark.core.borrowed_settings import session_settings
 from frazil.spark.core.context import Context

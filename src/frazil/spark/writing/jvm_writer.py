@@ -18,12 +18,12 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
-from frazil.datafiles.arrow.lineage import LAST_UPDATED_FIELD, ROW_ID, ROW_ID_FIELD
-from frazil.datafiles.footers.data_files import DataFile
-from frazil.datafiles.footers.parquet_partitions import PartitionField
-from frazil.datafiles.footers.parquet_reading import ParquetReader
-from frazil.datafiles.footers.parquet_values import internal_value
-from frazil.datafiles.reading.storage import Storage, is_local
+from frazil.datafiles.arrow.metadata_columns import LAST_UPDATED_FIELD, ROW_ID, ROW_ID_FIELD
+from frazil.datafiles.footers.files_from_parquet import DataFile
+from frazil.datafiles.footers.footer_partitions import PartitionField
+from frazil.datafiles.footers.footer_reader import ParquetReader
+from frazil.datafiles.footers.python_values import internal_value
+from frazil.datafiles.reading.file_storage import Storage, is_local
 from frazil.datafiles.reading.table_facts import TableFacts
 from frazil.datafiles.writing.write_properties import TARGET_SIZE, FileOptions
 from frazil.spark.core.borrowed_settings import PARQUET_SETTINGS, session_settings

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 from pyspark.sql import Column
 from pyspark.sql import functions as fn
 
-from frazil.datafiles.footers.parquet_partitions import PartitionField
+from frazil.datafiles.footers.footer_partitions import PartitionField
 from frazil.spark.schema.partition_transforms import partition_column, unix_micros
 from frazil.values import temporal
 from frazil.values.transforms import Void

@@ -15,10 +15,10 @@ from typing import Final, TypeAlias
 import msgspec
 
 from frazil.client.declare.client_table import Table
-from frazil.datafiles.footers.data_files import PositionDeleteFile
+from frazil.datafiles.footers.files_from_parquet import PositionDeleteFile
 from frazil.datafiles.reading.scan_tasks import is_deletion_vector
 from frazil.datafiles.reading.touched import Touched
-from frazil.datafiles.writing.delete_writer import (
+from frazil.datafiles.writing.delete_file_writer import (
     PositionDeleteWork,
     VectorWork,
     encode_group,

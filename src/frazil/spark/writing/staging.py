@@ -21,7 +21,7 @@ from pyspark.sql import functions as fn
 from pyspark.sql.types import NullType, StructField, StructType
 
 from frazil.client.declare.client_table import Table
-from frazil.datafiles.reading.storage import Storage, is_local, storage_of
+from frazil.datafiles.reading.file_storage import Storage, is_local, storage_of
 from frazil.spark.core.borrowed_settings import PARQUET_SETTINGS, session_settings
 from frazil.spark.core.context import Context
 from frazil.spark.executor.worker_tasks import task_name

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol
 from uuid import uuid4
 
-from frazil.datafiles.reading.storage import Storage, is_local, storage_of
+from frazil.datafiles.reading.file_storage import Storage, is_local, storage_of
 from frazil.spark.core.context import Context
 
 DATA_PATH_PROPERTIES: Final = ("write.data.path", "write.folder-storage.path")

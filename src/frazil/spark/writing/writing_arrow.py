@@ -13,10 +13,10 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from frazil.datafiles.footers.data_files import DataFile
-from frazil.datafiles.reading.storage import Storage
+from frazil.datafiles.footers.files_from_parquet import DataFile
+from frazil.datafiles.reading.file_storage import Storage
 from frazil.datafiles.reading.table_facts import TableFacts
-from frazil.datafiles.writing.arrow_writer import ArrowFileWriter
+from frazil.datafiles.writing.data_file_writer import ArrowFileWriter
 from frazil.datafiles.writing.write_properties import FileOptions
 from frazil.spark.executor.worker_tasks import task_name
 from frazil.spark.writing.binary_rows import binary_rows

@@ -11,42 +11,37 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, Protocol, TypeAlias
 
-from frazil.datafiles.footers.parquet_columns import FileColumn, all_columns, columns_of
-from frazil.datafiles.footers.parquet_errors import FileDoesNotFit
-from frazil.datafiles.footers.parquet_files import declared_path, open_parquet
-from frazil.datafiles.footers.parquet_matching import (
-    MatchedColumn,
-    TableColumns,
-    match_columns,
-    own_columns,
-)
-from frazil.datafiles.footers.parquet_metrics import declared_metrics
-from frazil.datafiles.footers.parquet_metrics_modes import (
-    DEFAULT_MODE,
-    MetricsMode,
-    MetricsModes,
-    metrics_modes,
-)
-from frazil.datafiles.footers.parquet_names import (
-    NAME_MAPPING_PROPERTY,
-    apply_name_mapping,
-    name_mapping_of,
-    parse_name_mapping,
-)
-from frazil.datafiles.footers.parquet_partitions import (
+from frazil.datafiles.footers.footer_metrics import declared_metrics
+from frazil.datafiles.footers.footer_partitions import (
     GivenPartition,
     PartitionField,
     identity_sources,
     partition_fields,
     partition_values,
 )
-from frazil.datafiles.footers.parquet_schema import fields_by_id
-from frazil.datafiles.footers.parquet_statistics import (
+from frazil.datafiles.footers.footer_statistics import (
     ColumnStatistics,
     NanCounts,
     column_statistics,
     read_nan_counts,
 )
+from frazil.datafiles.footers.parquet_errors import FileDoesNotFit
+from frazil.datafiles.footers.parquet_files import declared_path, open_parquet
+from frazil.datafiles.footers.parquet_metrics_modes import (
+    DEFAULT_MODE,
+    MetricsMode,
+    MetricsModes,
+    metrics_modes,
+)
+from frazil.datafiles.footers.parquet_schema import fields_by_id
+from frazil.values.column_matching import MatchedColumn, TableColumns, match_columns, own_columns
+from frazil.values.name_mapping import (
+    NAME_MAPPING_PROPERTY,
+    apply_name_mapping,
+    name_mapping_of,
+    parse_name_mapping,
+)
+from frazil.values.parquet_columns import FileColumn, all_columns, columns_of
 from frazil.values.type_json import parse_struct
 from frazil.values.types import StructType, Type
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from frazil.datafiles.footers.parquet_columns import FileColumn
+from frazil.values.parquet_columns import FileColumn
 from frazil.values.types import StructType, Type, child_fields
 from frazil.wire.errors import BadRequest
 

@@ -8,13 +8,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from frazil.datafiles.footers.parquet_columns import FileColumn
+from frazil.datafiles.footers.footer_partitions import GivenPartition
+from frazil.datafiles.footers.footer_reader import FileTable, Footer, ParquetReader
 from frazil.datafiles.footers.parquet_errors import FileDoesNotFit
-from frazil.datafiles.footers.parquet_matching import MatchedColumn, TableColumns, match_columns
 from frazil.datafiles.footers.parquet_metrics_modes import FULL, NONE, MetricsModes
-from frazil.datafiles.footers.parquet_partitions import GivenPartition
-from frazil.datafiles.footers.parquet_reading import FileTable, Footer, ParquetReader
 from frazil.datafiles.footers.parquet_schema import SchemaField, fields_by_id
+from frazil.values.column_matching import MatchedColumn, TableColumns, match_columns
+from frazil.values.parquet_columns import FileColumn
 from frazil.values.types import LONG, STRING, NestedField, StructType
 from frazil.wire.errors import BadRequest
 

@@ -10,9 +10,9 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from frazil.datafiles.footers.parquet_matching import MatchedColumn
+from frazil.datafiles.footers.footer_statistics import ColumnStatistics
 from frazil.datafiles.footers.parquet_metrics_modes import MetricsModes
-from frazil.datafiles.footers.parquet_statistics import ColumnStatistics
+from frazil.values.column_matching import MatchedColumn
 from frazil.values.single_value import to_binary
 from frazil.values.types import TypeId
 from frazil.wire.content_files import CountMap, ValueMap

@@ -16,9 +16,9 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from frazil.datafiles.footers.parquet_columns import Leaf
-from frazil.datafiles.footers.parquet_matching import MatchedColumn
 from frazil.values import temporal
+from frazil.values.column_matching import MatchedColumn
+from frazil.values.parquet_columns import Leaf
 from frazil.values.single_value import decimal_from_unscaled
 from frazil.values.types import DecimalType, Type, TypeId
 

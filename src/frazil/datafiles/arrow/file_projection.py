@@ -15,12 +15,12 @@ from typing import Any, Final
 import pyarrow as pa
 
 from frazil.datafiles.arrow.arrow_constants import constant
-from frazil.datafiles.arrow.arrow_leaves import convert_leaf, misfit
-from frazil.datafiles.arrow.arrow_nested import batch_of, is_list, list_of, map_of, struct_of
 from frazil.datafiles.arrow.arrow_spatial import is_well_known_binary, to_file
 from frazil.datafiles.arrow.arrow_types import field_id_of, is_variant
-from frazil.datafiles.footers.parquet_names import MappedField, NameMapping
+from frazil.datafiles.arrow.leaf_conversion import convert_leaf, misfit
+from frazil.datafiles.arrow.nested_arrays import batch_of, is_list, list_of, map_of, struct_of
 from frazil.datafiles.footers.parquet_schema import fields_by_id
+from frazil.values.name_mapping import MappedField, NameMapping
 from frazil.values.types import NestedField, StructType
 from frazil.wire.errors import BadRequest
 

@@ -16,17 +16,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from frazil.datafiles.arrow.arrow import METADATA_FIELDS, Projection, arrow_schema, to_spark
-from frazil.datafiles.arrow.lineage import (
+from frazil.datafiles.arrow.metadata_columns import (
     LAST_UPDATED,
     LAST_UPDATED_FIELD,
     ROW_ID,
     ROW_ID_FIELD,
     FileLineage,
-)
-from frazil.datafiles.footers.parquet_names import (
-    NAME_MAPPING_PROPERTY,
-    NameMapping,
-    parse_name_mapping,
 )
 from frazil.datafiles.footers.parquet_schema import fields_by_id
 from frazil.datafiles.reading.deletes_reader import (
@@ -34,9 +29,10 @@ from frazil.datafiles.reading.deletes_reader import (
     deleted_positions,
     equality_deletes,
 )
+from frazil.datafiles.reading.file_storage import Storage, is_local
 from frazil.datafiles.reading.scan_tasks import ScanTask
-from frazil.datafiles.reading.storage import Storage, is_local
 from frazil.datafiles.reading.table_facts import TableFacts
+from frazil.values.name_mapping import NAME_MAPPING_PROPERTY, NameMapping, parse_name_mapping
 from frazil.values.single_value import from_json
 from frazil.values.types import StructType, Type, TypeId
 from frazil.wire.errors import BadRequest, UnsupportedOperation

@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from frazil.datafiles.footers.footer_statistics import FLOATING, ColumnStatistics
 from frazil.datafiles.footers.parquet_errors import FileDoesNotFit, PartitionNotProven
 from frazil.datafiles.footers.parquet_schema import SchemaField
-from frazil.datafiles.footers.parquet_statistics import FLOATING, ColumnStatistics
-from frazil.datafiles.footers.parquet_values import internal_value
+from frazil.datafiles.footers.python_values import internal_value
 from frazil.values.single_value import InvalidValue, to_binary, to_json
 from frazil.values.transforms import (
     Bucket,

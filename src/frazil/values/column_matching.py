@@ -11,9 +11,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from frazil.datafiles.footers.parquet_columns import FileColumn, Leaf, all_columns
 from frazil.datafiles.footers.parquet_errors import FileDoesNotFit
 from frazil.datafiles.footers.parquet_schema import SchemaField
+from frazil.values.parquet_columns import FileColumn, Leaf, all_columns
 from frazil.values.types import (
     DecimalType,
     ListType,

@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 
 from frazil.datafiles.arrow import arrow_spatial
-from frazil.datafiles.arrow.arrow_leaves import convert_leaf
-from frazil.datafiles.arrow.arrow_nested import batch_of, list_of, map_of, struct_of
 from frazil.datafiles.arrow.arrow_types import spark_arrow_schema
+from frazil.datafiles.arrow.leaf_conversion import convert_leaf
+from frazil.datafiles.arrow.nested_arrays import batch_of, list_of, map_of, struct_of
 from frazil.values.types import StructType
 from frazil.wire.errors import BadRequest
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from frazil.datafiles.footers.parquet_partitions import PartitionField, partition_fields
+from frazil.datafiles.footers.footer_partitions import PartitionField, partition_fields
 from frazil.datafiles.footers.parquet_schema import fields_by_id
 from frazil.datafiles.reading.table_facts import TableFacts
 from frazil.datafiles.writing.partition_split import PARTITION_PREFIX

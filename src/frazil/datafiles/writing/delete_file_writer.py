@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from frazil.datafiles.footers.data_files import PositionDeleteFile
-from frazil.datafiles.footers.parquet_deletes import FILE_PATH_ID, POS_ID
+from frazil.datafiles.footers.delete_file_footers import FILE_PATH_ID, POS_ID
+from frazil.datafiles.footers.files_from_parquet import PositionDeleteFile
 from frazil.datafiles.reading.deletes_reader import deleted_positions
-from frazil.datafiles.reading.positions import Positions
+from frazil.datafiles.reading.file_storage import Storage
+from frazil.datafiles.reading.row_positions import Positions
 from frazil.datafiles.reading.scan_tasks import ScanTask
-from frazil.datafiles.reading.storage import Storage
 from frazil.datafiles.reading.touched import Touched, decode_touched, encode_touched
 from frazil.values.deletion_vectors import deletion_vector_blob
 from frazil.values.puffin import write_puffin

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from frazil.datafiles.arrow.arrow import field_id_of
-from frazil.datafiles.reading.storage import Storage
-from frazil.datafiles.writing.parquet_variants import annotating
+from frazil.datafiles.reading.file_storage import Storage
+from frazil.datafiles.writing.variant_annotation import annotating
 from frazil.datafiles.writing.write_properties import FileOptions, has_option
 from frazil.wire.errors import BadRequest
 

@@ -14,15 +14,15 @@ import msgspec
 import pyarrow as pa
 
 from frazil.datafiles.arrow.arrow import arrow_schema, to_table
-from frazil.datafiles.footers.data_files import DataFile
-from frazil.datafiles.footers.parquet_partitions import partition_fields
-from frazil.datafiles.footers.parquet_reading import ParquetReader
+from frazil.datafiles.footers.files_from_parquet import DataFile
+from frazil.datafiles.footers.footer_partitions import partition_fields
+from frazil.datafiles.footers.footer_reader import ParquetReader
 from frazil.datafiles.footers.parquet_schema import fields_by_id
-from frazil.datafiles.reading.storage import Storage
+from frazil.datafiles.reading.file_storage import Storage
 from frazil.datafiles.reading.table_facts import TableFacts
-from frazil.datafiles.writing.parquet_rolling import RollingFile, WrittenFile
 from frazil.datafiles.writing.partition_split import PARTITION_PREFIX as PARTITION_PREFIX
 from frazil.datafiles.writing.partition_split import partition_folder, partition_value, split
+from frazil.datafiles.writing.rolling_file import RollingFile, WrittenFile
 from frazil.datafiles.writing.write_properties import FileOptions
 
 

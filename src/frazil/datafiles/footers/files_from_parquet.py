@@ -6,9 +6,9 @@ pyarrow is loaded with the first file that is read, and not before.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from importlib import import_module
+from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -16,8 +16,8 @@ from frazil.wire import content_files as wire
 from frazil.wire.errors import BadRequest
 
 if TYPE_CHECKING:
-    from frazil.datafiles.footers.parquet_partitions import GivenPartition
-    from frazil.datafiles.footers.parquet_reading import FileTable, ParquetReader
+    from frazil.datafiles.footers.footer_partitions import GivenPartition
+    from frazil.datafiles.footers.footer_reader import FileTable, ParquetReader
 
 Path: TypeAlias = str | os.PathLike[str]
 Progress: TypeAlias = Callable[[int, int], None]
@@ -69,9 +69,10 @@ class PositionDeleteFile(
 
         Where the table is partitioned, `partition` is that of the data files.
         """
-        deletes = _pyarrow_module("parquet_deletes")
+        with _pyarrow_required():
+            from frazil.datafiles.footers.delete_file_footers import position_deletes
         return cls(
-            **deletes.position_deletes(
+            **position_deletes(
                 path, table, partition=partition, spec_id=spec_id, filesystem=filesystem
             )
         )
@@ -96,9 +97,10 @@ class EqualityDeleteFile(
         filesystem: Any = None,
     ) -> EqualityDeleteFile:
         """`equality_ids`, or the full names in `columns`, say which columns are compared."""
-        deletes = _pyarrow_module("parquet_deletes")
+        with _pyarrow_required():
+            from frazil.datafiles.footers.delete_file_footers import equality_deletes
         return cls(
-            **deletes.equality_deletes(
+            **equality_deletes(
                 path,
                 table,
                 equality_ids=equality_ids,
@@ -173,16 +175,16 @@ class _Work:
 
 
 def _reader(table: FileTable | None, spec_id: int | None, filesystem: Any) -> ParquetReader:
-    reader: ParquetReader = _pyarrow_module("parquet_reading").ParquetReader(
-        table, spec_id, filesystem
-    )
-    return reader
+    with _pyarrow_required():
+        from frazil.datafiles.footers.footer_reader import ParquetReader
+    return ParquetReader(table, spec_id, filesystem)
 
 
-def _pyarrow_module(name: str) -> Any:
-    """A module beside this one that needs pyarrow."""
+@contextmanager
+def _pyarrow_required() -> Iterator[None]:
+    """Turn the failed import of a module that needs pyarrow into an error that names the fix."""
     try:
-        return import_module(f"frazil.datafiles.footers.{name}")
+        yield
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "pyarrow":
             raise

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from frazil.datafiles.arrow.arrow_leaves import misfit
+from frazil.datafiles.arrow.leaf_conversion import misfit
 from frazil.wire.errors import BadRequest
 
 Convert = Callable[[pa.Array], pa.Array]
