@@ -21,7 +21,7 @@ from pyiceberg.conversions import from_bytes
 
 from frazil import Client, DataFile, Table
 from frazil.datafiles.footers.files_from_parquet import EqualityDeleteFile, PositionDeleteFile
-from frazil.datafiles.footers.parquet_errors import (
+from frazil.datafiles.footers.parquet_files import (
     FileDoesNotFit,
     FileNotReadable,
     PartitionNotProven,
@@ -341,7 +341,7 @@ def test_equality_deletes(new_table: NewTable, client: Client) -> None:
     assert commit.operation in ("delete", "overwrite")
     same = EqualityDeleteFile.from_parquet(path, table, equality_ids=[3, 2])
     assert same.equality_ids == (3, 2)
-    with pytest.raises(FileDoesNotFit, match="column id: rows are to be deleted by it"):
+    with pytest.raises(FileDoesNotFit, match="column id: rows are deleted by it, but"):
         EqualityDeleteFile.from_parquet(path, table, columns=["id"])
     with pytest.raises(BadRequest, match="place is not a primitive column"):
         EqualityDeleteFile.from_parquet(path, table, columns=["place"])

@@ -20,8 +20,8 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
 from frazil.client.catalog_client import Client
+from frazil.datafiles.portable_table import PortableTable
 from frazil.datafiles.reading.file_storage import Storage
-from frazil.datafiles.reading.table_facts import facts_of
 from frazil.datafiles.writing.write_properties import file_options
 from frazil.spark import connect
 from frazil.spark.session import Session
@@ -71,7 +71,7 @@ def test_an_attempt_that_fails_leaves_the_files_of_the_next_alone(
 ) -> None:
     """A task as an executor runs it: it dies behind its first rows, and is run again."""
     name = table_of(session, namespace)
-    facts = facts_of(session.client.load_table(name))
+    facts = PortableTable.of(session.client.load_table(name))
     folder = str(tmp_path / "written")
     task = write_task(facts, Storage(), folder, file_options(facts.properties), False)
     batch = pa.record_batch({"id": pa.array([1, 2], pa.int64()), "n": pa.array([3, 4], pa.int32())})

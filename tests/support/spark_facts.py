@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from frazil.datafiles.reading.table_facts import TableFacts
+from frazil.datafiles.portable_table import PortableTable
 
 FIRST_PARTITION_ID = 1000
 
@@ -63,7 +63,7 @@ def facts(
     order: Sequence[tuple[int, str, str, str]] = (),
     properties: Mapping[str, str] | None = None,
     format_version: int = 2,
-) -> TableFacts:
+) -> PortableTable:
     sort_order = order_json(*order)
     metadata = {
         "format-version": format_version,
@@ -75,4 +75,4 @@ def facts(
         "sort-orders": [sort_order],
         "default-sort-order-id": sort_order["order-id"],
     }
-    return TableFacts("db.t", {**metadata, "properties": dict(properties or {})}, {})
+    return PortableTable("db.t", {**metadata, "properties": dict(properties or {})}, {})

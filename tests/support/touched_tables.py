@@ -13,8 +13,7 @@ from pyspark.sql import SparkSession
 from frazil.client.catalog_client import Client
 from frazil.client.declare.client_table import Table
 from frazil.datafiles.reading.row_positions import Positions
-from frazil.datafiles.reading.scan_tasks import task_of
-from frazil.datafiles.reading.touched import Touched
+from frazil.datafiles.reading.scan_tasks import DeletedRows, task_of
 from frazil.spark.core.context import Context
 from frazil.spark.core.settings import Settings
 
@@ -74,11 +73,11 @@ def without_spark(client: Client) -> Context:
     return Context(cast(SparkSession, None), client, Settings(), "")
 
 
-def touch(table: Table, positions: Mapping[str, Sequence[int]]) -> list[Touched]:
+def touch(table: Table, positions: Mapping[str, Sequence[int]]) -> list[DeletedRows]:
     """By the name of the file, without its ending."""
     touched = {}
     for planned in table.plan(sequence_numbers=True).tasks:
         name = Path(planned.data_file.file_path).stem
         if name in positions:
-            touched[name] = Touched(task_of(planned), Positions.of(positions[name]))
+            touched[name] = DeletedRows(task_of(planned), Positions.of(positions[name]))
     return [touched[name] for name in positions]

@@ -1,41 +1,60 @@
-"""The columns of a file matched to the fields of its table, or refused with the reason.
+"""Matches the columns of a Parquet file to the fields of its table, or refuses the file.
 
-Columns are found by field id, at every level below the field that their parent is (spec, "Column
-Projection"). A type fits where it is the table's, or one that the table's may have been promoted
-from (spec, "Schema Evolution").
+The client checks each file that it declares by these rules, and so does the server if the table
+asks for it. Columns are found by field id, at every level below the field that their parent is
+(spec, "Column Projection"). A type fits if it is the table's, or one that the table's may have been
+promoted from (spec, "Schema Evolution").
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from frazil.datafiles.footers.parquet_errors import FileDoesNotFit
-from frazil.datafiles.footers.parquet_schema import SchemaField
-from frazil.values.parquet_columns import FileColumn, Leaf, all_columns
+from frazil.values.name_mapping import (
+    NAME_MAPPING_PROPERTY,
+    NameMapping,
+    apply_name_mapping,
+    name_mapping_of,
+)
+from frazil.values.parquet_columns import FileColumn, Leaf, all_columns, has_field_ids
 from frazil.values.types import (
+    LONG,
+    STRING,
     DecimalType,
     ListType,
     MapType,
     NestedField,
+    SchemaField,
     StructType,
     Type,
     TypeId,
+    fields_by_id,
 )
 
 FormerTypes = Callable[[int], Sequence[Type]]
-"""The types that earlier schemas of the table gave to a field id."""
+"""Returns the types that earlier schemas of the table gave to a field id."""
 
 _PROMOTIONS: Final[Mapping[TypeId, frozenset[TypeId]]] = {
     TypeId.INT: frozenset({TypeId.LONG}),
     TypeId.FLOAT: frozenset({TypeId.DOUBLE}),
 }
-_PROMOTIONS_OF_V3: Final[Mapping[TypeId, frozenset[TypeId]]] = {
+_PROMOTIONS_SINCE_V3: Final[Mapping[TypeId, frozenset[TypeId]]] = {
     **_PROMOTIONS,
     TypeId.DATE: frozenset({TypeId.TIMESTAMP, TypeId.TIMESTAMP_NS}),
 }
-_WELL_KNOWN_BINARY: Final = frozenset({TypeId.GEOMETRY, TypeId.GEOGRAPHY})
+_STORED_AS_BINARY: Final = frozenset({TypeId.GEOMETRY, TypeId.GEOGRAPHY})
+
+
+class ColumnMisfit(ValueError):
+    """The table cannot read a file, or not as what it is declared to be."""
+
+    def __init__(self, reason: str, column: str | None = None) -> None:
+        super().__init__(reason if column is None else f"column {column}: {reason}")
+        self.reason = reason
+        self.column = column
+        """The full name of the column, such as `location.latitude`; None for the whole file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +64,17 @@ class MatchedColumn:
     field_id: int
     name: str
     type: Type
-    """The table's."""
+    """The table's type."""
     leaf: Leaf
     is_repeated: bool
-    """Inside a list or a map."""
+    """Whether it is inside a list or a map."""
     may_be_null: bool
-    """False where the field and everything that it is nested in is required."""
+    """False if the field and all its parents are required."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableColumns:
-    """What a file is held against."""
+    """The columns of a table, which files are matched with."""
 
     schema: StructType
     by_id: Mapping[int, SchemaField]
@@ -63,65 +82,149 @@ class TableColumns:
     former_types: FormerTypes = field(default=lambda field_id: ())
 
 
-def match_columns(
-    columns: Sequence[FileColumn],
-    table: TableColumns,
-    path: str,
-    from_partition: Collection[int] = (),
-) -> tuple[MatchedColumn, ...]:
-    """Every leaf that the table has a primitive field for.
+# --- files of each kind ---------------------------------------------------------------------------
 
-    `from_partition` are fields whose value readers take from the partition where the file has no
+
+def match_columns(
+    columns: Sequence[FileColumn], table: TableColumns, from_partition: Collection[int] = ()
+) -> tuple[MatchedColumn, ...]:
+    """Return every leaf that the table has a primitive field for.
+
+    `from_partition` are fields whose value readers take from the partition if the file has no
     such column.
     """
-    _refuse_ids_twice(columns, path)
-    matcher = _Matcher(table, path, from_partition)
+    _refuse_duplicate_ids(columns)
+    matcher = _Matcher(table, from_partition)
     matcher.struct(table.schema.fields, columns, "", is_repeated=False, may_be_null=False)
     return tuple(matcher.matched)
 
 
-def own_columns(columns: Sequence[FileColumn], path: str) -> tuple[MatchedColumn, ...]:
-    """The leaves that have field ids, as the file itself types them: there is no table."""
-    _refuse_ids_twice(columns, path)
+def match_equality_deletes(
+    columns: Sequence[FileColumn], table: TableColumns, equality_ids: Iterable[int]
+) -> tuple[MatchedColumn, ...]:
+    """Match a file of equality deletes, which must have the columns that are compared.
+
+    Such a file need not have the other columns, and a null in it deletes nulls.
+    """
+    matched = match_columns(columns, replace(table, schema=_all_optional(table.schema)))
+    is_repeated = {column.field_id: column.is_repeated for column in matched}
+    for field_id in equality_ids:
+        if field_id not in table.by_id:
+            continue
+        name = table.by_id[field_id].name
+        if field_id not in is_repeated:
+            raise ColumnMisfit(
+                f"rows are deleted by it, but the file has no column with field id {field_id}", name
+            )
+        if is_repeated[field_id]:
+            raise ColumnMisfit("rows cannot be deleted by a column inside a list or map", name)
+    return matched
+
+
+def _all_optional(struct: StructType) -> StructType:
+    return StructType(
+        tuple(
+            replace(
+                field,
+                required=False,
+                type=_all_optional(field.type)
+                if isinstance(field.type, StructType)
+                else field.type,
+            )
+            for field in struct.fields
+        )
+    )
+
+
+DELETE_FILE_PATH_ID: Final = 2147483546
+DELETE_POS_ID: Final = 2147483545
+_POSITION_DELETE_FIELDS: Final = StructType(
+    (
+        NestedField(DELETE_FILE_PATH_ID, "file_path", STRING, required=True),
+        NestedField(DELETE_POS_ID, "pos", LONG, required=True),
+    )
+)
+_POSITION_DELETE_COLUMNS: Final = TableColumns(
+    _POSITION_DELETE_FIELDS, fields_by_id(_POSITION_DELETE_FIELDS), 2
+)
+_POSITION_DELETE_IDS: Final = {"file_path": DELETE_FILE_PATH_ID, "pos": DELETE_POS_ID}
+
+
+def match_position_deletes(columns: Sequence[FileColumn]) -> tuple[MatchedColumn, ...]:
+    """Match a file of position deletes; one without field ids is matched by the spec's names."""
+    if not has_field_ids(columns):
+        columns = [
+            replace(column, field_id=_POSITION_DELETE_IDS.get(column.name)) for column in columns
+        ]
+    return match_columns(columns, _POSITION_DELETE_COLUMNS)
+
+
+def own_columns(columns: Sequence[FileColumn]) -> tuple[MatchedColumn, ...]:
+    """Return the leaves that have field ids, with the file's own types, if there is no table."""
+    _refuse_duplicate_ids(columns)
     matched: list[MatchedColumn] = []
-    _own(columns, "", matched, is_repeated=False)
+    _add_own(columns, "", matched, is_repeated=False)
     return tuple(matched)
 
 
-def _own(
+def _add_own(
     columns: Iterable[FileColumn], prefix: str, matched: list[MatchedColumn], *, is_repeated: bool
 ) -> None:
     for column in columns:
         name, leaf = f"{prefix}{column.name}", column.leaf
         if leaf is None:
             repeats = is_repeated or column.kind is not TypeId.STRUCT
-            _own(column.parts, f"{name}.", matched, is_repeated=repeats)
+            _add_own(column.parts, f"{name}.", matched, is_repeated=repeats)
         elif column.field_id is not None and leaf.readable_as:
             type_ = leaf.readable_as[0]
             matched.append(MatchedColumn(column.field_id, name, type_, leaf, is_repeated, True))
 
 
-def _refuse_ids_twice(columns: Sequence[FileColumn], path: str) -> None:
-    found: dict[int, str] = {}
+# --- field ids ------------------------------------------------------------------------------------
+
+
+def with_field_ids(
+    columns: Sequence[FileColumn], mapping: NameMapping | None, schema: StructType
+) -> Sequence[FileColumn]:
+    """Return the columns with their own field ids, or with those of the table's name mapping.
+
+    Java gives the columns of a file without ids those of their positions, which is a guess; other
+    readers refuse the file.
+    """
+    if has_field_ids(columns):
+        return columns
+    if mapping is not None:
+        return apply_name_mapping(columns, mapping)
+    raise ColumnMisfit(
+        "its columns have no field ids, and the table has no name mapping, so that no reader could "
+        "find them. Either write the file with the table's ids, "
+        'pa.field(name, type, metadata={"PARQUET:field_id": "1"}), or set the table\'s property '
+        f"{NAME_MAPPING_PROPERTY} to {name_mapping_of(schema)}"
+    )
+
+
+def _refuse_duplicate_ids(columns: Sequence[FileColumn]) -> None:
+    names: dict[int, str] = {}
     for column in all_columns(columns):
         if column.field_id is None:
             continue
-        if column.field_id in found:
-            raise FileDoesNotFit(
-                path,
-                f"has the field id {column.field_id}, which {found[column.field_id]} has too: "
+        if column.field_id in names:
+            raise ColumnMisfit(
+                f"has the field id {column.field_id}, which {names[column.field_id]} has too: "
                 "write each column with an id of its own",
                 column.name,
             )
-        found[column.field_id] = column.name
+        names[column.field_id] = column.name
+
+
+# --- fields ---------------------------------------------------------------------------------------
 
 
 class _Matcher:
-    def __init__(self, table: TableColumns, path: str, from_partition: Collection[int]) -> None:
+    def __init__(self, table: TableColumns, from_partition: Collection[int]) -> None:
         self._table = table
-        self._path = path
         self._from_partition = from_partition
-        self._promotions = _PROMOTIONS_OF_V3 if table.format_version >= 3 else _PROMOTIONS
+        self._promotions = _PROMOTIONS_SINCE_V3 if table.format_version >= 3 else _PROMOTIONS
         self.matched: list[MatchedColumn] = []
 
     def struct(
@@ -138,11 +241,11 @@ class _Matcher:
             name = f"{prefix}{wanted.name}"
             column = by_id.pop(wanted.field_id, None)
             if column is None:
-                self._missing(wanted, name, columns)
+                self._check_missing(wanted, name, columns)
             else:
                 self._field(wanted, name, column, is_repeated, may_be_null)
         for field_id, column in by_id.items():
-            self._extra(field_id, column)
+            self._check_extra(field_id, column)
 
     def _field(
         self,
@@ -154,10 +257,10 @@ class _Matcher:
     ) -> None:
         type_ = wanted.type
         if not self._fits(column, type_):
-            raise self._misfit(
+            raise ColumnMisfit(
+                f"the file has {column.type_name} for field id {wanted.field_id}, which cannot be "
+                f"read as {_type_name(type_)}",
                 name,
-                f"the file has {column.shown} for field id {wanted.field_id}, which cannot be "
-                f"read as {_named(type_)}",
             )
         may_be_null = may_be_null or not wanted.required
         if isinstance(type_, StructType):
@@ -179,40 +282,43 @@ class _Matcher:
             )
 
     def _part(self, wanted: NestedField, parent: str, column: FileColumn) -> None:
-        """An element, key or value: there is no other column that it could be."""
+        """Match an element, key or value: there is no other column that it could be."""
         name = f"{parent}.{wanted.name}"
         if column.field_id != wanted.field_id:
-            found = "none" if column.field_id is None else str(column.field_id)
-            raise self._misfit(
-                name, f"its field id must be {wanted.field_id}, but the file has {found}"
+            actual = "none" if column.field_id is None else str(column.field_id)
+            raise ColumnMisfit(
+                f"its field id must be {wanted.field_id}, but the file has {actual}", name
             )
         self._field(wanted, name, column, is_repeated=True, may_be_null=True)
 
-    def _missing(self, wanted: NestedField, name: str, columns: Sequence[FileColumn]) -> None:
-        """Readers put the initial default or null in its place, if there may be one."""
+    def _check_missing(self, wanted: NestedField, name: str, columns: Sequence[FileColumn]) -> None:
+        """Refuse the file if readers have neither an initial default nor null to put in place."""
         is_replaced = wanted.field_id in self._from_partition
         if not wanted.required or wanted.initial_default is not None or is_replaced:
             return
         reason = f"is required, but the file has no column with field id {wanted.field_id}"
         if any(column.name == wanted.name and column.field_id is None for column in columns):
             reason += f"; its column {wanted.name} has no field id, write it with that one"
-        raise self._misfit(name, reason)
+        raise ColumnMisfit(reason, name)
 
-    def _extra(self, field_id: int, column: FileColumn) -> None:
-        """Readers do not look at a column that the schema does not have."""
+    def _check_extra(self, field_id: int, column: FileColumn) -> None:
+        """Refuse a column whose id belongs, or belonged, to another column of the table.
+
+        Readers ignore a column that the schema does not have.
+        """
         elsewhere = self._table.by_id.get(field_id)
         if elsewhere is not None:
-            raise self._misfit(
-                column.name,
+            raise ColumnMisfit(
                 f"has the field id {field_id}, which is that of the table's column "
-                f"{elsewhere.name} at another place: write it with an id of its own",
+                f"{elsewhere.name} at another level: write it with an id of its own",
+                column.name,
             )
         former = self._table.former_types(field_id)
         if former and not any(self._fits(column, type_) for type_ in former):
-            raise self._misfit(
+            raise ColumnMisfit(
+                f"is {column.type_name}, but its field id {field_id} was that of a column of type "
+                f"{_type_name(former[-1])}: write it with an id of its own",
                 column.name,
-                f"is {column.shown}, but its field id {field_id} was that of a column of type "
-                f"{_named(former[-1])}: write it with an id of its own",
             )
 
     # --- types ----------------------------------------------------------------------------------
@@ -226,21 +332,18 @@ class _Matcher:
         if type_.is_nested:
             return column.kind is type_.type_id
         return column.leaf is not None and any(
-            self._reads(one, type_) for one in column.leaf.readable_as
+            self._can_read(stored, type_) for stored in column.leaf.readable_as
         )
 
-    def _reads(self, of_file: Type, of_table: Type) -> bool:
-        if of_file == of_table or of_file.type_id is TypeId.UNKNOWN:
+    def _can_read(self, stored: Type, type_: Type) -> bool:
+        if stored == type_ or stored.type_id is TypeId.UNKNOWN:
             return True
-        if isinstance(of_file, DecimalType) and isinstance(of_table, DecimalType):
-            return of_file.scale == of_table.scale and of_file.precision <= of_table.precision
-        if of_table.type_id in _WELL_KNOWN_BINARY:
-            return of_file.type_id is TypeId.BINARY
-        return of_table.type_id in self._promotions.get(of_file.type_id, frozenset())
-
-    def _misfit(self, column: str, reason: str) -> FileDoesNotFit:
-        return FileDoesNotFit(self._path, reason, column)
+        if isinstance(stored, DecimalType) and isinstance(type_, DecimalType):
+            return stored.scale == type_.scale and stored.precision <= type_.precision
+        if type_.type_id in _STORED_AS_BINARY:
+            return stored.type_id is TypeId.BINARY
+        return type_.type_id in self._promotions.get(stored.type_id, frozenset())
 
 
-def _named(type_: Type) -> str:
+def _type_name(type_: Type) -> str:
     return type_.type_id.value if type_.is_nested else str(type_)

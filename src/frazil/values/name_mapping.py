@@ -13,9 +13,12 @@ from typing import Any, Final
 
 from frazil.values.parquet_columns import FileColumn
 from frazil.values.types import StructType, Type, child_fields
-from frazil.wire.errors import BadRequest
 
 NAME_MAPPING_PROPERTY: Final = "schema.name-mapping.default"
+
+
+class InvalidNameMapping(ValueError):
+    """The property's text is no name mapping."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +31,7 @@ NameMapping = Mapping[str, MappedField]
 
 
 def name_mapping_of(schema: StructType) -> str:
-    """The JSON text for `schema.name-mapping.default` that maps the schema's own names."""
+    """Return the JSON text for `schema.name-mapping.default` that maps the schema's own names."""
     return json.dumps(_mapping_of(schema), ensure_ascii=False)
 
 
@@ -44,17 +47,19 @@ def _mapping_of(type_: Type) -> list[dict[str, Any]]:
 
 
 def parse_name_mapping(text: str) -> NameMapping:
+    """Read the property's text, or raise InvalidNameMapping."""
     try:
-        value = json.loads(text)
-    except ValueError as error:
+        return _parse_fields(json.loads(text))
+    except json.JSONDecodeError as error:
         raise _invalid(f"JSON, but it is not ({error})") from None
-    return _parse_fields(value)
+    except RecursionError:
+        raise _invalid("fields of a few levels, but they are nested too deeply") from None
 
 
 def apply_name_mapping(
     columns: Iterable[FileColumn], mapping: NameMapping
 ) -> tuple[FileColumn, ...]:
-    """The columns with the ids of their names; one that the mapping does not have gets none."""
+    """Return the columns with the ids of their names; a name that is not mapped has no id."""
     mapped = []
     for column in columns:
         field = mapping.get(column.name)
@@ -77,10 +82,12 @@ def _parse_fields(value: object) -> NameMapping:
         field = MappedField(field_id, _parse_fields(item.get("fields") or []))
         for name in item["names"]:
             if not isinstance(name, str) or name in fields:
-                raise _invalid(f"each name once, but {name!r} is not text or stands twice")
+                raise _invalid(f"each name once, but {name!r} is not text or occurs twice")
             fields[name] = field
     return fields
 
 
-def _invalid(expected: str) -> BadRequest:
-    return BadRequest(f"the table's property {NAME_MAPPING_PROPERTY} must hold {expected}")
+def _invalid(expected: str) -> InvalidNameMapping:
+    return InvalidNameMapping(
+        f"the table's property {NAME_MAPPING_PROPERTY} must contain {expected}"
+    )

@@ -1,18 +1,19 @@
 """The columns of a Parquet file as a tree, and the Iceberg types that each can be read as.
 
-The tree and its field ids are taken from the Arrow form of the schema, because pyarrow shows the
-groups of a Parquet schema in no other way. The types of the leaves are Parquet's own: the Arrow
-schema that a writer may have stored beside them is nothing that other readers look at.
+Client and server use the same rules, so that the server accepts what the client declares. The tree
+and its field ids come from the Arrow form of the schema, because pyarrow shows the groups of a
+Parquet schema in no other way. The types of the leaves are Parquet's own: a writer may have stored
+its Arrow schema too, but other readers ignore it.
+
+pyarrow is imported inside functions, because client and server must start without it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
-
-import pyarrow as pa
 
 from frazil.values.types import (
     BINARY,
@@ -37,47 +38,117 @@ from frazil.values.types import (
     TypeId,
 )
 
-_FIELD_ID: Final = b"PARQUET:field_id"
+FIELD_ID: Final = b"PARQUET:field_id"
 _UUID_BYTES: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A column that holds values, as Parquet has it."""
+    """A column without parts, as Parquet stores it."""
 
     index: int
     """Its position among the leaves of the file."""
     physical_type: str
     logical_type: str
-    """Parquet's name, such as `Timestamp`; `None` where there is none."""
+    """Parquet's name, such as `Timestamp`; `None` if there is none."""
     unit: str | None = None
     """`milliseconds`, `microseconds` or `nanoseconds` of times and timestamps."""
     can_be_null: bool = True
-    """False where neither it nor anything that it is nested in can be null."""
+    """False if neither the column nor any of its parents can be null."""
     readable_as: tuple[Type, ...] = ()
-    """The Iceberg types that it can be read as by itself; the first is the nearest."""
+    """The Iceberg types that it can be read as without promotion; the first is the nearest."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileColumn:
-    """A column, or a part of a nested one."""
+    """A column of a file, or a part of a nested one."""
 
     name: str
     """Parts of lists and maps are called `element`, `key` and `value`, whatever the file says."""
     field_id: int | None
-    shown: str
-    """The type, as a message shows it."""
-    leaf: Leaf | None = None
+    arrow_type: Any
     kind: TypeId | None = None
-    """STRUCT, LIST or MAP where it has parts."""
+    """STRUCT, LIST or MAP if the column has parts."""
     parts: tuple[FileColumn, ...] = ()
+    leaf: Leaf | None = None
+    """Set for columns without parts, if the tree was made from a file's footer."""
+
+    @property
+    def type_name(self) -> str:
+        """The stored type, for messages."""
+        return str(_stored_type(self.arrow_type)) if self.kind is None else self.kind.value
 
 
-def columns_of(metadata: Any) -> tuple[FileColumn, ...]:
-    """The columns of a file from its `pyarrow.parquet.FileMetaData`."""
+# --- the tree -------------------------------------------------------------------------------------
+
+
+def columns_of_footer(metadata: Any) -> tuple[FileColumn, ...]:
+    """Return the columns of a file from its `pyarrow.parquet.FileMetaData`."""
     schema = metadata.schema
-    leaves = iter(range(len(schema)))
-    return tuple(_column(field.name, field, schema, leaves) for field in schema.to_arrow_schema())
+    indexes = iter(range(len(schema)))
+
+    def with_leaves(columns: Iterable[FileColumn]) -> tuple[FileColumn, ...]:
+        return tuple(
+            replace(column, leaf=_leaf(schema.column(index := next(indexes)), index))
+            if column.kind is None
+            else replace(column, parts=with_leaves(column.parts))
+            for column in columns
+        )
+
+    return with_leaves(columns_of_schema(schema.to_arrow_schema()))
+
+
+def columns_of_schema(schema: Iterable[Any]) -> tuple[FileColumn, ...]:
+    """Return the columns of a `pyarrow.Schema`, without what only a footer knows."""
+    return tuple(_column(field.name, field) for field in schema)
+
+
+def _column(name: str, field: Any) -> FileColumn:
+    kind, parts = _parts(_stored_type(field.type))
+    columns = tuple(_column(part_name, part) for part_name, part in parts)
+    return FileColumn(name, field_id_of(field), field.type, kind, columns)
+
+
+def field_id_of(field: Any) -> int | None:
+    """Return the field id of a `pyarrow.Field`."""
+    text = (field.metadata or {}).get(FIELD_ID)
+    # Some writers give a negative id to columns that have none.
+    return None if text is None or int(text) < 0 else int(text)
+
+
+def _stored_type(type_: Any) -> Any:
+    """Return the type without a dictionary or an extension around it."""
+    import pyarrow as pa
+
+    if isinstance(type_, pa.BaseExtensionType):
+        return _stored_type(type_.storage_type)
+    return _stored_type(type_.value_type) if pa.types.is_dictionary(type_) else type_
+
+
+def _parts(type_: Any) -> tuple[TypeId | None, Sequence[tuple[str, Any]]]:
+    import pyarrow as pa
+
+    if pa.types.is_struct(type_):
+        return TypeId.STRUCT, [(field.name, field) for field in type_]
+    if pa.types.is_map(type_):
+        return TypeId.MAP, [("key", type_.key_field), ("value", type_.item_field)]
+    if is_list(type_):
+        return TypeId.LIST, [("element", type_.value_field)]
+    return None, []
+
+
+def is_list(type_: Any) -> bool:
+    """Whether a `pyarrow.DataType` is a list of any layout."""
+    from pyarrow import types
+
+    checks = (
+        types.is_list,
+        types.is_large_list,
+        types.is_fixed_size_list,
+        types.is_list_view,
+        types.is_large_list_view,
+    )
+    return any(check(type_) for check in checks)
 
 
 def all_columns(columns: Iterable[FileColumn]) -> Iterator[FileColumn]:
@@ -86,45 +157,15 @@ def all_columns(columns: Iterable[FileColumn]) -> Iterator[FileColumn]:
         yield from all_columns(column.parts)
 
 
-def _column(name: str, field: Any, schema: Any, leaves: Iterator[int]) -> FileColumn:
-    field_id = _field_id(field)
-    plain = _plain(field.type)
-    kind, parts = _parts(plain)
-    if kind is not None:
-        columns = tuple(_column(part, child, schema, leaves) for part, child in parts)
-        return FileColumn(name, field_id, kind.value, kind=kind, parts=columns)
-    return FileColumn(name, field_id, str(plain), leaf=_leaf(schema, next(leaves)))
+def has_field_ids(columns: Iterable[FileColumn]) -> bool:
+    return any(column.field_id is not None for column in all_columns(columns))
 
 
-def _field_id(field: Any) -> int | None:
-    found = (field.metadata or {}).get(_FIELD_ID)
-    # Some writers give a negative id to columns that have none.
-    return None if found is None or int(found) < 0 else int(found)
+# --- the types of leaves --------------------------------------------------------------------------
 
 
-def _plain(type_: Any) -> Any:
-    """The type that is stored: without a dictionary around it, and without an extension."""
-    if isinstance(type_, pa.BaseExtensionType):
-        return _plain(type_.storage_type)
-    return _plain(type_.value_type) if pa.types.is_dictionary(type_) else type_
-
-
-def _parts(type_: Any) -> tuple[TypeId | None, list[tuple[str, Any]]]:
-    types = pa.types
-    if types.is_struct(type_):
-        fields = [type_.field(position) for position in range(type_.num_fields)]
-        return TypeId.STRUCT, [(field.name, field) for field in fields]
-    if types.is_map(type_):
-        return TypeId.MAP, [("key", type_.key_field), ("value", type_.item_field)]
-    lists = (types.is_list, types.is_large_list, types.is_fixed_size_list)
-    views = (types.is_list_view, types.is_large_list_view)
-    if any(is_one(type_) for is_one in (*lists, *views)):
-        return TypeId.LIST, [("element", type_.value_field)]
-    return None, []
-
-
-def _leaf(schema: Any, index: int) -> Leaf:
-    column = schema.column(index)
+def _leaf(column: Any, index: int) -> Leaf:
+    """Read a `pyarrow.parquet.ColumnSchema`."""
     logical: dict[str, Any] = json.loads(column.logical_type.to_json())
     return Leaf(
         index,
@@ -137,7 +178,7 @@ def _leaf(schema: Any, index: int) -> Leaf:
 
 
 def _readable_as(column: Any, logical: dict[str, Any]) -> tuple[Type, ...]:
-    """As Iceberg's Java readers have it (`BaseParquetReaders`)."""
+    """Return what Iceberg's Java readers accept (`BaseParquetReaders`)."""
     name = logical["Type"]
     if name in _BY_LOGICAL_TYPE:
         return _BY_LOGICAL_TYPE[name]
@@ -165,7 +206,7 @@ def _timestamp(logical: dict[str, Any]) -> Type:
 
 
 def _integer(logical: dict[str, Any]) -> tuple[Type, ...]:
-    """Unsigned numbers of 32 and 64 bits fit no Iceberg type: readers take them for signed."""
+    """Refuse unsigned numbers of 32 and 64 bits, which readers would take for signed ones."""
     width, is_signed = logical["bitWidth"], logical["isSigned"]
     if width == 64:
         return (LONG,) if is_signed else ()
@@ -180,7 +221,7 @@ _BY_LOGICAL_TYPE: Final[dict[str, tuple[Type, ...]]] = {
     "Date": (DATE,),
     "UUID": (UUID,),
     "Null": (UNKNOWN,),
-    # Well-known binary; which CRS a column has is the table's to say.
+    # Well-known binary; the table's schema knows the reference system.
     "Geometry": (BINARY,),
     "Geography": (BINARY,),
 }
@@ -189,7 +230,7 @@ _BY_PHYSICAL_TYPE: Final[dict[str, tuple[Type, ...]]] = {
     "BOOLEAN": (BOOLEAN,),
     "INT32": (INT,),
     "INT64": (LONG,),
-    # Timestamps of old Impala and Spark: whether they have a zone, nobody wrote down.
+    # Timestamps of old Impala and Spark, which do not store whether they have a zone.
     "INT96": (TIMESTAMPTZ, TIMESTAMP),
     "FLOAT": (FLOAT,),
     "DOUBLE": (DOUBLE,),

@@ -26,6 +26,7 @@ and no calendar object can get in the way:
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
@@ -325,3 +326,24 @@ def child_fields(type_: Type) -> tuple[NestedField, ...]:
     if isinstance(type_, MapType):
         return (type_.key, type_.value)
     return ()
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaField:
+    """A field at any level of a schema, with its full name."""
+
+    name: str
+    """From the root, such as `points.element.x`: Java's `Schema.findColumnName`."""
+    field: NestedField
+
+
+def fields_by_id(schema: StructType) -> Mapping[int, SchemaField]:
+    """Return all fields at every level, a parent before its children."""
+    return {found.field.field_id: found for found in _nested_fields(schema, "")}
+
+
+def _nested_fields(type_: Type, prefix: str) -> Iterator[SchemaField]:
+    for child in child_fields(type_):
+        name = f"{prefix}{child.name}"
+        yield SchemaField(name, child)
+        yield from _nested_fields(child.type, f"{name}.")

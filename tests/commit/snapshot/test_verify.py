@@ -157,7 +157,7 @@ def refusal(metadata: TableMetadata, place: Place, *files: Any) -> str:
     data = [file for file in files if isinstance(file, DataFile)]
     deletes = [file for file in files if isinstance(file, DeleteFile)]
     with pytest.raises(BadRequest) as caught:
-        verify_files(metadata, data, deletes, place.store, place="updates[0].")
+        verify_files(metadata, data, deletes, place.store, json_path="updates[0].")
     return caught.value.message
 
 
@@ -317,8 +317,8 @@ def test_a_column_must_be_readable_as_the_tables_type(
             verify_files(metadata, [file], [], memory.store)
         else:
             message = refusal(metadata, memory, file)
-            assert "the column x (field id 1) is " in message
-            assert f"cannot be read as {kind}" in message
+            assert "column x: the file has " in message
+            assert f"for field id 1, which cannot be read as {kind}" in message
 
 
 @pytest.mark.parametrize("kind", ["timestamp", "timestamptz"])
@@ -383,7 +383,7 @@ def test_nested_columns_are_looked_into(memory: Place) -> None:
     ):
         content = nulls([with_ids(one, ids) for one in wrong])
         file = written(memory, content, f"{uuid.uuid4()}.parquet")
-        assert f"the column {name} (field id " in refusal(metadata, memory, file)
+        assert f"column {name}: the file has " in refusal(metadata, memory, file)
     flat = nulls([field("s", pa.int32(), 1)])
     assert "cannot be read as struct" in refusal(
         metadata, memory, written(memory, flat, "flat.parquet")
@@ -411,13 +411,13 @@ def with_ids(one: pa.Field, ids: dict[str, int], prefix: str = "") -> pa.Field:
 def test_required_columns_must_be_there(memory: Place) -> None:
     file = written(memory, parquet(FIELDS[1:], VALUES[1:]))
     message = refusal(table(), memory, file)
-    assert "the required column id (field id 1) is missing" in message
+    assert "column id: is required, but the file has no column with field id 1" in message
     with_default = [column(1, "id", "long", True, **{"initial-default": 7}), COLUMNS[1]]
     verify_files(table(columns=with_default, version=3), [file], [], memory.store)
     optional = [column(1, "id", "long"), COLUMNS[1]]
     verify_files(table(columns=optional), [file], [], memory.store)
     verify_files(table(spec=[(1, "identity")]), [file], [], memory.store)
-    assert "is missing" in refusal(table(spec=[(1, "bucket[4]")]), memory, file)
+    assert "is required" in refusal(table(spec=[(1, "bucket[4]")]), memory, file)
 
 
 def test_field_ids_must_be_the_tables(memory: Place) -> None:
@@ -437,7 +437,7 @@ def test_files_without_field_ids_need_a_name_mapping(memory: Place) -> None:
     mapped = table(name_mapping=json.dumps(mapping))
     verify_files(mapped, [file], [], memory.store)
     partly = table(name_mapping=json.dumps(mapping[1:]))
-    assert "the required column id" in refusal(partly, memory, file)
+    assert "column id: is required" in refusal(partly, memory, file)
     for text in ("{}", "[5]", '[{"field-id": "1", "names": []}]', "nothing"):
         broken = table(name_mapping=text)
         assert "schema.name-mapping.default" in refusal(broken, memory, file)
@@ -461,7 +461,7 @@ def test_nested_columns_have_names_too(memory: Place) -> None:
     verify_files(metadata, [written(memory, content)], [], memory.store)
     content = nulls([without_ids(one) for one in nested_fields(of_value=pa.string())])
     message = refusal(metadata, memory, written(memory, content, "b.parquet"))
-    assert "the column m.value.x" in message
+    assert "column m.value.x: the file has " in message
 
 
 def without_ids(one: pa.Field) -> pa.Field:
@@ -503,7 +503,7 @@ def test_position_deletes_have_their_two_columns(memory: Place) -> None:
     other = delete_file(written(memory, parquet(), "b.parquet"), POSITION_DELETES)
     message = refusal(table(), memory, other)
     assert message.startswith(f"updates[0].add-delete-files[0] ({other.file_path}).file-path: ")
-    assert "the required column file_path" in message
+    assert "column file_path: is required" in message
 
 
 def test_equality_deletes_have_the_columns_they_compare(memory: Place) -> None:
@@ -511,7 +511,8 @@ def test_equality_deletes_have_the_columns_they_compare(memory: Place) -> None:
     by_name = delete_file(names, EQUALITY_DELETES, equality_ids=[2])
     verify_files(table(), [], [by_name], memory.store)
     by_both = delete_file(names, EQUALITY_DELETES, equality_ids=[1, 2])
-    assert "the required column id (field id 1) is missing" in refusal(table(), memory, by_both)
+    message = refusal(table(), memory, by_both)
+    assert "column id: rows are deleted by it, but the file has no column" in message
     numbers = written(memory, parquet([field("name", pa.int64(), 2)], [[1, 2, 3]]), "b.parquet")
     by_number = delete_file(numbers, EQUALITY_DELETES, equality_ids=[2])
     assert "cannot be read as string" in refusal(table(), memory, by_number)
@@ -665,11 +666,10 @@ def test_without_pyarrow_the_server_says_what_to_install() -> None:
     script = """
 import sys
 sys.modules["pyarrow"] = None
-from frazil.commit.snapshot.parquet_footer import check_installed
+from frazil.commit.snapshot.file_verification import require_pyarrow
 from frazil.wire.errors import BadRequest
-import frazil.commit.snapshot.file_verification
 try:
-    check_installed()
+    require_pyarrow()
 except BadRequest as error:
     print(error.message)
 """

@@ -17,20 +17,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from frazil.datafiles.arrow.arrow import (
+from frazil.datafiles.arrow.arrow_types import (
     METADATA_FIELDS,
-    Projection,
     arrow_schema,
     field_id_of,
-    project,
     spark_arrow_schema,
-    to_spark,
-    to_table,
 )
+from frazil.datafiles.arrow.file_projection import Projection, project
+from frazil.datafiles.arrow.spark_batches import to_spark, to_table
 from frazil.spark.schema.spark_types import spark_schema
 from frazil.values import types as it
 from frazil.values.name_mapping import name_mapping_of, parse_name_mapping
-from frazil.values.parquet_columns import columns_of
+from frazil.values.parquet_columns import columns_of_footer
 from frazil.values.types import (
     DecimalType,
     FixedType,
@@ -107,7 +105,7 @@ def test_files_have_the_type_that_their_table_has(type_: Type, value: Any) -> No
     schema = struct_of((1, "a", type_))
     rows = pa.RecordBatch.from_pylist([{"a": value}, {}], schema=spark_arrow_schema(schema))
     file = file_of(to_table(rows, arrow_schema(schema)))
-    (column,) = columns_of(file.metadata)
+    (column,) = columns_of_footer(file.metadata)
     assert column.field_id == 1
     if type_ is it.VARIANT:
         assert [part.name for part in column.parts] == ["metadata", "value"]
@@ -684,7 +682,8 @@ def test_rows_are_counted_where_no_column_is_asked_for() -> None:
 
 def test_executors_need_no_pyspark_for_it() -> None:
     script = (
-        "import sys, frazil.datafiles.arrow.arrow, frazil.datafiles.writing.variant_annotation;"
+        "import sys, frazil.datafiles.arrow.file_projection;"
+        "import frazil.datafiles.writing.variant_annotation;"
         "sys.exit('pyspark' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)

@@ -17,7 +17,7 @@ from pyarrow.parquet import encryption
 from pyiceberg.table.name_mapping import parse_mapping_from_json
 
 from frazil import DataFile, Table, read_data_files
-from frazil.datafiles.footers.parquet_errors import FileDoesNotFit, FileNotReadable
+from frazil.datafiles.footers.parquet_files import FileDoesNotFit, FileNotReadable
 from frazil.values.name_mapping import name_mapping_of
 from frazil.wire.errors import BadRequest
 from tests.datafiles.footers.parquet_world import (

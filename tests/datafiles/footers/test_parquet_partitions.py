@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from frazil import DataFile, Table
-from frazil.datafiles.footers.parquet_errors import FileDoesNotFit, PartitionNotProven
+from frazil.datafiles.footers.parquet_files import FileDoesNotFit, PartitionNotProven
 from frazil.values.single_value import from_json
 from frazil.values.transforms import apply, parse_transform
 from frazil.values.type_json import parse_type

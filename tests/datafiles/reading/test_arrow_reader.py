@@ -18,12 +18,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frazil.datafiles.reading.deletes_reader import FILE_PATH_ID, POS_ID, KeySet, deleted_positions
+from frazil.datafiles.portable_table import PortableTable
+from frazil.datafiles.reading.deletes_reader import KeySet, deleted_positions
 from frazil.datafiles.reading.file_storage import Storage
 from frazil.datafiles.reading.scan_tasks import ScanTask, split_tasks, task_of
-from frazil.datafiles.reading.table_facts import TableFacts
 from frazil.datafiles.reading.task_reader import read_task
 from frazil.values import types
+from frazil.values.column_matching import DELETE_FILE_PATH_ID, DELETE_POS_ID
 from frazil.values.deletion_vectors import DeletionVector, deletion_vector_blob
 from frazil.values.puffin import write_puffin
 from frazil.values.type_json import struct_to_json
@@ -39,7 +40,7 @@ UNPARTITIONED = {"spec-id": 0, "fields": []}
 _numbers = itertools.count()
 
 
-def facts(*schemas: StructType, spec: Any = UNPARTITIONED, **properties: str) -> TableFacts:
+def facts(*schemas: StructType, spec: Any = UNPARTITIONED, **properties: str) -> PortableTable:
     """A table whose last schema is the current one."""
     parts = [
         {**struct_to_json(schema), "schema-id": number} for number, schema in enumerate(schemas)
@@ -52,7 +53,7 @@ def facts(*schemas: StructType, spec: Any = UNPARTITIONED, **properties: str) ->
         "partition-specs": [spec],
         "default-spec-id": 0,
     }
-    return TableFacts("ns.t", {**metadata, "properties": properties}, {})
+    return PortableTable("ns.t", {**metadata, "properties": properties}, {})
 
 
 def column(name: str, type_: Any, field_id: int) -> pa.Field:
@@ -97,7 +98,10 @@ def deletes(path: str, content: str = "position-deletes", **members: Any) -> Pla
 
 def position_deletes(folder: Path, *rows: tuple[str, int], **members: Any) -> PlannedDeleteFile:
     schema = pa.schema(
-        [column("file_path", pa.string(), FILE_PATH_ID), column("pos", pa.int64(), POS_ID)]
+        [
+            column("file_path", pa.string(), DELETE_FILE_PATH_ID),
+            column("pos", pa.int64(), DELETE_POS_ID),
+        ]
     )
     table = pa.table({"file_path": [r[0] for r in rows], "pos": [r[1] for r in rows]}, schema)
     return deletes(write(folder, table), **members)
@@ -121,7 +125,7 @@ def equality(folder: Path, table: pa.Table, *ids: int) -> PlannedDeleteFile:
     return deletes(write(folder, table), "equality-deletes", equality_ids=ids)
 
 
-def rows(task: ScanTask, of: TableFacts, columns: StructType, *metadata: str) -> list[Any]:
+def rows(task: ScanTask, of: PortableTable, columns: StructType, *metadata: str) -> list[Any]:
     """Tuples of one task's rows."""
     found: list[Any] = []
     for batch in read_task(task, of, STORAGE, columns, metadata_columns=metadata, batch_rows=3):
@@ -129,7 +133,7 @@ def rows(task: ScanTask, of: TableFacts, columns: StructType, *metadata: str) ->
     return found
 
 
-def ids(task: ScanTask, of: TableFacts | None = None) -> list[int]:
+def ids(task: ScanTask, of: PortableTable | None = None) -> list[int]:
     return [row[0] for row in rows(task, of or facts(PLAIN), StructType((ID,)))]
 
 

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from frazil.datafiles.arrow.arrow import arrow_schema, spark_arrow_schema, to_table
+from frazil.datafiles.arrow.arrow_types import arrow_schema, spark_arrow_schema
+from frazil.datafiles.arrow.spark_batches import to_table
 from frazil.datafiles.writing.variant_annotation import annotate, annotating, variant_ids
 from frazil.values import types as it
 from frazil.values.types import ListType, MapType, NestedField, StructType

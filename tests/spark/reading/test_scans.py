@@ -18,8 +18,8 @@ from pyspark.sql import functions as F
 from frazil.client.catalog_client import Client
 from frazil.client.declare.client_table import Table
 from frazil.datafiles.footers.files_from_parquet import DataFile, EqualityDeleteFile
+from frazil.datafiles.portable_table import PortableTable
 from frazil.datafiles.reading.file_storage import storage_of
-from frazil.datafiles.reading.table_facts import facts_of
 from frazil.datafiles.reading.task_reader import read_task
 from frazil.spark.core.context import Context
 from frazil.spark.core.settings import Settings
@@ -127,7 +127,7 @@ def arrow_rows(table: Table) -> Rows:
     for task in frame_scans.plan_tasks(table).values():
         for batch in read_task(
             task,
-            facts_of(table),
+            PortableTable.of(table),
             storage_of(table.config),
             columns,
             metadata_columns=("_file", "_pos"),

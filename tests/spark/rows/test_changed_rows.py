@@ -17,10 +17,9 @@ from pyspark.sql import SparkSession
 
 from frazil.client.catalog_client import Client
 from frazil.client.declare.client_table import Table
+from frazil.datafiles.portable_table import PortableTable
 from frazil.datafiles.reading.file_storage import Storage
-from frazil.datafiles.reading.scan_tasks import task_of
-from frazil.datafiles.reading.table_facts import facts_of
-from frazil.datafiles.reading.touched import Touched
+from frazil.datafiles.reading.scan_tasks import DeletedRows, task_of
 from frazil.datafiles.writing.changes_writer import ChangesTask, TaskChanges, decode_changes
 from frazil.datafiles.writing.write_properties import file_options
 from frazil.spark.core.context import Context
@@ -64,7 +63,7 @@ def batch(*rows: Row) -> pa.RecordBatch:
 
 
 def task_of_table(table: Table, folder: Path, *, lineage: bool = False) -> ChangesTask:
-    facts = facts_of(table)
+    facts = PortableTable.of(table)
     options = file_options(facts.properties)
     return ChangesTask(facts, Storage(), str(folder), options, lineage, task_name)
 
@@ -198,9 +197,9 @@ def changed_frame(spark: SparkSession, table: Table, with_ids: bool) -> Any:
     return frame if with_ids else frame.drop("_row_id")
 
 
-def touched_by(table: Table, changes: ChangedRows) -> list[Touched]:
+def touched_by(table: Table, changes: ChangedRows) -> list[DeletedRows]:
     tasks = {one.data_file.file_path: one for one in table.plan(sequence_numbers=True).tasks}
-    return [Touched(task_of(tasks[path]), found) for path, found in changes.deleted.items()]
+    return [DeletedRows(task_of(tasks[path]), found) for path, found in changes.deleted.items()]
 
 
 def stock_rows(spark: SparkSession, stock: str, table: Table, *more: str) -> list[Row]:

@@ -11,8 +11,7 @@ import pyarrow as pa
 import pytest
 
 from frazil.datafiles.footers.footer_partitions import PartitionField, partition_fields
-from frazil.datafiles.footers.parquet_schema import fields_by_id
-from frazil.datafiles.writing.partition_split import partition_folder, partition_value, split
+from frazil.datafiles.writing.row_partitions import partition_folder, partition_value, split
 from frazil.spark.schema.partition_transforms import partition_columns, transform_column
 from frazil.spark.writing.partition_folders import IN_FILE, folder_columns, folder_values
 from frazil.values import temporal
@@ -32,6 +31,7 @@ from frazil.values.types import (
     NestedField,
     Type,
     TypeId,
+    fields_by_id,
 )
 from frazil.values.types import UUID as UUID_TYPE
 from frazil.wire.errors import BadRequest

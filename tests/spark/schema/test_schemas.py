@@ -14,7 +14,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as fn
 
 from frazil.client.declare.client_table import Table
-from frazil.datafiles.footers.parquet_schema import fields_by_id
 from frazil.spark.core.name_matching import NameMatcher
 from frazil.spark.schema.column_fitting import Assignment, Policy, assignment, parse_policy
 from frazil.spark.schema.frame_fitting import fit, mapped
@@ -32,6 +31,7 @@ from frazil.values.types import (
     NestedField,
     StructType,
     Type,
+    fields_by_id,
 )
 from frazil.wire.errors import BadRequest, CommitFailed
 from frazil.wire.identifiers import Identifier

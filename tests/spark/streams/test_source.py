@@ -11,7 +11,7 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
-from frazil.datafiles.reading.table_facts import TableFacts
+from frazil.datafiles.portable_table import PortableTable
 from frazil.datafiles.writing.row_partitions import Partitioner, transformed
 from frazil.spark.schema.spark_types import spark_schema
 from frazil.spark.streams import source_writers
@@ -132,7 +132,7 @@ def test_a_partitioner_finds_nested_and_dropped_sources() -> None:
             "s": pa.array(["a", None, "b"]),
         }
     )
-    found = Partitioner(TableFacts("t", metadata, {}))(rows)
+    found = Partitioner(PortableTable("t", metadata, {}))(rows)
     bucket = apply(parse_transform("bucket[4]"), TYPES["l"], 34)
     assert found.column("_partition_0").to_pylist() == [bucket, None, None]
     assert found.column("_partition_1").to_pylist() == [None, None, None]

@@ -14,11 +14,10 @@ from pyiceberg.catalog import load_catalog
 from frazil.client.catalog_client import Client
 from frazil.client.declare.client_table import Table
 from frazil.datafiles.footers.files_from_parquet import DataFile, EqualityDeleteFile
+from frazil.datafiles.portable_table import PortableTable
 from frazil.datafiles.reading.file_storage import storage_of
-from frazil.datafiles.reading.scan_tasks import task_of
-from frazil.datafiles.reading.table_facts import facts_of
+from frazil.datafiles.reading.scan_tasks import DeletedRows, task_of
 from frazil.datafiles.reading.task_reader import read_task
-from frazil.datafiles.reading.touched import Touched
 from frazil.datafiles.writing import file_copier
 from frazil.spark.writing.file_copies import copy_files
 from frazil.spark.writing.write_folder import new_folder
@@ -50,7 +49,7 @@ def copy(
 def rows_of(client: Client, name: str, *metadata_columns: str) -> dict[int, tuple[Any, ...]]:
     """By id, as our own reader finds them."""
     table = client.load_table(name)
-    facts, storage = facts_of(table), storage_of(table.config)
+    facts, storage = PortableTable.of(table), storage_of(table.config)
     found = {}
     for planned in table.plan(sequence_numbers=True).tasks:
         task = task_of(planned)
@@ -177,7 +176,7 @@ def test_a_plan_without_sequence_numbers_is_refused(client: Client, namespace: s
     task = replace(one.task, data_file=replace(one.task.data_file, data_sequence_number=None))
     context = without_spark(client)
     with pytest.raises(BadRequest, match="sequence_numbers=True"):
-        copy_files(context, table, [Touched(task, one.positions)], new_folder(context, table))
+        copy_files(context, table, [DeletedRows(task, one.positions)], new_folder(context, table))
 
 
 # --- evolution ------------------------------------------------------------------------------------
@@ -319,4 +318,4 @@ def test_files_of_another_format_are_refused(client: Client, namespace: str) -> 
     task = replace(one.task, data_file=replace(one.task.data_file, file_format="orc"))
     context = without_spark(client)
     with pytest.raises(UnsupportedOperation, match="merge-on-read"):
-        copy_files(context, table, [Touched(task, one.positions)], new_folder(context, table))
+        copy_files(context, table, [DeletedRows(task, one.positions)], new_folder(context, table))

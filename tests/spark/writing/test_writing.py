@@ -21,8 +21,8 @@ import pytest
 from frazil.client.catalog_client import Client
 from frazil.client.declare.client_table import Table
 from frazil.datafiles.footers.files_from_parquet import DataFile
+from frazil.datafiles.portable_table import PortableTable
 from frazil.datafiles.reading.file_storage import Storage
-from frazil.datafiles.reading.table_facts import TableFacts
 from frazil.datafiles.writing import rolling_file
 from frazil.datafiles.writing.data_file_writer import ArrowFileWriter
 from frazil.datafiles.writing.write_properties import BloomFilter, delete_file_options, file_options
@@ -49,7 +49,7 @@ def _batch(**columns: Any) -> pa.RecordBatch:
 
 
 def _write(
-    table: TableFacts, tmp_path: Path, batches: Sequence[pa.RecordBatch], **options: Any
+    table: PortableTable, tmp_path: Path, batches: Sequence[pa.RecordBatch], **options: Any
 ) -> list[DataFile]:
     lineage = options.pop("lineage", False)
     writer = ArrowFileWriter(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, convert
 
 from frazil.client.declare.table_verbs import Change, Changes, Commit
-from frazil.datafiles.portable_table import TableMetadata
+from frazil.datafiles.portable_table import TableMetadataMixin
 from frazil.wire.actions import MAIN
 from frazil.wire.errors import BadRequest, NotFound
 from frazil.wire.identifiers import Identifier
@@ -54,7 +54,7 @@ class Snapshot(Struct, frozen=True, rename="kebab"):
 
 
 @dataclass(frozen=True)
-class Table(TableMetadata, Changes[Commit]):
+class Table(TableMetadataMixin, Changes[Commit]):
     """Its verbs (`append_files` and the like) commit at once."""
 
     identifier: Identifier

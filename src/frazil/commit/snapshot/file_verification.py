@@ -1,61 +1,62 @@
-"""Looking at declared files before they are committed, as far as the table asks for it.
+"""Checks declared files before they are committed, as far as the table asks for it.
 
-Declared files are taken at their word by default. The table property `frazil.commit.verify-files`
-makes the server look, in parallel:
+By default the server trusts what is declared. The table property `frazil.commit.verify-files`
+makes it check files, in parallel:
 
-    none     nothing is looked at
-    exists   every file is there, with the declared size
+    none     nothing is checked
+    exists   every file exists and has the declared size
     footer   also, for Parquet: the number of rows agrees, and the columns fit the table's schema;
              for a deletion vector: it can be read, and deletes that many rows of that data file.
-             Of ORC and Avro files only existence is looked at.
+             For ORC and Avro files the same as `exists`.
 
-What does not agree is a BadRequest that names the file and the field. A store that cannot be asked
-is a StoreError: then nothing is known of the files.
+A file that does not agree is a BadRequest that names the file and the field. A store that cannot
+be reached is a StoreError: then nothing is known about the files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
-from frazil.commit.snapshot.parquet_footer import InvalidParquet, check_installed, read_footer
+from frazil.format.declared.declared_metrics import FIRST_RESERVED_ID
 from frazil.format.declared.declared_values import Misfit
-from frazil.format.declared.file_columns import (
-    NAME_MAPPING_PROPERTY,
-    ColumnMisfit,
-    FileColumn,
-    check_columns,
-    has_field_ids,
-    parse_name_mapping,
-)
 from frazil.format.metadata.content_files import EQUALITY_DELETES, ContentFile, DataFile, DeleteFile
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.store.base import ObjectMissing, Store
 from frazil.values import puffin
+from frazil.values.column_matching import (
+    ColumnMisfit,
+    TableColumns,
+    match_columns,
+    match_equality_deletes,
+    match_position_deletes,
+    with_field_ids,
+)
 from frazil.values.deletion_vectors import InvalidDeletionVector, read_deletion_vector
+from frazil.values.name_mapping import (
+    NAME_MAPPING_PROPERTY,
+    InvalidNameMapping,
+    NameMapping,
+    parse_name_mapping,
+)
+from frazil.values.parquet_columns import FileColumn, all_columns, columns_of_footer
 from frazil.values.puffin import InvalidPuffin
 from frazil.values.transforms import IDENTITY
-from frazil.values.types import LONG, STRING, NestedField
+from frazil.values.types import Type, fields_by_id
 from frazil.wire.errors import BadRequest
 
 VERIFY_FILES: Final = "frazil.commit.verify-files"
 
 _WORKERS: Final = 16
 _WINDOW: Final = 8 * _WORKERS
-"""How many files wait at once, so that a hundred thousand do not."""
+"""How many checks are queued at once, so that a large commit does not queue all of its files."""
 _FIRST_READ_BYTES: Final = 64 << 10
-
-_POSITION_DELETES: Final = (
-    NestedField(2147483546, "file_path", STRING, required=True),
-    NestedField(2147483545, "pos", LONG, required=True),
-)
-_POSITION_NAMES: Final = parse_name_mapping(
-    '[{"field-id":2147483546,"names":["file_path"]},{"field-id":2147483545,"names":["pos"]}]'
-)
+"""Nearly every footer fits into the first read from the end of a file."""
 
 T = TypeVar("T")
 
@@ -67,7 +68,7 @@ class Verification(StrEnum):
 
 
 def verification(metadata: TableMetadata) -> Verification:
-    """What the table asks for."""
+    """Return how much the table wants to have checked."""
     text = metadata.properties.get(VERIFY_FILES, Verification.NONE)
     try:
         return Verification(text)
@@ -84,21 +85,21 @@ def verify_files(
     delete_files: Sequence[DeleteFile],
     store: Store,
     executor: Executor | None = None,
-    place: str = "",
+    json_path: str = "",
 ) -> None:
-    """Refuses files that are not what they are declared to be. The first of the list is named.
+    """Refuse files that are not what they are declared to be, with the first one's reason.
 
-    `place` stands before the lists' names, such as `updates[0].`. Without an executor threads are
-    made for this call alone.
+    `json_path` is put before the names of the lists, such as `updates[0].`. Without an executor the
+    call makes its own threads.
     """
     level = verification(metadata)
     if level is Verification.NONE or not (data_files or delete_files):
         return
     verifier = _Verifier(metadata, store, level)
-    jobs = [*_jobs(data_files, f"{place}add-data-files")]
-    jobs += _jobs(delete_files, f"{place}add-delete-files")
+    jobs = [*_jobs(data_files, f"{json_path}add-data-files")]
+    jobs += _jobs(delete_files, f"{json_path}add-delete-files")
     if level is Verification.FOOTER and any(job.format_name == "parquet" for job in jobs):
-        check_installed()
+        require_pyarrow()
     if executor is not None:
         _run(verifier, jobs, executor)
         return
@@ -106,18 +107,31 @@ def verify_files(
         _run(verifier, jobs, threads)
 
 
+def require_pyarrow() -> None:
+    """Name the missing package before any file is read."""
+    try:
+        import pyarrow.parquet  # noqa: F401
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "pyarrow":
+            raise
+        raise BadRequest(
+            f"properties.{VERIFY_FILES}: footer needs pyarrow, which is not installed on the "
+            "server: install frazil[parquet], or set the property to exists"
+        ) from None
+
+
 @dataclass(frozen=True, slots=True)
 class _Declared:
     file: ContentFile
-    place: str
+    json_path: str
 
     def refused(self, field: str, problem: str) -> BadRequest:
-        return BadRequest(f"{self.place} ({self.file.file_path}).{field}: {problem}")
+        return BadRequest(f"{self.json_path} ({self.file.file_path}).{field}: {problem}")
 
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """What is declared of one object: one file, or the deletion vectors of one Puffin file."""
+    """What is declared about one object: one file, or the vectors of one Puffin file."""
 
     declared: tuple[_Declared, ...]
 
@@ -141,7 +155,7 @@ def _jobs(files: Iterable[ContentFile], name: str) -> list[_Job]:
 def _run(verifier: _Verifier, jobs: Sequence[_Job], executor: Executor) -> None:
     for window in _windows(jobs):
         futures = [executor.submit(verifier.verify, job) for job in window]
-        # All are waited for: no thread goes on reading for a request that has been answered.
+        # Wait for all, so that no thread still reads for a request that has been answered.
         problems = [future.exception() for future in futures]
         for problem in problems:
             if problem is not None:
@@ -155,20 +169,21 @@ def _windows(items: Sequence[T]) -> Iterator[list[T]]:
 
 
 class _Verifier:
-    """Looks at one object at a time; used by many threads."""
+    """Checks one object at a time; used by many threads."""
 
     def __init__(self, metadata: TableMetadata, store: Store, level: Verification) -> None:
         self._metadata = metadata
         self._store = store
         self._reads_footers = level is Verification.FOOTER
-        text = metadata.properties.get(NAME_MAPPING_PROPERTY) if self._reads_footers else None
-        self._name_mapping = None if text is None else parse_name_mapping(text)
-        self._from_partition = frozenset(
-            part.source_id
-            for spec in metadata.partition_specs
-            for part in spec.fields
-            if part.transform == IDENTITY
-        )
+        if self._reads_footers:
+            self._name_mapping = _name_mapping(metadata)
+            self._columns = _table_columns(metadata)
+            self._from_partition = frozenset(
+                part.source_id
+                for spec in metadata.partition_specs
+                for part in spec.fields
+                if part.transform == IDENTITY
+            )
 
     def verify(self, job: _Job) -> None:
         size = self._store.size(job.location)
@@ -191,7 +206,7 @@ class _Verifier:
         file = declared.file
         location = file.file_path
         try:
-            footer = read_footer(
+            footer = _read_footer(
                 lambda offset, length: self._store.get_range(location, offset, length), size
             )
             if footer.row_count != file.record_count:
@@ -202,48 +217,20 @@ class _Verifier:
             self._check_columns(file, footer.columns)
         except Misfit as misfit:
             raise declared.refused(misfit.field, misfit.problem) from None
-        except (InvalidParquet, ColumnMisfit) as error:
+        except (_InvalidParquet, ColumnMisfit) as error:
             problem = f"the Parquet file does not fit the table: {error}"
             raise declared.refused("file-path", problem) from None
 
-    def _check_columns(self, file: ContentFile, columns: tuple[FileColumn, ...]) -> None:
-        if not isinstance(file, DeleteFile):
-            self._check(self._with_ids(columns), self._metadata.current_schema.struct.fields)
-        elif file.content == EQUALITY_DELETES:
-            self._check(self._with_ids(columns), self._equality_fields(file))
-        elif has_field_ids(columns):
-            self._check(columns, _POSITION_DELETES)
+    def _check_columns(self, file: ContentFile, columns: Sequence[FileColumn]) -> None:
+        if isinstance(file, DeleteFile) and file.content != EQUALITY_DELETES:
+            match_position_deletes(columns)
+            return
+        columns = with_field_ids(columns, self._name_mapping, self._columns.schema)
+        _refuse_unassigned_ids(columns, self._metadata.last_column_id)
+        if isinstance(file, DeleteFile):
+            match_equality_deletes(columns, self._columns, file.equality_ids or ())
         else:
-            self._check(_POSITION_NAMES.apply(columns), _POSITION_DELETES)
-
-    def _with_ids(self, columns: tuple[FileColumn, ...]) -> tuple[FileColumn, ...]:
-        """Java gives the columns of a file without ids those of their positions, which is a guess;
-        other readers refuse the file."""
-        if has_field_ids(columns):
-            return columns
-        if self._name_mapping is None:
-            raise ColumnMisfit(
-                "its columns have no field ids: write them, or set the table property "
-                f"{NAME_MAPPING_PROPERTY}"
-            )
-        return self._name_mapping.apply(columns)
-
-    def _equality_fields(self, file: DeleteFile) -> list[NestedField]:
-        """All that decide equality must be there, whether or not the table requires a value."""
-        found = map(self._metadata.current_schema.find_field, file.equality_ids or ())
-        return [
-            NestedField(field.field_id, field.name, field.type, required=True)
-            for field in found
-            if field is not None
-        ]
-
-    def _check(self, columns: tuple[FileColumn, ...], fields: Iterable[NestedField]) -> None:
-        check_columns(
-            columns,
-            fields,
-            last_column_id=self._metadata.last_column_id,
-            from_partition=self._from_partition,
-        )
+            match_columns(columns, self._columns, self._from_partition)
 
     # --- deletion vectors -------------------------------------------------------------------
 
@@ -253,14 +240,15 @@ class _Verifier:
         except InvalidPuffin as error:
             problem = f"the Puffin file cannot be read: {error}"
             raise job.declared[0].refused("file-path", problem) from None
-        places: dict[tuple[int | None, int | None], puffin.BlobMetadata]
-        places = {(blob.offset, blob.length): blob for blob in footer.blobs}
+        blobs: dict[tuple[int | None, int | None], puffin.BlobMetadata]
+        blobs = {(blob.offset, blob.length): blob for blob in footer.blobs}
         for declared in job.declared:
             assert isinstance(declared.file, DeleteFile)
-            blob = places.get((declared.file.content_offset, declared.file.content_size_in_bytes))
+            blob = blobs.get((declared.file.content_offset, declared.file.content_size_in_bytes))
             if blob is None:
                 raise declared.refused(
-                    "content-offset", "the Puffin file's footer names no blob of that place"
+                    "content-offset",
+                    "the Puffin file's footer names no blob at that offset and of that size",
                 )
             self._verify_vector(declared, declared.file, blob)
 
@@ -306,3 +294,88 @@ def _check_size(declared: _Declared, size: int | None) -> None:
 
 def _missing(declared: _Declared) -> BadRequest:
     return declared.refused("file-path", "there is no such file: write it before declaring it")
+
+
+# --- tables -----------------------------------------------------------------------------------
+
+
+def _name_mapping(metadata: TableMetadata) -> NameMapping | None:
+    text = metadata.properties.get(NAME_MAPPING_PROPERTY)
+    try:
+        return None if text is None else parse_name_mapping(text)
+    except InvalidNameMapping as error:
+        raise BadRequest(str(error)) from None
+
+
+def _table_columns(metadata: TableMetadata) -> TableColumns:
+    current = metadata.current_schema.struct
+
+    def former_types(field_id: int) -> list[Type]:
+        fields = (schema.find_field(field_id) for schema in metadata.schemas)
+        return [field.type for field in fields if field is not None]
+
+    return TableColumns(current, fields_by_id(current), metadata.format_version, former_types)
+
+
+def _refuse_unassigned_ids(columns: Iterable[FileColumn], last_column_id: int) -> None:
+    """Refuse ids that the table has not assigned yet: they may become those of other columns."""
+    for column in all_columns(columns):
+        if column.field_id is not None and last_column_id < column.field_id < FIRST_RESERVED_ID:
+            raise ColumnMisfit(
+                f"has the field id {column.field_id}, which no column of the table ever had",
+                column.name,
+            )
+
+
+# --- footers of Parquet files -----------------------------------------------------------------
+
+_MAX_FOOTER_BYTES: Final = 64 << 20
+_MAGIC: Final = b"PAR1"
+_ENCRYPTED_MAGIC: Final = b"PARE"
+_TAIL: Final = struct.Struct("<I4s")
+"""The length of the footer and the magic bytes, which end a file."""
+
+
+class _InvalidParquet(ValueError):
+    """The bytes are not the end of a Parquet file that can be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class _ParquetFooter:
+    row_count: int
+    columns: tuple[FileColumn, ...]
+
+
+def _read_footer(read: Callable[[int, int], bytes], size: int) -> _ParquetFooter:
+    """Read the footer of a file of `size` bytes with at most two calls of `read`.
+
+    `read` takes an offset and a length.
+    """
+    if size < len(_MAGIC) + _TAIL.size:
+        raise _InvalidParquet(f"{size} bytes are too few for a Parquet file")
+    tail = read(max(0, size - _FIRST_READ_BYTES), min(size, _FIRST_READ_BYTES))
+    length, magic = _TAIL.unpack(tail[-_TAIL.size :])
+    if magic == _ENCRYPTED_MAGIC:
+        raise _InvalidParquet("its footer is encrypted")
+    if magic != _MAGIC:
+        raise _InvalidParquet(f"a Parquet file ends with {_MAGIC!r}, this one with {magic!r}")
+    if length > _MAX_FOOTER_BYTES:
+        raise _InvalidParquet(f"its footer of {length} bytes is above {_MAX_FOOTER_BYTES}")
+    whole = length + _TAIL.size
+    if whole > size - len(_MAGIC):
+        raise _InvalidParquet(f"a footer of {length} bytes does not fit into {size}")
+    if whole > len(tail):
+        tail = read(size - whole, whole)
+    return _parse_footer(tail[-whole:])
+
+
+def _parse_footer(tail: bytes) -> _ParquetFooter:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        # pyarrow finds the footer from its end, so that it needs nothing else of the file.
+        metadata: Any = pq.read_metadata(pa.BufferReader(_MAGIC + tail))
+        return _ParquetFooter(metadata.num_rows, columns_of_footer(metadata))
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
+        raise _InvalidParquet(f"its footer cannot be read: {error}") from None

@@ -1,23 +1,22 @@
-"""Iceberg's types as Arrow's: what the columns of a table's files are made of.
-
-Runs on executors: no pyspark here.
-"""
+"""Iceberg types as Arrow types: in a table's files, and in the batches that Spark exchanges."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable
 from typing import Final
 
 import pyarrow as pa
 
-from frazil.datafiles.arrow import arrow_spatial
 from frazil.datafiles.arrow.metadata_columns import LAST_UPDATED_FIELD, ROW_ID_FIELD
+from frazil.values.parquet_columns import FIELD_ID, field_id_of
 from frazil.values.types import (
-    INT,
-    LONG,
-    STRING,
+    DEFAULT_CRS,
     DecimalType,
+    EdgeAlgorithm,
     FixedType,
+    GeographyType,
+    GeometryType,
     ListType,
     MapType,
     NestedField,
@@ -27,54 +26,110 @@ from frazil.values.types import (
 )
 from frazil.wire.errors import BadRequest
 
-FIELD_ID: Final = b"PARQUET:field_id"
 UTC: Final = "UTC"
-
-METADATA_FIELDS: Final[Mapping[str, NestedField]] = {
-    field.name: field
-    for field in (
-        NestedField(2147483646, "_file", STRING, required=True),
-        NestedField(2147483645, "_pos", LONG, required=True),
-        NestedField(2147483643, "_spec_id", INT, required=True),
-        ROW_ID_FIELD,
-        LAST_UPDATED_FIELD,
-    )
-}
-"""What a scan can tell of a row besides the table's columns (spec, "Reserved Field IDs")."""
+_WKB_EXTENSION: Final = "geoarrow.wkb"
+_GEOMETRY_SRIDS: Final = {"OGC:CRS84": 4326, "EPSG:3857": 3857, "SRID:0": 0}
+_GEOGRAPHY_SRIDS: Final = {"OGC:CRS84": 4326}
+"""Iceberg names coordinate reference systems, Spark numbers them; Spark knows only these."""
 
 LeafType = Callable[[Type], pa.DataType]
 
 
 def arrow_schema(schema: StructType, *, lineage: bool = False) -> pa.Schema:
-    """The columns of a data file, with field ids at every level.
+    """Return the columns of a data file, with field ids at every level.
 
-    A column of type unknown is not there: files do not have it (spec, Appendix A).
+    Files have no columns of type unknown (spec, Appendix A).
     """
     fields = (*schema.fields, ROW_ID_FIELD, LAST_UPDATED_FIELD) if lineage else schema.fields
-    return pa.schema(_stored(fields, ""))
+    return pa.schema(_stored_fields(fields, ""))
 
 
 def spark_arrow_schema(schema: StructType) -> pa.Schema:
-    """The columns as Spark exchanges them with Python for `spark_schema(schema)`."""
+    """Return the columns as Spark exchanges them with Python for `spark_schema(schema)`."""
     return pa.schema([_spark_field(field) for field in schema.fields])
 
 
-def field_id_of(field: pa.Field) -> int | None:
-    found = (field.metadata or {}).get(FIELD_ID)
-    # Some writers give a negative id to columns that have none.
-    return None if found is None or int(found) < 0 else int(found)
-
-
 def is_variant(type_: pa.DataType) -> bool:
-    """A type of a file's column that stands for a variant. Its parts have no field ids; those of a
-    struct of the table have."""
+    """Whether the type of a file's column is a variant and not a struct of the table.
+
+    The parts of a variant have no field ids; the fields of a struct have some.
+    """
     return bool(type_ == _VARIANT) and all(field_id_of(part) is None for part in type_)
+
+
+# --- geometries and geographies --------------------------------------------------------------
+
+
+def srid_of(type_: Type) -> int | None:
+    """Return Spark's number of a column's reference system; None if Spark does not know it."""
+    if isinstance(type_, GeometryType):
+        return _GEOMETRY_SRIDS.get(type_.crs.upper())
+    if isinstance(type_, GeographyType) and type_.algorithm is EdgeAlgorithm.SPHERICAL:
+        return _GEOGRAPHY_SRIDS.get(type_.crs.upper())
+    return None
+
+
+def spatial_type(name: str, srid: int | None) -> Type | None:
+    """Return Iceberg's type for one of Spark's type classes; None if there is none."""
+    if name == "GeometryType":
+        for crs, known in _GEOMETRY_SRIDS.items():
+            if known == srid:
+                return GeometryType(crs)
+    if name == "GeographyType":
+        for crs, known in _GEOGRAPHY_SRIDS.items():
+            if known == srid:
+                return GeographyType(crs)
+    return None
+
+
+class WellKnownBinary(pa.ExtensionType):  # type: ignore[misc]  # pyarrow has no hints
+    """Makes pyarrow annotate a column as Parquet's GEOMETRY or GEOGRAPHY.
+
+    The type is not registered, so that pyarrow reads such columns as plain binary and another
+    library can register a type of this name.
+    """
+
+    def __init__(self, parameters: str) -> None:
+        self._parameters = parameters
+        super().__init__(pa.binary(), _WKB_EXTENSION)
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return self._parameters.encode()
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage: pa.DataType, parameters: bytes) -> WellKnownBinary:
+        return cls(parameters.decode())
+
+
+def is_well_known_binary(type_: pa.DataType) -> bool:
+    return isinstance(type_, WellKnownBinary)
+
+
+def _spatial_file_type(type_: Type) -> pa.DataType:
+    parameters = {}
+    if isinstance(type_, GeometryType | GeographyType) and type_.crs.upper() != DEFAULT_CRS:
+        parameters["crs"] = type_.crs
+    if isinstance(type_, GeographyType):
+        parameters["edges"] = type_.algorithm.value
+    return WellKnownBinary(json.dumps(parameters) if parameters else "")
+
+
+def _spatial_spark_type(type_: Type) -> pa.DataType:
+    """Return a struct with a binary that is tagged as `pyspark.sql.pandas.types` tags it."""
+    tag = "geography" if isinstance(type_, GeographyType) else "geometry"
+    metadata = {tag: "true", "srid": str(srid_of(type_))}
+    return pa.struct(
+        [
+            pa.field("srid", pa.int32(), nullable=False),
+            pa.field("wkb", pa.binary(), nullable=False, metadata=metadata),
+        ]
+    )
 
 
 # --- in files --------------------------------------------------------------------------------
 
 
-def _stored(fields: tuple[NestedField, ...], prefix: str) -> list[pa.Field]:
+def _stored_fields(fields: tuple[NestedField, ...], prefix: str) -> list[pa.Field]:
     return [
         _file_field(field, f"{prefix}{field.name}")
         for field in fields
@@ -93,7 +148,7 @@ def _file_field(field: NestedField, path: str) -> pa.Field:
 
 def _file_type(type_: Type, path: str) -> pa.DataType:
     if isinstance(type_, StructType):
-        stored = _stored(type_.fields, f"{path}.")
+        stored = _stored_fields(type_.fields, f"{path}.")
         if not stored:
             raise BadRequest(f"column {path}: Parquet cannot store {type_}, which has no values")
         return pa.struct(stored)
@@ -122,8 +177,8 @@ def _fixed(type_: Type) -> pa.DataType:
     return pa.binary(type_.length)
 
 
-def _always(found: pa.DataType) -> LeafType:
-    return lambda type_: found
+def _always(arrow_type: pa.DataType) -> LeafType:
+    return lambda type_: arrow_type
 
 
 _VARIANT: Final = pa.struct(
@@ -147,17 +202,17 @@ _FILE_TYPES: Final[dict[TypeId, LeafType]] = {
     TypeId.TIMESTAMP_NS: _always(pa.timestamp("ns")),
     TypeId.TIMESTAMPTZ_NS: _always(pa.timestamp("ns", UTC)),
     TypeId.STRING: _always(pa.string()),
-    # The extension is what makes pyarrow annotate the column as Parquet's UUID.
+    # The extension makes pyarrow annotate the column as Parquet's UUID.
     TypeId.UUID: _always(pa.uuid()),
     TypeId.FIXED: _fixed,
     TypeId.BINARY: _always(pa.binary()),
     TypeId.VARIANT: _always(_VARIANT),
-    TypeId.GEOMETRY: arrow_spatial.file_type,
-    TypeId.GEOGRAPHY: arrow_spatial.file_type,
+    TypeId.GEOMETRY: _spatial_file_type,
+    TypeId.GEOGRAPHY: _spatial_file_type,
 }
 
 
-# --- as Spark has them -----------------------------------------------------------------------
+# --- in Spark's batches ----------------------------------------------------------------------
 
 
 def _spark_field(field: NestedField) -> pa.Field:
@@ -171,8 +226,7 @@ def _spark_type(type_: Type) -> pa.DataType:
         return pa.list_(_spark_field(type_.element))
     if isinstance(type_, MapType):
         return pa.map_(_spark_field(type_.key), _spark_field(type_.value))
-    special = _SPARK_TYPES.get(type_.type_id)
-    return _FILE_TYPES[type_.type_id](type_) if special is None else special(type_)
+    return (_SPARK_TYPES.get(type_.type_id) or _FILE_TYPES[type_.type_id])(type_)
 
 
 _SPARK_TYPES: Final[dict[TypeId, LeafType]] = {
@@ -190,6 +244,7 @@ _SPARK_TYPES: Final[dict[TypeId, LeafType]] = {
             ]
         )
     ),
-    TypeId.GEOMETRY: arrow_spatial.spark_type,
-    TypeId.GEOGRAPHY: arrow_spatial.spark_type,
+    TypeId.GEOMETRY: _spatial_spark_type,
+    TypeId.GEOGRAPHY: _spatial_spark_type,
 }
+"""The types for which Spark's differ from those of the files."""

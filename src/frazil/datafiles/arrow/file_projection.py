@@ -1,33 +1,40 @@
-"""The columns of a data file read as the columns of a schema, whatever the table's was when the
-file was written.
+"""Reads the columns of a data file as those of a schema, whatever schema the file was written with.
 
 Columns are found by field id at every level (spec, "Column Projection"): renamed, reordered and
-promoted ones, and those that came later, which have their initial default or null. What depends on
-the file's schema alone is worked out once a file. Runs on executors.
+promoted ones, and later ones, which have their initial default or null. What depends on the file's
+schema alone is computed once for each file.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
 
-from frazil.datafiles.arrow.arrow_constants import constant
-from frazil.datafiles.arrow.arrow_spatial import is_well_known_binary, to_file
-from frazil.datafiles.arrow.arrow_types import field_id_of, is_variant
-from frazil.datafiles.arrow.leaf_conversion import convert_leaf, misfit
-from frazil.datafiles.arrow.nested_arrays import batch_of, is_list, list_of, map_of, struct_of
-from frazil.datafiles.footers.parquet_schema import fields_by_id
-from frazil.values.name_mapping import MappedField, NameMapping
-from frazil.values.types import NestedField, StructType
+from frazil.datafiles.arrow.arrow_types import is_variant, is_well_known_binary
+from frazil.datafiles.arrow.leaf_conversion import (
+    constant,
+    convert_leaf,
+    misfit,
+    well_known_binary,
+)
+from frazil.datafiles.arrow.nested_arrays import Convert, batch_of, list_of, map_of, struct_of
+from frazil.values.name_mapping import NameMapping, apply_name_mapping
+from frazil.values.parquet_columns import (
+    FileColumn,
+    columns_of_schema,
+    field_id_of,
+    has_field_ids,
+    is_list,
+)
+from frazil.values.types import NestedField, StructType, fields_by_id
 from frazil.wire.errors import BadRequest
 
 _NO_CONSTANTS: Final[Mapping[int, Any]] = {}
-_NO_NAMES: Final = MappedField(None, {})
 Fill = Callable[[int], pa.Array]
-"""Makes a column of so many rows."""
+"""Makes a column with that many rows."""
 
 
 def project(
@@ -38,12 +45,12 @@ def project(
     name_mapping: NameMapping | None = None,
     constants: Mapping[int, Any] = _NO_CONSTANTS,
 ) -> pa.RecordBatch:
-    """A batch of a file in the columns of `target`; see `Projection`, which many batches share."""
+    """Return one batch of a file in the columns of `target`; for several, see `Projection`."""
     return Projection(file_schema, schema, target, name_mapping, constants).apply(batch)
 
 
 class Projection:
-    """How the columns of one file become those of `target` (an `arrow_schema`).
+    """Turns the columns of one file into those of `target` (an `arrow_schema`).
 
     `schema` has the initial defaults. `constants` are values by field id for columns that the file
     does not have although it was written with them: those of identity partition fields.
@@ -60,130 +67,86 @@ class Projection:
         resolver = _Resolver(
             {field_id: found.field for field_id, found in fields_by_id(schema).items()}, constants
         )
-        columns = _file_columns(file_schema, name_mapping)
+        columns = _with_ids(columns_of_schema(file_schema), name_mapping)
         self._target = target
-        self._columns = [resolver.resolve(field, columns, "") for field in target]
-        self.columns = tuple(one.name for one in self._columns if isinstance(one, _Found))
+        self._sources = [resolver.resolve(field, columns, "") for field in target]
+        self.columns = tuple(source.name for source in self._sources if isinstance(source, _Stored))
         """The top-level columns of the file that are needed."""
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """`batch` has at least the file's columns `columns`."""
+        """Convert a batch that has at least the file's columns `columns`."""
         arrays = []
-        for field, column in zip(self._target, self._columns, strict=True):
-            if isinstance(column, _Found):
-                array = column.convert(batch.column(column.name))
+        for field, source in zip(self._target, self._sources, strict=True):
+            if isinstance(source, _Stored):
+                array = source.convert(batch.column(source.name))
                 _refuse_nulls(field, array)
             else:
-                array = column(len(batch))
+                array = source(len(batch))
             arrays.append(array)
         return batch_of(arrays, self._target, len(batch))
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _Stored:
     """A column, or a field of a struct, that the file has."""
 
     name: str
-    convert: Callable[[pa.Array], pa.Array]
+    convert: Convert
 
 
-@dataclass(frozen=True, slots=True)
-class _FileColumn:
-    """A column of the file or a part of one, with its id: its own or the name mapping's."""
-
-    name: str
-    field_id: int | None
-    type: pa.DataType
-    parts: tuple[_FileColumn, ...]
-
-
-# --- the file's columns ----------------------------------------------------------------------
-
-
-def _file_columns(schema: pa.Schema, mapping: NameMapping | None) -> tuple[_FileColumn, ...]:
-    columns = tuple(_file_column(field.name, field) for field in schema)
-    if any(_has_ids(column) for column in columns):
+def _with_ids(columns: Sequence[FileColumn], mapping: NameMapping | None) -> Sequence[FileColumn]:
+    if has_field_ids(columns):
         return columns
     if mapping is not None:
-        return tuple(_mapped(column, mapping) for column in columns)
+        return apply_name_mapping(columns, mapping)
     # As Java's `ParquetSchemaUtil.addFallbackIds`: the first columns are those of the first schema.
-    return tuple(
-        _FileColumn(column.name, place, column.type, column.parts)
-        for place, column in enumerate(columns, start=1)
-    )
-
-
-def _file_column(name: str, field: pa.Field) -> _FileColumn:
-    parts = tuple(_file_column(part, child) for part, child in _parts(field.type))
-    return _FileColumn(name, field_id_of(field), field.type, parts)
-
-
-def _parts(type_: Any) -> Sequence[tuple[str, pa.Field]]:
-    if pa.types.is_struct(type_):
-        return [(field.name, field) for field in type_]
-    if pa.types.is_map(type_):
-        return [("key", type_.key_field), ("value", type_.item_field)]
-    return [("element", type_.value_field)] if is_list(type_) else []
-
-
-def _has_ids(column: _FileColumn) -> bool:
-    return column.field_id is not None or any(_has_ids(part) for part in column.parts)
-
-
-def _mapped(column: _FileColumn, mapping: NameMapping) -> _FileColumn:
-    field = mapping.get(column.name, _NO_NAMES)
-    parts = tuple(_mapped(part, field.fields) for part in column.parts)
-    return _FileColumn(column.name, field.field_id, column.type, parts)
-
-
-# --- how they become the target's ------------------------------------------------------------
+    return [replace(column, field_id=number) for number, column in enumerate(columns, start=1)]
 
 
 class _Resolver:
+    """Finds the source of each column of the target."""
+
     def __init__(self, fields: Mapping[int, NestedField], constants: Mapping[int, Any]) -> None:
         self._fields = fields
         self._constants = constants
 
     def resolve(
-        self, target: pa.Field, columns: Sequence[_FileColumn], prefix: str
-    ) -> _Found | Fill:
+        self, target: pa.Field, columns: Sequence[FileColumn], prefix: str
+    ) -> _Stored | Fill:
         path = f"{prefix}{target.name}"
-        wanted = field_id_of(target)
+        field_id = field_id_of(target)
         for column in columns:
-            if column.field_id == wanted and wanted is not None:
-                return _Found(column.name, self._converter(column, target.type, path))
-        return self._fill(target, wanted, path)
+            if column.field_id == field_id and field_id is not None:
+                return _Stored(column.name, self._converter(column, target.type, path))
+        return self._fill(target, field_id, path)
 
-    def _fill(self, target: pa.Field, wanted: int | None, path: str) -> Fill:
-        field = None if wanted is None else self._fields.get(wanted)
+    def _fill(self, target: pa.Field, field_id: int | None, path: str) -> Fill:
+        field = None if field_id is None else self._fields.get(field_id)
         value = None
-        if wanted is not None and wanted in self._constants:
-            value = self._constants[wanted]
+        if field_id is not None and field_id in self._constants:
+            value = self._constants[field_id]
         elif field is not None:
             value = field.initial_default
         if value is None and not target.nullable:
             raise BadRequest(
-                f"column {path} is required, but the file has no column with field id {wanted}, "
+                f"column {path} is required, but the file has no column with field id {field_id}, "
                 "and there is no initial default"
             )
         if value is None or field is None:
             return lambda rows: pa.nulls(rows, target.type)
         if pa.types.is_struct(target.type):
-            fills = [self._part_fill(child, f"{path}.") for child in target.type]
+            fills = [
+                self._fill(child, field_id_of(child), f"{path}.{child.name}")
+                for child in target.type
+            ]
             return lambda rows: pa.StructArray.from_arrays(
                 [fill(rows) for fill in fills], fields=list(target.type)
             )
-        made = constant(value, target.type)
-        return lambda rows: made(rows)
+        return constant(value, target.type)
 
-    def _part_fill(self, child: pa.Field, prefix: str) -> Fill:
-        return self._fill(child, field_id_of(child), f"{prefix}{child.name}")
-
-    def _converter(
-        self, column: _FileColumn, target: Any, path: str
-    ) -> Callable[[pa.Array], pa.Array]:
-        types = pa.types
-        if types.is_null(column.type):
+    def _converter(self, column: FileColumn, target: Any, path: str) -> Convert:
+        types, stored = pa.types, column.arrow_type
+        if types.is_null(stored):
             # Written while the column's type was unknown, by a writer that stores such columns.
             return lambda array: pa.nulls(len(array), target)
         if is_variant(target):
@@ -191,64 +154,62 @@ class _Resolver:
         if types.is_struct(target):
             return self._struct_converter(column, target, path)
         if types.is_map(target):
-            if not types.is_map(column.type):
-                raise misfit(column.type, target, path)
+            if not types.is_map(stored):
+                raise misfit(stored, target, path)
             key = self._converter(column.parts[0], target.key_field.type, f"{path}.key")
             value = self._converter(column.parts[1], target.item_field.type, f"{path}.value")
-            if column.type == target and key is value is _as_it_is:
-                return _as_it_is
+            if stored == target and key is value is _unchanged:
+                return _unchanged
             return lambda array: map_of(array, key, value, target, path)
         if types.is_list(target):
-            if not is_list(column.type):
-                raise misfit(column.type, target, path)
+            if not is_list(stored):
+                raise misfit(stored, target, path)
             element = self._converter(column.parts[0], target.value_field.type, f"{path}.element")
-            if column.type == target and element is _as_it_is:
-                return _as_it_is
+            if stored == target and element is _unchanged:
+                return _unchanged
             return lambda array: list_of(array, element, target, path)
-        if column.type == target:
-            return _as_it_is
+        if stored == target:
+            return _unchanged
         if is_well_known_binary(target):
-            return lambda array: to_file(array, target, path)
+            return lambda array: well_known_binary(array, target, path)
         return lambda array: convert_leaf(array, target, path)
 
-    def _struct_converter(
-        self, column: _FileColumn, target: Any, path: str
-    ) -> Callable[[pa.Array], pa.Array]:
-        if not pa.types.is_struct(column.type):
-            raise misfit(column.type, target, path)
-        parts = [self.resolve(field, column.parts, f"{path}.") for field in target]
-        if column.type == target and all(
-            isinstance(part, _Found) and part.name == field.name and part.convert is _as_it_is
-            for part, field in zip(parts, target, strict=True)
+    def _struct_converter(self, column: FileColumn, target: Any, path: str) -> Convert:
+        if not pa.types.is_struct(column.arrow_type):
+            raise misfit(column.arrow_type, target, path)
+        sources = [self.resolve(field, column.parts, f"{path}.") for field in target]
+        if column.arrow_type == target and all(
+            isinstance(source, _Stored)
+            and source.name == field.name
+            and source.convert is _unchanged
+            for source, field in zip(sources, target, strict=True)
         ):
-            return _as_it_is
+            return _unchanged
 
         def convert(array: pa.Array) -> pa.Array:
             children = [
-                part.convert(array.field(part.name))
-                if isinstance(part, _Found)
-                else part(len(array))
-                for part in parts
+                source.convert(array.field(source.name))
+                if isinstance(source, _Stored)
+                else source(len(array))
+                for source in sources
             ]
             return struct_of(array, children, target, path)
 
         return convert
 
 
-def _as_it_is(array: pa.Array) -> pa.Array:
+def _unchanged(array: pa.Array) -> pa.Array:
     return array
 
 
-def _variant_converter(
-    column: _FileColumn, target: Any, path: str
-) -> Callable[[pa.Array], pa.Array]:
+def _variant_converter(column: FileColumn, target: Any, path: str) -> Convert:
     names = {part.name for part in column.parts}
-    if not {"metadata", "value"} <= names:
-        raise misfit(column.type, target, path)
+    if not pa.types.is_struct(column.arrow_type) or not {"metadata", "value"} <= names:
+        raise misfit(column.arrow_type, target, path)
     if "typed_value" in names:
         raise BadRequest(
-            f"column {path}: the file has its variants shredded into typed columns, which is read "
-            "by Iceberg's runtime jar alone: put it on Spark's classpath"
+            f"column {path}: the file has its variants shredded into typed columns, which only "
+            "Iceberg's runtime jar can read: put it on Spark's classpath"
         )
 
     def convert(array: pa.Array) -> pa.Array:

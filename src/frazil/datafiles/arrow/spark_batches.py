@@ -1,6 +1,6 @@
-"""Batches between the types that Spark has and those of a table's files.
+"""Converts batches between the Arrow types of Spark and those of a table's files.
 
-Columns and the fields of structs are found by name. Runs on executors.
+Columns and the fields of structs are matched by name.
 """
 
 from __future__ import annotations
@@ -9,19 +9,19 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from frazil.datafiles.arrow import arrow_spatial
-from frazil.datafiles.arrow.arrow_types import spark_arrow_schema
-from frazil.datafiles.arrow.leaf_conversion import convert_leaf
+from frazil.datafiles.arrow.arrow_types import is_well_known_binary, spark_arrow_schema
+from frazil.datafiles.arrow.leaf_conversion import convert_leaf, misfit, well_known_binary
 from frazil.datafiles.arrow.nested_arrays import batch_of, list_of, map_of, struct_of
 from frazil.values.types import StructType
 from frazil.wire.errors import BadRequest
 
 
 def to_table(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """A batch as Spark hands it over, in the types of a file (`arrow_schema`).
+    """Convert a batch of Spark to the types of a file (`arrow_schema`).
 
-    Columns that the file does not have are left out. Where types are equal nothing is copied.
+    Columns that the file does not have are left out. Columns of equal types are not copied.
     """
     columns = _columns(batch, schema)
     for field, column in zip(schema, columns, strict=True):
@@ -31,7 +31,7 @@ def to_table(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def to_spark(batch: pa.RecordBatch, target: StructType) -> pa.RecordBatch:
-    """A batch of a table, in the types that `mapInArrow` must yield for `spark_schema(target)`."""
+    """Convert a batch of a table to what `mapInArrow` must return for `spark_schema(target)`."""
     schema = spark_arrow_schema(target)
     return batch_of(_columns(batch, schema), schema, len(batch))
 
@@ -42,14 +42,14 @@ def _columns(batch: pa.RecordBatch, schema: pa.Schema) -> list[pa.Array]:
             _convert(column, field.type, field.name)
             for column, field in zip(batch.columns, schema, strict=True)
         ]
-    places = {name: place for place, name in enumerate(batch.schema.names)}
+    positions = {name: position for position, name in enumerate(batch.schema.names)}
     columns = []
     for field in schema:
-        place = places.get(field.name)
-        if place is not None:
-            columns.append(_convert(batch.column(place), field.type, field.name))
+        position = positions.get(field.name)
+        if position is not None:
+            columns.append(_convert(batch.column(position), field.type, field.name))
         elif pa.types.is_null(field.type):
-            # A column of type unknown is in no file.
+            # Files have no columns of type unknown.
             columns.append(pa.nulls(len(batch)))
         else:
             raise BadRequest(f"column {field.name} is missing; there are {batch.schema.names}")
@@ -62,8 +62,8 @@ def _convert(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
     types = pa.types
     if types.is_null(array.type):
         return pa.nulls(len(array), target)
-    if arrow_spatial.is_well_known_binary(target):
-        return arrow_spatial.to_file(array, target, path)
+    if is_well_known_binary(target):
+        return well_known_binary(array, target, path)
     if types.is_struct(target):
         return _convert_struct(array, target, path)
     if types.is_map(target):
@@ -78,20 +78,33 @@ def _convert(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
 
 def _convert_struct(array: pa.Array, target: Any, path: str) -> pa.Array:
     if not pa.types.is_struct(array.type):
-        return arrow_spatial.to_spark(array, target, path)
-    # Below a null struct Spark leaves values that are none: an empty text is no uuid.
-    found = (
+        return _spatial_struct(array, target, path)
+    # `flatten` hides what Spark leaves below a null struct: an empty text is no uuid.
+    fields = (
         array.flatten()
         if array.null_count
-        else [array.field(n) for n in range(array.type.num_fields)]
+        else [array.field(position) for position in range(array.type.num_fields)]
     )
     children = []
     for field in target:
-        place = array.type.get_field_index(field.name)
-        if place >= 0:
-            children.append(_convert(found[place], field.type, f"{path}.{field.name}"))
+        position = array.type.get_field_index(field.name)
+        if position >= 0:
+            children.append(_convert(fields[position], field.type, f"{path}.{field.name}"))
         elif pa.types.is_null(field.type):
             children.append(pa.nulls(len(array)))
         else:
             raise BadRequest(f"column {path}.{field.name} is missing in {array.type}")
     return struct_of(array, children, target, path)
+
+
+def _spatial_struct(array: pa.Array, target: Any, path: str) -> pa.Array:
+    """Convert a file's well-known binary to Spark's struct of it and the SRID."""
+    position = target.get_field_index("wkb")
+    if isinstance(array.type, pa.BaseExtensionType):
+        array = array.storage
+    if position < 0 or not pa.types.is_binary(array.type):
+        raise misfit(array.type, target, path)
+    srid = int(target.field(position).metadata[b"srid"])
+    srids = pa.repeat(pa.scalar(srid, pa.int32()), len(array))
+    values = pc.fill_null(array, b"") if array.null_count else array
+    return struct_of(array, [srids, values], target, path)

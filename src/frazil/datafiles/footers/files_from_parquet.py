@@ -17,7 +17,8 @@ from frazil.wire.errors import BadRequest
 
 if TYPE_CHECKING:
     from frazil.datafiles.footers.footer_partitions import GivenPartition
-    from frazil.datafiles.footers.footer_reader import FileTable, ParquetReader
+    from frazil.datafiles.footers.footer_reader import ParquetReader
+    from frazil.datafiles.portable_table import FileTable
 
 Path: TypeAlias = str | os.PathLike[str]
 Progress: TypeAlias = Callable[[int, int], None]

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from frazil.datafiles.footers.footer_statistics import FLOATING, ColumnStatistics
-from frazil.datafiles.footers.parquet_errors import FileDoesNotFit, PartitionNotProven
-from frazil.datafiles.footers.parquet_schema import SchemaField
+from frazil.datafiles.footers.parquet_files import FileDoesNotFit, PartitionNotProven
 from frazil.datafiles.footers.python_values import internal_value
 from frazil.values.single_value import InvalidValue, to_binary, to_json
 from frazil.values.transforms import (
@@ -28,7 +27,7 @@ from frazil.values.transforms import (
     apply,
     parse_transform,
 )
-from frazil.values.types import NestedField, Type
+from frazil.values.types import NestedField, SchemaField, Type
 from frazil.wire.errors import BadRequest
 
 GivenPartition: TypeAlias = Sequence[Any] | Mapping[str, Any]

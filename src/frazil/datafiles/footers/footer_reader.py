@@ -1,17 +1,24 @@
-"""A Parquet file read into what a commit declares of it.
+"""Reads the footer of a Parquet file into what a commit declares about the file.
 
-What depends on the table alone is worked out once, for as many files as there are.
+What depends on the table alone is computed once, for any number of files.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
-from frazil.datafiles.footers.footer_metrics import declared_metrics
+from frazil.datafiles.footers.footer_metrics import (
+    DEFAULT_MODE,
+    MetricsMode,
+    MetricsModes,
+    declared_metrics,
+    metrics_modes,
+)
 from frazil.datafiles.footers.footer_partitions import (
     GivenPartition,
     PartitionField,
@@ -25,54 +32,30 @@ from frazil.datafiles.footers.footer_statistics import (
     column_statistics,
     read_nan_counts,
 )
-from frazil.datafiles.footers.parquet_errors import FileDoesNotFit
-from frazil.datafiles.footers.parquet_files import declared_path, open_parquet
-from frazil.datafiles.footers.parquet_metrics_modes import (
-    DEFAULT_MODE,
-    MetricsMode,
-    MetricsModes,
-    metrics_modes,
+from frazil.datafiles.footers.parquet_files import FileDoesNotFit, declared_path, open_parquet
+from frazil.datafiles.portable_table import FileTable, table_name_mapping
+from frazil.values.column_matching import (
+    ColumnMisfit,
+    MatchedColumn,
+    TableColumns,
+    match_columns,
+    own_columns,
+    with_field_ids,
 )
-from frazil.datafiles.footers.parquet_schema import fields_by_id
-from frazil.values.column_matching import MatchedColumn, TableColumns, match_columns, own_columns
-from frazil.values.name_mapping import (
-    NAME_MAPPING_PROPERTY,
-    apply_name_mapping,
-    name_mapping_of,
-    parse_name_mapping,
-)
-from frazil.values.parquet_columns import FileColumn, all_columns, columns_of
+from frazil.values.parquet_columns import FileColumn, columns_of_footer
 from frazil.values.type_json import parse_struct
-from frazil.values.types import StructType, Type
+from frazil.values.types import StructType, Type, fields_by_id
 
 _UNPARTITIONED_SPEC_ID: Final = 0
-_OWN_FORMAT_VERSION: Final = 2
+_FORMAT_VERSION_WITHOUT_TABLE: Final = 2
 
-Match: TypeAlias = Callable[[Sequence[FileColumn], str], tuple[MatchedColumn, ...]]
-"""Finds the columns of a file, whose path messages name."""
-
-
-class FileTable(Protocol):
-    """What is asked of a table."""
-
-    @property
-    def schema(self) -> StructType: ...
-    @property
-    def metadata(self) -> Mapping[str, Any]: ...
-    @property
-    def properties(self) -> Mapping[str, str]: ...
-    @property
-    def config(self) -> Mapping[str, str]: ...
-    @property
-    def location(self) -> str: ...
-    @property
-    def format_version(self) -> int: ...
-    def spec(self, spec_id: int | None = None) -> Mapping[str, Any]: ...
+Match: TypeAlias = Callable[[Sequence[FileColumn]], tuple[MatchedColumn, ...]]
+"""Matches the columns of a file, or raises ColumnMisfit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """A file's footer, held against its table."""
+    """A file's footer after its columns were matched with those of the table."""
 
     path: str
     size_in_bytes: int
@@ -80,12 +63,13 @@ class Footer:
     split_offsets: tuple[int, ...] | None
     columns: tuple[MatchedColumn, ...]
     statistics: Mapping[int, ColumnStatistics]
+    """By field id, also of columns that only the partition needs."""
     modes: MetricsModes
-    """Which metrics are declared; the statistics have what a partition needs too."""
+    """Which metrics are declared."""
 
 
 class ParquetReader:
-    """Reads the footers of a table's files. Several threads may use one."""
+    """Reads the footers of a table's files. It may be shared by threads."""
 
     def __init__(
         self,
@@ -95,32 +79,34 @@ class ParquetReader:
         *,
         reads_nans: bool = True,
     ) -> None:
-        """Without `reads_nans` nothing but footers is read, and NaNs are not counted."""
+        """Without `reads_nans` only footers are read, and NaNs are not counted."""
         self._table = table
         self._filesystem = filesystem
         self._reads_nans = reads_nans
         self.spec_id = _UNPARTITIONED_SPEC_ID
         self._partition_fields: tuple[PartitionField, ...] = ()
         self._modes = MetricsModes(DEFAULT_MODE, {})
-        self.columns = TableColumns(StructType(), {}, _OWN_FORMAT_VERSION)
+        self.columns = TableColumns(StructType(), {}, _FORMAT_VERSION_WITHOUT_TABLE)
         if table is None:
             return
         spec = table.spec(spec_id)
         self.spec_id = spec["spec-id"]
         by_id = fields_by_id(table.schema)
         self.columns = TableColumns(
-            table.schema, by_id, table.format_version, lambda one: self._former_types.get(one, ())
+            table.schema,
+            by_id,
+            table.format_version,
+            lambda field_id: self._former_types.get(field_id, ()),
         )
         self._partition_fields = partition_fields(spec, by_id)
         self._modes = metrics_modes(
             table.properties, table.schema, by_id, _sort_fields(table.metadata)
         )
-        mapping = table.properties.get(NAME_MAPPING_PROPERTY)
-        self._name_mapping = None if mapping is None else parse_name_mapping(mapping)
+        self._name_mapping = table_name_mapping(table.properties)
 
     @cached_property
     def _former_types(self) -> Mapping[int, Sequence[Type]]:
-        """Of fields that the current schema does not have; asked for only by odd files."""
+        """The types of fields that the current schema does not have, which few files ask for."""
         assert self._table is not None
         types: dict[int, list[Type]] = {}
         for schema in self._table.metadata.get("schemas", ()):
@@ -135,7 +121,7 @@ class ParquetReader:
         partition: GivenPartition | None = None,
         sort_order_id: int | None = None,
     ) -> dict[str, Any]:
-        """The members of the data file that a commit declares."""
+        """Return the members of the data file that a commit declares."""
         if self._table is None:
             footer = self.footer(path, own_columns)
         else:
@@ -152,7 +138,7 @@ class ParquetReader:
         partition: GivenPartition | None = None,
         sort_order_id: int | None = None,
     ) -> dict[str, Any]:
-        """As `data_file`, of a file whose writer still has its `FileMetaData` at hand."""
+        """Do the same as `data_file` for a file whose writer still has its `FileMetaData`."""
         footer = self._footer(
             path, size_in_bytes, metadata, self._match_data, self._modes, nan_counts
         )
@@ -162,7 +148,7 @@ class ParquetReader:
     def footer(
         self, path: str | os.PathLike[str], match: Match, modes: MetricsModes | None = None
     ) -> Footer:
-        """The footer of a file, whose columns are those that `match` finds."""
+        """Read the footer of a file."""
         modes = modes or self._modes
         table = self._table
         location = None if table is None else table.location
@@ -187,7 +173,8 @@ class ParquetReader:
         modes: MetricsModes,
         nan_counts: NanCounts,
     ) -> Footer:
-        columns = match(columns_of(metadata), path)
+        with _naming(path):
+            columns = match(columns_of_footer(metadata))
         wants_nans = self._wants(modes, lambda mode: mode.has_counts)
         return Footer(
             path,
@@ -212,7 +199,7 @@ class ParquetReader:
         *,
         is_data: bool = True,
     ) -> dict[str, Any]:
-        """What all content files declare."""
+        """Return the members that all content files declare."""
         values = partition_values(
             self._partition_fields, footer.statistics, partition, footer.path, is_data=is_data
         )
@@ -228,29 +215,36 @@ class ParquetReader:
             **declared_metrics(footer.columns, footer.statistics, footer.modes),
         }
 
-    def with_ids(self, columns: Sequence[FileColumn], path: str) -> Sequence[FileColumn]:
-        """The columns with field ids: their own, or those of the table's name mapping."""
-        assert self._table is not None
-        if any(column.field_id is not None for column in all_columns(columns)):
-            return columns
-        if self._name_mapping is None:
-            raise _no_ids(path, self._table.schema)
-        return apply_name_mapping(columns, self._name_mapping)
+    def with_ids(self, columns: Sequence[FileColumn]) -> Sequence[FileColumn]:
+        """Return the columns with field ids: their own, or those of the table's name mapping."""
+        return with_field_ids(columns, self._name_mapping, self.columns.schema)
 
-    def _match_data(self, columns: Sequence[FileColumn], path: str) -> tuple[MatchedColumn, ...]:
+    def _match_data(self, columns: Sequence[FileColumn]) -> tuple[MatchedColumn, ...]:
         from_partition = identity_sources(self._partition_fields)
-        return match_columns(self.with_ids(columns, path), self.columns, path, from_partition)
+        return match_columns(self.with_ids(columns), self.columns, from_partition)
 
     def _wants(
         self, modes: MetricsModes, has: Callable[[MetricsMode], bool]
     ) -> Callable[[MatchedColumn], bool]:
-        """Whether something is asked of a column: by its mode, or to prove a partition."""
-        sources = {one.source_id for one in self._partition_fields}
+        """Return whether a column's statistics are needed: by its mode, or to prove a partition."""
+        sources = {field.source_id for field in self._partition_fields}
         return lambda column: column.field_id in sources or has(modes.of(column.field_id))
 
 
+@contextmanager
+def _naming(path: str) -> Iterator[None]:
+    """Add the file's path to the reason why its columns do not fit."""
+    try:
+        yield
+    except ColumnMisfit as misfit:
+        raise FileDoesNotFit(path, misfit.reason, misfit.column) from None
+
+
 def _refuse_nulls(footer: Footer) -> None:
-    """Of a field in an optional struct the footer does not tell whose nulls it counts."""
+    """Refuse nulls in required columns.
+
+    For a field in an optional struct the footer does not say whose nulls it counts.
+    """
     for column in footer.columns:
         nulls = footer.statistics[column.field_id].null_count
         if nulls and not column.may_be_null and not column.is_repeated:
@@ -269,7 +263,7 @@ def _sort_fields(metadata: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 
 def _split_offsets(metadata: Any, size_in_bytes: int) -> tuple[int, ...] | None:
-    """Where row groups begin. Java leaves all out where one lies beyond the end of the file."""
+    """Return where row groups begin; as in Java, None if one lies beyond the end of the file."""
     offsets = []
     for number in range(metadata.num_row_groups):
         row_group = metadata.row_group(number)
@@ -284,13 +278,3 @@ def _split_offsets(metadata: Any, size_in_bytes: int) -> tuple[int, ...] | None:
     if not offsets or offsets[0] < 0 or offsets[-1] >= size_in_bytes:
         return None
     return tuple(offsets)
-
-
-def _no_ids(path: str, schema: StructType) -> FileDoesNotFit:
-    return FileDoesNotFit(
-        path,
-        "its columns have no field ids, and the table has no name mapping, so that no reader could "
-        "find them. Either write the file with the table's ids, "
-        'pa.field(name, type, metadata={"PARQUET:field_id": "1"}), or set the table\'s property '
-        f"{NAME_MAPPING_PROPERTY} to {name_mapping_of(schema)}",
-    )

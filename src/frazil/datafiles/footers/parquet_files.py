@@ -17,7 +17,37 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs as pafs
 
-from frazil.datafiles.footers.parquet_errors import FileNotReadable
+from frazil.wire.errors import BadRequest
+
+
+class FileNotReadable(BadRequest):
+    """The file's footer cannot be read."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+class FileDoesNotFit(BadRequest):
+    """The file cannot be a file of the table."""
+
+    def __init__(self, path: str, reason: str, column: str | None = None) -> None:
+        where = path if column is None else f"{path}: {self._what} {column}"
+        super().__init__(f"{where}: {reason}")
+        self.path = path
+        self.column = column
+        """The full name of the column, such as `location.latitude`; None where it is none's."""
+        self.reason = reason
+
+    _what = "column"
+
+
+class PartitionNotProven(FileDoesNotFit):
+    """`column` is the name of the partition field."""
+
+    _what = "partition field"
+
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)\Z", re.DOTALL)
 _S3_SCHEMES: Final = frozenset({"s3", "s3a", "s3n"})

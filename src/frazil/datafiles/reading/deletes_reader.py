@@ -1,9 +1,8 @@
-"""The deletes of a data file, read from delete files of every kind. Runs on executors.
+"""Reads the deletes of a data file from delete files of every kind.
 
 Position deletes and deletion vectors become one set of positions. Equality deletes become keys that
-rows are looked up in: the columns of the delete file at the time of reading, by field id, where a
-null equals a null (spec, "Equality Delete Files"). Which delete files apply to a data file is the
-planner's answer and not looked into here.
+rows are looked up in: the columns of the delete file, matched by field id, where a null equals a
+null (spec, "Equality Delete Files"). The planner decides which delete files apply to a data file.
 """
 
 from __future__ import annotations
@@ -22,22 +21,22 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from frazil.datafiles.arrow.arrow import project
-from frazil.datafiles.arrow.arrow_types import arrow_schema, field_id_of
+from frazil.datafiles.arrow.arrow_types import arrow_schema
+from frazil.datafiles.arrow.file_projection import project
+from frazil.datafiles.portable_table import PortableTable
 from frazil.datafiles.reading.file_storage import Storage
 from frazil.datafiles.reading.scan_tasks import ScanTask, is_deletion_vector
-from frazil.datafiles.reading.table_facts import TableFacts
+from frazil.values.column_matching import DELETE_FILE_PATH_ID, DELETE_POS_ID
 from frazil.values.deletion_vectors import DeletionVector, InvalidDeletionVector
+from frazil.values.parquet_columns import field_id_of
 from frazil.values.type_json import parse_struct, struct_to_json
 from frazil.values.types import NestedField, StructType
 from frazil.wire.errors import BadRequest, UnsupportedOperation
 from frazil.wire.planned_files import PlannedDeleteFile
 
-FILE_PATH_ID: Final = 2147483546
-POS_ID: Final = 2147483545
 _PARQUET: Final = "parquet"
-_KEPT_FILES: Final = 8
-"""Delete files of a partition apply to many data files: a worker keeps those it has read last."""
+_CACHED_FILES: Final = 8
+"""Delete files of a partition apply to many data files, so the last ones read are cached."""
 
 Mask = npt.NDArray[np.bool_]
 
@@ -46,25 +45,25 @@ Mask = npt.NDArray[np.bool_]
 
 
 def deleted_positions(task: ScanTask, storage: Storage) -> BitMap64:
-    """Of the task's whole data file: its deletion vector, and the position deletes that apply.
+    """Read the deletion vector and the position deletes of the task's whole data file.
 
-    Where there is a deletion vector, the planner leaves older position deletes out: the vector has
+    If there is a deletion vector, the planner leaves out older position deletes: the vector has
     them (spec, "Scan Planning").
     """
-    found = BitMap64()
+    positions = BitMap64()
     for file in task.position_deletes:
         if is_deletion_vector(file):
-            found |= _vector(file, storage)
+            positions |= _vector(file, storage)
         elif file.referenced_data_file is not None:
-            found |= _positions_in(file, storage).get(task.file_path, BitMap64())
+            positions |= _positions_in(file, storage).get(task.file_path, BitMap64())
         else:
-            found |= _kept_positions(file, storage).get(task.file_path, BitMap64())
-    return found
+            positions |= _cached_positions(file, storage).get(task.file_path, BitMap64())
+    return positions
 
 
 def _vector(file: PlannedDeleteFile, storage: Storage) -> Any:
     if file.content_offset is None or file.content_size_in_bytes is None:
-        raise BadRequest(f"{file.file_path}: a deletion vector without its place in the file")
+        raise BadRequest(f"{file.file_path}: a deletion vector without its offset and size")
     data = storage.read(file.file_path, file.content_offset, file.content_size_in_bytes)
     try:
         return DeletionVector.deserialize(data).bitmap
@@ -74,37 +73,35 @@ def _vector(file: PlannedDeleteFile, storage: Storage) -> Any:
         ) from None
 
 
-@lru_cache(maxsize=_KEPT_FILES)
-def _kept_positions(file: PlannedDeleteFile, storage: Storage) -> Mapping[str, BitMap64]:
+@lru_cache(maxsize=_CACHED_FILES)
+def _cached_positions(file: PlannedDeleteFile, storage: Storage) -> Mapping[str, BitMap64]:
     return _positions_in(file, storage)
 
 
 def _positions_in(file: PlannedDeleteFile, storage: Storage) -> Mapping[str, BitMap64]:
-    """By the path of the data file."""
+    """Read the positions of a delete file, by the path of the data file."""
     _check_format(file)
     with storage.open_input(file.file_path) as source:
         parquet = pq.ParquetFile(source, read_dictionary=["file_path"])
-        names = _names_by_id(parquet.schema_arrow, file.file_path, (FILE_PATH_ID, POS_ID))
-        table = parquet.read(columns=list(names.values()), use_threads=False)
-    found: dict[str, BitMap64] = {}
+        path_name, pos_name = _column_names(parquet.schema_arrow, file.file_path)
+        table = parquet.read(columns=[path_name, pos_name], use_threads=False)
+    positions: dict[str, BitMap64] = {}
     for batch in table.to_batches():
-        paths = batch.column(names[FILE_PATH_ID])
-        for path, positions in _by_path(paths, batch.column(names[POS_ID])):
-            found.setdefault(path, BitMap64()).update(positions)
-    return found
+        for path, numbers in _by_path(batch.column(path_name), batch.column(pos_name)):
+            positions.setdefault(path, BitMap64()).update(numbers)
+    return positions
 
 
-def _names_by_id(schema: pa.Schema, path: str, wanted: Sequence[int]) -> dict[int, str]:
-    """Columns of a position delete file; one without ids has them by the names of the spec."""
-    known = {FILE_PATH_ID: "file_path", POS_ID: "pos"}
+def _column_names(schema: pa.Schema, path: str) -> tuple[str, ...]:
+    """Find the columns of a position delete file, without field ids by the spec's names."""
     by_id = {field_id_of(field): field.name for field in schema}
-    names = {}
-    for field_id in wanted:
-        name = by_id.get(field_id, known[field_id])
+    names = []
+    for field_id, default in ((DELETE_FILE_PATH_ID, "file_path"), (DELETE_POS_ID, "pos")):
+        name = by_id.get(field_id, default)
         if name not in schema.names:
-            raise BadRequest(f"{path}: a position delete file has a column {known[field_id]}")
-        names[field_id] = name
-    return names
+            raise BadRequest(f"{path}: a file of position deletes must have a column {default}")
+        names.append(name)
+    return tuple(names)
 
 
 def _by_path(paths: pa.Array, positions: pa.Array) -> Iterator[tuple[str, array[int]]]:
@@ -112,7 +109,7 @@ def _by_path(paths: pa.Array, positions: pa.Array) -> Iterator[tuple[str, array[
     codes = encoded.indices.to_numpy(zero_copy_only=False)
     numbers = positions.to_numpy(zero_copy_only=False).astype(np.uint64)
     for code in np.unique(codes):
-        # The library takes in an array of its own kind several times as fast as one of numpy's.
+        # pyroaring reads an `array` several times as fast as a numpy array.
         chosen = array("Q")
         chosen.frombytes(np.ascontiguousarray(numbers[codes == code]).tobytes())
         yield encoded.dictionary[int(code)].as_py(), chosen
@@ -130,49 +127,51 @@ def _check_format(file: PlannedDeleteFile) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
-    """One column of the keys: its values, and the numbers of the prefixes that they make."""
+class _KeyColumn:
+    """One column of the keys: its values, and the numbers of the prefixes that end with it."""
 
     values: pa.Array
     prefixes: npt.NDArray[np.int64]
 
 
 class KeySet:
-    """Rows of keys; a lookup of many rows at once costs one hash lookup for each column.
+    """A set of keys that looks up many rows at once, with one hash lookup for each column.
 
-    A key is numbered column by column: the number of what stands before it, times the values that
-    the column has, plus the value's number; prefixes that occur are numbered anew at each step, so
-    that no number outgrows 64 bits.
+    A key is numbered column by column: the number of its prefix, times the count of values that
+    the column has, plus the value's number. The prefixes that occur are renumbered at each column,
+    so that no number needs more than 64 bits.
     """
 
     def __init__(self, columns: Sequence[pa.Array]) -> None:
-        self._steps: list[_Step] = []
+        self._columns: list[_KeyColumn] = []
         numbers = np.zeros(len(columns[0]), dtype=np.int64)
         for column in columns:
             values = pc.unique(column)
             numbers = numbers * len(values) + _codes(column, values)
             prefixes, numbers = np.unique(numbers, return_inverse=True)
-            self._steps.append(_Step(values, prefixes))
+            self._columns.append(_KeyColumn(values, prefixes))
 
     def contains(self, columns: Sequence[pa.Array]) -> Mask:
-        found = np.ones(len(columns[0]), dtype=np.bool_)
+        """Return which rows are keys."""
+        is_key = np.ones(len(columns[0]), dtype=np.bool_)
         numbers = np.zeros(len(columns[0]), dtype=np.int64)
-        for step, column in zip(self._steps, columns, strict=True):
-            if not len(step.prefixes):
-                return np.zeros_like(found)
-            codes = _codes(column, step.values)
-            found &= codes >= 0
-            numbers = numbers * len(step.values) + codes
-            places = np.minimum(np.searchsorted(step.prefixes, numbers), len(step.prefixes) - 1)
-            found &= step.prefixes[places] == numbers
-            numbers = places
-        return found
+        for known, column in zip(self._columns, columns, strict=True):
+            if not len(known.prefixes):
+                return np.zeros_like(is_key)
+            codes = _codes(column, known.values)
+            is_key &= codes >= 0
+            numbers = numbers * len(known.values) + codes
+            indexes = np.searchsorted(known.prefixes, numbers)
+            indexes = np.minimum(indexes, len(known.prefixes) - 1)
+            is_key &= known.prefixes[indexes] == numbers
+            numbers = indexes
+        return is_key
 
 
 def _codes(column: pa.Array, values: pa.Array) -> npt.NDArray[np.int64]:
-    """The number of each value among `values`, -1 where it is none of them; a null is a value."""
-    found = pc.fill_null(pc.index_in(column, value_set=values), -1)
-    codes: npt.NDArray[np.int64] = found.to_numpy(zero_copy_only=False).astype(np.int64)
+    """Return the index of each value in `values`, or -1; a null is a value too."""
+    indexes = pc.fill_null(pc.index_in(column, value_set=values), -1)
+    codes: npt.NDArray[np.int64] = indexes.to_numpy(zero_copy_only=False).astype(np.int64)
     return codes
 
 
@@ -181,38 +180,38 @@ class EqualityDeletes:
     """The keys of delete files that compare the same columns."""
 
     schema: StructType
-    """The columns at the top that hold what is compared."""
+    """The top-level columns that contain the compared fields."""
     field_ids: tuple[int, ...]
     keys: tuple[KeySet, ...]
 
     def deletes(self, batch: pa.RecordBatch) -> Mask:
-        """Which rows go; the batch has the columns of `schema`."""
+        """Return which rows are deleted; the batch has the columns of `schema`."""
         columns = _leaves(batch, self.schema, self.field_ids)
-        found = np.zeros(batch.num_rows, dtype=np.bool_)
+        deleted = np.zeros(batch.num_rows, dtype=np.bool_)
         for keys in self.keys:
-            found |= keys.contains(columns)
-        return found
+            deleted |= keys.contains(columns)
+        return deleted
 
 
 def equality_deletes(
-    task: ScanTask, facts: TableFacts, storage: Storage
+    task: ScanTask, table: PortableTable, storage: Storage
 ) -> tuple[EqualityDeletes, ...]:
-    """The task's equality deletes, one for each set of columns that are compared."""
+    """Read the task's equality deletes, grouped by the columns that they compare."""
     by_ids: dict[tuple[int, ...], list[PlannedDeleteFile]] = {}
     for file in task.equality_deletes:
         by_ids.setdefault(tuple(sorted(file.equality_ids or ())), []).append(file)
-    found = []
+    groups = []
     for field_ids, files in by_ids.items():
-        schema = _schema_of(facts, field_ids, files[0].file_path)
-        # Schemas may hold defaults that have no hash, so their text is what keys are kept by.
+        schema = _schema_of(table, field_ids, files[0].file_path)
+        # A schema may have defaults that cannot be hashed, so its text is the key of the cache.
         text = msgspec.json.encode(struct_to_json(schema))
-        keys = tuple(_kept_keys(file, text, field_ids, storage) for file in files)
-        found.append(EqualityDeletes(schema, field_ids, keys))
-    return tuple(found)
+        keys = tuple(_cached_keys(file, text, field_ids, storage) for file in files)
+        groups.append(EqualityDeletes(schema, field_ids, keys))
+    return tuple(groups)
 
 
-@lru_cache(maxsize=_KEPT_FILES)
-def _kept_keys(
+@lru_cache(maxsize=_CACHED_FILES)
+def _cached_keys(
     file: PlannedDeleteFile, schema_json: bytes, field_ids: tuple[int, ...], storage: Storage
 ) -> KeySet:
     _check_format(file)
@@ -224,59 +223,59 @@ def _kept_keys(
             project(batch, parquet.schema_arrow, schema, target)
             for batch in parquet.iter_batches(use_threads=False)
         ]
-    table = pa.Table.from_batches(batches, target).combine_chunks()
+    rows = pa.Table.from_batches(batches, target).combine_chunks()
     columns = [
-        pa.concat_arrays(parts)
-        for parts in zip(
-            *(_leaves(batch, schema, field_ids) for batch in table.to_batches()), strict=True
+        pa.concat_arrays(chunks)
+        for chunks in zip(
+            *(_leaves(batch, schema, field_ids) for batch in rows.to_batches()), strict=True
         )
     ]
     return KeySet(columns or [pa.nulls(0) for _ in field_ids])
 
 
-def _schema_of(facts: TableFacts, field_ids: Sequence[int], path: str) -> StructType:
-    """The columns at the top that hold the fields; a field may have been dropped since."""
-    schemas = [facts.schema]
-    schemas += [parse_struct(json, "schema") for json in reversed(facts.metadata["schemas"])]
+def _schema_of(table: PortableTable, field_ids: Sequence[int], path: str) -> StructType:
+    """Return the top-level columns that contain the fields; some may have been dropped since."""
+    schemas = [table.schema]
+    schemas += [parse_struct(json, "schema") for json in reversed(table.metadata["schemas"])]
     chosen: dict[int, NestedField] = {}
     for field_id in field_ids:
-        holders = [
-            field for schema in schemas for field in schema.fields if _holds(field, field_id)
+        columns = [
+            field for schema in schemas for field in schema.fields if _contains(field, field_id)
         ]
-        if not holders:
+        if not columns:
             raise BadRequest(f"{path}: rows are deleted by field {field_id}, which no schema has")
-        chosen.setdefault(holders[0].field_id, holders[0])
-    # A key may have nulls for columns that the table requires.
+        chosen.setdefault(columns[0].field_id, columns[0])
+    # A key may have nulls in columns that the table requires.
     return StructType(tuple(replace(field, required=False) for field in chosen.values()))
 
 
-def _holds(field: NestedField, field_id: int) -> bool:
+def _contains(field: NestedField, field_id: int) -> bool:
     if field.field_id == field_id:
         return True
     return isinstance(field.type, StructType) and any(
-        _holds(child, field_id) for child in field.type.fields
+        _contains(child, field_id) for child in field.type.fields
     )
 
 
 def _leaves(batch: pa.RecordBatch, schema: StructType, field_ids: Sequence[int]) -> list[pa.Array]:
-    found = {}
+    leaves = {}
     for field in schema.fields:
         for field_id in field_ids:
-            if _holds(field, field_id):
-                column = batch.column(_place(batch.schema, field.field_id))
-                found[field_id] = _leaf(column, field, field_id)
-    return [found[field_id] for field_id in field_ids]
+            if _contains(field, field_id):
+                column = batch.column(_index_of(batch.schema, field.field_id))
+                leaves[field_id] = _leaf(column, field, field_id)
+    return [leaves[field_id] for field_id in field_ids]
 
 
 def _leaf(column: pa.Array, field: NestedField, field_id: int) -> pa.Array:
     if field.field_id == field_id:
         return column.storage if isinstance(column, pa.ExtensionArray) else column
     assert isinstance(field.type, StructType)
-    (child,) = (child for child in field.type.fields if _holds(child, field_id))
-    inner = pc.struct_field(column, [_place(column.type, child.field_id)])
+    (child,) = (child for child in field.type.fields if _contains(child, field_id))
+    inner = pc.struct_field(column, [_index_of(column.type, child.field_id)])
     return _leaf(inner, child, field_id)
 
 
-def _place(fields: Iterable[pa.Field], field_id: int) -> int:
-    """Columns are found by id: after a drop, two may have one name."""
+def _index_of(fields: Iterable[pa.Field], field_id: int) -> int:
+    """Find a column by its id; after a drop, two may have one name."""
     return [field_id_of(field) for field in fields].index(field_id)

@@ -1,17 +1,19 @@
-"""Scan tasks that travel: what is to be read of one data file, in a form that executors get.
+"""Scan tasks and deleted rows, in a form that can be sent to other processes.
 
-A task is what the catalog has planned, with its deletes and what is left of the filter, and may be
-a part of a file: the row groups that begin inside a range of its bytes. Runs on executors.
+A task is what the catalog planned for one data file: its delete files and the rest of the filter.
+It may also cover a part of a file: the row groups that begin inside a range of its bytes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 
+from frazil.datafiles.reading.row_positions import Positions
 from frazil.wire.planned_files import FileScanTask, PlannedDataFile, PlannedDeleteFile
 
 EQUALITY_DELETES: Final = "equality-deletes"
@@ -20,16 +22,16 @@ PUFFIN: Final = "puffin"
 
 
 class ScanTask(Struct, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
-    """One data file, or a part of it, with the delete files that apply to it."""
+    """A data file, or a part of it, with the delete files that apply to it."""
 
     data_file: PlannedDataFile
     delete_files: tuple[PlannedDeleteFile, ...] = ()
     residual: Any = True
-    """What is left of the filter for these rows, as JSON; True: all of them match."""
+    """What is left of the filter for these rows, as JSON; True if all of them match."""
     start: int = 0
-    """Row groups whose first byte is at or behind this one are read."""
+    """The byte of the file at which the task begins."""
     length: int | None = None
-    """None: up to the file's end."""
+    """The number of bytes that the task covers; None up to the end of the file."""
 
     @property
     def file_path(self) -> str:
@@ -37,18 +39,18 @@ class ScanTask(Struct, frozen=True, kw_only=True, rename="kebab", omit_defaults=
 
     @property
     def size_in_bytes(self) -> int:
-        """How much of the file there is to read, with the deletes that must be read for it."""
+        """How many bytes of the data file and of its delete files the task reads."""
         own = self.data_file.file_size_in_bytes - self.start if self.length is None else self.length
         return own + sum(_delete_bytes(file) for file in self.delete_files)
 
     @property
     def position_deletes(self) -> tuple[PlannedDeleteFile, ...]:
-        """Files of position deletes, and deletion vectors."""
-        return tuple(one for one in self.delete_files if one.content != EQUALITY_DELETES)
+        """The files of position deletes and the deletion vectors."""
+        return tuple(file for file in self.delete_files if file.content != EQUALITY_DELETES)
 
     @property
     def equality_deletes(self) -> tuple[PlannedDeleteFile, ...]:
-        return tuple(one for one in self.delete_files if one.content == EQUALITY_DELETES)
+        return tuple(file for file in self.delete_files if file.content == EQUALITY_DELETES)
 
     def to_json(self) -> bytes:
         return msgspec.json.encode(self)
@@ -77,21 +79,46 @@ def _delete_bytes(file: PlannedDeleteFile) -> int:
 
 
 def split_tasks(tasks: Iterable[ScanTask], target_bytes: int) -> Iterator[ScanTask]:
-    """Large files in parts of about that size, cut where their row groups begin."""
+    """Split tasks of large files into parts of about that size, cut between row groups."""
     for task in tasks:
         yield from _split(task, target_bytes)
 
 
 def _split(task: ScanTask, target_bytes: int) -> Iterator[ScanTask]:
     size = task.data_file.file_size_in_bytes
-    offsets = [at for at in task.data_file.split_offsets or () if 0 < at < size]
+    offsets = [offset for offset in task.data_file.split_offsets or () if 0 < offset < size]
     if size <= target_bytes + target_bytes // 2 or len(offsets) < 2:
         yield task
         return
-    # What comes before the first row group belongs to it.
+    # The bytes before the first row group belong to its part.
     start = 0
     for end in (*offsets[1:], size):
         if end - start >= target_bytes or end == size:
             length = None if end == size else end - start
             yield msgspec.structs.replace(task, start=start, length=length)
             start = end
+
+
+# --- deleted rows ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedRows:
+    """The rows of one data file that a statement deletes."""
+
+    task: ScanTask
+    """Covers the whole file, with all deletes that applied in the scanned snapshot."""
+    positions: Positions
+    """The positions of rows that were live in that snapshot."""
+
+    @property
+    def file_path(self) -> str:
+        return self.task.file_path
+
+    def encode(self) -> bytes:
+        return msgspec.msgpack.encode((self.task.to_json(), self.positions.serialize()))
+
+    @classmethod
+    def decode(cls, payload: bytes) -> DeletedRows:
+        task, positions = msgspec.msgpack.decode(payload, type=tuple[bytes, bytes])
+        return cls(ScanTask.from_json(task), Positions.deserialize(positions))

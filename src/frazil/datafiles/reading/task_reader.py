@@ -1,13 +1,14 @@
-"""Rows of a scan task through Arrow: columns by field id, deletes applied. Runs on executors.
+"""Reads the live rows of a scan task: columns by field id, with all deletes applied.
 
-This is the reader that knows everything: files of older schemas, deletes of every kind, and what a
-row's file implies of it (`_file`, `_pos`, `_spec_id`, and the row lineage of version 3).
+The reader handles files of older schemas, deletes of every kind, and the metadata columns that a
+file implies for its rows (`_file`, `_pos`, `_spec_id`, and the row lineage of version 3).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 import numpy as np
@@ -15,82 +16,79 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from frazil.datafiles.arrow.arrow import METADATA_FIELDS, Projection, arrow_schema, to_spark
+from frazil.datafiles.arrow.arrow_types import arrow_schema
+from frazil.datafiles.arrow.file_projection import Projection
 from frazil.datafiles.arrow.metadata_columns import (
+    FILE,
     LAST_UPDATED,
-    LAST_UPDATED_FIELD,
+    LINEAGE,
+    METADATA_FIELDS,
+    MIN_FORMAT_VERSION,
+    POSITION,
     ROW_ID,
-    ROW_ID_FIELD,
+    SPEC_ID,
     FileLineage,
 )
-from frazil.datafiles.footers.parquet_schema import fields_by_id
-from frazil.datafiles.reading.deletes_reader import (
-    EqualityDeletes,
-    deleted_positions,
-    equality_deletes,
-)
+from frazil.datafiles.arrow.nested_arrays import batch_of
+from frazil.datafiles.arrow.spark_batches import to_spark
+from frazil.datafiles.portable_table import PortableTable, table_name_mapping
+from frazil.datafiles.reading.deletes_reader import deleted_positions, equality_deletes
 from frazil.datafiles.reading.file_storage import Storage, is_local
+from frazil.datafiles.reading.row_positions import PositionArray, Positions
 from frazil.datafiles.reading.scan_tasks import ScanTask
-from frazil.datafiles.reading.table_facts import TableFacts
-from frazil.values.name_mapping import NAME_MAPPING_PROPERTY, NameMapping, parse_name_mapping
 from frazil.values.single_value import from_json
-from frazil.values.types import StructType, Type, TypeId
+from frazil.values.types import StructType, Type, TypeId, fields_by_id
 from frazil.wire.errors import BadRequest, UnsupportedOperation
 
 BATCH_ROWS: Final = 65_536
 _IDENTITY: Final = "identity"
 _PARQUET: Final = "parquet"
-_LINEAGE: Final = StructType((ROW_ID_FIELD, LAST_UPDATED_FIELD))
 
-PositionArray = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 
 def read_task(
     task: ScanTask,
-    facts: TableFacts,
+    table: PortableTable,
     storage: Storage,
     columns: StructType,
     *,
     metadata_columns: Sequence[str] = (),
     batch_rows: int = BATCH_ROWS,
 ) -> Iterator[pa.RecordBatch]:
-    """The task's live rows in the types of the table's files: the columns, then the metadata
-    columns. The residual filter is not applied."""
+    """Return the task's live rows in the types of the table's files, in batches.
+
+    The batches have `columns`, then the metadata columns. The residual filter is not applied.
+    """
     if task.data_file.file_format.lower() != _PARQUET:
         raise UnsupportedOperation(
             f"{task.file_path}: a file in {task.data_file.file_format} cannot be read without "
             "Iceberg's runtime on Spark's classpath"
         )
     check_metadata_columns(metadata_columns)
-    equality = equality_deletes(task, facts, storage)
-    deleted = _sorted_positions(task, storage)
-    with storage.open_input(task.file_path) as source:
-        parquet = pq.ParquetFile(
-            source,
-            pre_buffer=not is_local(task.file_path),
-            coerce_int96_timestamp_unit="us",
-        )
-        reader = _FileReader(task, facts, parquet.schema_arrow, columns, metadata_columns, equality)
-        for start, batch in _batches(parquet, task, reader.needed, batch_rows):
-            rows = reader.live_rows(batch, start, deleted)
-            if rows.num_rows:
-                yield rows
+    deleted = Positions(deleted_positions(task, storage)).to_array()
+    with _open_parquet(task, storage) as parquet:
+        rows = _TaskRows(task, table, storage, parquet.schema_arrow, columns, metadata_columns)
+        for start, batch in _batches(parquet, task, rows.needed, batch_rows):
+            live = rows.live(batch, start, _live_mask(deleted, start, batch.num_rows))
+            if live.num_rows:
+                yield live
 
 
-def spark_batches(
+def read_tasks_for_spark(
     batches: Iterator[pa.RecordBatch],
-    facts: TableFacts,
+    table: PortableTable,
     storage: Storage,
     columns: StructType,
     metadata_columns: Sequence[str],
 ) -> Iterator[pa.RecordBatch]:
-    """What `mapInArrow` runs on a frame whose first column has the JSON of tasks."""
+    """Read the tasks of a frame whose first column is their JSON; `mapInArrow` runs this."""
     target = with_metadata(columns, metadata_columns)
     for batch in batches:
         for task in batch.column(0).to_pylist():
             for rows in read_task(
                 ScanTask.from_json(task),
-                facts,
+                table,
                 storage,
                 columns,
                 metadata_columns=metadata_columns,
@@ -99,7 +97,7 @@ def spark_batches(
 
 
 def with_metadata(columns: StructType, metadata_columns: Sequence[str]) -> StructType:
-    """The columns of a scan's result."""
+    """Return the columns of a scan's result."""
     return StructType((*columns.fields, *(METADATA_FIELDS[name] for name in metadata_columns)))
 
 
@@ -110,28 +108,98 @@ def check_metadata_columns(names: Sequence[str]) -> None:
             raise BadRequest(f"metadata column {name}: there is none; there are {known}")
 
 
-# --- positions ------------------------------------------------------------------------------------
+# --- copies of files ------------------------------------------------------------------------------
 
 
-def _sorted_positions(task: ScanTask, storage: Storage) -> PositionArray:
-    if not task.position_deletes:
-        return np.empty(0, dtype=np.int64)
-    found = deleted_positions(task, storage).to_array()
-    return np.frombuffer(found, dtype=np.uint64).astype(np.int64)
+def live_rows(
+    task: ScanTask, table: PortableTable, storage: Storage, deleted: Positions
+) -> Iterator[pa.RecordBatch]:
+    """Return the rows of a file for its copy, with the columns of `copied_schema`.
+
+    Rows at the deleted positions and rows of equality deletes are left out. Copy-on-write spends
+    most of its time here. So row groups without live rows are not read, deleted rows are dropped
+    before anything is converted, and columns that need no conversion are not copied.
+    """
+    check_copied_task(task, table)
+    with _open_parquet(task, storage) as parquet:
+        metadata_columns = (ROW_ID, LAST_UPDATED) if _has_lineage(task, table) else ()
+        rows = _TaskRows(task, table, storage, parquet.schema_arrow, table.schema, metadata_columns)
+        positions, start = deleted.to_array(), 0
+        for number in range(parquet.metadata.num_row_groups):
+            row_count = parquet.metadata.row_group(number).num_rows
+            live = _live_mask(positions, start, row_count)
+            if live.any():
+                group = parquet.read_row_group(number, list(rows.needed), use_threads=False)
+                yield from _live_batches(rows, group, start, live)
+            start += row_count
+
+
+def _live_batches(
+    rows: _TaskRows, group: pa.Table, start: int, live: Mask
+) -> Iterator[pa.RecordBatch]:
+    first = 0
+    for batch in _combined_batches(group, len(live)):
+        kept = rows.live(batch, start + first, live[first : first + batch.num_rows])
+        first += batch.num_rows
+        if kept.num_rows:
+            yield kept
+
+
+def _combined_batches(group: pa.Table, rows: int) -> list[pa.RecordBatch]:
+    """Return one batch, or several if a column is so large that Arrow cuts it."""
+    if group.num_columns == 0:
+        return [_placeholder(rows)]
+    batches: list[pa.RecordBatch] = group.combine_chunks().to_batches()
+    return batches
+
+
+def copied_schema(task: ScanTask, table: PortableTable) -> pa.Schema:
+    return arrow_schema(table.schema, lineage=_has_lineage(task, table))
+
+
+def check_copied_task(task: ScanTask, table: PortableTable) -> None:
+    """Refuse a task whose file cannot be copied."""
+    file = task.data_file
+    if file.file_format.lower() != _PARQUET:
+        raise UnsupportedOperation(
+            f"{file.file_path}: rows of a file in {file.file_format} cannot be copied: set the "
+            "table's mode to merge-on-read"
+        )
+    if _has_lineage(task, table) and file.data_sequence_number is None:
+        raise BadRequest(
+            f"{file.file_path}: copied rows keep their {LAST_UPDATED}, for which the file's "
+            "sequence number is needed: plan the scan with sequence_numbers=True"
+        )
+
+
+def _has_lineage(task: ScanTask, table: PortableTable) -> bool:
+    """Files from before version 3 get row ids only with the first snapshot of that version."""
+    return table.format_version >= MIN_FORMAT_VERSION and task.data_file.first_row_id is not None
+
+
+# --- batches of a file ----------------------------------------------------------------------------
+
+
+@contextmanager
+def _open_parquet(task: ScanTask, storage: Storage) -> Iterator[pq.ParquetFile]:
+    with storage.open_input(task.file_path) as source:
+        yield pq.ParquetFile(
+            source, pre_buffer=not is_local(task.file_path), coerce_int96_timestamp_unit="us"
+        )
 
 
 def _batches(
     parquet: pq.ParquetFile, task: ScanTask, needed: Sequence[str], batch_rows: int
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Batches with the position of their first row in the file."""
+    """Return batches with the position of their first row in the file."""
     groups, position = _row_groups(parquet, task)
-    rows = sum(parquet.metadata.row_group(group).num_rows for group in groups)
     if not groups:
         return
     if not needed:
-        # Nothing is read where only rows are counted, or what the file implies is asked for.
-        for start in range(position, position + rows, batch_rows):
-            yield start, _without_columns(min(batch_rows, position + rows - start))
+        # Nothing is read if rows are only counted, or if the file implies all columns.
+        end = position + sum(parquet.metadata.row_group(group).num_rows for group in groups)
+        for start in range(position, end, batch_rows):
+            yield start, _placeholder(min(batch_rows, end - start))
         return
     for batch in parquet.iter_batches(
         batch_rows, row_groups=groups, columns=list(needed), use_threads=False
@@ -141,16 +209,16 @@ def _batches(
 
 
 def _row_groups(parquet: pq.ParquetFile, task: ScanTask) -> tuple[list[int], int]:
-    """The row groups that begin in the task's part of the file, and how many rows are before."""
+    """Return the row groups that begin in the task's part of the file, and the rows before them."""
     end = math.inf if task.length is None else task.start + task.length
-    chosen, before = [], 0
+    chosen, rows_before = [], 0
     for number in range(parquet.metadata.num_row_groups):
         group = parquet.metadata.row_group(number)
         if task.start <= _first_byte(group) < end:
             chosen.append(number)
         elif not chosen:
-            before += group.num_rows
-    return chosen, before
+            rows_before += group.num_rows
+    return chosen, rows_before
 
 
 def _first_byte(group: pq.RowGroupMetaData) -> int:
@@ -159,109 +227,110 @@ def _first_byte(group: pq.RowGroupMetaData) -> int:
     return int(min(offset for offset in offsets if offset is not None))
 
 
-def _without_columns(rows: int) -> pa.RecordBatch:
-    return pa.record_batch([pa.nulls(rows)], names=["_"]).select([])
+def _placeholder(rows: int) -> pa.RecordBatch:
+    """Return a batch that only has a number of rows, in a column that no table asks for."""
+    return pa.record_batch([pa.nulls(rows)], names=["_"])
+
+
+def _live_mask(deleted: PositionArray, start: int, rows: int) -> Mask:
+    """Return which of the rows from `start` on are not at the deleted positions."""
+    first, last = np.searchsorted(deleted, np.array([start, start + rows], dtype=np.uint64))
+    live = np.ones(rows, dtype=np.bool_)
+    live[deleted[first:last] - np.uint64(start)] = False
+    return live
 
 
 # --- rows -----------------------------------------------------------------------------------------
 
 
-class _FileReader:
-    """What is worked out once a file: which of its columns are needed, and what they become."""
+class _TaskRows:
+    """Knows which columns of a file are needed, and turns its batches into those of a result."""
 
     def __init__(
         self,
         task: ScanTask,
-        facts: TableFacts,
+        table: PortableTable,
+        storage: Storage,
         file_schema: pa.Schema,
         columns: StructType,
         metadata_columns: Sequence[str],
-        equality: Sequence[EqualityDeletes],
     ) -> None:
-        self._task = task
-        self._metadata_columns = metadata_columns
-        self._equality = equality
-        mapping = name_mapping(facts)
+        mapping = table_name_mapping(table.properties)
 
         def projection(schema: StructType) -> Projection:
-            constants = partition_constants(task, facts, schema)
+            constants = _partition_constants(task, table, schema)
             return Projection(file_schema, schema, arrow_schema(schema), mapping, constants)
 
+        self._task = task
+        self._schema = arrow_schema(with_metadata(columns, metadata_columns))
+        self._metadata_columns = metadata_columns
         self._rows = projection(columns)
-        self._compared = [projection(one.schema) for one in equality]
+        self._equality = equality_deletes(task, table, storage)
+        self._compared = [projection(deletes.schema) for deletes in self._equality]
         file = task.data_file
         self._implied = FileLineage(file.first_row_id, file.data_sequence_number)
         self._lineage: Projection | None = None
         if ROW_ID in metadata_columns or LAST_UPDATED in metadata_columns:
-            self._lineage = projection(_LINEAGE)
+            self._lineage = projection(LINEAGE)
             self._check_sequence_number()
         parts = [self._rows, *self._compared, *([self._lineage] if self._lineage else [])]
         self.needed = tuple(dict.fromkeys(name for part in parts for name in part.columns))
+        """The top-level columns of the file that must be read."""
 
     def _check_sequence_number(self) -> None:
         file = self._task.data_file
-        asked = LAST_UPDATED in self._metadata_columns
-        if asked and file.first_row_id is not None and file.data_sequence_number is None:
+        is_asked = LAST_UPDATED in self._metadata_columns
+        if is_asked and file.first_row_id is not None and file.data_sequence_number is None:
             raise BadRequest(
                 f"{file.file_path}: {LAST_UPDATED} needs the file's sequence number: plan the scan "
                 "with sequence_numbers=True"
             )
 
-    def live_rows(
-        self, batch: pa.RecordBatch, start: int, deleted: PositionArray
-    ) -> pa.RecordBatch:
-        positions = np.arange(start, start + batch.num_rows, dtype=np.int64)
-        first, last = np.searchsorted(deleted, [start, start + batch.num_rows])
-        live = np.ones(batch.num_rows, dtype=np.bool_)
-        live[deleted[first:last] - start] = False
+    def live(self, batch: pa.RecordBatch, start: int, live: Mask) -> pa.RecordBatch:
+        """Return the live rows of a batch whose first row has the position `start`."""
         for deletes, projection in zip(self._equality, self._compared, strict=True):
-            live &= ~deletes.deletes(projection.apply(batch))
-        rows = self._rows.apply(batch)
-        arrays = [*rows.columns, *self._metadata(batch, positions)]
-        fields = [*rows.schema, *(_arrow_field(name) for name in self._metadata_columns)]
-        if not arrays:
-            return _without_columns(int(live.sum()))
-        found = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
-        return found if live.all() else found.filter(pa.array(live))
+            live = live & ~deletes.deletes(projection.apply(batch))
+        kept = batch if live.all() else batch.filter(pa.array(live))
+        positions = np.flatnonzero(live).astype(np.int64) + start
+        columns = [*self._rows.apply(kept).columns, *self._metadata(kept, positions)]
+        return batch_of(columns, self._schema, len(positions))
 
-    def _metadata(self, batch: pa.RecordBatch, positions: PositionArray) -> list[pa.Array]:
-        own = None if self._lineage is None else self._lineage.apply(batch)
-        return [self._metadata_column(name, positions, own) for name in self._metadata_columns]
+    def _metadata(
+        self, kept: pa.RecordBatch, positions: npt.NDArray[np.int64]
+    ) -> Iterator[pa.Array]:
+        stored = None if self._lineage is None else self._lineage.apply(kept)
+        for name in self._metadata_columns:
+            yield self._metadata_column(name, positions, stored)
 
     def _metadata_column(
-        self, name: str, positions: PositionArray, own: pa.RecordBatch | None
+        self, name: str, positions: npt.NDArray[np.int64], stored: pa.RecordBatch | None
     ) -> pa.Array:
         rows = len(positions)
-        if name == "_file":
+        if name == FILE:
             return pa.repeat(pa.scalar(self._task.file_path, pa.string()), rows)
-        if name == "_pos":
+        if name == POSITION:
             return pa.array(positions, pa.int64())
-        if name == "_spec_id":
+        if name == SPEC_ID:
             return pa.repeat(pa.scalar(self._task.data_file.spec_id, pa.int32()), rows)
-        assert own is not None
+        assert stored is not None
         if name == ROW_ID:
-            return self._implied.row_ids(positions, own.column(ROW_ID))
-        return self._implied.sequence_numbers(rows, own.column(LAST_UPDATED))
+            return self._implied.row_ids(positions, stored.column(ROW_ID))
+        return self._implied.sequence_numbers(rows, stored.column(LAST_UPDATED))
 
 
-def _arrow_field(name: str) -> pa.Field:
-    return arrow_schema(StructType((METADATA_FIELDS[name],))).field(0)
+# --- columns that are not in files ----------------------------------------------------------------
 
 
-# --- what is not in files -------------------------------------------------------------------------
+def _partition_constants(
+    task: ScanTask, table: PortableTable, schema: StructType
+) -> Mapping[int, Any]:
+    """Return the values of columns that a file may omit, because its partition has their value.
 
-
-def name_mapping(facts: TableFacts) -> NameMapping | None:
-    text = facts.properties.get(NAME_MAPPING_PROPERTY)
-    return None if text is None else parse_name_mapping(text)
-
-
-def partition_constants(task: ScanTask, facts: TableFacts, schema: StructType) -> Mapping[int, Any]:
-    """Values of columns that the file need not have, because all its rows have the partition's
-    (spec, "Column Projection")."""
+    Spec, "Column Projection".
+    """
     constants: dict[int, Any] = {}
     types = {field_id: found.field.type for field_id, found in fields_by_id(schema).items()}
-    fields = facts.spec(task.data_file.spec_id)["fields"]
+    fields = table.spec(task.data_file.spec_id)["fields"]
     for field, value in zip(fields, task.data_file.partition, strict=False):
         source_id = field.get("source-id")
         if field["transform"] == _IDENTITY and source_id in types and value is not None:
@@ -270,7 +339,7 @@ def partition_constants(task: ScanTask, facts: TableFacts, schema: StructType) -
 
 
 def _partition_value(type_: Type, value: Any) -> Any:
-    """Infinities and NaN come as their names, for which JSON has no numbers."""
+    """Parse a value; infinities and NaN are sent as text, because JSON has no numbers for them."""
     if type_.type_id in (TypeId.FLOAT, TypeId.DOUBLE) and isinstance(value, str):
         return float(value)
     return from_json(type_, value)

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from frazil.datafiles.arrow.metadata_columns import LAST_UPDATED, ROW_ID
+from frazil.datafiles.portable_table import PortableTable
 from frazil.datafiles.reading.file_storage import Storage
 from frazil.datafiles.reading.row_positions import FilePositions, PositionCollector, Positions
-from frazil.datafiles.reading.table_facts import TableFacts
 from frazil.datafiles.writing.data_file_writer import ArrowFileWriter
 from frazil.datafiles.writing.write_properties import FileOptions
 
@@ -45,7 +45,7 @@ class TaskChanges(msgspec.Struct, frozen=True, array_like=True):
 
 @dataclass(frozen=True, slots=True)
 class ChangesTask:
-    facts: TableFacts
+    facts: PortableTable
     storage: Storage
     folder: str
     options: FileOptions

@@ -13,17 +13,18 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from frazil.datafiles.arrow.arrow import arrow_schema, to_table
+from frazil.datafiles.arrow.arrow_types import arrow_schema
+from frazil.datafiles.arrow.spark_batches import to_table
 from frazil.datafiles.footers.files_from_parquet import DataFile
 from frazil.datafiles.footers.footer_partitions import partition_fields
 from frazil.datafiles.footers.footer_reader import ParquetReader
-from frazil.datafiles.footers.parquet_schema import fields_by_id
+from frazil.datafiles.portable_table import PortableTable
 from frazil.datafiles.reading.file_storage import Storage
-from frazil.datafiles.reading.table_facts import TableFacts
-from frazil.datafiles.writing.partition_split import PARTITION_PREFIX as PARTITION_PREFIX
-from frazil.datafiles.writing.partition_split import partition_folder, partition_value, split
 from frazil.datafiles.writing.rolling_file import RollingFile, WrittenFile
+from frazil.datafiles.writing.row_partitions import PARTITION_PREFIX as PARTITION_PREFIX
+from frazil.datafiles.writing.row_partitions import partition_folder, partition_value, split
 from frazil.datafiles.writing.write_properties import FileOptions
+from frazil.values.types import fields_by_id
 
 
 class ArrowFileWriter:
@@ -31,7 +32,7 @@ class ArrowFileWriter:
 
     def __init__(
         self,
-        facts: TableFacts,
+        facts: PortableTable,
         storage: Storage,
         folder: str,
         task: str,

@@ -12,13 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from frazil.datafiles.footers.delete_file_footers import FILE_PATH_ID, POS_ID
 from frazil.datafiles.footers.files_from_parquet import PositionDeleteFile
 from frazil.datafiles.reading.deletes_reader import deleted_positions
 from frazil.datafiles.reading.file_storage import Storage
 from frazil.datafiles.reading.row_positions import Positions
-from frazil.datafiles.reading.scan_tasks import ScanTask
-from frazil.datafiles.reading.touched import Touched, decode_touched, encode_touched
+from frazil.datafiles.reading.scan_tasks import DeletedRows, ScanTask
+from frazil.values.column_matching import DELETE_FILE_PATH_ID, DELETE_POS_ID
 from frazil.values.deletion_vectors import deletion_vector_blob
 from frazil.values.puffin import write_puffin
 from frazil.version import __version__
@@ -34,9 +33,11 @@ _SCHEMA: Final = pa.schema(
             "file_path",
             pa.dictionary(pa.int32(), pa.string()),
             nullable=False,
-            metadata={"PARQUET:field_id": str(FILE_PATH_ID)},
+            metadata={"PARQUET:field_id": str(DELETE_FILE_PATH_ID)},
         ),
-        pa.field("pos", pa.int64(), nullable=False, metadata={"PARQUET:field_id": str(POS_ID)}),
+        pa.field(
+            "pos", pa.int64(), nullable=False, metadata={"PARQUET:field_id": str(DELETE_POS_ID)}
+        ),
     ]
 )
 
@@ -44,13 +45,13 @@ _SCHEMA: Final = pa.schema(
 # --- what travels ---------------------------------------------------------------------------------
 
 
-def encode_group(group: Sequence[Touched]) -> bytes:
+def encode_group(group: Sequence[DeletedRows]) -> bytes:
     """Files whose deletes go into one file."""
-    return msgspec.msgpack.encode([encode_touched(one) for one in group])
+    return msgspec.msgpack.encode([one.encode() for one in group])
 
 
-def _decode_group(payload: bytes) -> list[Touched]:
-    return [decode_touched(one) for one in msgspec.msgpack.decode(payload, type=list[bytes])]
+def _decode_group(payload: bytes) -> list[DeletedRows]:
+    return [DeletedRows.decode(one) for one in msgspec.msgpack.decode(payload, type=list[bytes])]
 
 
 # --- deletion vectors -----------------------------------------------------------------------------
@@ -68,7 +69,7 @@ class VectorWork:
             some = payloads[start : start + _MAX_VECTORS]
             yield from self._file([one for payload in some for one in _decode_group(payload)])
 
-    def _file(self, touched: Sequence[Touched]) -> Iterator[bytes]:
+    def _file(self, touched: Sequence[DeletedRows]) -> Iterator[bytes]:
         vectors = [(_old(one.task, self.storage) | one.positions).vector() for one in touched]
         blobs = [
             deletion_vector_blob(vector, one.file_path)
@@ -110,7 +111,7 @@ class PositionDeleteWork:
         for payload in payloads:
             yield self._file(_decode_group(payload))
 
-    def _file(self, group: Sequence[Touched]) -> bytes:
+    def _file(self, group: Sequence[DeletedRows]) -> bytes:
         # Sorted by path and position, as the specification demands.
         deletes = [(one.file_path, self._positions(one)) for one in group]
         deletes.sort(key=lambda pair: pair[0].encode())
@@ -129,7 +130,7 @@ class PositionDeleteWork:
         )
         return msgspec.json.encode(file)
 
-    def _positions(self, one: Touched) -> Positions:
+    def _positions(self, one: DeletedRows) -> Positions:
         if not self.takes_in:
             return one.positions
         own = tuple(file for file in one.task.position_deletes if is_file_scoped(file))
@@ -156,7 +157,7 @@ def _measured(data: bytes, deletes: Sequence[tuple[str, Positions]]) -> dict[str
     sizes = [sum(group.column(at).total_compressed_size for group in groups) for at in (0, 1)]
     ends = [positions.to_array()[[0, -1]] for _, positions in deletes]
     low, high = min(int(pair[0]) for pair in ends), max(int(pair[1]) for pair in ends)
-    ids = (FILE_PATH_ID, POS_ID)
+    ids = (DELETE_FILE_PATH_ID, DELETE_POS_ID)
     return {
         "record_count": metadata.num_rows,
         "split_offsets": tuple(group.column(0).dictionary_page_offset for group in groups),

@@ -12,17 +12,16 @@ import msgspec
 from frazil.datafiles.footers.files_from_parquet import DataFile
 from frazil.datafiles.footers.footer_partitions import partition_fields
 from frazil.datafiles.footers.footer_reader import ParquetReader
-from frazil.datafiles.footers.parquet_schema import fields_by_id
+from frazil.datafiles.portable_table import PortableTable
 from frazil.datafiles.reading.deletes_reader import deleted_positions
 from frazil.datafiles.reading.file_storage import Storage
-from frazil.datafiles.reading.live_rows import copied_schema, live_rows
 from frazil.datafiles.reading.row_positions import Positions
-from frazil.datafiles.reading.scan_tasks import ScanTask
-from frazil.datafiles.reading.table_facts import TableFacts
-from frazil.datafiles.reading.touched import Touched, decode_touched
+from frazil.datafiles.reading.scan_tasks import DeletedRows, ScanTask
+from frazil.datafiles.reading.task_reader import copied_schema, live_rows
 from frazil.datafiles.writing.data_file_writer import declared_file
 from frazil.datafiles.writing.rolling_file import RollingFile
 from frazil.datafiles.writing.write_properties import FileOptions
+from frazil.values.types import fields_by_id
 
 _NO_LIMIT: Final = 1 << 62
 """A copy is never larger than its file, so it is not divided."""
@@ -30,18 +29,18 @@ _NO_LIMIT: Final = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class CopyWork:
-    facts: TableFacts
+    facts: PortableTable
     storage: Storage
     folder: str
     options: FileOptions
 
     def __call__(self, payloads: Sequence[bytes]) -> Iterator[bytes]:
         for payload in payloads:
-            copied = self.copy(decode_touched(payload))
+            copied = self.copy(DeletedRows.decode(payload))
             if copied is not None:
                 yield msgspec.json.encode(copied)
 
-    def copy(self, touched: Touched) -> DataFile | None:
+    def copy(self, touched: DeletedRows) -> DataFile | None:
         task = touched.task
         gone = touched.positions | Positions(deleted_positions(task, self.storage))
         if len(gone) >= task.data_file.record_count:

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from frazil.datafiles.arrow.arrow import field_id_of
 from frazil.datafiles.reading.file_storage import Storage
 from frazil.datafiles.writing.variant_annotation import annotating
 from frazil.datafiles.writing.write_properties import FileOptions, has_option
+from frazil.values.parquet_columns import field_id_of
 from frazil.wire.errors import BadRequest
 
 _FULL: Final = 0.95

@@ -14,7 +14,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from frazil.datafiles.arrow.arrow_types import field_id_of, is_variant
+from frazil.datafiles.arrow.arrow_types import is_variant
+from frazil.values.parquet_columns import field_id_of
 
 _MAGIC: Final = b"PAR1"
 _END: Final = 8

@@ -11,7 +11,6 @@ from typing import Any, Final, TypeAlias
 
 from frazil.client.declare.client_table import Table
 from frazil.client.declare.metadata_updates import OwnUpdates
-from frazil.datafiles.footers.parquet_schema import fields_by_id
 from frazil.spark.conditions.sql_conditions import is_case_sensitive
 from frazil.spark.core.context import Context
 from frazil.spark.ddl.partition_terms import VOID, SpecEditor, sort_order
@@ -28,6 +27,7 @@ from frazil.values.types import (
     StructType,
     Type,
     TypeId,
+    fields_by_id,
 )
 from frazil.wire.errors import BadRequest
 from frazil.wire.identifiers import Identifier

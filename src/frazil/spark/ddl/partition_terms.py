@@ -10,9 +10,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from frazil.client.declare.client_table import Table
-from frazil.datafiles.footers.parquet_schema import fields_by_id
 from frazil.values.transforms import InvalidTransform, Unknown, parse_transform
-from frazil.values.types import NestedField, StructType
+from frazil.values.types import NestedField, StructType, fields_by_id
 from frazil.wire.errors import BadRequest
 
 FIRST_PARTITION_ID: Final = 1000

@@ -9,10 +9,9 @@ from itertools import count
 from typing import Any, Final
 
 from frazil.client.declare.client_table import Table
-from frazil.datafiles.footers.parquet_schema import fields_by_id
 from frazil.spark.ddl.partition_terms import VOID, partition_spec, sort_order
 from frazil.values.type_json import struct_to_json
-from frazil.values.types import ListType, MapType, NestedField, StructType, Type
+from frazil.values.types import ListType, MapType, NestedField, StructType, Type, fields_by_id
 from frazil.wire.actions import MAIN
 
 _FORMAT_VERSION: Final = "format-version"

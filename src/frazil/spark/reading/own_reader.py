@@ -18,10 +18,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from frazil.client.declare.client_table import Table
+from frazil.datafiles.portable_table import PortableTable
 from frazil.datafiles.reading.file_storage import is_local, storage_of
 from frazil.datafiles.reading.scan_tasks import ScanTask, split_tasks
-from frazil.datafiles.reading.table_facts import facts_of
-from frazil.datafiles.reading.task_reader import spark_batches, with_metadata
+from frazil.datafiles.reading.task_reader import read_tasks_for_spark, with_metadata
 from frazil.spark.core.context import Context
 from frazil.spark.core.name_matching import quoted
 from frazil.spark.schema.frame_fitting import is_always_named_so
@@ -237,8 +237,8 @@ def _arrow_frame(context: Context, scan: OwnScan, tasks: Sequence[ScanTask]) -> 
         # From one partition rows are dealt out evenly.
         frame = frame.repartition(count)
     run = partial(
-        spark_batches,
-        facts=facts_of(scan.table),
+        read_tasks_for_spark,
+        table=PortableTable.of(scan.table),
         storage=storage_of(scan.table.config),
         columns=scan.columns,
         metadata_columns=tuple(scan.metadata_columns),

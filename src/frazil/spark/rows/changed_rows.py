@@ -28,13 +28,13 @@ from pyspark.sql import functions as fn
 from frazil.client.declare.client_table import Table
 from frazil.datafiles.arrow.metadata_columns import MIN_FORMAT_VERSION, ROW_ID
 from frazil.datafiles.footers.files_from_parquet import DataFile
+from frazil.datafiles.portable_table import PortableTable
 from frazil.datafiles.reading.row_positions import (
     FilePositions,
     PositionCollector,
     Positions,
     unite,
 )
-from frazil.datafiles.reading.table_facts import facts_of
 from frazil.datafiles.writing.changes_writer import (
     DELETE,
     FILE,
@@ -80,7 +80,7 @@ def write_changes(
     check_cardinality: bool,
 ) -> ChangedRows:
     """Runs the frame once. What was written is the caller's to discard if this raises."""
-    facts = facts_of(table)
+    facts = PortableTable.of(table)
     lineage = table.format_version >= MIN_FORMAT_VERSION and ROW_ID in frame.columns
     rows = frame
     if WRITE in frame.columns:

@@ -15,8 +15,7 @@ from typing import Any, Final
 from frazil.client.declare.client_table import Table
 from frazil.client.declare.file_operations import Command
 from frazil.client.declare.table_verbs import Changes, Commit
-from frazil.datafiles.reading.scan_tasks import ScanTask
-from frazil.datafiles.reading.touched import Touched
+from frazil.datafiles.reading.scan_tasks import DeletedRows, ScanTask
 from frazil.spark.core.context import Context
 from frazil.spark.core.results import Result
 from frazil.spark.rows.changed_rows import ChangedRows
@@ -65,7 +64,9 @@ class RowCommit:
 
     def commit(self, write: Write, changes: ChangedRows, tasks: Mapping[str, ScanTask]) -> Result:
         """`tasks` has the plan of every file that the scan can have read."""
-        touched = [Touched(_task(tasks, path), found) for path, found in changes.deleted.items()]
+        touched = [
+            DeletedRows(_task(tasks, path), found) for path, found in changes.deleted.items()
+        ]
         if not touched and not changes.files and not self.evolution.updates:
             return Result(commit=None, operation=self.command, mode=self.mode)
         if self.mode is Mode.MERGE_ON_READ:
@@ -73,7 +74,7 @@ class RowCommit:
         return self._copy_on_write(write, changes, touched)
 
     def _copy_on_write(
-        self, write: Write, changes: ChangedRows, touched: Sequence[Touched]
+        self, write: Write, changes: ChangedRows, touched: Sequence[DeletedRows]
     ) -> Result:
         copies = copy_files(self.context, self.table, touched, write.folder)
         added = (*changes.files, *copies)
@@ -88,7 +89,7 @@ class RowCommit:
         return self._result(commit, changes, len(added), len(removed))
 
     def _merge_on_read(
-        self, write: Write, changes: ChangedRows, touched: Sequence[Touched]
+        self, write: Write, changes: ChangedRows, touched: Sequence[DeletedRows]
     ) -> Result:
         self._check_version(touched)
         deletes = write_deletes(self.context, self.table, touched, write.folder)
@@ -108,7 +109,7 @@ class RowCommit:
         )
         return self._result(commit, changes, len(files), len(deletes.removed))
 
-    def _check_version(self, touched: Sequence[Touched]) -> None:
+    def _check_version(self, touched: Sequence[DeletedRows]) -> None:
         """As in stock Spark, a statement that comes to need no deletes is none the worse for it."""
         if touched and self.table.format_version < DELETES_MIN_FORMAT_VERSION:
             raise UnsupportedOperation(

@@ -20,9 +20,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as fn
 
 from frazil.datafiles.footers.footer_partitions import PartitionField, partition_fields
-from frazil.datafiles.footers.footer_reader import FileTable
-from frazil.datafiles.footers.parquet_schema import fields_by_id
-from frazil.datafiles.writing.partition_split import PARTITION_PREFIX as PARTITION_PREFIX
+from frazil.datafiles.portable_table import FileTable
+from frazil.datafiles.writing.row_partitions import PARTITION_PREFIX as PARTITION_PREFIX
 from frazil.values import temporal
 from frazil.values.single_value import min_big_endian, unscaled
 from frazil.values.transforms import (
@@ -37,7 +36,7 @@ from frazil.values.transforms import (
     Year,
     apply,
 )
-from frazil.values.types import DecimalType, FixedType, StructType, Type, TypeId
+from frazil.values.types import DecimalType, FixedType, StructType, Type, TypeId, fields_by_id
 from frazil.wire.errors import BadRequest
 
 _MAX_INT: Final = 2**31 - 1

@@ -18,10 +18,10 @@ from typing import Any
 import pyspark.sql.types as st
 
 from frazil.client.declare.client_table import Table
-from frazil.datafiles.footers.parquet_schema import fields_by_id
+from frazil.datafiles.portable_table import table_name_mapping
 from frazil.spark.core.name_matching import NameMatcher
 from frazil.spark.schema.spark_types import iceberg_type
-from frazil.values.name_mapping import NAME_MAPPING_PROPERTY, parse_name_mapping
+from frazil.values.name_mapping import NAME_MAPPING_PROPERTY
 from frazil.values.type_json import struct_to_json
 from frazil.values.types import (
     DOUBLE,
@@ -34,6 +34,7 @@ from frazil.values.types import (
     Type,
     TypeId,
     child_fields,
+    fields_by_id,
     min_format_version,
 )
 from frazil.wire.errors import BadRequest
@@ -178,7 +179,7 @@ def _requirements(table: Table, last_id: int) -> tuple[Mapping[str, Any], ...]:
 def _with_new_names(text: str, schema: StructType, last_id: int) -> str | None:
     """The mapping with the names of new fields, as every schema update of Java's keeps it; None
     where there is none."""
-    parse_name_mapping(text)
+    table_name_mapping({NAME_MAPPING_PROPERTY: text})  # Refuses an invalid mapping.
     mapping = json.loads(text)
     changed = _add_names(mapping, schema, last_id)
     return json.dumps(mapping, ensure_ascii=False) if changed else None

@@ -11,8 +11,8 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import types as st
 
-from frazil.datafiles.arrow.arrow import arrow_schema
-from frazil.datafiles.arrow.arrow_constants import constant
+from frazil.datafiles.arrow.arrow_types import arrow_schema
+from frazil.datafiles.arrow.leaf_conversion import constant
 from frazil.spark.schema.spark_types import spark_type
 from frazil.values.types import NestedField, StructType, TypeId
 from frazil.wire.errors import BadRequest

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pyspark.sql.types as st
 
-from frazil.datafiles.arrow.spatial import spatial_type, srid_of
+from frazil.datafiles.arrow.arrow_types import spatial_type, srid_of
 from frazil.values.types import (
     BINARY,
     BOOLEAN,

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import DataFrame
 
 from frazil.client.declare.client_table import Table
-from frazil.datafiles.footers.parquet_schema import fields_by_id
 from frazil.spark.core.name_matching import quoted
 from frazil.spark.ddl.partition_terms import VOID
 from frazil.spark.parse import parsed_statements as sql
@@ -19,7 +18,7 @@ from frazil.spark.schema.spark_types import spark_type
 from frazil.spark.sql import result_frames
 from frazil.spark.sql.row_statements import literal_of_default
 from frazil.spark.sql.table_names import current_namespace, identifier_of, namespace_of
-from frazil.values.types import NestedField
+from frazil.values.types import NestedField, fields_by_id
 from frazil.wire.errors import BadRequest
 
 if TYPE_CHECKING:

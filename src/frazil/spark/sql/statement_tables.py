@@ -12,8 +12,12 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
 from frazil.client.declare.client_table import Table
-from frazil.datafiles.arrow.arrow import METADATA_FIELDS
-from frazil.datafiles.arrow.metadata_columns import LAST_UPDATED, MIN_FORMAT_VERSION, ROW_ID
+from frazil.datafiles.arrow.metadata_columns import (
+    LAST_UPDATED,
+    METADATA_FIELDS,
+    MIN_FORMAT_VERSION,
+    ROW_ID,
+)
 from frazil.spark.conditions.sql_conditions import convert, is_case_sensitive
 from frazil.spark.parse.sql_tokens import Name
 from frazil.spark.parse.table_references import (

@@ -16,10 +16,10 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType as SparkStruct
 
 from frazil.client.declare.client_table import Table
-from frazil.datafiles.arrow.arrow import to_spark
+from frazil.datafiles.arrow.spark_batches import to_spark
+from frazil.datafiles.portable_table import PortableTable
 from frazil.datafiles.reading.file_storage import Storage
 from frazil.datafiles.reading.scan_tasks import ScanTask, split_tasks, task_of
-from frazil.datafiles.reading.table_facts import TableFacts, facts_of
 from frazil.datafiles.reading.task_reader import read_task
 from frazil.spark.schema.spark_types import spark_schema, spark_type
 from frazil.spark.streams.source_options import SourceOptions
@@ -35,7 +35,7 @@ OPEN_BYTES: Final = 4 << 20
 class TaskReader:
     """Reads tasks on executors."""
 
-    facts: TableFacts
+    facts: PortableTable
     storage: Storage
     columns: StructType
 
@@ -56,7 +56,7 @@ def task_reader(
     options: SourceOptions, table: Table, schema: SparkStruct, of_table: StructType
 ) -> TaskReader:
     columns = wanted_columns(table, schema, of_table)
-    return TaskReader(facts_of(table), options.storage(table.config), columns)
+    return TaskReader(PortableTable.of(table), options.storage(table.config), columns)
 
 
 def wanted_columns(table: Table, schema: SparkStruct, of_table: StructType) -> StructType:

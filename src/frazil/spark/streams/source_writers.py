@@ -25,8 +25,8 @@ from pyspark.sql.types import StructType as SparkStruct
 from frazil.client.declare.client_table import Table
 from frazil.client.declare.table_verbs import Commit
 from frazil.datafiles.footers.files_from_parquet import DataFile
+from frazil.datafiles.portable_table import PortableTable
 from frazil.datafiles.reading.file_storage import Storage
-from frazil.datafiles.reading.table_facts import TableFacts, facts_of
 from frazil.datafiles.writing.data_file_writer import ArrowFileWriter
 from frazil.datafiles.writing.row_partitions import Partitioner
 from frazil.datafiles.writing.write_properties import FileOptions, file_options
@@ -61,7 +61,7 @@ class Written(WriterCommitMessage):
 class FileTask:
     """What a task of Spark's does."""
 
-    facts: TableFacts
+    facts: PortableTable
     storage: Storage
     options: FileOptions
     conform: Conform
@@ -82,7 +82,7 @@ class FileTask:
 
 def file_task(options: SourceOptions, table: Table, schema: SparkStruct) -> FileTask:
     """Raises before any file is written if the frame does not fit the table."""
-    facts = facts_of(table)
+    facts = PortableTable.of(table)
     return FileTask(
         facts,
         options.storage(table.config),

@@ -12,7 +12,7 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
-from frazil.datafiles.reading.table_facts import TableFacts
+from frazil.datafiles.portable_table import PortableTable
 from frazil.spark.writing.ordering import sort_columns
 from frazil.spark.writing.z_order import Z_COLUMN, z_order_column
 from frazil.values.types import StructType
@@ -41,7 +41,7 @@ class Layout:
 
 
 def layout_of(
-    facts: TableFacts,
+    facts: PortableTable,
     distribution: str | None = None,
     command: str = "write",
     zorder: Sequence[str] = (),
@@ -63,11 +63,11 @@ def layout_of(
     return Layout(mode, order if is_sorted else None)
 
 
-def _is_partitioned(facts: TableFacts, spec_id: int | None) -> bool:
+def _is_partitioned(facts: PortableTable, spec_id: int | None) -> bool:
     return any(field["transform"].lower() != "void" for field in facts.spec(spec_id)["fields"])
 
 
-def _property(facts: TableFacts, command: str) -> str | None:
+def _property(facts: PortableTable, command: str) -> str | None:
     if command not in COMMANDS:
         raise BadRequest(f"command: {command!r} is none of {', '.join(COMMANDS)}")
     name = "distribution-mode" if command == "write" else f"{command}.distribution-mode"
@@ -88,7 +88,7 @@ def _checked(mode: str) -> str:
     return mode.lower()
 
 
-def shuffle_settings(facts: TableFacts, codec: str) -> dict[str, str]:
+def shuffle_settings(facts: PortableTable, codec: str) -> dict[str, str]:
     """How much Spark should give to a task after the shuffle of a write.
 
     Its own default makes files that are small for a table; Iceberg's is as here.

@@ -16,8 +16,7 @@ from pyspark.sql import DataFrame
 
 from frazil.client.declare.client_table import Table
 from frazil.datafiles.footers.files_from_parquet import DataFile, EqualityDeleteFile
-from frazil.datafiles.footers.footer_reader import FileTable
-from frazil.datafiles.reading.table_facts import TableFacts, facts_of
+from frazil.datafiles.portable_table import FileTable, PortableTable
 from frazil.spark.core.context import Context
 from frazil.spark.core.name_matching import column
 from frazil.spark.schema.partition_transforms import spec_fields
@@ -121,9 +120,9 @@ def _check_covered(table: Table, spec_id: int, missing: frozenset[int]) -> None:
             )
 
 
-def _key_facts(table: Table, schema: StructType, spec_id: int) -> TableFacts:
+def _key_facts(table: Table, schema: StructType, spec_id: int) -> PortableTable:
     """The table as if it had the key's columns alone, in one of its specs."""
-    facts = facts_of(table, schema)
+    facts = PortableTable.of(table, schema)
     metadata = {**facts.metadata, **_UNSORTED, "default-spec-id": spec_id}
     return replace(facts, metadata=metadata)
 
@@ -132,7 +131,7 @@ def _key_facts(table: Table, schema: StructType, spec_id: int) -> TableFacts:
 
 
 def _write(
-    context: Context, facts: TableFacts, keys: DataFrame, folder: WriteFolder
+    context: Context, facts: PortableTable, keys: DataFrame, folder: WriteFolder
 ) -> tuple[DataFile, ...]:
     options = WriteOptions(
         distribution="hash", target_file_size_bytes=_target_size_bytes(facts.properties)

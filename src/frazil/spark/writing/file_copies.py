@@ -14,9 +14,9 @@ import msgspec
 
 from frazil.client.declare.client_table import Table
 from frazil.datafiles.footers.files_from_parquet import DataFile
-from frazil.datafiles.reading.live_rows import check_task
-from frazil.datafiles.reading.table_facts import facts_of
-from frazil.datafiles.reading.touched import Touched, encode_touched
+from frazil.datafiles.portable_table import PortableTable
+from frazil.datafiles.reading.scan_tasks import DeletedRows
+from frazil.datafiles.reading.task_reader import check_copied_task
 from frazil.datafiles.writing.file_copier import CopyWork
 from frazil.datafiles.writing.write_properties import file_options
 from frazil.spark.core.context import Context
@@ -26,13 +26,13 @@ from frazil.spark.writing.write_folder import WriteFolder
 
 
 def copy_files(
-    context: Context, table: Table, touched: Sequence[Touched], folder: WriteFolder
+    context: Context, table: Table, touched: Sequence[DeletedRows], folder: WriteFolder
 ) -> tuple[DataFile, ...]:
     """The copies; of a file with no row left there is none."""
-    facts = facts_of(table)
+    facts = PortableTable.of(table)
     for one in touched:
-        check_task(one.task, facts)
+        check_copied_task(one.task, facts)
     work = CopyWork(facts, folder.storage, folder.location, file_options(table.properties))
-    items = [Item(encode_touched(one), one.task.size_in_bytes) for one in touched]
+    items = [Item(one.encode(), one.task.size_in_bytes) for one in touched]
     written = file_jobs.run(context.spark, work, items)
     return tuple(msgspec.json.decode(one, type=DataFile) for one in written)

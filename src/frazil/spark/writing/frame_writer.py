@@ -17,9 +17,8 @@ from pyspark.sql import Column, DataFrame
 
 from frazil.client.declare.client_table import Table
 from frazil.datafiles.footers.files_from_parquet import DataFile
-from frazil.datafiles.reading.table_facts import TableFacts, facts_of
-from frazil.datafiles.writing.partition_split import PARTITION_PREFIX
-from frazil.datafiles.writing.row_partitions import Partitioner
+from frazil.datafiles.portable_table import PortableTable
+from frazil.datafiles.writing.row_partitions import PARTITION_PREFIX, Partitioner
 from frazil.datafiles.writing.write_properties import FileOptions, file_options
 from frazil.spark.core.borrowed_settings import session_settings
 from frazil.spark.core.context import Context
@@ -68,7 +67,7 @@ def write_rows(
     hold all.
     """
     options = options or WriteOptions()
-    facts = facts_of(table, schema)
+    facts = PortableTable.of(table, schema)
     layout = _layout(facts, options)
     of_files = _file_options(facts, options, layout)
     if few and can_write_here(context, table, options):
@@ -85,7 +84,7 @@ def write_rows(
 
 def can_write_here(context: Context, table: Table, options: WriteOptions) -> bool:
     """Whether few rows may be written by the driver, which does not sort them."""
-    facts = facts_of(table)
+    facts = PortableTable.of(table)
     layout = _layout(facts, options)
     wanted = options.engine or context.settings.writer
     return wanted == _AUTO and layout.sort_order is None and not layout.zorder and is_flat(facts)
@@ -101,7 +100,7 @@ def write_here(
     lineage: bool = False,
 ) -> tuple[DataFile, ...]:
     """As `write_rows`, of rows that are here already, as Spark has its types in Arrow."""
-    facts = facts_of(table)
+    facts = PortableTable.of(table)
     of_files = _file_options(facts, options, _layout(facts, options))
     context.log.info("%s: written by the driver: the rows are few", facts.name)
     partitioned = map(Partitioner(facts, options.spec_id), rows.combine_chunks().to_batches())
@@ -111,7 +110,7 @@ def write_here(
 
 def distributed(
     context: Context,
-    table: Table | TableFacts,
+    table: Table | PortableTable,
     frame: DataFrame,
     options: WriteOptions | None = None,
     schema: StructType | None = None,
@@ -119,55 +118,57 @@ def distributed(
     """The frame with the partition of each row in `_partition_*`, its rows brought together by the
     table's distribution mode and sorted by partition and sort order within each task."""
     options = options or WriteOptions()
-    facts = table if isinstance(table, TableFacts) else facts_of(table, schema)
+    facts = table if isinstance(table, PortableTable) else PortableTable.of(table, schema)
     return _spread(facts, frame, options, _layout(facts, options))
 
 
-def options_of_files(table: Table | TableFacts, options: WriteOptions | None = None) -> FileOptions:
+def options_of_files(
+    table: Table | PortableTable, options: WriteOptions | None = None
+) -> FileOptions:
     """How an `ArrowFileWriter` has to write rows that come from `distributed`."""
     options = options or WriteOptions()
-    facts = table if isinstance(table, TableFacts) else facts_of(table)
+    facts = table if isinstance(table, PortableTable) else PortableTable.of(table)
     return _file_options(facts, options, _layout(facts, options))
 
 
 @contextmanager
 def write_settings(
-    context: Context, table: Table | TableFacts, options: WriteOptions | None = None
+    context: Context, table: Table | PortableTable, options: WriteOptions | None = None
 ) -> Iterator[None]:
     """What the session needs while rows from `distributed` are written, as `write_rows` has it."""
     options = options or WriteOptions()
-    facts = table if isinstance(table, TableFacts) else facts_of(table)
+    facts = table if isinstance(table, PortableTable) else PortableTable.of(table)
     layout = _layout(facts, options)
     wanted = _settings(facts, layout, _file_options(facts, options, layout))
     with session_settings(context.spark, wanted):
         yield
 
 
-def _settings(facts: TableFacts, layout: Layout, of_files: FileOptions) -> dict[str, str]:
+def _settings(facts: PortableTable, layout: Layout, of_files: FileOptions) -> dict[str, str]:
     return {} if layout.mode == "none" else shuffle_settings(facts, of_files.codec)
 
 
-def _layout(facts: TableFacts, options: WriteOptions) -> Layout:
+def _layout(facts: PortableTable, options: WriteOptions) -> Layout:
     return layout_of(facts, options.distribution, options.command, options.zorder, options.spec_id)
 
 
 def _spread(
-    facts: TableFacts, frame: DataFrame, options: WriteOptions, layout: Layout
+    facts: PortableTable, frame: DataFrame, options: WriteOptions, layout: Layout
 ) -> DataFrame:
     return spread(frame, _partitions(facts, options), layout, facts.schema)
 
 
-def _with_partitions(facts: TableFacts, frame: DataFrame, options: WriteOptions) -> DataFrame:
+def _with_partitions(facts: PortableTable, frame: DataFrame, options: WriteOptions) -> DataFrame:
     columns = _partitions(facts, options)
     return frame.select("*", *(column.alias(name) for name, column in columns.items()))
 
 
-def _partitions(facts: TableFacts, options: WriteOptions) -> dict[str, Column]:
+def _partitions(facts: PortableTable, options: WriteOptions) -> dict[str, Column]:
     columns = partition_columns(facts, options.spec_id)
     return {f"{PARTITION_PREFIX}{position}": column for position, column in enumerate(columns)}
 
 
-def _file_options(facts: TableFacts, options: WriteOptions, layout: Layout) -> FileOptions:
+def _file_options(facts: PortableTable, options: WriteOptions, layout: Layout) -> FileOptions:
     return file_options(
         facts.properties,
         target_file_size_bytes=options.target_file_size_bytes,
@@ -181,7 +182,7 @@ def _file_options(facts: TableFacts, options: WriteOptions, layout: Layout) -> F
 
 def _chosen_engine(
     context: Context,
-    facts: TableFacts,
+    facts: PortableTable,
     folder: WriteFolder,
     options: WriteOptions,
     of_files: FileOptions,
@@ -208,7 +209,7 @@ def _chosen_engine(
     return "jvm"
 
 
-def _refuse(facts: TableFacts, reasons: Sequence[str]) -> None:
+def _refuse(facts: PortableTable, reasons: Sequence[str]) -> None:
     if reasons:
         raise BadRequest(
             f"{facts.name}: Spark's Parquet writer cannot write it: {'; '.join(reasons)}. Use the "

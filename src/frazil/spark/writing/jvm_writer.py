@@ -23,8 +23,8 @@ from frazil.datafiles.footers.files_from_parquet import DataFile
 from frazil.datafiles.footers.footer_partitions import PartitionField
 from frazil.datafiles.footers.footer_reader import ParquetReader
 from frazil.datafiles.footers.python_values import internal_value
+from frazil.datafiles.portable_table import PortableTable
 from frazil.datafiles.reading.file_storage import Storage, is_local
-from frazil.datafiles.reading.table_facts import TableFacts
 from frazil.datafiles.writing.write_properties import TARGET_SIZE, FileOptions
 from frazil.spark.core.borrowed_settings import PARQUET_SETTINGS, session_settings
 from frazil.spark.core.context import Context
@@ -79,7 +79,7 @@ class Objection:
 
 
 def objections(
-    facts: TableFacts, location: str, options: FileOptions, *, is_sized: bool
+    facts: PortableTable, location: str, options: FileOptions, *, is_sized: bool
 ) -> list[Objection]:
     """Why Spark's writer should not write a table's files; none where it can as well."""
     found = [
@@ -100,7 +100,7 @@ def objections(
     return found
 
 
-def is_flat(facts: TableFacts) -> bool:
+def is_flat(facts: PortableTable) -> bool:
     """Whether Spark has a type for every column that is stored as it is."""
     return all(field.type.type_id in _FLAT for field in facts.schema.fields)
 
@@ -114,7 +114,7 @@ def _named(field: NestedField) -> str:
 
 def write_jvm(
     context: Context,
-    facts: TableFacts,
+    facts: PortableTable,
     frame: DataFrame,
     folder: WriteFolder,
     options: FileOptions,
@@ -191,7 +191,7 @@ def _setting(value: Any) -> str:
 
 
 def _declared_files(
-    facts: TableFacts,
+    facts: PortableTable,
     fields: Sequence[PartitionField],
     folder: WriteFolder,
     options: FileOptions,

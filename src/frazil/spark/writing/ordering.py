@@ -7,10 +7,9 @@ from typing import Any
 
 from pyspark.sql import Column
 
-from frazil.datafiles.footers.parquet_schema import fields_by_id
 from frazil.spark.schema.partition_transforms import source_column, transform_column
 from frazil.values.transforms import parse_transform
-from frazil.values.types import StructType
+from frazil.values.types import StructType, fields_by_id
 from frazil.wire.errors import BadRequest
 
 

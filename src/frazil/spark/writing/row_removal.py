@@ -16,8 +16,7 @@ import msgspec
 
 from frazil.client.declare.client_table import Table
 from frazil.datafiles.footers.files_from_parquet import PositionDeleteFile
-from frazil.datafiles.reading.scan_tasks import is_deletion_vector
-from frazil.datafiles.reading.touched import Touched
+from frazil.datafiles.reading.scan_tasks import DeletedRows, is_deletion_vector
 from frazil.datafiles.writing.delete_file_writer import (
     PositionDeleteWork,
     VectorWork,
@@ -50,7 +49,7 @@ class WrittenDeletes:
 
 
 def write_deletes(
-    context: Context, table: Table, touched: Sequence[Touched], folder: WriteFolder
+    context: Context, table: Table, touched: Sequence[DeletedRows], folder: WriteFolder
 ) -> WrittenDeletes:
     """Writes the deletes of the touched files; every one of them has a position at least."""
     if not touched:
@@ -91,15 +90,15 @@ def _work(table: Table, folder: WriteFolder, whole_files: bool) -> Work:
     )
 
 
-def _by_partition(touched: Sequence[Touched]) -> Iterator[list[Touched]]:
-    groups: dict[tuple[object, ...], list[Touched]] = {}
+def _by_partition(touched: Sequence[DeletedRows]) -> Iterator[list[DeletedRows]]:
+    groups: dict[tuple[object, ...], list[DeletedRows]] = {}
     for one in touched:
         file = one.task.data_file
         groups.setdefault((file.spec_id, *file.partition), []).append(one)
     yield from groups.values()
 
 
-def _item(group: Sequence[Touched]) -> Item:
+def _item(group: Sequence[DeletedRows]) -> Item:
     payload = encode_group(group)
     read = sum(
         file.content_size_in_bytes or file.file_size_in_bytes
@@ -109,7 +108,7 @@ def _item(group: Sequence[Touched]) -> Item:
     return Item(payload, len(payload) + read + _GROUP_BYTES)
 
 
-def _taken_in(touched: Sequence[Touched]) -> Iterator[RemovedDeletes]:
+def _taken_in(touched: Sequence[DeletedRows]) -> Iterator[RemovedDeletes]:
     """Deletes that are for one touched file alone. Shared ones may be needed by other files."""
     for one in touched:
         for file in one.task.position_deletes:

@@ -14,8 +14,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from frazil.datafiles.footers.files_from_parquet import DataFile
+from frazil.datafiles.portable_table import PortableTable
 from frazil.datafiles.reading.file_storage import Storage
-from frazil.datafiles.reading.table_facts import TableFacts
 from frazil.datafiles.writing.data_file_writer import ArrowFileWriter
 from frazil.datafiles.writing.write_properties import FileOptions
 from frazil.spark.executor.worker_tasks import task_name
@@ -26,7 +26,7 @@ Task: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def write_arrow(
-    facts: TableFacts,
+    facts: PortableTable,
     rows: DataFrame,
     folder: WriteFolder,
     options: FileOptions,
@@ -40,7 +40,7 @@ def write_arrow(
 
 
 def write_task(
-    facts: TableFacts, storage: Storage, folder: str, options: FileOptions, lineage: bool
+    facts: PortableTable, storage: Storage, folder: str, options: FileOptions, lineage: bool
 ) -> Task:
     """What a task does with its rows; only the files that it returns count."""
 
@@ -54,7 +54,7 @@ def write_task(
 
 
 def write_table(
-    facts: TableFacts,
+    facts: PortableTable,
     rows: pa.Table,
     folder: WriteFolder,
     options: FileOptions,

@@ -18,9 +18,8 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
-from frazil.datafiles.footers.parquet_schema import fields_by_id
 from frazil.spark.schema.partition_transforms import arrow_function, source_column
-from frazil.values.types import NestedField, StructType, TypeId
+from frazil.values.types import NestedField, StructType, TypeId, fields_by_id
 from frazil.wire.errors import BadRequest
 
 Z_COLUMN: Final = "_z_order"
