@@ -17,18 +17,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from frazil.datafiles.arrow.arrow_types import (
-    METADATA_FIELDS,
-    arrow_schema,
-    field_id_of,
-    spark_arrow_schema,
-)
+from frazil.datafiles.arrow.arrow_types import arrow_schema, spark_arrow_schema
 from frazil.datafiles.arrow.file_projection import Projection, project
+from frazil.datafiles.arrow.metadata_columns import METADATA_FIELDS
 from frazil.datafiles.arrow.spark_batches import to_spark, to_table
 from frazil.spark.schema.spark_types import spark_schema
 from frazil.values import types as it
 from frazil.values.name_mapping import name_mapping_of, parse_name_mapping
-from frazil.values.parquet_columns import columns_of_footer
+from frazil.values.parquet_columns import columns_of_footer, field_id_of
 from frazil.values.types import (
     DecimalType,
     FixedType,
