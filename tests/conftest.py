@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from scripts.java import Java, find_java
+from tests.support import time_limit
 from tests.support.network import forbid_network
 from tests.support.s3 import S3Server, start_s3
 from tests.support.server import RunningServer, ServerFactory, running_server
@@ -51,6 +52,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+    config.pluginmanager.register(time_limit)
     forbid_network()
 
 
@@ -160,11 +162,11 @@ def spark(
     java: Java, jars_dir: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SparkSession]:
     """One Spark for the whole run; a test adds its catalog with `tests.support.spark`."""
-    from tests.support.spark import start_spark
+    from tests.support.spark import start_spark, stop_spark
 
     session = start_spark(java, tmp_path_factory.mktemp("spark"))
     yield session
-    session.stop()
+    stop_spark(session)
 
 
 @pytest.fixture

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from scripts.java import ROOT
+from tests.support.inner_pytest import run_pytest
 from tests.support.network import NetworkUsed
 
 
@@ -25,23 +22,6 @@ def test_network_is_forbidden() -> None:
 def test_loopback_is_allowed() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         socket.create_connection(server.getsockname(), timeout=5).close()
-
-
-def run_pytest(directory: Path, test: str, **environment: str) -> tuple[int, str]:
-    """A run of its own with this project's conftest."""
-    (directory / "test_inner.py").write_text(test)
-    (directory / "pytest.ini").write_text("[pytest]\nmarkers = full\n")
-    variables = {k: v for k, v in os.environ.items() if k != "FRAZIL_REQUIRE_ALL"}
-    finished = subprocess.run(
-        [sys.executable, "-m", "pytest", "-rA", "-p", "tests.conftest", "-p", "no:cacheprovider"],
-        cwd=directory,
-        env={**variables, "PYTHONPATH": str(ROOT), **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=50,
-    )
-    return finished.returncode, finished.stdout
 
 
 SKIPS = """

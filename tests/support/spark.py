@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,6 +54,48 @@ def start_spark(java: Java, directory: Path, **others: str) -> SparkSession:
     for name, value in settings.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
+
+
+def stop_spark(session: SparkSession) -> None:
+    """Stop the session, or forget it where its JVM has ended."""
+    if spark_is_dead():
+        forget_spark()
+    else:
+        session.stop()
+
+
+def kill_spark() -> None:
+    """End the JVM of this process without asking it."""
+    process = _gateway_process()
+    if process is not None:
+        process.kill()
+        process.wait()
+
+
+def spark_is_dead() -> bool:
+    """Return whether this process has started a JVM that has ended since."""
+    process = _gateway_process()
+    return process is not None and process.poll() is not None
+
+
+def forget_spark() -> None:
+    """Make pyspark start a new JVM for the next session, as in a new process."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    context = SparkContext._active_spark_context
+    if context is not None:
+        context._jsc = None  # the JVM cannot be asked to stop
+        context.stop()
+    SparkContext._gateway = SparkContext._jvm = None
+    SparkSession._instantiatedSession = SparkSession._activeSession = None
+
+
+def _gateway_process() -> subprocess.Popen[bytes] | None:
+    """The JVM that pyspark has started in this process."""
+    pyspark = sys.modules.get("pyspark")
+    gateway = pyspark and pyspark.SparkContext._gateway
+    return getattr(gateway, "proc", None) if gateway else None
 
 
 def runtime_settings() -> dict[str, str]:
