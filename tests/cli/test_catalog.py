@@ -8,7 +8,6 @@ import pty
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from typer.testing import CliRunner
 from frazil import Client, DataFile
 from frazil.cli.app import app
 from tests.cli.shop import SCHEMA, Shop
+from tests.support.patience import HANG_S, wait_until
 from tests.support.proxy import DropAnswer, HoldAnswer, running_proxy
 from tests.support.readme import free_port
 from tests.support.s3 import ACCESS_KEY_ID, SECRET_ACCESS_KEY, S3Server
@@ -86,13 +86,13 @@ def test_an_interrupted_commit_is_an_unknown_outcome(shop: Shop) -> None:
             # A run in the background hands on that it does not listen.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
-        deadline = time.monotonic() + 40
-        while not any(one.statuses for one in proxy.changes):
-            assert process.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        wait_until(
+            lambda: process.poll() is not None or any(one.statuses for one in proxy.changes),
+            "the commit was never sent",
+        )
+        assert process.poll() is None
         process.send_signal(signal.SIGINT)
-        said, err = process.communicate(timeout=20)
+        said, err = process.communicate(timeout=HANG_S)
     assert (process.returncode, said) == (4, "")
     assert "nobody knows whether it took place" in err
     assert shop.files() == ["a.parquet"]
@@ -108,7 +108,7 @@ def test_long_work_shows_its_progress_on_a_terminal_alone(shop: Shop) -> None:
             stdout=subprocess.PIPE,
             stderr=theirs,
             env={**os.environ, "TERM": "xterm", "COLUMNS": "100"},
-            timeout=50,
+            timeout=HANG_S,
         )
         os.close(theirs)
         shown = os.read(terminal, 1 << 16).decode()
@@ -146,7 +146,7 @@ def test_as_a_user_types_it(shop: Shop, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "frazil"]
     for arguments in (["commit", shop.name, "--add", path], ["log", shop.name, "-o", "json"]):
         done = subprocess.run(
-            [*command, *arguments], cwd=tmp_path, env=environ, capture_output=True, timeout=50
+            [*command, *arguments], cwd=tmp_path, env=environ, capture_output=True, timeout=HANG_S
         )
         assert done.returncode == 0, done.stderr
     assert len(json.loads(done.stdout)["snapshots"]) == 1

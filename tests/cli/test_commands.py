@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 import frazil
 from frazil.cli.app import app
 from frazil.settings import Settings, all_settings, all_tokens, resolve, token_name
+from tests.support.patience import HANG_S
 from tests.support.server import clean_environment
 
 
@@ -26,7 +27,7 @@ def run(
         env=clean_environment(environ),
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=HANG_S,
         check=False,
     )
 

@@ -18,6 +18,7 @@ from frazil.cli.shared.setting_options import Output
 from frazil.db.connect import connect
 from frazil.db.sql import migrations
 from frazil.settings import Settings, resolve
+from tests.support.patience import HANG_S
 from tests.support.s3 import S3Server
 from tests.support.server import clean_environment
 
@@ -29,7 +30,7 @@ def doctor(cwd: Path, *arguments: str, **environ: str) -> tuple[int, dict[str, d
         env=clean_environment(environ),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANG_S,
         check=False,
     )
     answer = json.loads(done.stdout)
@@ -52,7 +53,7 @@ def test_text_names_each_check(tmp_path: Path) -> None:
         env=clean_environment(),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANG_S,
         check=True,
     )
     assert [line.split()[1] for line in done.stdout.splitlines() if "fix:" not in line] == list(
@@ -196,7 +197,7 @@ def test_an_unknown_requirement_is_a_usage_error(tmp_path: Path) -> None:
         env=clean_environment(),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANG_S,
         check=False,
     )
     assert done.returncode == 2

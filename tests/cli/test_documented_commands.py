@@ -94,7 +94,6 @@ class QuickReader(Reader):
 
 
 # Its last commands take the one Spark of the run.
-@pytest.mark.timeout(240)
 @pytest.mark.usefixtures("spark")
 def test_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

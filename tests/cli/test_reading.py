@@ -19,6 +19,7 @@ from pyiceberg.types import NestedField, StringType, TimestampType
 from frazil import PositionDeleteFile
 from frazil.cli.tables.commit_command import partition_of
 from tests.cli.shop import FIRST, SCHEMA, SECOND, Shop, make_shop, numbers
+from tests.support.patience import HANG_S
 from tests.support.server import RunningServer
 
 # --- log and show ---------------------------------------------------------------------------------
@@ -267,7 +268,9 @@ def test_without_the_server_extra_it_is_said_how_to_get_it(shop: Shop) -> None:
         f"sys.argv = ['frazil', 'diff', {shop.name!r}, 'main^', '--uri', {shop.server.url!r}]\n"
         "from frazil.cli import main; main()"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=HANG_S
+    )
     assert done.returncode == 0, done.stderr
     assert "+ 1 data file, 1 row" in done.stdout
     assert "numpy, which is not installed" in done.stderr

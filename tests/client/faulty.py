@@ -15,7 +15,8 @@ from frazil.client.catalog_client import Client
 from frazil.client.send.retry_policy import RetryPolicy
 from frazil.wire.content_files import DataFile, ValueMap
 from frazil.wire.errors import CommitStateUnknown, FrazilError
-from tests.support.proxy import Exchange, Proxy
+from tests.support.patience import HANG_S
+from tests.support.proxy import Exchange, Fault, HoldAnswer, HoldRequest, Proxy
 
 NAMESPACE: Final = "faults"
 SCHEMA: Final = {
@@ -34,9 +35,22 @@ MARK: Final = "marked-by"
 _numbers = itertools.count(1)
 
 
-def quick_client(uri: str, timeout_s: float = 20) -> Client:
-    """Gives an answer up after so long; a table's own `commit.retry.*` is not read."""
-    return Client(uri, timeout_s=timeout_s, retry=RetryPolicy(4, 1, 20, 60_000))
+def quick_client(uri: str) -> Client:
+    """Return a client that retries four times at once; it does not read `commit.retry.*`."""
+    return Client(uri, timeout_s=HANG_S, retry=RetryPolicy(4, 1, 20, 1_000 * int(HANG_S)))
+
+
+def impatient_client(uri: str) -> Client:
+    """Return a client for a proxy that holds messages back: it soon gives an answer up.
+
+    It also gives up answers that a busy machine delays, so it retries until one comes in time.
+    """
+    return Client(uri, timeout_s=0.5, retry=RetryPolicy(1_000, 1, 20, 1_000 * int(HANG_S)))
+
+
+def client_for(faults: Iterable[Fault], uri: str) -> Client:
+    held = any(isinstance(fault, HoldRequest | HoldAnswer) for fault in faults)
+    return impatient_client(uri) if held else quick_client(uri)
 
 
 def data_file(location: str, number: int) -> DataFile:
@@ -275,9 +289,9 @@ def check_keys(changes: Iterable[Exchange]) -> None:
     assert len({key for found in keys.values() for key in found}) == len(keys)
 
 
-def through(proxy: Proxy, operation: Operation, timeout_s: float = 20) -> Outcome:
-    """Calls the operation through the proxy and lets everything that is on its way arrive."""
-    with quick_client(proxy.url, timeout_s) as client:
+def through(proxy: Proxy, operation: Operation, faults: Iterable[Fault] = ()) -> Outcome:
+    """Call the operation through the proxy and let everything that is on its way arrive."""
+    with client_for(faults, proxy.url) as client:
         outcome = call(operation, client)
     proxy.settle()
     check_word(operation, outcome)

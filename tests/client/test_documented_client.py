@@ -22,6 +22,7 @@ from frazil.client.declare.client_table import Table
 from frazil.wire.content_files import DataFile, PositionDeleteFile
 from frazil.wire.identifiers import Identifier
 from scripts.java import ROOT
+from tests.support.patience import HANG_S
 from tests.support.server import RunningServer, ServerFactory, clean_environment
 
 FENCE = re.compile(r"^```(\w+)?([^\n]*)\n(.*?)^```\s*$", re.MULTILINE | re.DOTALL)
@@ -51,7 +52,7 @@ def run(command: list[str], directory: Path, environment: dict[str, str]) -> str
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=HANG_S,
         check=False,
     )
     shown = f"{command[-1]}\nended with {finished.returncode}:\n{finished.stdout}{finished.stderr}"

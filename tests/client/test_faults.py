@@ -17,6 +17,7 @@ import pytest
 
 from frazil.client.catalog_client import Client
 from frazil.client.send.error_answers import CatalogUnreachable
+from frazil.client.send.retry_policy import RetryPolicy
 from frazil.wire.errors import (
     CommitStateUnknown,
     FrazilError,
@@ -38,7 +39,9 @@ from tests.client.faulty import (
     call,
     check_keys,
     check_word,
+    client_for,
     data_file,
+    impatient_client,
     quick_client,
     through,
 )
@@ -59,9 +62,6 @@ from tests.support.proxy import (
     running_proxy,
 )
 from tests.support.server import RunningServer, running_server
-
-IMPATIENT_S = 0.5
-"""Of a client whose answer is held back."""
 
 
 @pytest.fixture(scope="module")
@@ -126,8 +126,7 @@ def chosen(every: int) -> list[Any]:
 
 def play(proxy: Proxy, fault: str, operation: Operation) -> Outcome:
     proxy.script(*FAULTS[fault])
-    held = any(isinstance(part, HoldRequest | HoldAnswer) for part in FAULTS[fault])
-    outcome = through(proxy, operation, IMPATIENT_S if held else 20)
+    outcome = through(proxy, operation, FAULTS[fault])
     assert proxy.unplayed == 0
     return outcome
 
@@ -217,7 +216,7 @@ def test_a_refusal_of_the_first_sending_is_the_last_word(truth: Truth, proxy: Pr
 @pytest.mark.parametrize("fault", [Pass(), DropAnswer(), HoldRequest("retried"), Duplicate()])
 def test_a_conflict_is_raised_at_once(fault: Fault, truth: Truth, proxy: Proxy) -> None:
     operation = Overwrite(truth)
-    client = quick_client(proxy.url, IMPATIENT_S if isinstance(fault, HoldRequest) else 20)
+    client = client_for([fault], proxy.url)
     table = client.load_table(operation.name)
     rival = data_file(operation.location, 1_000_000)
     truth.client.overwrite_files(operation.name, [rival], [operation.old])
@@ -264,7 +263,8 @@ def test_a_late_sending_of_what_was_built_again_does_nothing(truth: Truth, proxy
         truth.client.append_files(name, [data_file(table.location, 2)])
 
     proxy.script(HoldRequest("released"), Pass(action=move))
-    with quick_client(proxy.url, 3 * IMPATIENT_S) as client:
+    # Long enough for a busy machine: exactly one request may be given up.
+    with Client(proxy.url, timeout_s=3, retry=RetryPolicy(4, 1, 20, 60_000)) as client:
         client.rollback(name, first)
     before = truth.versions(name)
     proxy.settle()
@@ -315,7 +315,7 @@ def test_a_long_day_with_a_bad_network(seed: int, truth: Truth, proxy: Proxy) ->
     chance = Random(seed)
     operations = [chance.choice(OPERATIONS)(truth) for _ in range(25)]
     proxy.script(*chance.choices(ANY_FAULT, k=400))
-    with quick_client(proxy.url, 0.25) as client:
+    with impatient_client(proxy.url) as client:
         outcomes = [call(operation, client) for operation in operations]
     proxy.settle()
     for operation, outcome in zip(operations, outcomes, strict=True):
@@ -335,7 +335,7 @@ def test_writers_of_one_table_with_a_bad_network(seed: int, truth: Truth, proxy:
     name = truth.new_table()
     location = truth.client.load_table(name).location
     proxy.script(*Random(seed).choices(ANY_FAULT, k=400))
-    client = quick_client(proxy.url, IMPATIENT_S)
+    client = impatient_client(proxy.url)
 
     def write(number: int) -> tuple[int, FrazilError | None]:
         try:
@@ -451,9 +451,8 @@ def test_other_changes_are_made_once_too(
     proxy: Proxy,
 ) -> None:
     proxy.script(*FAULTS[fault])
-    held = any(isinstance(part, HoldRequest | HoldAnswer) for part in FAULTS[fault])
     tag = f"x{uuid4().hex[:8]}"
-    with quick_client(proxy.url, IMPATIENT_S if held else 20) as client:
+    with client_for(FAULTS[fault], proxy.url) as client:
         is_done = change(truth, client, tag)
     proxy.settle()
     assert proxy.unplayed == 0

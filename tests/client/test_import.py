@@ -8,6 +8,7 @@ import sys
 import pytest
 
 import frazil
+from tests.support.patience import HANG_S
 
 HEAVY = {
     "boto3",
@@ -42,7 +43,7 @@ HEAVY = {
 def test_no_heavy_library_is_loaded(statement: str) -> None:
     code = f"import sys; {statement}; print(*{{name.split('.')[0] for name in sys.modules}})"
     shown = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=HANG_S
     ).stdout
     loaded = set(shown.split())
     assert "frazil" in loaded

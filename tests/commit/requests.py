@@ -32,8 +32,9 @@ from frazil.wire.requests import (
     CreateViewRequest,
     RegisterTableRequest,
 )
+from tests.support.patience import HANG_S
 
-TIMEOUT_S = 30
+TIMEOUT_S = HANG_S
 NOW_MS = time.time_ns() // 1_000_000
 SCHEMA = {
     "type": "struct",

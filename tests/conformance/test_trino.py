@@ -12,7 +12,7 @@ from tests.support.server import ServerFactory
 from tests.support.trino import TrinoSession, running_trino
 
 # Trino takes about a minute to start on two cores, and longer to be unpacked the first time.
-pytestmark = [pytest.mark.full, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.full
 
 
 def use_tables(trino: TrinoSession) -> None:

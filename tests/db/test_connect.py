@@ -19,6 +19,7 @@ from frazil.db.connect import connect
 from frazil.db.sqlite import SqliteDatabase
 from frazil.db.sqlite_writer import SqliteStatements, Written
 from tests.db.helpers import must
+from tests.support.patience import HANG_S
 from tests.support.postgres import PostgresServer
 
 HOLD = """
@@ -185,4 +186,4 @@ def test_an_old_server_is_refused() -> None:
         database = connect(f"postgresql://postgres@127.0.0.1:{port}/catalog")
         with pytest.raises(DatabaseRefused, match=r"PostgreSQL 14 is too old: .* 15 or newer"):
             database.migrate()
-        server.join(10)
+        server.join(HANG_S)

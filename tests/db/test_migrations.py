@@ -14,6 +14,7 @@ from frazil.db.sql import Migration, migrations
 from frazil.db.sqlite import SqliteDatabase
 from frazil.db.sqlite_writer import SqliteStatements, Written
 from tests.db.helpers import must
+from tests.support.patience import HANG_S
 
 
 def test_before_it_the_database_says_it_is_not_ready(empty_database: Database) -> None:
@@ -67,7 +68,7 @@ database.close()
         process.stdin.write("go\n")
         process.stdin.flush()
     for process in processes:
-        _, errors = process.communicate(timeout=40)
+        _, errors = process.communicate(timeout=HANG_S)
         assert process.returncode == 0, errors
 
 

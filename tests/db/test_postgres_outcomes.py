@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -30,6 +29,7 @@ from tests.db.helpers import (
     swap,
     transaction,
 )
+from tests.support.patience import HANG_S, wait_until
 from tests.support.postgres import PostgresServer
 
 COMMIT = b"COMMIT\0"
@@ -85,16 +85,15 @@ def slow_commit(admin: psycopg.Connection[tuple[object, ...]], seconds: float) -
 
 
 def backend_in_commit(admin: psycopg.Connection[tuple[object, ...]]) -> int:
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        found = admin.execute(
-            "SELECT pid FROM pg_stat_activity WHERE query = 'COMMIT' AND wait_event = 'PgSleep'"
-        ).fetchone()
-        if found:
-            assert isinstance(found[0], int)
-            return found[0]
-        time.sleep(0.01)
-    pytest.fail("no backend reached COMMIT")
+    query = "SELECT pid FROM pg_stat_activity WHERE query = 'COMMIT' AND wait_event = 'PgSleep'"
+    found: list[int] = []
+
+    def is_there() -> bool:
+        found.extend(int(str(pid)) for (pid,) in admin.execute(query).fetchall())
+        return bool(found)
+
+    wait_until(is_there, "no backend reached COMMIT")
+    return found[0]
 
 
 def test_a_lost_answer_to_a_commit_that_happened(
@@ -181,13 +180,13 @@ def test_a_backend_killed_in_commit(
     direct: PostgresDatabase, admin: psycopg.Connection[tuple[object, ...]]
 ) -> None:
     table = make(direct)
-    slow_commit(admin, 20)
+    slow_commit(admin, HANG_S)
     doubtful = transaction(swap(table))
     with ThreadPoolExecutor(1) as threads:
         running = threads.submit(direct.commit, doubtful)
         admin.execute("SELECT pg_terminate_backend(%s)", (backend_in_commit(admin),))
         with pytest.raises(OutcomeUnknown):
-            running.result(20)
+            running.result(HANG_S)
     assert direct.resolve(doubtful.commit_id, [table.uuid], 10) is False
     assert direct.relation(table.identifier) == table
 
@@ -196,12 +195,12 @@ def test_an_error_the_server_answers_to_commit_is_known(
     direct: PostgresDatabase, admin: psycopg.Connection[tuple[object, ...]]
 ) -> None:
     table = make(direct)
-    slow_commit(admin, 20)
+    slow_commit(admin, HANG_S)
     with ThreadPoolExecutor(1) as threads:
         running = threads.submit(commit, direct, swap(table))
         admin.execute("SELECT pg_cancel_backend(%s)", (backend_in_commit(admin),))
         with pytest.raises(DatabaseUnavailable):
-            running.result(20)
+            running.result(HANG_S)
     assert direct.relation(table.identifier) == table
 
 
@@ -300,11 +299,10 @@ def test_a_deadlock_is_run_again(
         running = threads.submit(commit, direct, swap(first), swap(second))
         waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
         with psycopg.connect(admin.info.dsn, autocommit=True) as watcher:
-            while not watcher.execute(waiting).fetchone():
-                time.sleep(0.01)
+            wait_until(lambda: watcher.execute(waiting).fetchone(), "nobody waits for a lock")
         admin.execute("UPDATE relations SET version = 9 WHERE uuid = %s", (first.uuid,))
         admin.execute("COMMIT")
-        assert running.result(20) == SwapLost(0)
+        assert running.result(HANG_S) == SwapLost(0)
 
 
 def test_a_server_that_is_not_there(postgres_url: str) -> None:

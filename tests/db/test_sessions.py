@@ -16,6 +16,7 @@ from frazil.db.base import (
     SwapRelation,
 )
 from tests.db.helpers import commit, key_row, make, must, next_version, swap, transaction
+from tests.support.patience import HANG_S
 
 
 def test_the_holder_swaps_and_others_lose(database: Database) -> None:
@@ -35,7 +36,7 @@ def test_the_holder_swaps_and_others_lose(database: Database) -> None:
             entered.wait()
             new = next_version(table)
             assert session.commit(transaction(SwapRelation(table, new))) == Committed()
-        assert waiting.result(20) == SwapLost(0)
+        assert waiting.result(HANG_S) == SwapLost(0)
     assert database.relation(table.identifier) == new
 
 
@@ -47,7 +48,7 @@ def test_an_outsider_waits_until_the_rows_are_given_back(database: Database) -> 
             with pytest.raises(TimeoutError):
                 waiting.result(0.3)
             assert session.relation_by_uuid(table.uuid) == table
-        assert waiting.result(20) == Committed()
+        assert waiting.result(HANG_S) == Committed()
 
 
 def test_other_tables_go_on(database: Database) -> None:

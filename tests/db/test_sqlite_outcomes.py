@@ -32,6 +32,7 @@ from tests.db.helpers import (
     swap,
     transaction,
 )
+from tests.support.patience import HANG_S
 
 
 @pytest.fixture
@@ -104,7 +105,7 @@ def test_a_disk_error_in_commit_is_unknown_until_resolved(path: Path) -> None:
         [sys.executable, "-c", script, str(path)],
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=HANG_S,
         env={"PYTHONPATH": ":".join(entry for entry in sys.path if entry)},
     )
     assert ran.returncode == 0, ran.stderr

@@ -10,6 +10,7 @@ import pytest
 from tests.conftest import SERVERS
 from tests.hostile.counting import COMMAND, Reached
 from tests.hostile.world import World
+from tests.support.patience import HANG_S
 from tests.support.server import RunningServer, running_server
 
 _numbers = itertools.count()
@@ -49,7 +50,7 @@ def shared_server(
 
 @pytest.fixture(scope="session")
 def shared_client(shared_server: RunningServer) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=shared_server.url, timeout=30) as client:
+    with httpx.Client(base_url=shared_server.url, timeout=HANG_S) as client:
         yield client
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-TIMEOUT_S = 20.0
+from tests.support.patience import HANG_S
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class RawAnswer:
 
 @contextmanager
 def connected(port: int) -> Iterator[socket.socket]:
-    with socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=HANG_S) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         yield connection
 

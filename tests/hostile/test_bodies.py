@@ -12,6 +12,7 @@ import pytest
 
 from tests.hostile.bodies import encoded, number
 from tests.hostile.world import World, assert_refused
+from tests.support.patience import HANG_S
 from tests.support.server import running_server
 
 MAX_BYTES = 1 << 20
@@ -205,7 +206,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     flags = ("--max-request-bytes", str(MAX_BYTES))
     with (
         running_server(folder, *flags) as server,
-        httpx.Client(base_url=server.url, timeout=30) as client,
+        httpx.Client(base_url=server.url, timeout=HANG_S) as client,
     ):
         world = World(server, client, "n", Path(folder))
         world.build()

@@ -97,7 +97,6 @@ def check_create(world: World, body: Any) -> None:
 @pytest.mark.parametrize(
     "max_examples", [EXAMPLES, pytest.param(FULL_EXAMPLES, marks=pytest.mark.full)]
 )
-@pytest.mark.timeout(600)
 class TestRandomCommits:
     @pytest.mark.parametrize("version", [1, 2, 3])
     def test_to_a_table(self, new_world: World, version: int, max_examples: int) -> None:

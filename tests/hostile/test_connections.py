@@ -19,20 +19,21 @@ from frazil.format.metadata.metadata_files import decode_metadata_file
 from tests.hostile.counting import COMMAND, Reached
 from tests.hostile.sockets import connected, last, parse, read_all, read_one, request, talk
 from tests.hostile.world import World, snapshot
+from tests.support.patience import HANG_S
 from tests.support.server import running_server
 
-PATIENCE_S = 1.0
+PATIENCE_S = 3.0
 CONNECTIONS = 200
 
 
 @pytest.fixture(scope="module")
 def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """A server that waits for a head or a body no longer than a second."""
+    """A server that waits for a head or a body no longer than three seconds."""
     folder = tmp_path_factory.mktemp("impatient")
     environment = Reached(folder / "reached").environment(PATIENCE_S)
     with (
         running_server(folder, env=environment, command=COMMAND) as server,
-        httpx.Client(base_url=server.url, timeout=30) as client,
+        httpx.Client(base_url=server.url, timeout=HANG_S) as client,
     ):
         world = World(server, client, "n", folder)
         world.build()

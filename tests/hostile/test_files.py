@@ -9,6 +9,7 @@ from pathlib import Path
 import httpx
 
 from tests.hostile.world import SCHEMA, World, assert_refused, error_message
+from tests.support.patience import HANG_S
 from tests.support.server import ServerFactory
 
 
@@ -37,7 +38,7 @@ def test_a_table_whose_metadata_was_harmed(server: ServerFactory, tmp_path: Path
     """Its commits are refused, never in doubt; its reads fail alone; it can be dropped."""
     directory = tmp_path / "server"
     first = server(directory=directory)
-    with httpx.Client(base_url=first.url, timeout=30) as client:
+    with httpx.Client(base_url=first.url, timeout=HANG_S) as client:
         world = World(first, client, "n", tmp_path / "allowed")
         world.build()
         for name in HARM:
@@ -47,7 +48,7 @@ def test_a_table_whose_metadata_was_harmed(server: ServerFactory, tmp_path: Path
             HARM[name](file)
     assert first.stop() == 0
     again = server(directory=directory)
-    with httpx.Client(base_url=again.url, timeout=30) as client:
+    with httpx.Client(base_url=again.url, timeout=HANG_S) as client:
         world = World(again, client, "n", tmp_path / "allowed")
         for name in HARM:
             path = f"{world.path}/tables/{name}"

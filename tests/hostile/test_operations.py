@@ -18,6 +18,7 @@ from tests.hostile.counting import APPLIED, COMMAND, REFUSED, Reached
 from tests.hostile.operations import NOT_SERVED, Operation, documents, operations, own_document, run
 from tests.hostile.strategies import one_of_each
 from tests.hostile.world import World
+from tests.support.patience import HANG_S
 from tests.support.server import running_server
 
 EXAMPLES = 6
@@ -62,7 +63,6 @@ def test_an_operation(
 
 
 @pytest.mark.full
-@pytest.mark.timeout(300)
 @_each
 def test_an_operation_at_length(
     world: World,
@@ -115,7 +115,7 @@ def test_every_update_and_requirement_reaches_the_engine(
             env=reached.environment(),
             command=COMMAND,
         ) as server,
-        httpx.Client(base_url=server.url, timeout=30) as client,
+        httpx.Client(base_url=server.url, timeout=HANG_S) as client,
     ):
         world = World(server, client, "n", allowed)
         world.build()

@@ -11,6 +11,7 @@ import pytest
 
 from tests.hostile.sockets import RawAnswer, last, request, talk
 from tests.hostile.world import World
+from tests.support.patience import HANG_S
 from tests.support.server import running_server
 
 TOKEN = "frz_0123456789abcdefghij"
@@ -29,7 +30,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     headers = {"authorization": f"Bearer {TOKEN}"}
     with (
         running_server(folder, env={"FRAZIL_TOKENS": tokens}) as server,
-        httpx.Client(base_url=server.url, timeout=30, headers=headers) as client,
+        httpx.Client(base_url=server.url, timeout=HANG_S, headers=headers) as client,
     ):
         world = World(server, client, "n", Path(folder))
         world.build()

@@ -27,6 +27,7 @@ from frazil.store.local import LocalStore
 from tests.commit.finegrained.requests import Json
 from tests.commit.finegrained.tables import Answer, Table
 from tests.commit.finegrained.world import World, opened_world
+from tests.support.patience import HANG_S
 
 NAMESPACE = "plans"
 TOKENS = {name: hashlib.sha256(name.encode()).hexdigest() for name in ("ann", "bob")}
@@ -147,7 +148,7 @@ class GatedStore(LocalStore):
         if location.endswith(".avro"):
             if not self.gate.is_set():
                 self.reached.set()
-            assert self.gate.wait(30)
+            assert self.gate.wait(HANG_S)
         return super().get(location, max_bytes)
 
 

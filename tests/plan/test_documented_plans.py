@@ -21,6 +21,7 @@ from frazil.wire.planning import (
 )
 from scripts.java import ROOT
 from tests.plan.plan_calls import validated
+from tests.support.patience import HANG_S
 from tests.support.server import ServerFactory
 
 TEXT = (ROOT / "docs" / "planning.md").read_text()
@@ -162,7 +163,7 @@ class Story:
 
 def test_a_server_answers_as_the_document_says(server: ServerFactory) -> None:
     running = server("--plan-page-files", "2")
-    with httpx.Client(base_url=running.url, timeout=30) as client:
+    with httpx.Client(base_url=running.url, timeout=HANG_S) as client:
         story = Story(client, f"file://{running.warehouse}")
         story.begin()
         asked: Block | None = None

@@ -15,11 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.patience import HANG_S
 from tests.support.server import clean_environment
 
 # Eighteen Python processes start one after another and beside each other, then Spark.
-PATIENCE_S = 300
-pytestmark = pytest.mark.timeout(PATIENCE_S + 40)
 
 DEMO = Path(__file__).resolve().parent.parent.parent / "demo" / "demo.py"
 
@@ -56,7 +55,7 @@ def test_the_demo_tells_its_story_over_what_an_earlier_one_left(tmp_path: Path, 
     (tmp_path / ".demo" / "warehouse" / "demo").mkdir(parents=True)
     (tmp_path / ".demo" / "frazil.db").write_text("left behind")
     with running_demo(tmp_path, java) as demo:
-        told, errors = demo.communicate(timeout=PATIENCE_S)
+        told, errors = demo.communicate(timeout=HANG_S)
     assert (demo.returncode, errors) == (0, "")
     measured = [line for line in told.splitlines() if re.match(r" *[0-9]+\.[0-9]{2} s  ", line)]
     assert "".join(line.split(" s  ")[1][0] for line in measured) == "t12 3 4  56 7   t"
@@ -83,7 +82,7 @@ def test_a_demo_that_is_ended_takes_its_server_with_it(tmp_path: Path) -> None:
         assert demo.stdout is not None
         url = address_in(demo.stdout.readline())
         demo.send_signal(signal.SIGTERM)
-        demo.communicate(timeout=PATIENCE_S)
+        demo.communicate(timeout=HANG_S)
     assert demo.returncode == 128 + signal.SIGTERM
     with pytest.raises(urllib.error.URLError):
         urllib.request.urlopen(url, timeout=5)

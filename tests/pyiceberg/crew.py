@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any, TextIO
 
 from scripts.java import ROOT
+from tests.support.patience import HANG_S
 
 WRITERS = 8
-END_S = 20
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Crew:
         for wire, end in zip(self._wires, self._ends, strict=True):
             wire.close()
             end.close()
-        code = self._foreman.wait(END_S)
+        code = self._foreman.wait(HANG_S)
         assert code == 0 or not self._is_whole
 
 

@@ -312,7 +312,7 @@ def test_a_request_has_a_time_limit(
 ) -> None:
     frazil.create_table((namespace, "t"), ID_NAME, properties=IMPATIENT)
     with running_proxy(catalog_server.url) as proxy:
-        limit = {"frazil.request-timeout-s": "0.5"}
+        limit = {"frazil.request-timeout-s": "3"}
         catalog = frazil_catalog(proxy.url, **limit)
         table = catalog.load_table((namespace, "t"))
         proxy.script(Abandon())

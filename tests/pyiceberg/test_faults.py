@@ -35,7 +35,7 @@ from tests.support.proxy import (
 )
 from tests.support.server import RunningServer
 
-IMPATIENT_S = "1.0"
+IMPATIENT_S = "3.0"
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "size", LongType()))
 Rows = dict[int, int]
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import datetime
 import itertools
 import re
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -20,10 +19,10 @@ from tests.pyiceberg.audit import audit, operations
 from tests.pyiceberg.crew import WRITERS, Crew, Outcome, started
 from tests.pyiceberg.tables import Row, create, in_order, partition_of, read
 from tests.pyiceberg.worker import from_json
+from tests.support.patience import wait_until
 from tests.support.server import RunningServer
 
 APPENDS = 20
-LOG_S = 10
 LANDED = Outcome()
 KEYS: Mapping[str, Sequence[str]] = {
     "unpartitioned": ["id"],
@@ -73,10 +72,8 @@ def rows_in_order(given: Sequence[Mapping[str, Any]]) -> list[Row]:
 def commits(server: RunningServer, table: str, wanted: int) -> list[str]:
     """The status of each commit request that the server got for the table."""
     pattern = re.compile(rf"operation=updateTable table={re.escape(table)} status=(\d+)")
-    deadline_s = time.monotonic() + LOG_S
-    while len(found := pattern.findall(server.log)) < wanted and time.monotonic() < deadline_s:
-        time.sleep(0.05)
-    return found
+    wait_until(lambda: len(pattern.findall(server.log)) >= wanted, "a commit was not logged")
+    return pattern.findall(server.log)
 
 
 def assert_refused(outcome: Outcome) -> None:

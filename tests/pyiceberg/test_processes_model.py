@@ -252,7 +252,6 @@ def test_what_landed_is_one_after_another(examples: Callable[[Plan], None], plan
 
 
 @pytest.mark.full
-@pytest.mark.timeout(300)
 @settings(max_examples=300)
 @given(plan=plans())
 def test_what_landed_is_one_after_another_at_length(

@@ -29,6 +29,7 @@ from frazil.read.manifest_cache import ManifestCache, ManifestReader
 from frazil.store.base import StoreError
 from frazil.store.local import LocalStore
 from frazil.wire.errors import Forbidden, FrazilError
+from tests.support.patience import HANG_S
 
 SCHEMA = parse_schema(b'{"type": "struct", "schema-id": 0, "fields": []}')
 SPEC = parse_partition_spec(b'{"spec-id": 0, "fields": []}')
@@ -105,7 +106,7 @@ def test_a_manifest_is_read_and_decoded_once(store: CountingStore, tmp_path: Pat
 
 def test_several_are_read_at_the_same_time(store: CountingStore, tmp_path: Path) -> None:
     paths = [put(store, tmp_path, f"m{n}.avro", manifest(n)) for n in range(4)]
-    meeting = threading.Barrier(4, timeout=10)
+    meeting = threading.Barrier(4, timeout=HANG_S)
 
     def meet() -> None:
         meeting.wait()

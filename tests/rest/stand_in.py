@@ -24,6 +24,7 @@ from frazil.commit.pipeline.catalog_answers import (
 from frazil.read.metadata_cache import CachedTable, CachedView
 from frazil.rest.app import RestApp
 from frazil.wire.identifiers import Identifier, Namespace
+from tests.support.patience import HANG_S
 
 LOCATION = "file:///warehouse/ns/t/metadata/00001.metadata.json"
 ALL = [b'{"snapshots":[1,', b"2]}"]
@@ -204,7 +205,7 @@ class StandInPlanner:
         self.explained.append(explain)
         self.numbered.append(sequence_numbers)
         answer = self._note("plan", *arguments) or b'{"status":"submitted","plan-id":"p"}'
-        assert self.hold is None or self.hold.wait(10)
+        assert self.hold is None or self.hold.wait(HANG_S)
         return cast(bytes, answer)
 
     def fetch(self, *arguments: Any, explain: bool) -> bytes:

@@ -19,6 +19,7 @@ from frazil.wire.conflicts import MAX_CONFLICT_ITEMS, ConflictClause
 from frazil.wire.json import decode, known_tags
 from frazil.wire.requests import CommitTableRequest, CommitTransactionRequest
 from scripts.java import ROOT
+from tests.support.patience import HANG_S
 from tests.support.server import ServerFactory
 
 TEXT = (ROOT / "docs" / "fine-grained-commits.md").read_text()
@@ -204,7 +205,7 @@ def comparable(document: Any) -> Any:
 
 def test_a_server_answers_as_the_document_says(server: ServerFactory) -> None:
     running = server()
-    with httpx.Client(base_url=running.url, timeout=30) as client:
+    with httpx.Client(base_url=running.url, timeout=HANG_S) as client:
         story = Story(client, f"file://{running.warehouse}")
         story.begin()
         last: Block | None = None

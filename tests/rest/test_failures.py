@@ -14,6 +14,7 @@ from frazil.db.base import DatabaseUnavailable, OutcomeUnknown
 from frazil.store.base import StoreError
 from frazil.wire import errors
 from tests.rest.stand_in import Client, StandInCatalog, dumped, exchange
+from tests.support.patience import HANG_S
 
 COMMIT: dict[str, Any] = {"requirements": [], "updates": []}
 TABLE = "/v1/namespaces/a/tables/t"
@@ -102,7 +103,7 @@ def test_head_answers_never_have_a_body(client: Client, catalog: StandInCatalog)
 
 
 def test_readiness(make_client: Callable[..., Client], catalog: StandInCatalog) -> None:
-    client = make_client(ready_timeout_s=0.05)
+    client = make_client(ready_timeout_s=HANG_S)
     assert client("GET", "/readyz").json == {"status": "ready"}
     catalog.raises["ready"] = DatabaseUnavailable("password=x")
     got = client("GET", "/readyz")
@@ -117,7 +118,7 @@ def test_readiness_does_not_wait_for_ever(
 ) -> None:
     client = make_client(ready_timeout_s=0.01)
     release = threading.Event()
-    monkeypatch.setattr(catalog, "ready", lambda: release.wait(10))
+    monkeypatch.setattr(catalog, "ready", lambda: release.wait(HANG_S))
     try:
         assert client("GET", "/readyz").status == 503
     finally:

@@ -14,6 +14,7 @@ import uvicorn
 from frazil.wire.errors import NoSuchTable
 from frazil.wire.identifiers import Identifier
 from tests.rest.stand_in import Client, StandInCatalog, dumped
+from tests.support.patience import HANG_S
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def connection(client: Client) -> Iterator[http.client.HTTPConnection]:
         assert thread.is_alive()
         time.sleep(0.005)
     host, port = listener.getsockname()
-    opened = http.client.HTTPConnection(host, port, timeout=10)
+    opened = http.client.HTTPConnection(host, port, timeout=HANG_S)
     yield opened
     opened.close()
     server.should_exit = True

@@ -20,6 +20,7 @@ from frazil.wire.content_files import ValueMap
 from frazil.wire.errors import NotFound
 from scripts.java import ROOT
 from tests.client.conftest import BY_DAY, SCHEMA, declared
+from tests.support.patience import HANG_S
 from tests.support.server import RunningServer, running_server
 
 OPEN_METRICS = "application/openmetrics-text;version=1.0.0"
@@ -28,7 +29,7 @@ Scrape = Callable[..., float]
 
 def scraped(server: RunningServer, **headers: str) -> tuple[str, str]:
     request = urllib.request.Request(f"{server.url}/metrics", headers=headers)
-    with urllib.request.urlopen(request, timeout=20) as answer:
+    with urllib.request.urlopen(request, timeout=HANG_S) as answer:
         return answer.read().decode(), answer.headers["Content-Type"]
 
 

@@ -13,6 +13,7 @@ import uvicorn
 
 from frazil.server.http_protocol import MAX_HEAD_BYTES, BoundedHttpProtocol
 from frazil.server.listen import bind
+from tests.support.patience import HANG_S
 
 
 async def echo(scope: Any, receive: Any, send: Any) -> None:
@@ -42,7 +43,7 @@ def address() -> Iterator[tuple[str, int]]:
 
 def talk(address: tuple[str, int], *parts: bytes) -> bytes:
     """Sends the parts, ends its side, and reads until the server closes."""
-    with socket.create_connection(address, timeout=20) as connection:
+    with socket.create_connection(address, timeout=HANG_S) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for part in parts:
             connection.sendall(part)

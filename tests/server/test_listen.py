@@ -8,6 +8,7 @@ import pytest
 
 from frazil.server.listen import StartRefused, bind, check_exposure, is_loopback, url_of
 from frazil.settings import Settings
+from tests.support.patience import HANG_S
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.10", "localhost", "::1"])
@@ -35,7 +36,7 @@ def test_the_url_has_the_real_port_and_an_address_to_connect_to() -> None:
         port = listener.getsockname()[1]
         assert port > 0
         assert url_of(listener) == f"http://127.0.0.1:{port}"
-        socket.create_connection(("127.0.0.1", port), timeout=10).close()
+        socket.create_connection(("127.0.0.1", port), timeout=HANG_S).close()
 
 
 def test_a_port_in_use_is_told_with_the_fix() -> None:

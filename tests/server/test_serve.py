@@ -25,10 +25,9 @@ from frazil.server.listen import StartRefused
 from frazil.server.uvicorn_server import serve
 from frazil.settings import Settings, SettingsError
 from tests.store.faulty_proxy import faulty_proxy
+from tests.support.patience import HANG_S
 from tests.support.s3 import S3Server
 from tests.support.server import clean_environment
-
-STOP_S = 40
 
 
 @dataclass
@@ -43,7 +42,7 @@ class Running:
     def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:
         """Its exit code, and what it wrote to stderr."""
         self.process.send_signal(number)
-        _, errors = self.process.communicate(timeout=STOP_S)
+        _, errors = self.process.communicate(timeout=HANG_S)
         return self.process.returncode, errors
 
 
@@ -81,7 +80,7 @@ def refused(cwd: Path, *arguments: str, **environ: str) -> tuple[int, str]:
         env=clean_environment(environ),
         capture_output=True,
         text=True,
-        timeout=STOP_S,
+        timeout=HANG_S,
         check=False,
     )
     assert done.stdout == ""
@@ -91,7 +90,7 @@ def refused(cwd: Path, *arguments: str, **environ: str) -> tuple[int, str]:
 def get(url: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
     request = urllib.request.Request(url, headers=headers)
     try:
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=HANG_S) as answer:
             return answer.status, dict(answer.headers), answer.read()
     except urllib.error.HTTPError as error:
         return error.code, dict(error.headers), error.read()
@@ -158,7 +157,7 @@ def test_text_output_is_for_people(tmp_path: Path) -> None:
         assert get(f"{url}/healthz")[0] == 200
     finally:
         process.terminate()
-        process.communicate(timeout=STOP_S)
+        process.communicate(timeout=HANG_S)
     assert process.returncode == 0
     assert f'uri="{url}"' in said
     assert "ATTACH '' AS frazil" in said
@@ -230,7 +229,7 @@ def test_settings_reach_the_server(tmp_path: Path) -> None:
             f"{server.url}/v1/namespaces", body, {"Content-Type": "application/json"}
         )
         with pytest.raises(urllib.error.HTTPError) as caught:
-            urllib.request.urlopen(request, timeout=20)
+            urllib.request.urlopen(request, timeout=HANG_S)
         assert caught.value.code == 413
         _, log = server.stop()
     lines = [json.loads(line) for line in log.splitlines()]
@@ -277,7 +276,7 @@ def test_sigterm_finishes_what_is_in_flight(tmp_path: Path) -> None:
             f"POST /v1/namespaces HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
             f"Content-Length: {len(body)}\r\n\r\n"
         ).encode()
-        with socket.create_connection((host, int(port)), timeout=20) as connection:
+        with socket.create_connection((host, int(port)), timeout=HANG_S) as connection:
             connection.sendall(head + body[:10])
             # The server has seen the head as soon as it has answered a later request.
             assert get(f"{server.url}/healthz")[0] == 200
@@ -291,7 +290,7 @@ def test_sigterm_finishes_what_is_in_flight(tmp_path: Path) -> None:
             answer = connection.makefile("rb").read()
         assert answer.startswith(b"HTTP/1.1 200 ")
         assert b'"late"' in answer
-        server.process.communicate(timeout=STOP_S)
+        server.process.communicate(timeout=HANG_S)
         assert server.process.returncode == 0
     with serving(tmp_path) as again:
         assert b"late" in get(f"{again.url}/v1/namespaces")[2]
@@ -331,7 +330,7 @@ def test_two_servers_share_a_postgresql_database(tmp_path: Path, postgres_databa
         request = urllib.request.Request(
             f"{one.url}/v1/namespaces", body, {"Content-Type": "application/json"}
         )
-        urllib.request.urlopen(request, timeout=20).close()
+        urllib.request.urlopen(request, timeout=HANG_S).close()
         assert get(f"{other.url}/v1/namespaces/shared")[0] == 200
         assert one.stop()[0] == 0
         assert other.stop()[0] == 0

@@ -12,6 +12,7 @@ import pytest
 from frazil.client.catalog_client import Client
 from scripts.java import Java
 from tests.support import cluster_job
+from tests.support.patience import HANG_S
 from tests.support.spark_cluster import (
     Cluster,
     bare_environment,
@@ -20,7 +21,6 @@ from tests.support.spark_cluster import (
     zipped_package,
 )
 
-PATIENCE_S = 200
 JOB = Path(cluster_job.__file__)
 LONG = {"id": 1, "name": "id", "required": False, "type": "long"}
 # A file is begun with its first row group.
@@ -33,7 +33,6 @@ TROUBLE = {
     "spark.speculation.multiplier": "1.1",
     "spark.speculation.quantile": "0.5",
 }
-pytestmark = pytest.mark.timeout(PATIENCE_S + 120)
 
 
 def run_job(
@@ -44,7 +43,7 @@ def run_job(
     folder.mkdir()
     client.create_table(table, {"type": "struct", "fields": [LONG]}, properties=PROPERTIES)
     arguments = [url, table, str(folder), writer]
-    done = cluster.submit(JOB, arguments, {**TROUBLE, **shipped}, PATIENCE_S)
+    done = cluster.submit(JOB, arguments, {**TROUBLE, **shipped}, HANG_S)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr[-6000:]}\n{cluster.logs}"
     assert (folder / "killed").exists(), "no executor was killed"
     assert (folder / "overtaken").exists(), "no task was overtaken"

@@ -16,11 +16,7 @@ import pytest
 
 from scripts.java import ROOT, Java
 from tests.support.connect_server import ConnectServer, connect_server
-
-PATIENCE_S = 240
-
-
-pytestmark = pytest.mark.timeout(PATIENCE_S + 90)
+from tests.support.patience import HANG_S
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +43,7 @@ def test_the_core_runs_on_a_connect_server(
         env={**environ, "SPARK_REMOTE": connect.url},
         capture_output=True,
         text=True,
-        timeout=PATIENCE_S,
+        timeout=HANG_S,
         check=False,
     )
     log = connect.log

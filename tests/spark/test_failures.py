@@ -10,8 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -30,12 +29,12 @@ from frazil.wire.errors import CommitStateUnknown, ValidationError
 from tests.spark.interleaving import once_before_commit
 from tests.spark.leftovers import declared_files, files_of, strays
 from tests.spark.stock_tables import COPY_ON_WRITE, MERGE_ON_READ, rows, table_properties
+from tests.support.patience import HANG_S, wait_until
 from tests.support.proxy import DropAnswer, DropRequest, Fault, Proxy, running_proxy
 from tests.support.server import clean_environment
 
 MODES = [COPY_ON_WRITE, MERGE_ON_READ]
 FIRST = [(number, 0) for number in range(6)]
-PATIENCE_S = 30
 
 
 @pytest.fixture
@@ -127,7 +126,6 @@ spark.stop()
 
 @pytest.mark.full
 @pytest.mark.parametrize("writer", ["arrow", "jvm"])
-@pytest.mark.timeout(180)
 def test_tasks_that_are_run_again_write_each_row_once(
     session: Session, server_url: str, namespace: str, tmp_path: Path, writer: str
 ) -> None:
@@ -136,7 +134,7 @@ def test_tasks_that_are_run_again_write_each_row_once(
     arguments = [sys.executable, "-c", RETRIED, server_url, name, writer, str(tmp_path)]
     environment = clean_environment({"PYSPARK_PYTHON": sys.executable})
     done = subprocess.run(
-        arguments, env=environment, capture_output=True, text=True, timeout=170, check=False
+        arguments, env=environment, capture_output=True, text=True, timeout=HANG_S, check=False
     )
     assert done.returncode == 0, done.stderr[-4_000:]
     assert (tmp_path / "failed-0").exists()
@@ -225,22 +223,15 @@ def slow(spark: SparkSession, folder: Path, *, fails: bool = False) -> DataFrame
     def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             if fails and batch.column("id")[0].as_py() == 0:
-                wait_for((folder / "begun").exists)
+                wait_until((folder / "begun").exists, "the other task did not begin")
                 raise OSError("no such row")
             yield batch
             (folder / "begun").touch()
-            wait_for((folder / "go").exists)
+            wait_until((folder / "go").exists, "the test never went on")
             yield batch
 
     frame = spark.range(0, 20, 1, 2 if fails else 1).selectExpr("id", "CAST(id AS INT) AS n")
     return frame.mapInArrow(rows, "id BIGINT, n INT")
-
-
-def wait_for(is_so: Callable[[], bool]) -> None:
-    give_up_at = time.monotonic() + PATIENCE_S
-    while not is_so():
-        assert time.monotonic() < give_up_at
-        time.sleep(0.02)
 
 
 def stays_so(session: Session, name: str, files: set[str], folder: Path) -> None:
@@ -262,7 +253,7 @@ def test_an_interrupted_write_leaves_nothing(
     before = files_of(session, name)
 
     def interrupt() -> None:
-        wait_for((tmp_path / "begun").exists)
+        wait_until((tmp_path / "begun").exists, "the task did not begin")
         os.kill(os.getpid(), signal.SIGINT)
 
     with connect(spark, server_url, writer="arrow") as forced:

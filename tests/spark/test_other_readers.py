@@ -109,7 +109,6 @@ def test_others_read_what_statements_have_written(
 
 
 @pytest.mark.parametrize("times", [15, pytest.param(100, marks=pytest.mark.full)])
-@pytest.mark.timeout(240)
 def test_the_next_scan_sees_what_was_written(
     spark: SparkSession, server_url: str, namespace: str, times: int
 ) -> None:

@@ -17,6 +17,7 @@ from frazil.values.deletion_vectors import DeletionVector, deletion_vector_blob
 from frazil.values.puffin import write_puffin
 from tests.commit.finegrained.requests import Json
 from tests.commit.finegrained.tables import Answer, Table
+from tests.support.patience import HANG_S
 
 SCHEMA: Json = {
     "type": "struct",
@@ -41,7 +42,7 @@ class Http:
     """Sends requests to a server over a connection of its own."""
 
     def __init__(self, url: str) -> None:
-        self.client = httpx.Client(base_url=url, timeout=60)
+        self.client = httpx.Client(base_url=url, timeout=HANG_S)
 
     def __call__(
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None

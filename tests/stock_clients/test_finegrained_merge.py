@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from tests.commit.finegrained.requests import append
 from tests.stock_clients.declared import BY_PART, SCHEMA, Http, RealTable
 from tests.stock_clients.stock import spark_column, spark_rows
+from tests.support.patience import HANG_S
 from tests.support.server import RunningServer
 
 APPENDERS = 16
@@ -47,7 +48,7 @@ class Appenders:
         finally:
             self.end.set()
             for thread in threads:
-                thread.join(60)
+                thread.join(HANG_S)
 
     def _append(self, number: int) -> None:
         with closing(Http(self.url)) as http:
@@ -72,7 +73,6 @@ class Appenders:
                 row += 1
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize(
     ("isolation", "where", "version"),
     [

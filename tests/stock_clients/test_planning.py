@@ -7,7 +7,6 @@ learns it.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -22,11 +21,11 @@ from pyspark.sql import SparkSession
 
 from tests.stock_clients.declared import BY_PART, SCHEMA, Http, RealTable, rows
 from tests.stock_clients.stock import duck_rows, pyiceberg_catalog, pyiceberg_ids, spark_rows
+from tests.support.patience import wait_until
 from tests.support.server import RunningServer
 
 SERVER_SIDE = {"scan-planning-mode": "server"}
 TABLE_SAYS_SO = {"frazil.scan-planning-mode": "server"}
-LOGGED_S = 10
 WITH_DELETES = pytest.mark.parametrize("version", [2, 3])
 
 
@@ -54,9 +53,7 @@ class Readers:
         logged just after its answer has gone."""
         before = self.plans()
         found = sorted(read(), key=repr)
-        until_s = time.monotonic() + LOGGED_S
-        while self.plans() - before < wanted and time.monotonic() < until_s:
-            time.sleep(0.01)
+        wait_until(lambda: self.plans() - before >= wanted, "a plan was not logged")
         return found, self.plans() - before
 
     def spark_reads(self, end: str = "", columns: str = "*") -> list[Any]:

@@ -19,6 +19,7 @@ from tests.stock_clients.stock import (
     pyiceberg_ids,
 )
 from tests.support.duck import attach, connect
+from tests.support.patience import HANG_S
 from tests.support.s3 import ACCESS_KEY_ID, REGION, SECRET_ACCESS_KEY, S3Server
 from tests.support.server import RunningServer, ServerFactory
 
@@ -63,7 +64,7 @@ def duck_on_s3(on_s3: RunningServer, s3_server: S3Server) -> duckdb.DuckDBPyConn
 def test_configuration_names_the_store_and_no_secret(
     on_s3: RunningServer, s3_server: S3Server
 ) -> None:
-    with urllib.request.urlopen(f"{on_s3.url}/v1/config", timeout=10) as answer:
+    with urllib.request.urlopen(f"{on_s3.url}/v1/config", timeout=HANG_S) as answer:
         text = answer.read().decode()
     configuration = json.loads(text)
     given = configuration["defaults"] | configuration["overrides"]

@@ -20,6 +20,7 @@ from tests.stock_clients.stock import (
     spark_column,
 )
 from tests.support.duck import connect
+from tests.support.patience import HANG_S
 from tests.support.server import RunningServer, ServerFactory, clean_environment
 from tests.support.spark import add_catalog
 
@@ -32,7 +33,7 @@ def new_token(name: str) -> tuple[str, str]:
         text=True,
         check=True,
         env=clean_environment(),
-        timeout=30,
+        timeout=HANG_S,
     )
     token, line = (said.strip() for said in finished.stdout.splitlines() if said[:2] == "  ")
     assert line.startswith(f"{name}:")

@@ -33,6 +33,7 @@ from tests.stock_clients.stock import (
     sequence_numbers,
     spark_column,
 )
+from tests.support.patience import HANG_S
 from tests.support.server import RunningServer
 
 NO_RETRY = {"commit.retry.num-retries": "0"}
@@ -60,7 +61,7 @@ def java_library(spark: SparkSession, catalog_server: RunningServer) -> Iterator
     ("pyiceberg_writers", "java_writers"),
     [
         pytest.param(4, 4),
-        pytest.param(16, 16, marks=[pytest.mark.full, pytest.mark.timeout(300)]),
+        pytest.param(16, 16, marks=pytest.mark.full),
     ],
 )
 def test_every_append_of_every_writer_lands_once(
@@ -105,14 +106,14 @@ def race(
             pool.submit(_append_by_java, java_library, table, 1_000_000 + 1000 * number, start)
             for number in range(java_writers)
         ]
-        start.wait(60)
+        start.wait(HANG_S)
         for process in processes:
             assert process.stdin is not None
             process.stdin.write("go\n")
             process.stdin.flush()
         appended = [number for future in futures for number in future.result()]
         for process in processes:
-            said, errors = process.communicate(timeout=200)
+            said, errors = process.communicate(timeout=HANG_S)
             assert process.returncode == 0, errors
             appended += json.loads(said)
     return sorted(appended)
@@ -137,7 +138,7 @@ def _append_by_java(
     table = java_library.load(name)
     ids = list(range(first_id, first_id + COMMITS))
     files = [java_library.data_file(table, number) for number in ids]
-    start.wait(60)
+    start.wait(HANG_S)
     for number, file in zip(ids, files, strict=True):
         append = table.newAppend() if number % 2 else table.newFastAppend()
         append.appendFile(file).commit()

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
+from tests.support.patience import HANG_S
+
 Fault = Callable[["ProxyHandler"], bool]
 """Handles a request in its own way and returns True, or returns False to let it pass."""
 
@@ -52,7 +54,7 @@ class ProxyHandler(BaseHTTPRequestHandler):
             for name, value in self.headers.items()
             if not (self.proxy.strip_conditions and name.lower() == "if-none-match")
         }
-        connection = http.client.HTTPConnection(self.proxy.upstream, timeout=20)
+        connection = http.client.HTTPConnection(self.proxy.upstream, timeout=HANG_S)
         try:
             connection.request(self.command, self.path, self.body, headers)
             response = connection.getresponse()

@@ -12,6 +12,7 @@ from frazil.store.base import ObjectExists, ObjectMissing, ObjectTooLarge, Store
 from frazil.store.probe import prove_put_if_absent
 from frazil.wire.errors import BadRequest
 from tests.store.conftest import Place
+from tests.support.patience import HANG_S
 
 CHUNK_LISTS = [
     [],
@@ -82,7 +83,7 @@ def test_of_sixteen_writers_of_one_name_one_wins_and_its_content_stays(place: Pl
             location: str = location,
             together: threading.Barrier = together,
         ) -> bool:
-            together.wait(30)
+            together.wait(HANG_S)
             try:
                 place.store.put_new(location, chunks)
             except ObjectExists:

@@ -20,6 +20,7 @@ from frazil.store import local
 from frazil.store.base import ObjectExists, ObjectMissing, StoreError
 from frazil.store.local import LocalStore
 from frazil.wire.errors import BadRequest
+from tests.support.patience import HANG_S
 
 
 @pytest.fixture(params=["unnamed", "exclusive", "no links"])
@@ -70,7 +71,7 @@ def test_each_way_has_one_winner(way: str, tmp_path: Path) -> None:
     together = threading.Barrier(8)
 
     def write(writer: int) -> bool:
-        together.wait(30)
+        together.wait(HANG_S)
         try:
             store.put_new(f"{tmp_path}/new/folder/object", [bytes([writer]) * 10_000])
         except ObjectExists:
@@ -108,7 +109,7 @@ def _run(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-c", textwrap.dedent(script), *arguments],
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=HANG_S,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
 

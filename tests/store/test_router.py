@@ -15,6 +15,7 @@ from frazil.store.probe import PutIfAbsentUnsupported, prove_put_if_absent
 from frazil.store.router import RoutingStore, open_store
 from frazil.store.s3_settings import S3Settings
 from frazil.wire.errors import BadRequest
+from tests.support.patience import HANG_S
 from tests.support.s3 import S3Server
 
 
@@ -105,7 +106,7 @@ except StoreError as error:
         [sys.executable, "-c", script, str(tmp_path)],
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=HANG_S,
         env={"PYTHONPATH": ":".join(sys.path)},
     )
 

@@ -25,7 +25,7 @@ from frazil.spark.writing.frame_writer import WriteOptions
 TASKS, ROWS = 4, 40_000
 TROUBLE_AT = 20_000
 """So many rows have left a task for its writer when it gets into trouble."""
-PATIENCE_S = 120
+PATIENCE_S = 300
 
 
 def main() -> None:

@@ -16,11 +16,10 @@ from pathlib import Path
 import pyspark
 
 from scripts.java import Java
+from tests.support.patience import HANG_S
 from tests.support.server import clean_environment
 from tests.support.spark import runtime_settings
 
-START_SECONDS = 60
-STOP_SECONDS = 20
 SERVER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
 
@@ -101,6 +100,10 @@ def connect_server(java: Java, directory: Path) -> Iterator[ConnectServer]:
         stop_group(process)
 
 
+GRACE_S = 30
+"""A process that has not ended so long after SIGTERM is killed."""
+
+
 def stop_group(process: subprocess.Popen[bytes]) -> None:
     """Ends a child that leads a session, with all that it has started."""
     for number in (signal.SIGTERM, signal.SIGKILL):
@@ -109,14 +112,14 @@ def stop_group(process: subprocess.Popen[bytes]) -> None:
         except ProcessLookupError:
             break
         try:
-            process.wait(STOP_SECONDS)
+            process.wait(GRACE_S)
         except subprocess.TimeoutExpired:
             continue
     process.wait()
 
 
 def _wait_until_it_listens(server: ConnectServer, port: int) -> None:
-    deadline = time.monotonic() + START_SECONDS
+    deadline = time.monotonic() + HANG_S
     while time.monotonic() < deadline:
         if server.process.poll() is not None:
             raise AssertionError(f"it ended with {server.process.returncode}:\n{server.log}")
@@ -124,4 +127,4 @@ def _wait_until_it_listens(server: ConnectServer, port: int) -> None:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
                 return
         time.sleep(0.1)
-    raise AssertionError(f"Spark Connect was not ready after {START_SECONDS} s:\n{server.log}")
+    raise AssertionError(f"Spark Connect was not ready after {HANG_S} s:\n{server.log}")

@@ -19,6 +19,7 @@ from xml.etree import ElementTree
 
 from scripts.jars import fetch, pyspark_jars
 from scripts.java import ROOT, Java
+from tests.support.patience import HANG_S
 
 PACKAGE = "org.apache.iceberg.rest"
 TABLES = f"{PACKAGE}.WholeKitCatalogTests"
@@ -107,7 +108,7 @@ def compile_whole_kit(java: Java) -> Path:
     class_path = os.pathsep.join(map(str, [*fetch(["kit"]), *pyspark_jars().glob("scala-*.jar")]))
     command = [str(java.executable), "-cp", class_path, "scala.tools.nsc.Main", "-nowarn"]
     command += ["-cp", class_path, "-d", str(draft), str(source)]
-    subprocess.run(command, check=True, timeout=60)
+    subprocess.run(command, check=True, timeout=HANG_S)
     try:
         draft.rename(target)
     except OSError:  # another run was faster, with the same result
@@ -135,7 +136,7 @@ def run_kit(
     jars: Sequence[Path] | None = None,
     properties: Mapping[str, str] | None = None,
     env: Mapping[str, str] | None = None,
-    timeout_seconds: float = 55,
+    timeout_seconds: float = HANG_S,
 ) -> KitReport:
     """Runs the classes against the server; temporary files and the report go to the directory."""
     temporary = directory / "kit-tmp"

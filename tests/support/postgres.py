@@ -25,8 +25,9 @@ from typing import Any
 
 import psycopg
 
+from tests.support.patience import HANG_S
+
 _NOBODY = 65534
-_START_TIMEOUT_S = 60.0
 _START_ATTEMPTS = 3
 
 
@@ -63,7 +64,7 @@ class PostgresServer:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)  # PostgreSQL's fast shutdown
             try:
-                self.process.wait(20)
+                self.process.wait(HANG_S)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
@@ -133,7 +134,7 @@ def _launch(
 
 
 def _wait_until_ready(server: PostgresServer, log: Path) -> None:
-    deadline = time.monotonic() + _START_TIMEOUT_S
+    deadline = time.monotonic() + HANG_S
     while True:
         try:
             psycopg.connect(server.url(), connect_timeout=5).close()

@@ -28,6 +28,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeVar
 from urllib.parse import urlsplit
 
+from tests.support.patience import HANG_S
+
 CHANGES: Final = frozenset({"POST", "PUT", "DELETE"})
 _LIMIT: Final = 1 << 26
 _T = TypeVar("_T")
@@ -100,7 +102,7 @@ class Proxy:
     def stop(self) -> None:
         self._run(self._stop())
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(HANG_S)
         self._loop.close()
         if self._broken:
             raise AssertionError("the proxy itself failed") from self._broken[0]
@@ -133,12 +135,12 @@ class Proxy:
     # --- inside the loop ---------------------------------------------------------------------
 
     def _run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(HANG_S)
 
     async def _settle(self) -> None:
         self._released.set()
         while self._busy:
-            await asyncio.wait(self._busy, timeout=20)
+            await asyncio.wait(self._busy, timeout=HANG_S)
         self._released.clear()
 
     async def _stop(self) -> None:

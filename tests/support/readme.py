@@ -21,6 +21,7 @@ from pathlib import Path
 
 from scripts.java import ROOT
 from tests.support.duck import connect
+from tests.support.patience import HANG_S
 from tests.support.server import clean_environment, running_server
 
 FENCE = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```\s*$", re.MULTILINE | re.DOTALL)
@@ -104,7 +105,7 @@ class Reader:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=50,
+            timeout=HANG_S,
             check=False,
         )
         shown = f"{command[-1]}\nended with {finished.returncode}:\n{finished.stdout}"

@@ -17,12 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from tests.support.patience import HANG_S
+
 REGION = "us-east-1"
 ACCESS_KEY_ID = "frazil-test"
 SECRET_ACCESS_KEY = "frazil-test-secret"
 
 _ROOT = Path(__file__).resolve().parents[2]
-_START_TIMEOUT_S = 40
 _START_ATTEMPTS = 3
 
 # Loopback is never reached through a proxy.
@@ -37,7 +38,7 @@ class S3Server:
     def create_bucket(self, name: str) -> str:
         """Makes an empty bucket and returns its location."""
         request = urllib.request.Request(f"{self.endpoint}/{name}", method="PUT")
-        with _direct.open(request, timeout=20):
+        with _direct.open(request, timeout=HANG_S):
             return f"s3://{name}"
 
     def environ(self) -> dict[str, str]:
@@ -53,7 +54,7 @@ class S3Server:
     def stop(self) -> None:
         self.process.terminate()
         try:
-            self.process.wait(10)
+            self.process.wait(HANG_S)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -87,7 +88,7 @@ def _start_on(port: int, output: IO[bytes]) -> S3Server:
 
 
 def _answers(server: S3Server) -> bool:
-    give_up_at = time.monotonic() + _START_TIMEOUT_S
+    give_up_at = time.monotonic() + HANG_S
     while time.monotonic() < give_up_at and server.process.poll() is None:
         try:
             with _direct.open(f"{server.endpoint}/moto-api/", timeout=5):

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-START_SECONDS = 30
-STOP_SECONDS = 20
+from tests.support.patience import HANG_S
+
 ADDRESS = re.compile(r"https?://[0-9A-Za-z_.\[\]-]+:[0-9]+")
 COMMAND = (sys.executable, "-m", "frazil")
 
@@ -47,13 +47,13 @@ class RunningServer:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         try:
-            return self.process.wait(STOP_SECONDS)
+            return self.process.wait(HANG_S)
         except subprocess.TimeoutExpired:
             # SIGABRT makes Python's faulthandler write where each thread stands into the log.
             self.process.send_signal(signal.SIGABRT)
-            self.process.wait(STOP_SECONDS)
+            self.process.wait(HANG_S)
             raise AssertionError(
-                f"the server did not end within {STOP_SECONDS} s of SIGTERM; its log:\n{self.log}"
+                f"the server did not end within {HANG_S} s of SIGTERM; its log:\n{self.log}"
             ) from None
 
 
@@ -100,7 +100,7 @@ def start_server(
 
 
 def _wait_until_ready(process: subprocess.Popen[bytes], log_path: Path) -> str:
-    deadline = time.monotonic() + START_SECONDS
+    deadline = time.monotonic() + HANG_S
     while time.monotonic() < deadline:
         said = log_path.read_text(errors="replace")
         if process.poll() is not None:
@@ -109,7 +109,7 @@ def _wait_until_ready(process: subprocess.Popen[bytes], log_path: Path) -> str:
         if address is not None and _is_ready(address[0]):
             return address[0]
         time.sleep(0.02)
-    raise AssertionError(f"the server was not ready after {START_SECONDS} s:\n{said}")
+    raise AssertionError(f"the server was not ready after {HANG_S} s:\n{said}")
 
 
 def _is_ready(url: str) -> bool:

@@ -22,8 +22,8 @@ from pathlib import Path
 
 from scripts.java import ROOT, Java
 from tests.support.connect_server import free_port, spark_environment, spark_home, stop_group
+from tests.support.patience import HANG_S
 
-START_SECONDS = 90
 HOSTS = ("127.0.0.1", "127.0.0.2")
 PACKAGE = "org.apache.spark.deploy"
 
@@ -124,7 +124,7 @@ def _wait_for_workers(
     page: int, started: Sequence[subprocess.Popen[bytes]], directory: Path
 ) -> None:
     """Until the master's page counts both workers as alive."""
-    deadline = time.monotonic() + START_SECONDS
+    deadline = time.monotonic() + HANG_S
     while time.monotonic() < deadline:
         ended = [process.args for process in started if process.poll() is not None]
         if ended:
@@ -138,7 +138,7 @@ def _wait_for_workers(
             return
         time.sleep(0.1)
     logs = "\n".join(path.read_text(errors="replace") for path in directory.glob("*.log"))
-    raise AssertionError(f"the cluster was not ready after {START_SECONDS} s:\n{logs}")
+    raise AssertionError(f"the cluster was not ready after {HANG_S} s:\n{logs}")
 
 
 # --- what is shipped ------------------------------------------------------------------------------

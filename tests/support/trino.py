@@ -21,9 +21,9 @@ from trino.dbapi import connect
 
 from scripts.jars import fetch
 from scripts.java import ROOT, Java, find_system_java
+from tests.support.patience import HANG_S
 
 OLDEST_JAVA, NEWEST_JAVA = 22, 99
-START_SECONDS = 240
 CATALOG = "ice"
 JVM_FLAGS = (
     "-Xmx2G",
@@ -119,14 +119,14 @@ def running_trino(directory: Path, url: str, **catalog: str) -> Iterator[TrinoSe
     finally:
         process.send_signal(signal.SIGTERM)
         try:
-            process.wait(30)
+            process.wait(HANG_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
 
 
 def _wait_until_started(process: subprocess.Popen[bytes], address: str, log: Path) -> None:
-    deadline = time.monotonic() + START_SECONDS
+    deadline = time.monotonic() + HANG_S
     while time.monotonic() < deadline and process.poll() is None:
         try:
             with urllib.request.urlopen(f"{address}/v1/info", timeout=5) as answer:

@@ -15,13 +15,14 @@ from packaging.requirements import Requirement
 
 from scripts.bootstrap import find_uv
 from scripts.java import ROOT
+from tests.support.patience import HANG_S
 
 
 def build_wheel(directory: Path) -> Path:
     """Builds with the locked backend of this environment, without isolation and network."""
     command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel"]
     command += ["--directory", str(directory)]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=50)
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=HANG_S)
     (wheel,) = directory.glob("frazil-*.whl")
     return wheel
 
@@ -50,7 +51,7 @@ def _install(python: Path, wheel: Path) -> None:
         command = [uv, "pip", "install", "--python", str(python), "--offline", *options]
     else:
         command = [sys.executable, "-m", "pip", "--python", str(python), "install", *options]
-    subprocess.run([*command, str(wheel)], check=True, timeout=50)
+    subprocess.run([*command, str(wheel)], check=True, timeout=HANG_S)
 
 
 def closure(root: Distribution, extras: Iterable[str]) -> dict[str, Distribution]:

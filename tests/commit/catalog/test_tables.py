@@ -19,6 +19,7 @@ from frazil.wire.errors import (
     UnprocessableEntity,
 )
 from tests.commit.requests import Driver, append, body, context, head_is, name, set_property
+from tests.support.patience import HANG_S
 
 
 def path_of(location: str | None) -> Path:
@@ -247,10 +248,10 @@ def test_views_live_through_create_commit_rename_and_drop(driver: Driver) -> Non
     answer = driver.commit_view("v", [set_property("comment", "nice")])
     assert answer.view.metadata.properties["comment"] == "nice"
     assert answer.view.metadata.view_uuid == created.view.metadata.view_uuid
-    driver.catalog.rename_view(context(), name("v"), name("w")).result(10)
+    driver.catalog.rename_view(context(), name("v"), name("w")).result(HANG_S)
     with pytest.raises(NoSuchView, match=r"View does not exist: ns\.v"):
         driver.commit_view("v", [set_property("a", "b")])
-    driver.catalog.drop_view(context(), name("w")).result(10)
+    driver.catalog.drop_view(context(), name("w")).result(HANG_S)
     with pytest.raises(NoSuchView):
         driver.catalog.load_view(name("w"))
 

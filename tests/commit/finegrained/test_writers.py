@@ -36,6 +36,7 @@ from tests.commit.finegrained.trees import check_tree
 from tests.conftest import SERVERS
 from tests.stock_clients.declared import BY_PART, FLAT, SCHEMA, Http, RealTable
 from tests.stock_clients.stock import pyiceberg_catalog, pyiceberg_ids
+from tests.support.patience import HANG_S
 from tests.support.server import RunningServer, running_server
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def at_once(
                 version=table.version,
             )
             own.load()
-            start.wait(30)
+            start.wait(HANG_S)
             return work(number, own)
 
     with ThreadPoolExecutor(writers) as pool:
@@ -133,7 +134,7 @@ def statuses(answers: Sequence[Answer]) -> Counter[int]:
 
 @pytest.mark.parametrize(
     "writers",
-    [16, pytest.param(64, marks=[pytest.mark.full, pytest.mark.timeout(300)])],
+    [16, pytest.param(64, marks=pytest.mark.full)],
 )
 def test_every_append_of_every_writer_lands_once(urls: Urls, writers: int) -> None:
     with ExitStack() as stack:

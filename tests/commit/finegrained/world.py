@@ -21,8 +21,7 @@ from frazil.store.base import Store
 from frazil.store.local import LocalStore
 from frazil.store.locations import AllowedLocations
 from tests.commit.finegrained.tables import Answer
-
-TIMEOUT_S = 60
+from tests.support.patience import HANG_S
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ class World:
         """Sends a request; may be called by many threads at once."""
         content = b"" if body is None else json.dumps(body).encode()
         exchange = self._exchange(method, path, content, headers or {})
-        return asyncio.run_coroutine_threadsafe(exchange, self.loop).result(TIMEOUT_S)
+        return asyncio.run_coroutine_threadsafe(exchange, self.loop).result(HANG_S)
 
     async def _exchange(
         self, method: str, path: str, content: bytes, headers: Mapping[str, str]
@@ -101,7 +100,7 @@ def opened_world(
         yield World(catalog, database, warehouse, app, planner, loop)
     finally:
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(TIMEOUT_S)
+        thread.join(HANG_S)
         loop.close()
         planner.close()
         app.close()

@@ -17,10 +17,10 @@ from frazil.commit.pipeline import table_queues
 from frazil.commit.pipeline.table_queues import MAX_PAUSE_S, Job, Pauses, QueueLimits, Queues
 from frazil.wire.errors import TooManyRequests
 from frazil.wire.identifiers import Identifier
+from tests.support.patience import HANG_S
 
 TABLE = Identifier(("ns",), "t")
 OTHER = Identifier(("ns",), "other")
-WAIT_S = 20
 AN_HOUR_S = 3_600.0
 
 
@@ -171,7 +171,7 @@ class Runner:
 
     def wait_for(self, done: Callable[[], bool]) -> None:
         with self.ran:
-            assert self.ran.wait_for(done, WAIT_S), self.groups
+            assert self.ran.wait_for(done, HANG_S), self.groups
 
 
 @pytest.fixture
@@ -202,7 +202,7 @@ def test_classic_jobs_of_a_group_come_first_and_others_keep_their_order(
     with queues.holding([TABLE]):
         for job in (Work("f1"), Work("f2"), classic("c1"), Work("f3"), classic("c2")):
             queues.submit(TABLE, job)
-    assert queues.close(WAIT_S)
+    assert queues.close(HANG_S)
     assert runner.of(TABLE) == [["c1", "c2", "f1", "f2", "f3"]]
 
 
@@ -213,7 +213,7 @@ def test_a_classic_job_comes_first_also_where_a_group_is_full(
     with queues.holding([TABLE]):
         for job in (Work("f1"), Work("f2"), Work("f3"), classic("c1")):
             queues.submit(TABLE, job)
-    assert queues.close(WAIT_S)
+    assert queues.close(HANG_S)
     assert runner.of(TABLE) == [["c1", "f1"], ["f2", "f3"]]
 
 
@@ -227,7 +227,7 @@ def test_jobs_that_can_wait_have_half_of_a_group_to_themselves(
             queues.submit(TABLE, Work(name))
         for number in range(7):
             queues.submit(TABLE, classic(f"c{number}"))
-    assert queues.close(WAIT_S)
+    assert queues.close(HANG_S)
     assert runner.of(TABLE) == [["c0", "c1", "f1", "f2"], ["c2", "c3", "f3", "c4"], ["c5", "c6"]]
 
 
@@ -235,7 +235,7 @@ def test_nobody_overtakes_a_job_that_must_be_alone(queues: Queues, runner: Runne
     with queues.holding([TABLE]):
         for job in (Work("f1"), classic("c1"), alone("drop"), Work("f2"), classic("c2")):
             queues.submit(TABLE, job)
-    assert queues.close(WAIT_S)
+    assert queues.close(HANG_S)
     assert runner.of(TABLE) == [["c1", "f1"], ["drop"], ["c2", "f2"]]
 
 
@@ -253,7 +253,7 @@ def test_jobs_that_can_wait_wait_for_the_next_classic_one(queues: Queues, runner
     # The pause is over for all that follow.
     queues.submit(TABLE, Work("f3"))
     runner.wait_for(lambda: runner.of(TABLE)[1:] == [["f3"]])
-    assert queues.close(WAIT_S)
+    assert queues.close(HANG_S)
 
 
 @pytest.mark.usefixtures("long_pauses")
@@ -274,7 +274,7 @@ def test_a_refusal_inside_a_group_pauses_what_came_meanwhile(
     assert runner.of(TABLE) == [["stale"]]
     own.submit(TABLE, classic("fresh"))
     runner.wait_for(lambda: runner.of(TABLE)[1:] == [["fresh", "f1"]])
-    assert own.close(WAIT_S)
+    assert own.close(HANG_S)
 
 
 @pytest.mark.usefixtures("long_pauses")
@@ -286,7 +286,7 @@ def test_a_job_that_must_be_alone_does_not_wait_and_keeps_its_place(
     queues.submit(TABLE, alone("drop"))
     runner.wait_for(lambda: len(runner.of(TABLE)) == 2)
     assert runner.of(TABLE) == [["f1"], ["drop"]]
-    assert queues.close(WAIT_S)
+    assert queues.close(HANG_S)
 
 
 @pytest.mark.usefixtures("long_pauses")
@@ -295,7 +295,7 @@ def test_closing_does_not_wait_for_a_pause(queues: Queues, runner: Runner) -> No
         queues.refused_late(table)
         for name in ("f1", "f2", "f3"):
             queues.submit(table, Work(name))
-    assert queues.close(WAIT_S)
+    assert queues.close(HANG_S)
     assert runner.of(TABLE) == runner.of(OTHER) == [["f1", "f2", "f3"]]
     with pytest.raises(TooManyRequests):
         queues.submit(TABLE, Work("late"))
@@ -308,7 +308,7 @@ def test_holding_a_table_that_pauses_forgets_no_job(queues: Queues, runner: Runn
     with queues.holding([TABLE]):
         queues.submit(TABLE, Work("f2"))
     assert runner.of(TABLE) == []
-    assert queues.close(WAIT_S)
+    assert queues.close(HANG_S)
     assert runner.of(TABLE) == [["f1", "f2"]]
 
 
@@ -324,7 +324,7 @@ def test_jobs_that_wait_out_a_pause_count_for_the_bounds(
     queues.submit(TABLE, Work("f2"))
     with pytest.raises(TooManyRequests, match="full"):
         queues.submit(TABLE, Work("f3"))
-    assert queues.close(WAIT_S)
+    assert queues.close(HANG_S)
     assert runner.of(TABLE) == [["f1", "f2"]]
 
 
@@ -335,7 +335,7 @@ def test_a_pause_ends_by_itself(
     queues.refused_late(TABLE)
     queues.submit(TABLE, Work("f1"))
     runner.wait_for(lambda: runner.of(TABLE) == [["f1"]])
-    assert queues.close(WAIT_S)
+    assert queues.close(HANG_S)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -383,11 +383,11 @@ def test_no_job_is_lost_where_pauses_timers_and_closing_meet(
     for worker in workers:
         worker.start()
     # Some seeds close in the midst of it all.
-    workers[0].join(0.05 if seed % 2 else WAIT_S)
+    workers[0].join(0.05 if seed % 2 else HANG_S)
     closing.set()
-    assert own.close(WAIT_S)
+    assert own.close(HANG_S)
     for worker in workers:
-        worker.join(WAIT_S)
+        worker.join(HANG_S)
         assert not worker.is_alive()
     assert Counter(name for _, group in runner.groups for name in group) == taken
     assert own._bytes == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from tests.commit.requests import (
     set_property,
     table_answer,
 )
+from tests.support.patience import wait_until
 
 
 def submit_as_group(driver: Driver, requests: list[dict[str, Any]]) -> list[Future[Answer]]:
@@ -140,10 +140,7 @@ def test_the_metadata_log_is_bounded_and_old_files_go_when_the_table_says_so(
         driver.commit("t", [set_property("n", str(number))])
     assert len(driver.load().metadata.metadata_log) == 2
     # Old files go after the answer.
-    until = time.monotonic() + 20
-    while len(driver.metadata_files()) != 3:
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    wait_until(lambda: len(driver.metadata_files()) == 3, "old metadata files were not deleted")
 
 
 # --- sent twice ------------------------------------------------------------------------------

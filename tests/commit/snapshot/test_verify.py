@@ -41,6 +41,7 @@ from frazil.store.s3 import S3Store
 from frazil.values.deletion_vectors import DeletionVector, deletion_vector_blob
 from frazil.values.puffin import BlobMetadata, write_puffin
 from frazil.wire.errors import BadRequest
+from tests.support.patience import HANG_S
 from tests.support.s3 import S3Server, start_s3
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -677,7 +678,7 @@ except BadRequest as error:
         [sys.executable, "-c", script],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANG_S,
         env=dict(os.environ) | {"PYTHONPATH": str(ROOT / "src")},
         check=True,
     )

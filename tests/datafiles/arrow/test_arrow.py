@@ -37,6 +37,7 @@ from frazil.values.types import (
     Type,
 )
 from frazil.wire.errors import BadRequest
+from tests.support.patience import HANG_S
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -682,7 +683,7 @@ def test_executors_need_no_pyspark_for_it() -> None:
         "import frazil.datafiles.writing.variant_annotation;"
         "sys.exit('pyspark' in sys.modules)"
     )
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=HANG_S)
 
 
 # --- through Spark ---------------------------------------------------------------------------

@@ -30,6 +30,7 @@ from tests.datafiles.footers.parquet_world import (
     table_of,
     write,
 )
+from tests.support.patience import HANG_S
 
 NAME_MAPPING = "schema.name-mapping.default"
 NESTED = (
@@ -329,7 +330,11 @@ def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
         "except errors.BadRequest as error: print(error)"
     )
     shown = subprocess.run(
-        [sys.executable, "-c", code, path], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", code, path],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=HANG_S,
     ).stdout
     assert shown == f"{path}: no permission to read it: allow it to this user\n"
 

@@ -44,7 +44,6 @@ with connect() as session:
 """
 
 
-@pytest.mark.timeout(240)
 def test_connect_starts_spark_on_the_wheels_java(tmp_path: Path) -> None:
     variables = {
         "FRAZIL_JAVA": "wheel",
