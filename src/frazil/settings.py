@@ -1,8 +1,8 @@
-"""Every setting of the server, declared once.
+"""Declares every setting of the server once.
 
-A setting is a field of `Settings`: its name, type, default and help stand there and nowhere
-else. Its environment variable, its flag and its key in the file follow from its name. A value
-comes from the first of: flag, environment, file, default; `resolve` remembers which it was.
+A setting is a field of `Settings`, which has its name, type, default and help text. Its
+environment variable, its flag and its key in the file derive from the name. A value comes from
+the first of: flag, environment, file, default. `resolve` remembers which one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SWITCH = "BOOL"
 
 
 class SettingsError(Exception):
-    """A setting cannot be used; the message names it, where it came from, and the fix."""
+    """A setting cannot be used. The message names the setting, its source, and the fix."""
 
 
 # --- reading one value: from text (flag, environment) or from what TOML holds -----------------
@@ -89,7 +89,7 @@ def _texts(value: object) -> tuple[str, ...]:
 
 
 def token_name(name: str) -> str:
-    """A principal's name as tokens, logs and events carry it."""
+    """Return the name of a principal as tokens, logs and events show it."""
     if not _TOKEN_NAME.fullmatch(name):
         raise ValueError(
             f"{name!r} is not a token name: use 1 to 64 of A-Z a-z 0-9 . _ @ -, "
@@ -103,7 +103,7 @@ def _token_lines(lines: Iterable[str]) -> dict[str, str]:
     for line in lines:
         name, colon, digest = line.strip().partition(":")
         if not colon or not _SHA256_HEX.fullmatch(digest.strip()):
-            # The line is not repeated here: whoever pasted a bare token must not find it in a log.
+            # Do not repeat the line: it may be a token, which must not appear in a log.
             raise ValueError(
                 "must hold name:sha256 entries with 64 hex digits each; "
                 "`frazil token new NAME` prints one"
@@ -136,7 +136,7 @@ def _setting(
     flag: bool = True,
     secret: bool = False,
 ) -> Any:
-    """A field of `Settings`. `flag=False` keeps a value off command lines; `secret` masks it."""
+    """Declare a field of `Settings`. `flag=False` adds no flag; `secret` masks the value."""
     metadata = {
         "parse": parse,
         "help": help_text,
@@ -278,7 +278,8 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What is known of one setting, for the command line, `config show` and the docs' tests."""
+    """Describes one setting for the command line, `config show` and the tests of the
+    documentation."""
 
     name: str
     default: Any
@@ -291,11 +292,11 @@ class Setting:
 
     @property
     def is_switch(self) -> bool:
-        """A flag without a value."""
+        """Return whether the flag takes no value."""
         return self.metavar == _SWITCH
 
     def shown(self, value: Any) -> Any:
-        """The value as it may be printed: digests and passwords are masked."""
+        """Return the value for display, with digests and passwords masked."""
         if isinstance(value, Mapping):
             return dict.fromkeys(value, _MASK)
         if self.secret and isinstance(value, str):
@@ -304,7 +305,7 @@ class Setting:
 
 
 def all_settings() -> tuple[Setting, ...]:
-    """Every setting, in the order of declaration."""
+    """Return every setting, in the order of declaration."""
     defaults = Settings()
     return tuple(
         Setting(
@@ -330,13 +331,13 @@ def _flag_of(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The settings, and for each its source in words: `flag --port`, `default`, ..."""
+    """The settings, with the source of each in words: `flag --port`, `default`, …"""
 
     settings: Settings
     sources: Mapping[str, str]
     config_file: str | None
     unknown_variables: tuple[str, ...]
-    """FRAZIL_* variables that no setting answers to: perhaps a slip of the pen."""
+    """FRAZIL_* variables that no setting uses: perhaps misspelled."""
 
 
 def resolve(
@@ -344,7 +345,7 @@ def resolve(
     environ: Mapping[str, str] | None = None,
     config_file: str | None = None,
 ) -> Resolved:
-    """Takes each value from the first source that has it. A flag that is None was not given."""
+    """Take each value from the first source that has it. A flag that is None was not passed."""
     environ = os.environ if environ is None else environ
     flags = flags or {}
     path = config_file or environ.get(CONFIG_ENV) or None
@@ -415,7 +416,7 @@ def _unknown_variables(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def all_tokens(settings: Settings) -> dict[str, str]:
-    """The digest of each principal's token, from `tokens` and `tokens_file` together."""
+    """Return the digest of each principal's token, from `tokens` and `tokens_file` together."""
     tokens = dict(settings.tokens)
     if settings.tokens_file is None:
         return tokens
@@ -439,20 +440,20 @@ def all_tokens(settings: Settings) -> dict[str, str]:
 
 
 def warehouse_location(settings: Settings) -> str:
-    """The warehouse as a URL without a trailing slash."""
+    """Return the warehouse as a URL without a trailing slash."""
     return _as_location("warehouse", settings.warehouse)
 
 
 def extra_locations(settings: Settings) -> tuple[str, ...]:
-    """The other places where tables may lie, as URLs."""
+    """Return the other locations where tables may lie, as URLs."""
     return tuple(_as_location("allow_location", each) for each in settings.allow_location)
 
 
 def _as_location(name: str, value: str) -> str:
-    """A folder becomes an absolute file: URL.
+    """Convert a folder to an absolute file: URL.
 
-    Iceberg's clients take a file: location literally, without percent-decoding, so a folder is
-    written as it is, and one whose name could be read in two ways is refused.
+    Iceberg's clients take a file: location literally, without percent-decoding. So a folder is
+    written as it is, and a folder whose name could be read in two ways is refused.
     """
     scheme, separator, _ = value.partition("://")
     if separator and scheme.lower() != "file":

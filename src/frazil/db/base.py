@@ -1,9 +1,10 @@
-"""The rows of the catalog, and the one transaction that changes them.
+"""Defines the rows of the catalog and the one transaction that changes them.
 
-Everything that changes the catalog is a `Transaction`: the rows it changes, the commit id that
-proves it happened, the idempotency keys it answers and the events it causes, all or nothing.
-The outcome is a type, not an exception: `Committed`, `SwapLost`, `KeysTaken` or a `Refused`.
-Only a lost answer to COMMIT is an exception, `OutcomeUnknown`, and `resolve` finds the truth.
+Everything that changes the catalog is a `Transaction`: the changed rows, the commit id that
+proves that it happened, the idempotency keys that it answers and the events that it causes, all
+or nothing. The outcome is a type, not an exception: `Committed`, `SwapLost`, `KeysTaken` or
+`Refused`. Only a lost answer to COMMIT is an exception, `OutcomeUnknown`; `resolve` finds out
+what happened.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ SECRET_BYTES: Final = 32
 
 
 class Kind(StrEnum):
-    """Tables and views share one space of names."""
+    """The kind of a relation. Tables and views share one namespace of names."""
 
     TABLE = "table"
     VIEW = "view"
@@ -29,14 +30,14 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A table's or view's row: the one mutable cell of it is `metadata_location`."""
+    """The row of a table or view. Its one mutable cell is `metadata_location`."""
 
     kind: Kind
     identifier: Identifier
     uuid: str
     metadata_location: str
     version: int
-    """Counts the requests that changed this relation; an event is (uuid, version)."""
+    """The number of requests that changed this relation; an event is (uuid, version)."""
 
 
 # --- what a transaction changes -------------------------------------------------------------
@@ -50,7 +51,7 @@ class CreateNamespace:
 
 @dataclass(frozen=True, slots=True)
 class SetNamespaceProperties:
-    """Replaces the properties if they are still `expected`; otherwise the swap is lost."""
+    """Replace the properties if they are still `expected`; otherwise the swap is lost."""
 
     namespace: Namespace
     expected: dict[str, str]
@@ -59,31 +60,38 @@ class SetNamespaceProperties:
 
 @dataclass(frozen=True, slots=True)
 class DropNamespace:
-    """Refused with NamespaceNotEmpty while it holds tables, views or child namespaces."""
+    """Drop a namespace. Refused with NamespaceNotEmpty if it has tables, views or child
+    namespaces."""
 
     namespace: Namespace
 
 
 @dataclass(frozen=True, slots=True)
 class CreateRelation:
-    """A new row. Refused with NoSuchNamespace, AlreadyExists, or Forbidden when one of the
-    locations is, lies in, or holds a location of another table."""
+    """Insert a row.
+
+    Refused with NoSuchNamespace or AlreadyExists, or with Forbidden if one of the locations
+    equals, lies in or contains a location of another table.
+    """
 
     relation: Relation
     locations: tuple[str, ...] = ()
-    """Canonical locations this table owns; empty for a view."""
+    """The canonical locations that this table owns; empty for a view."""
 
 
 @dataclass(frozen=True, slots=True)
 class SwapRelation:
-    """The compare-and-swap. `new` has the uuid of `expected`; name, pointer and version may
-    differ (a rename is a swap that changes the name). Refused as CreateRelation is where the
-    name or the locations change."""
+    """Compare and swap a row.
+
+    `new` has the uuid of `expected`; name, pointer and version may differ (a rename is a swap
+    that changes the name). If the name or the locations change, it is refused as CreateRelation
+    is.
+    """
 
     expected: Relation
     new: Relation
     locations: tuple[str, ...] | None = None
-    """None: they stay as they are."""
+    """None leaves them unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,15 +111,15 @@ Change: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class KeyRow:
-    """What is kept of a finished request under its Idempotency-Key: enough to answer again."""
+    """What is stored of a finished request under its Idempotency-Key: enough to answer again."""
 
     principal: str
     key: str
     fingerprint: str
-    """A hash over method, path and body: the same key with another request is an error."""
+    """A hash of method, path and body: the same key with another request is an error."""
     status: int
     body: bytes | None = None
-    """The answer where it is small and holds no table metadata; an error's body."""
+    """The body of an error, or of a small answer without table metadata."""
     relation_uuid: str | None = None
     """The table or view whose current metadata a replay renders."""
     committed: bytes | None = None
@@ -120,7 +128,7 @@ class KeyRow:
 
 @dataclass(frozen=True, slots=True)
 class EventRow:
-    """An outbox row, unique by (uuid, version). A relay assigns positions later."""
+    """A row of the outbox, unique by (uuid, version). A relay assigns positions later."""
 
     uuid: str
     version: int
@@ -130,7 +138,7 @@ class EventRow:
     principal: str
     request_id: str
     payload: bytes
-    """JSON; what happened, by operation."""
+    """JSON that describes what happened; its shape depends on the operation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +146,7 @@ class StreamRow:
     """The highest epoch that a stream has committed to a branch of a table."""
 
     uuid: str
-    """The table's."""
+    """The uuid of the table."""
     branch: str
     id: str
     epoch: int
@@ -153,11 +161,13 @@ class Transaction:
     keys: tuple[KeyRow, ...] = ()
     events: tuple[EventRow, ...] = ()
     forget_streams: tuple[tuple[str, str], ...] = ()
-    """(uuid, branch) whose stream rows are deleted, before `streams` are written. Those of a table
-    that is dropped go by themselves."""
+    """(uuid, branch) pairs whose stream rows are deleted before `streams` are written. Dropping a
+    table deletes its rows by itself.
+    """
     streams: tuple[StreamRow, ...] = ()
-    """Of tables that this transaction swaps or creates: the swap is what keeps writers apart.
-    A row whose epoch is not above the one that is there changes nothing."""
+    """Rows of tables that this transaction swaps or creates; the swap separates the writers. A row
+    whose epoch is not above the stored one changes nothing.
+    """
 
 
 # --- how a transaction ends -----------------------------------------------------------------
@@ -170,21 +180,21 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class SwapLost:
-    """The row of change number `index` was no longer as expected: reload and apply again."""
+    """The row of change `index` was no longer as expected: reload and apply again."""
 
     index: int
 
 
 @dataclass(frozen=True, slots=True)
 class KeysTaken:
-    """These keys had been finalised by another replica: nothing was changed."""
+    """Another replica has finalised these keys: nothing was changed."""
 
     keys: tuple[KeyRow, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Change number `index` does not fit the catalog's rows; nothing was changed."""
+    """Change `index` does not fit the rows of the catalog; nothing was changed."""
 
     index: int
     error: FrazilError
@@ -202,20 +212,23 @@ class DatabaseUnavailable(Exception):
 
 
 class CommitIdTaken(DatabaseUnavailable):
-    """This commit id was used before, or `resolve` has answered that it never commits; nothing
-    of this call has happened."""
+    """This commit id was used before, or `resolve` has answered that it never commits.
+
+    Nothing of this call has happened.
+    """
 
 
 class DatabaseRefused(Exception):
-    """This database cannot be used as it is: in use by another process, too old, too new, or not
-    reachable by the given URL. The message says what to do."""
+    """This database cannot be used: another process uses it, it is too old or too new, or its URL
+    is not reachable. The message says what to do.
+    """
 
 
 class Session(Protocol):
-    """Reads and one write that see the rows a lock holds.
+    """Reads, and one write, that see the locked rows.
 
-    After any outcome but `Committed` the rows are still held, so that the rest of a group can be
-    applied again; `Committed` ends the session's writing.
+    After any outcome but `Committed` the rows stay locked, so that the rest of a group can be
+    applied again. `Committed` ends the writing of the session.
     """
 
     def relation_by_uuid(self, uuid: str) -> Relation | None: ...
@@ -226,13 +239,13 @@ class Session(Protocol):
 
 
 class Database(Protocol):
-    """SQLite or PostgreSQL behind one behaviour. All methods block and are thread-safe."""
+    """SQLite or PostgreSQL with the same behavior. All methods block and are thread-safe."""
 
     def migrate(self) -> None:
-        """Brings the schema up to this version, under a lock; a newer one is refused."""
+        """Update the schema to this version, under a lock; refuse a newer schema."""
 
     def ping(self) -> None:
-        """Raises DatabaseUnavailable."""
+        """Raise DatabaseUnavailable if the database does not answer."""
 
     # namespaces
     def namespace_properties(self, namespace: Namespace) -> dict[str, str] | None: ...
@@ -240,9 +253,12 @@ class Database(Protocol):
     def list_namespaces(
         self, parent: Namespace, after: str | None, limit: int | None
     ) -> tuple[Sequence[str], str | None]:
-        """The last levels of the direct children of `parent` (() is the root), ordered by code
-        point, strictly after `after`; and the value to pass as `after` for the next page, None
-        on the last page. A namespace exists only if it was created itself."""
+        """Return a page of the direct children of `parent`, and the `after` of the next page.
+
+        The children are their last levels, ordered by code point, strictly after `after`; () is
+        the root. The second value is None on the last page. A namespace exists only if it was
+        created itself.
+        """
 
     # tables and views
     def relation(self, identifier: Identifier) -> Relation | None: ...
@@ -250,61 +266,75 @@ class Database(Protocol):
     def relation_by_uuid(self, uuid: str) -> Relation | None: ...
 
     def last_version(self, uuid: str) -> int:
-        """The highest version any event of this uuid carries, 0 where there is none. A relation
-        that is registered again under its old uuid goes on counting from here."""
+        """Return the highest version of any event of this uuid, 0 if there is none.
+
+        A relation that is registered again under its old uuid continues counting from here.
+        """
 
     def list_relations(
         self, kind: Kind, namespace: Namespace, after: str | None, limit: int | None
     ) -> tuple[Sequence[str], str | None]:
-        """Names, ordered by code point, as `list_namespaces` pages them."""
+        """Return a page of names, ordered by code point, as `list_namespaces` does."""
 
     def owner_of_location(self, location: str) -> str | None:
-        """The uuid of the table that owns this canonical location or one that holds it."""
+        """Return the uuid of the table that owns this canonical location or one that contains
+        it."""
 
     def check_location_is_free(self, location: str, uuid: str) -> None:
-        """Raises what `commit` would, Forbidden or BadRequest, where a table with this uuid may not
-        own the location. To be asked before files are written; `commit` decides again."""
+        """Raise Forbidden or BadRequest, as `commit` would, if this table may not own the location.
+
+        Callers ask before they write files; `commit` decides again.
+        """
 
     # the one write
     def commit(self, transaction: Transaction) -> TransactionOutcome:
-        """Raises DatabaseUnavailable when nothing happened, OutcomeUnknown when it may have."""
+        """Commit. Raises DatabaseUnavailable if nothing happened, OutcomeUnknown if it may have."""
 
     def resolve(self, commit_id: str, uuids: Sequence[str], timeout_s: float) -> bool:
-        """Whether the transaction in doubt was committed, on a new connection: waits for the
-        rows of `uuids`, then claims the commit id, so that a transaction still on its way can
-        never commit afterwards. Raises DatabaseUnavailable when it cannot be known in time."""
+        """Return whether the transaction in doubt was committed.
+
+        On a new connection, wait for the rows of `uuids`, then claim the commit id, so that a
+        transaction that is still on its way can never commit. Raises DatabaseUnavailable if the
+        answer is not known in time.
+        """
 
     def locked(self, uuids: Sequence[str], timeout_s: float) -> AbstractContextManager[Session]:
-        """Holds the rows of these relations, in the order of their uuids, until the block ends.
-        Raises DatabaseUnavailable when they cannot be had in time."""
+        """Lock the rows of these relations, in the order of their uuids, until the block ends.
+
+        Raises DatabaseUnavailable if the locks are not free in time.
+        """
 
     # streams
     def stream(self, uuid: str, branch: str, stream_id: str) -> StreamRow | None:
-        """What the stream has committed to this branch; None: nothing that is remembered."""
+        """Return what the stream has committed to this branch; None if nothing is stored."""
 
     # idempotency keys
     def key(self, principal: str, key: str) -> KeyRow | None: ...
 
     def finalise(self, row: KeyRow) -> KeyRow:
-        """Inserts the row on its own; if one is there already, that one is the answer."""
+        """Insert the row, or return the row that already exists."""
 
     def forget_keys(self, older_than_s: int) -> int:
-        """Deletes rows older than this by the database's own clock; returns how many."""
+        """Delete rows older than this by the database's own clock; return how many."""
 
     # commit ids
     def forget_commits(self, older_than_s: int) -> int:
-        """Deletes commit ids older than this by the database's own clock; returns how many. Only
-        ids that nobody can still ask `resolve` about may be forgotten: keep days, not minutes."""
+        """Delete commit ids older than this by the database's own clock; return how many.
+
+        Keep them for days, not minutes: an id that somebody can still pass to `resolve` must not
+        be deleted.
+        """
 
     # what the server signs with
     def secret(self, name: str) -> bytes:
-        """SECRET_BYTES of chance, drawn once for all processes on this database."""
+        """Return SECRET_BYTES random bytes, drawn once for all processes on this database."""
 
     # events
     def assign_positions(self, limit: int) -> int:
-        """Gives outbox rows without a global position the next ones, under a lock; how many."""
+        """Give outbox rows without a global position the next ones, under a lock; return how
+        many."""
 
     def events(self, after_position: int, limit: int) -> Sequence[tuple[int, EventRow]]:
-        """Events that have a position, in its order."""
+        """Return events that have a position, ordered by it."""
 
     def close(self) -> None: ...

@@ -1,8 +1,8 @@
-"""Applies a transaction to the rows, the same way on both databases.
+"""Applies a transaction to the rows, in the same way on both databases.
 
-The order inside a transaction is fixed, so that two transactions never wait for each other in a
-circle: the commit id, the idempotency keys (sorted), the rows in the order given, then all
-locations under one lock, then the streams' rows, then the events.
+The order inside a transaction is fixed, so that two transactions never deadlock: the commit id,
+the idempotency keys (sorted), the rows in the given order, then all locations under one lock,
+then the rows of the streams, then the events.
 """
 
 from __future__ import annotations
@@ -48,13 +48,16 @@ class _Lost(Exception):
 
 @dataclass(slots=True)
 class Attempt:
-    """One run of a transaction; `index` is the change at hand, for whoever must report it."""
+    """One run of a transaction. `index` is the current change, for error reports."""
 
     transaction: Transaction
     index: int = 0
 
     def apply(self, sql: Statements) -> TransactionOutcome:
-        """Anything but `Committed` must be rolled back by the caller. Raises CommitIdTaken."""
+        """Apply the transaction. The caller rolls back anything but `Committed`.
+
+        Raises CommitIdTaken.
+        """
         _claim_commit(sql, self.transaction)
         if taken := _insert_keys(sql, self.transaction):
             return taken
@@ -74,7 +77,8 @@ class Attempt:
             _APPLY[type(change)](sql, change)
 
     def _apply_locations(self, sql: Statements) -> None:
-        """All that move are released before any is claimed: tables may trade places."""
+        """Release all locations that move before claiming any, because tables may swap
+        locations."""
         moving: list[tuple[int, Relation, tuple[str, ...]]] = []
         for index, change in enumerate(self.transaction.changes):
             if isinstance(change, CreateRelation) and change.locations:
@@ -92,7 +96,9 @@ class Attempt:
             locations.claim(sql, relation, wanted)
 
     def _write_streams(self, sql: Statements) -> None:
-        """Behind the swaps, whose row locks keep the writers of a table's streams apart."""
+        """Write the rows of streams after the swaps, whose row locks keep writers of a stream
+        apart.
+        """
         transaction = self.transaction
         if transaction.forget_streams:
             gone = [{"uuid": uuid, "branch": branch} for uuid, branch in transaction.forget_streams]
@@ -105,12 +111,13 @@ class Attempt:
         if not events:
             return Committed()
         inserted = sql.execute_many("insert_event", [rows.event_parameters(e) for e in events])
-        # A version that is in the outbox already: this uuid lived before, and its history went
-        # on since the caller asked for `last_version`.
+        # The outbox already has such a version: this uuid existed before, and its history grew
+        # after the caller asked for `last_version`.
         return Committed() if inserted == len(events) else SwapLost(self._index_of_used_version())
 
     def _index_of_used_version(self) -> int:
-        """The change whose relation the events speak of; a drop or create of an old uuid."""
+        """Return the index of the change that the events belong to: a drop or create of an old
+        uuid."""
         uuids = {event.uuid for event in self.transaction.events}
         for index, change in enumerate(self.transaction.changes):
             if uuids & set(touched((change,))):
@@ -119,7 +126,7 @@ class Attempt:
 
 
 def touched(changes: tuple[Change, ...]) -> frozenset[str]:
-    """The uuids of the relations whose rows these changes write."""
+    """Return the uuids of the relations whose rows these changes write."""
     uuids = set()
     for change in changes:
         match change:
@@ -131,14 +138,14 @@ def touched(changes: tuple[Change, ...]) -> frozenset[str]:
 
 
 def resolve(sql: Statements, commit_id: str) -> bool:
-    """Claims the id for good: after this it is either found committed, or never will be."""
+    """Claim the commit id for good: the transaction is either found committed, or never will be."""
     sql.execute("claim_commit", {"commit_id": commit_id, "state": "void"})
     state: str = sql.fetch("commit_state", {"commit_id": commit_id})[0][0]
     return state == "committed"
 
 
 def place_events(sql: Statements, limit: int) -> int:
-    """Gives up to `limit` outbox rows the next global positions."""
+    """Give up to `limit` outbox rows the next global positions."""
     sql.execute("lock_position", {})
     last: int = sql.fetch("last_position", {})[0][0]
     placed = sql.execute("assign_positions", {"last": last, "limit": limit})
@@ -167,7 +174,7 @@ def _insert_keys(sql: Statements, transaction: Transaction) -> KeysTaken | None:
 
 
 def _taken(sql: Statements, keys: list[KeyRow], commit_id: str) -> Iterator[KeyRow]:
-    """Which keys were there before: those whose row another transaction wrote."""
+    """Yield the keys that existed before, which are those whose row another transaction wrote."""
     for row in keys:
         asked = {"principal": row.principal, "idempotency_key": row.key, "commit_id": commit_id}
         for found in sql.fetch("key_of_another", asked):
@@ -211,7 +218,8 @@ def _set_namespace_properties(sql: Statements, change: SetNamespaceProperties) -
 
 
 def _drop_namespace(sql: Statements, change: DropNamespace) -> None:
-    """Mirrors what InMemoryCatalog.dropNamespace counts as not empty, children first."""
+    """Drop a namespace if it is empty, by the rules of InMemoryCatalog.dropNamespace, children
+    first."""
     key = {"namespace": rows.namespace_key(change.namespace)}
     shown = namespace_text(change.namespace)
     if not sql.fetch("hold_namespace_alone", key):
@@ -237,7 +245,8 @@ def _create_relation(sql: Statements, change: CreateRelation) -> None:
 
 
 def _raise_taken(sql: Statements, relation: Relation) -> None:
-    """Java has two texts: one for the same kind, one for a view where a table is wanted."""
+    """Raise AlreadyExists with Java's texts, which differ for the same kind and for the other
+    kind."""
     there = _kind_at(sql, relation.identifier)
     if there is relation.kind:
         raise AlreadyExists(f"{_title(there)} already exists: {relation.identifier}")
@@ -250,7 +259,7 @@ def _raise_taken(sql: Statements, relation: Relation) -> None:
             f"{_title(other.kind)} with same UUID {relation.uuid} already exists: "
             f"{other.identifier}"
         )
-    raise _Lost  # whatever was in the way has gone since
+    raise _Lost  # The row that was in the way is gone now.
 
 
 def _swap_relation(sql: Statements, change: SwapRelation) -> None:
@@ -267,8 +276,8 @@ def _swap_relation(sql: Statements, change: SwapRelation) -> None:
 
 
 def _check_rename(sql: Statements, expected: Relation, new: Relation) -> None:
-    """A name taken between this look and the swap meets the unique index, and the transaction is
-    run again."""
+    """Check that the new name is free. If it is taken later, the unique index fails the swap,
+    and the transaction runs again."""
     if new.identifier.namespace != expected.identifier.namespace:
         _hold_namespace(sql, new.identifier.namespace)
     there = _kind_at(sql, new.identifier)

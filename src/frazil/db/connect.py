@@ -12,13 +12,16 @@ _POSTGRES: Final = ("postgresql://", "postgres://")
 
 
 def connect(url: str) -> Database:
-    """`sqlite:///relative/path`, `sqlite:////absolute/path`, `sqlite:///:memory:` (ends with the
-    process) or `postgresql://user@host:port/name`. Raises DatabaseRefused."""
+    """Open the database of a URL. Raises DatabaseRefused.
+
+    `sqlite:///relative/path`, `sqlite:////absolute/path`, `sqlite:///:memory:` (ends with the
+    process) or `postgresql://user@host:port/name`.
+    """
     if url.startswith(_SQLITE) and len(url) > len(_SQLITE):
         return SqliteDatabase(url.removeprefix(_SQLITE))
     if url.startswith(_POSTGRES):
         return _connect_postgres(url)
-    # A URL may hold a password, so only its scheme is shown.
+    # A URL may contain a password, so show only its scheme.
     scheme = url.partition(":")[0][:20]
     raise DatabaseRefused(
         f"the database URL begins with {scheme!r}: use sqlite:///PATH (sqlite:////PATH for an "

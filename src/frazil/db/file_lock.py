@@ -1,7 +1,7 @@
-"""The lock that keeps a second process off a SQLite file.
+"""Locks a SQLite file against a second process.
 
 SQLite itself allows several processes, but then each would have its own writer and its own row
-locks. The operating system drops the lock when the process ends, however it ends.
+locks. The operating system releases the lock when the process ends, however it ends.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from frazil.db.base import DatabaseRefused
 
 
 class FileLock:
-    """Holds `<database>.lock` for the life of the process, with the process id inside."""
+    """Locks `<database>.lock` for the life of the process, with the process id inside."""
 
     def __init__(self, database: Path) -> None:
         self._path = database.with_name(database.name + ".lock")
@@ -29,7 +29,9 @@ class FileLock:
         os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
-        """The file stays: deleting it would let two processes lock two files of one name."""
+        """Unlock the file. It stays: deleting it would let two processes lock two files of one
+        name.
+        """
         os.ftruncate(self._file, 0)
         os.close(self._file)
 

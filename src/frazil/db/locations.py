@@ -1,7 +1,7 @@
-"""The rule that no table's location is, lies in or holds a location of another table.
+"""Enforces that no table's location equals, lies in or contains a location of another table.
 
-Locations are canonical texts; a location holds another if that one goes on after a `/`, so that
-`s3://b/table` does not hold `s3://b/table_other`. Locations of one table may nest in each other.
+Locations are canonical texts. A location contains another if the other continues after a `/`, so
+that `s3://b/table` does not contain `s3://b/table_other`. Locations of one table may nest.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from frazil.wire.errors import Forbidden
 
 
 def normal(location: str) -> str:
-    """Without `/` at the end: a folder and the folder written with a slash are one location."""
+    """Remove a trailing `/`: a folder is one location with and without it."""
     return text(location, "location").rstrip("/")
 
 
 def prefixes(location: str) -> list[str]:
-    """The location itself and every folder above it."""
+    """Return the location itself and every folder above it."""
     return list(_prefixes(normal(location)))
 
 
@@ -32,7 +32,8 @@ def _prefixes(location: str) -> Iterator[str]:
 
 
 def same(sql: Statements, relation: Relation, locations: Iterable[str]) -> bool:
-    """Whether the table owns exactly these already. Its row is held, so the answer stays true."""
+    """Return whether the table owns exactly these locations. Its row is locked, so this stays
+    true."""
     stored = {row[0] for row in sql.fetch("locations_of", {"uuid": relation.uuid})}
     return stored == {normal(location) for location in locations}
 
@@ -42,7 +43,8 @@ def release(sql: Statements, relation: Relation) -> None:
 
 
 def claim(sql: Statements, relation: Relation, locations: Iterable[str]) -> None:
-    """Checks and inserts; the caller holds `hold_locations`. Raises Forbidden."""
+    """Check and insert the locations; the caller holds the lock `hold_locations`. Raises
+    Forbidden."""
     for location in dict.fromkeys(normal(location) for location in locations):
         check_free(sql, location, relation.uuid, str(relation.identifier))
         sql.execute("create_location", {"location": location, "uuid": relation.uuid})
@@ -53,7 +55,7 @@ class Fetch(Protocol):
 
 
 def check_free(sql: Fetch, location: str, uuid: str, owner: str) -> None:
-    """Raises Forbidden where another table than this has a part in the location."""
+    """Raise Forbidden if another table owns, contains or lies in the location."""
     location = normal(location)
     check_indexable(location, f"location {location[:100]}…")
     above = json_list(prefixes(location))

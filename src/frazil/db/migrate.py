@@ -1,6 +1,6 @@
-"""Brings the schema up to this version, one numbered step after another.
+"""Updates the schema to this version, one numbered step after another.
 
-It runs in one transaction under a lock, so that two processes at once do each step once and a
+It runs in one transaction under a lock, so that two processes do each step only once, and a
 failure leaves the schema as it was.
 """
 
@@ -17,7 +17,9 @@ from frazil.db.sql import Migration
 def migrate(
     sql: Statements, steps: tuple[Migration, ...], run_statement: Callable[[str], object]
 ) -> None:
-    """`run_statement` runs a migration's plain SQL in the transaction of `sql`."""
+    """Migrate the schema. `run_statement` runs the plain SQL of a migration in the transaction of
+    `sql`.
+    """
     sql.fetch("hold_schema", {})
     sql.execute("create_schema_version", {})
     current: int = sql.fetch("schema_version", {})[0][0] or 0
@@ -36,5 +38,5 @@ def migrate(
 def _frazil_version() -> str:
     try:
         return version("frazil")
-    except PackageNotFoundError:  # run from a checkout that was never installed
+    except PackageNotFoundError:  # This is a checkout that was never installed.
         return "not installed"

@@ -1,7 +1,7 @@
-"""A small pool of PostgreSQL connections.
+"""Keeps a small pool of PostgreSQL connections.
 
-A caller's own thread connects when nothing is idle, so that a refused connection is reported at
-once and with its reason, not as a time-out of a background worker.
+If no connection is idle, the calling thread connects itself, so that a refused connection is
+reported at once and with its reason, not as a time-out of a background worker.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class Pool:
     def connection(
         self, *, begin: bool = False, wait_s: float | None = None
     ) -> Iterator[Connection]:
-        """An idle connection or a new one; a broken or unfinished one is not kept. With `begin`
-        a transaction is open on it, which also proves that it is alive.
+        """Yield an idle connection or a new one, and drop it if it is broken or unfinished.
 
-        Raises psycopg.OperationalError when the database cannot be reached, DatabaseUnavailable
-        when every connection is in use.
+        With `begin`, a transaction is open on it, which also proves that it is alive. Raises
+        psycopg.OperationalError if the database cannot be reached, and DatabaseUnavailable if
+        every connection is in use.
         """
         wait_s = self._wait_s if wait_s is None else wait_s
         if not self._places.acquire(timeout=wait_s):
@@ -56,7 +56,9 @@ class Pool:
             self._places.release()
 
     def discard_idle(self) -> None:
-        """After one connection broke the others of its time are likely broken too."""
+        """Close the idle connections. After one connection broke, others of its age are likely
+        broken too.
+        """
         while self._idle:
             try:
                 self._idle.pop().close()
@@ -80,7 +82,7 @@ class Pool:
         try:
             connection.execute(_BEGIN, prepare=False)
         except psycopg.OperationalError:
-            # It broke while it was idle: nothing was sent yet, so a new one may try.
+            # The connection broke while it was idle. Nothing was sent yet, so a new one may try.
             connection.close()
             self.discard_idle()
             connection = self._connect()

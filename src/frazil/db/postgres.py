@@ -1,8 +1,8 @@
-"""The catalog's rows in PostgreSQL 15 or newer, shared by any number of servers.
+"""Stores the rows of the catalog in PostgreSQL 15 or later, shared by any number of servers.
 
-Transactions run READ COMMITTED: the one compare-and-swap statement and its row count decide.
-A connection lost before COMMIT was sent means that nothing happened; lost after it, the outcome is
-unknown until `resolve` has claimed the commit id on another connection.
+Transactions run READ COMMITTED: the one compare-and-swap statement and its row count decide. If
+a connection is lost before COMMIT was sent, nothing has happened. If it is lost later, the
+outcome is unknown until `resolve` has claimed the commit id on another connection.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ _LOCK_WAIT_S: Final = 10.0
 _STATEMENT_MS: Final = 30_000
 _MAX_IDLE_S: Final = 15.0
 _MAX_SESSION_IDLE_S: Final = 120.0
-"""A session waits for files to be written; a plain transaction never lies idle."""
+"""A session waits for files to be written; a plain transaction is never idle for long."""
 
 _CONNECTION_DEFAULTS: Final[dict[str, str]] = {
     "connect_timeout": "5",
-    # A host that vanishes without a word is noticed in about 20 s, not after TCP's two hours.
+    # A host that disappears is noticed in about 20 s, not after the two hours of TCP.
     "keepalives": "1",
     "keepalives_idle": "10",
     "keepalives_interval": "3",
@@ -63,14 +63,14 @@ _CONNECTION_DEFAULTS: Final[dict[str, str]] = {
     "tcp_user_timeout": "20000",
     "application_name": "frazil",
 }
-"""Used where the URL does not say otherwise."""
+"""Used unless the URL sets them."""
 
 _SETTINGS: Final[dict[str, str]] = {
     "client_encoding": "UTF8",
     "default_transaction_isolation": "read committed",
     "statement_timeout": str(_STATEMENT_MS),
     "lock_timeout": str(int(_LOCK_WAIT_S * 1000)),
-    # A server that died without closing its connection must not hold rows for long.
+    # A server that died without closing its connection must not lock rows for long.
     "idle_in_transaction_session_timeout": str(int(_MAX_IDLE_S * 1000)),
 }
 
@@ -79,7 +79,7 @@ _CLASHES: Final = (
     errors.DeadlockDetected,
     errors.UniqueViolation,
 )
-"""Two transactions met; the one that lost is rolled back and can simply run again."""
+"""Two transactions collided. The one that lost is rolled back and can run again."""
 
 _OUTAGES: Final = (
     psycopg.OperationalError,
@@ -87,7 +87,7 @@ _OUTAGES: Final = (
     errors.ReadOnlySqlTransaction,
     errors.UndefinedTable,
 )
-"""Not reachable, too busy, a standby, or not migrated yet."""
+"""The database is not reachable, too busy, a standby, or not migrated yet."""
 
 
 class _Broken(Exception):
@@ -95,7 +95,7 @@ class _Broken(Exception):
 
 
 class _Clash(Exception):
-    """One of `_CLASHES`, at this change."""
+    """One of `_CLASHES` happened at this change."""
 
     def __init__(self, index: int) -> None:
         super().__init__(index)
@@ -103,7 +103,7 @@ class _Clash(Exception):
 
 
 class PostgresStatements:
-    """Named statements on one connection."""
+    """Runs named statements on one connection."""
 
     def __init__(self, connection: Connection, texts: dict[QueryName, bytes]) -> None:
         self.connection = connection
@@ -116,18 +116,22 @@ class PostgresStatements:
         return self.connection.execute(self._texts[name], parameters).rowcount
 
     def execute_many(self, name: QueryName, parameters: Sequence[Parameters]) -> int:
-        """psycopg sends them as one pipeline: one round trip for a whole group."""
+        """Run one statement for many parameters. psycopg sends them as one pipeline, in one round
+        trip.
+        """
         with self.connection.cursor() as cursor:
             cursor.executemany(self._texts[name], parameters)
             return cursor.rowcount
 
     def control(self, command: bytes) -> None:
-        """BEGIN, ROLLBACK and the like, which are never worth preparing."""
+        """Run BEGIN, ROLLBACK and similar commands without preparing them."""
         self.connection.execute(command, prepare=False)
 
     def limit_transaction(self, *, wait_s: float, idle_s: float = _MAX_IDLE_S) -> None:
-        """How long this transaction may wait for a lock and lie idle. 0 would mean "for ever", so
-        the least is 1 ms."""
+        """Limit how long this transaction may wait for a lock and be idle.
+
+        PostgreSQL reads 0 as "no limit", so the minimum is 1 ms.
+        """
         wait_ms = max(1, int(wait_s * 1000))
         self.connection.execute(
             b"SELECT set_config('lock_timeout', %s, true),"
@@ -141,7 +145,7 @@ class PostgresStatements:
 
 
 class PostgresDatabase(Reads):
-    """`Database` over psycopg 3."""
+    """Implements `Database` with psycopg 3."""
 
     def __init__(self, url: str, pool_size: int = _POOL_SIZE) -> None:
         try:
@@ -150,7 +154,8 @@ class PostgresDatabase(Reads):
             raise DatabaseRefused(f"the PostgreSQL URL is not understood: {error}") from error
         self._texts = {name: text.encode() for name, text in queries("postgres").items()}
         self._pool = Pool(self._connect, pool_size, _POOL_WAIT_S)
-        # Holders of rows wait for files and for each other: apart, they cannot starve the reads.
+        # Sessions wait for files and for each other. A pool of their own keeps them from blocking
+        # reads.
         self._sessions = Pool(self._connect, _SESSION_POOL_SIZE, _POOL_WAIT_S)
 
     def migrate(self) -> None:
@@ -180,7 +185,7 @@ class PostgresDatabase(Reads):
         return SwapLost(index)
 
     def resolve(self, commit_id: str, uuids: Sequence[str], timeout_s: float) -> bool:
-        """Asks until it knows or the time is over; asking again is harmless."""
+        """Ask until the outcome is known or the time is over. Asking again is harmless."""
         deadline = time.monotonic() + timeout_s
         while True:
             try:
@@ -194,8 +199,11 @@ class PostgresDatabase(Reads):
             time.sleep(_RESOLVE_PAUSE_S)
 
     def _resolve(self, commit_id: str, uuids: Sequence[str], wait_s: float) -> bool:
-        """On a new connection. The rows' locks wait for a transaction that is still running; the
-        claim of the commit id then finds it, or keeps it from ever committing."""
+        """Resolve the commit id on a new connection.
+
+        The locks of the rows wait for a transaction that is still running. The claim of the
+        commit id then finds it, or prevents it from ever committing.
+        """
         with self._connect() as connection:
             sql = PostgresStatements(connection, self._texts)
             sql.control(b"BEGIN")
@@ -214,7 +222,9 @@ class PostgresDatabase(Reads):
             yield _PostgresSession(sql)
 
     def finalise(self, row: KeyRow) -> KeyRow:
-        """One statement is its own transaction; after a lost answer it is sent again."""
+        """Insert the row. One statement is its own transaction; it is sent again after a lost
+        answer.
+        """
 
         def work(sql: PostgresStatements) -> KeyRow:
             if sql.execute("insert_key", rows.key_parameters(row, commit_id=None)):
@@ -251,8 +261,10 @@ class PostgresDatabase(Reads):
     # --- connections ---------------------------------------------------------------------------
 
     def _run_twice(self, work: Callable[[PostgresStatements], T]) -> T:
-        """For what does no harm when done again, without a transaction around it: a connection
-        that broke while it was idle, or broke now, is replaced once."""
+        """Run work that may safely run twice, without a transaction around it.
+
+        A connection that broke while it was idle, or breaks now, is replaced once.
+        """
         with _outages_reported():
             try:
                 return self._run(work)
@@ -274,7 +286,7 @@ class PostgresDatabase(Reads):
     def _transaction(
         self, pool: Pool | None = None, wait_s: float | None = None
     ) -> Iterator[PostgresStatements]:
-        """A transaction that is rolled back unless the block ends it."""
+        """Open a transaction that is rolled back unless the block ends it."""
         with _outages_reported():
             chosen = pool or self._pool
             with chosen.connection(begin=True, wait_s=wait_s) as connection:
@@ -298,7 +310,7 @@ class PostgresDatabase(Reads):
 
 
 class _PostgresSession(Reads):
-    """The holder of some rows. A SAVEPOINT keeps its locks when a transaction is not committed."""
+    """Holds the locks of some rows. A SAVEPOINT keeps them if a transaction does not commit."""
 
     def __init__(self, sql: PostgresStatements) -> None:
         self._sql = sql
@@ -347,8 +359,10 @@ def _apply(sql: PostgresStatements, transaction: Transaction) -> TransactionOutc
 
 
 def _send_commit(sql: PostgresStatements) -> None:
-    """From here on a lost connection is an unknown outcome. An error that the server itself
-    answers is not: then it has rolled back."""
+    """Send COMMIT. From here on a lost connection is an unknown outcome.
+
+    An error that the server itself answers is not: it has rolled back.
+    """
     try:
         answer = sql.connection.execute(b"COMMIT", prepare=False).statusmessage
     except _CLASHES as error:
@@ -362,13 +376,13 @@ def _send_commit(sql: PostgresStatements) -> None:
 
 
 def _roll_back(sql: PostgresStatements) -> None:
-    """A connection that cannot even do this is dropped by the pool, and the server rolls back."""
+    """Roll back. If even this fails, the pool drops the connection, and the server rolls back."""
     with suppress(psycopg.Error):
         sql.control(b"ROLLBACK")
 
 
 def _check_server(connection: Connection) -> None:
-    """Both come with the connection's greeting and cost no round trip."""
+    """Check version and mode. Both are part of the connection's greeting and cost no round trip."""
     version = connection.info.server_version // 10_000
     if version < _OLDEST_VERSION:
         raise DatabaseRefused(

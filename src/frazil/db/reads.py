@@ -1,4 +1,4 @@
-"""Every read of the catalog: one named statement each, the same for both databases."""
+"""Implements every read of the catalog as one named statement, the same for both databases."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from frazil.db.sql import QueryName
 from frazil.wire.identifiers import Identifier, Namespace
 
 _ALL: Final = 2**62
-"""A LIMIT that neither database ever reaches; they spell "no limit" differently."""
+"""A LIMIT that neither database ever reaches; the two write "no limit" differently."""
 
 
 class Reads(ABC):
-    """The reads of `Database`, over whatever can fetch a named statement."""
+    """Implements the reads of `Database` over anything that can fetch a named statement."""
 
     @abstractmethod
     def fetch(self, name: QueryName, parameters: Parameters) -> Sequence[Row]:
-        """Raises DatabaseUnavailable."""
+        """Fetch the rows of a named statement. Raises DatabaseUnavailable."""
 
     def ping(self) -> None:
         self.fetch("schema_version", {})
@@ -89,8 +89,11 @@ class Reads(ABC):
     def _page(
         self, name: QueryName, scope: Parameters, after: str | None, limit: int | None
     ) -> tuple[Sequence[str], str | None]:
-        """One row more than asked for tells whether there is a next page. Names are never empty,
-        so that everything sorts after ''."""
+        """Return one page of names and the value for the next page.
+
+        One row more than requested shows whether there is a next page. Names are never empty, so
+        every name sorts after ''.
+        """
         if limit is not None and limit < 1:
             raise ValueError(f"limit is {limit}: at least 1 row is asked for")
         start = rows.text(after or "", "page token")

@@ -1,4 +1,4 @@
-"""Row locks for SQLite, which has none: one process owns the file, so memory is enough."""
+"""Provides row locks for SQLite, which has none. One process owns the file, so memory is enough."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from frazil.db.base import DatabaseUnavailable
 
 
 class RowLocks:
-    """Holds sets of uuids. A set is taken at once or not at all, so no two can wait in a circle."""
+    """Locks sets of uuids. A set is locked at once or not at all, so that no two can deadlock."""
 
     def __init__(self) -> None:
         self._held: set[str] = set()
@@ -19,7 +19,7 @@ class RowLocks:
 
     @contextmanager
     def hold(self, uuids: Set[str], timeout_s: float) -> Iterator[None]:
-        """Raises DatabaseUnavailable when they cannot be had in time."""
+        """Lock the uuids until the block ends. Raises DatabaseUnavailable if it cannot in time."""
         self._take(uuids, timeout_s)
         try:
             yield

@@ -1,4 +1,4 @@
-"""How values become rows and rows become values; shared by both databases."""
+"""Converts values to rows and rows to values, for both databases."""
 
 from __future__ import annotations
 
@@ -18,31 +18,35 @@ _SEPARATOR: Final = "\x1f"
 _KINDS: Final = {kind.value: kind for kind in Kind}
 
 MAX_KEY_BYTES: Final = 2048
-"""PostgreSQL refuses to index a row of more than a third of a page (2,704 bytes); with a name of
-255 bytes beside it a namespace of this length still fits. Both databases keep to it."""
+"""The longest namespace in bytes. PostgreSQL refuses to index a row of more than a third of a page
+(2,704 bytes); with a name of 255 bytes beside it, a namespace of this length still fits. Both
+databases use this limit.
+"""
 
 
 class Statements(Protocol):
-    """One open transaction (or connection) that runs named statements."""
+    """Runs named statements in one open transaction or on one connection."""
 
     def fetch(self, name: QueryName, parameters: Parameters) -> Sequence[Row]: ...
 
     def execute(self, name: QueryName, parameters: Parameters) -> int:
-        """Runs one statement; returns how many rows it changed."""
+        """Run one statement and return how many rows it changed."""
 
     def execute_many(self, name: QueryName, parameters: Sequence[Parameters]) -> int:
-        """Runs one statement for each set of parameters; returns how many rows all changed."""
+        """Run one statement for each set of parameters and return how many rows all of them
+        changed.
+        """
 
 
 def text(value: str, what: str) -> str:
-    """PostgreSQL cannot hold NUL in a text, so neither database is asked to."""
+    """Return the text, or refuse a NUL, which PostgreSQL cannot store in a text."""
     if "\0" in value:
         raise BadRequest(f"{what} {value!r} has a NUL character: remove it")
     return value
 
 
 def namespace_key(namespace: Namespace) -> str:
-    """The levels joined by 0x1F, as the REST specification joins them in a path."""
+    """Join the levels with 0x1F, as the REST specification joins them in a path."""
     key = _SEPARATOR.join(namespace)
     if key.count(_SEPARATOR) >= len(namespace) > 0:
         raise BadRequest(
@@ -62,7 +66,9 @@ def check_indexable(value: str, what: str) -> None:
 
 
 def properties_text(properties: Mapping[str, str]) -> str:
-    """Sorted, so that equal maps are equal texts; escaped, so that every string can be stored."""
+    """Encode the properties. Sorting makes equal maps equal texts; escaping makes every string
+    storable.
+    """
     return json.dumps(properties, sort_keys=True, separators=(",", ":"))
 
 
@@ -72,7 +78,7 @@ def properties_of(stored: str) -> dict[str, str]:
 
 
 def json_list(values: Sequence[str]) -> str:
-    """A list as one parameter: both databases can open a JSON array."""
+    """Encode a list as one parameter. Both databases can read a JSON array."""
     return json.dumps(list(values), ensure_ascii=False)
 
 

@@ -1,6 +1,6 @@
-"""The catalog's rows in one SQLite file, owned by one process.
+"""Stores the rows of the catalog in one SQLite file, owned by one process.
 
-One thread writes (`SqliteWriter`), readers have connections of their own: in WAL mode neither
+One thread writes (`SqliteWriter`), and readers have their own connections: in WAL mode neither
 waits for the other. `synchronous=FULL` makes every COMMIT durable before it is answered.
 """
 
@@ -41,8 +41,9 @@ from frazil.db.sqlite_writer import SqliteStatements, SqliteWriter, Written, is_
 T = TypeVar("T")
 
 MEMORY: Final = ":memory:"
-"""A database that ends with the process: a file in a temporary folder, because a database that is
-really in memory cannot be read beside its writer."""
+"""A database that ends with the process. It is a file in a temporary folder, because a database in
+memory cannot be read beside its writer.
+"""
 
 _OLDEST_SQLITE: Final = (3, 35, 0)
 _ROW_WAIT_S: Final = 30.0
@@ -51,11 +52,14 @@ _FILE_WAIT_S: Final = 5.0
 
 
 class SqliteDatabase(Reads):
-    """`Database` over plain sqlite3."""
+    """Implements `Database` with sqlite3."""
 
     def __init__(self, path: Path | str, file_wait_s: float = _FILE_WAIT_S) -> None:
-        """`file_wait_s`: how long to wait for another program (a backup, the sqlite3 shell) that
-        holds the file. Raises DatabaseRefused when another process has it open here."""
+        """Open the file. Raises DatabaseRefused if another process has it open.
+
+        `file_wait_s` is how long to wait for another program (a backup, the sqlite3 shell) that
+        locks it.
+        """
         if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
             raise DatabaseRefused(
                 f"Python's SQLite is {sqlite3.sqlite_version}: 3.35 or newer is needed"
@@ -81,7 +85,10 @@ class SqliteDatabase(Reads):
     # --- reads ---------------------------------------------------------------------------------
 
     def fetch(self, name: QueryName, parameters: Parameters) -> Sequence[Row]:
-        """A connection serves one thread at a time; a deque's pop and append are atomic."""
+        """Fetch the rows of a statement on an idle connection.
+
+        A connection serves one thread at a time; the pop and append of a deque are atomic.
+        """
         if self._closed:
             raise DatabaseUnavailable("the database is closed")
         try:
@@ -108,7 +115,7 @@ class SqliteDatabase(Reads):
             return self.write(transaction)
 
     def write(self, transaction: Transaction) -> TransactionOutcome:
-        """The caller holds the rows."""
+        """Write the transaction. The caller holds the row locks."""
 
         def work(sql: SqliteStatements) -> Written[TransactionOutcome]:
             outcome = changes.Attempt(transaction).apply(sql)
@@ -117,8 +124,12 @@ class SqliteDatabase(Reads):
         return self._writer.run(work)
 
     def resolve(self, commit_id: str, uuids: Sequence[str], timeout_s: float) -> bool:
-        """After a failed COMMIT the writer has opened a new connection. What the failed one left
-        in the WAL is either part of it, or overwritten by the claim of the commit id."""
+        """Find out whether the commit happened.
+
+        After a failed COMMIT the writer has opened a new connection. The frames of the failed
+        transaction in the WAL are either part of the database, or overwritten by the claim of
+        the commit id.
+        """
 
         def work(sql: SqliteStatements) -> Written[bool]:
             return Written(changes.resolve(sql, commit_id), keep=True)
@@ -183,7 +194,8 @@ class SqliteDatabase(Reads):
         return self.run(work)
 
     def run(self, work: Callable[[SqliteStatements], Written[T]]) -> T:
-        """For writes that do no harm when done again: a lost answer is worth one more try."""
+        """Run a write that may safely run twice, so that it can be tried again after a lost
+        answer."""
         try:
             return self._writer.run(work)
         except OutcomeUnknown:
@@ -209,7 +221,7 @@ class SqliteDatabase(Reads):
 
 
 class _SqliteSession:
-    """The holder of some rows; others wait for them in `SqliteDatabase.commit`."""
+    """Holds the locks of some rows; others wait for them in `SqliteDatabase.commit`."""
 
     def __init__(self, database: SqliteDatabase, locks: RowLocks, held: frozenset[str]) -> None:
         self._database = database
@@ -234,7 +246,7 @@ class _SqliteSession:
 
 
 def _prepare(path: Path, file_wait_s: float) -> FileLock:
-    """Takes the lock, makes the file and turns WAL on, which the file then remembers."""
+    """Take the lock, create the file and turn on WAL, which the file then remembers."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = FileLock(path)
@@ -258,7 +270,8 @@ def _prepare(path: Path, file_wait_s: float) -> FileLock:
 
 
 def _connect(path: Path, file_wait_s: float) -> sqlite3.Connection:
-    """Transactions are begun and ended by hand (isolation_level=None)."""
+    """Connect without automatic transactions (isolation_level=None); the code begins and ends
+    them."""
     return sqlite3.connect(
         path,
         timeout=file_wait_s,

@@ -1,7 +1,7 @@
-"""The one thread that writes a SQLite file.
+"""Runs the one thread that writes a SQLite file.
 
-Whatever waits when it comes around is written in one SQLite transaction, each job in its own
-SAVEPOINT, so that transactions of unrelated tables share one fsync and still fail alone.
+It writes all waiting jobs in one SQLite transaction, each in its own SAVEPOINT, so that
+transactions of unrelated tables share one fsync and still fail alone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MAX_BATCH: Final = 128
 
 
 class SqliteStatements:
-    """Named statements on one connection."""
+    """Runs named statements on one connection."""
 
     def __init__(self, connection: sqlite3.Connection, queries: dict[QueryName, str]) -> None:
         self.connection = connection
@@ -42,7 +42,7 @@ class SqliteStatements:
 
 @dataclass(frozen=True, slots=True)
 class Written(Generic[T]):
-    """What a job answers, and whether its changes are to be kept."""
+    """The answer of a job, and whether to keep its changes."""
 
     answer: T
     keep: bool
@@ -55,7 +55,7 @@ class _Job:
 
 
 class SqliteWriter:
-    """Owns the write connection. `run` hands it a job and waits for the answer."""
+    """Owns the write connection. `run` gives it a job and waits for the answer."""
 
     def __init__(self, open_statements: Callable[[], SqliteStatements]) -> None:
         self._open = open_statements
@@ -69,7 +69,8 @@ class SqliteWriter:
     def run(
         self, work: Callable[[SqliteStatements], Written[T]], timeout_s: float | None = None
     ) -> T:
-        """Raises DatabaseUnavailable when nothing happened, OutcomeUnknown when it may have."""
+        """Run a job. Raises DatabaseUnavailable if nothing happened, OutcomeUnknown if it may
+        have."""
         job = _Job(work)
         with self._closing:
             if self._closed:
@@ -84,7 +85,7 @@ class SqliteWriter:
         return answer
 
     def close(self) -> None:
-        """Finishes what is queued, then closes the connection."""
+        """Finish the queued jobs, then close the connection."""
         with self._closing:
             if self._closed:
                 return
@@ -107,8 +108,8 @@ class SqliteWriter:
             try:
                 self._write(jobs)
             except BaseException as error:
-                # The thread must outlive every failure, and nobody may wait for ever. Nothing
-                # was committed: COMMIT has its own handler.
+                # The thread must survive every failure, and no caller may wait forever. Nothing was
+                # committed: COMMIT has its own handler.
                 self._disconnect()
                 _fail([job for job in jobs if not job.future.done()], _unavailable(error))
         self._disconnect()
@@ -121,7 +122,7 @@ class SqliteWriter:
         for job in jobs:
             written = _run_one(statements, job)
             if not statements.connection.in_transaction:
-                # Some errors (disk full, I/O) make SQLite roll back the whole batch by itself.
+                # After some errors (disk full, I/O) SQLite rolls back the whole batch by itself.
                 raise sqlite3.OperationalError("the whole transaction was rolled back")
             if written is not None:
                 answered.append((job, written))
@@ -143,9 +144,9 @@ class SqliteWriter:
         try:
             connection.execute("COMMIT")
         except sqlite3.Error as error:
-            # The frames of this transaction may be in the WAL or not: a new connection and the
-            # commit id will tell. An answer that was not to be kept was found on rows that may
-            # now be undone, so it is no answer either, but nothing of it happened.
+            # The frames of this transaction may or may not be in the WAL: a new connection and the
+            # commit id will show. An answer whose changes were not to be kept was computed on rows
+            # that may now be undone, so it is not valid either, but nothing of it has happened.
             self._disconnect()
             unknown = OutcomeUnknown(f"COMMIT failed in SQLite: {error}")
             for job, written in answered:
@@ -160,7 +161,9 @@ class SqliteWriter:
 
 
 def _run_one(statements: SqliteStatements, job: _Job) -> Written[Any] | None:
-    """None when the job has failed and was told so. A failed ROLLBACK TO ends the batch."""
+    """Run one job; None if it failed and its caller was notified. A failed ROLLBACK TO ends the
+    batch.
+    """
     connection = statements.connection
     connection.execute("SAVEPOINT job")
     try:
@@ -177,7 +180,9 @@ def _run_one(statements: SqliteStatements, job: _Job) -> Written[Any] | None:
 
 
 def is_outage(error: BaseException) -> bool:
-    """Disk, lock and corruption errors; the others are mistakes in the statement or its values."""
+    """Return whether the error is about disk, locks or corruption, not about a statement or its
+    values.
+    """
     mistakes = (
         sqlite3.DataError,
         sqlite3.IntegrityError,

@@ -1,8 +1,8 @@
-"""Named SQL, read from the files beside this module.
+"""Reads named SQL from the files beside this module.
 
-`queries.sql` holds what both databases share, `sqlite.sql` and `postgres.sql` what each says in its
-own words; together each dialect has exactly the statements of `QueryName`. Migrations are numbered
-files, one folder for each dialect.
+`queries.sql` has the statements that both databases share; `sqlite.sql` and `postgres.sql` have
+those that differ. Together each dialect has exactly the statements of `QueryName`. Migrations
+are numbered files, in one folder for each dialect.
 """
 
 from __future__ import annotations
@@ -77,7 +77,8 @@ class Migration:
 
 
 def queries(dialect: Dialect) -> dict[QueryName, str]:
-    """Every statement by its name, without comments, in the dialect's parameter style."""
+    """Return every statement by its name, without comments, in the parameter style of the
+    dialect."""
     folder = files(__package__)
     texts = {**_blocks(folder / "queries.sql"), **_blocks(folder / f"{dialect}.sql")}
     expected = set(get_args(QueryName))
@@ -90,7 +91,7 @@ def queries(dialect: Dialect) -> dict[QueryName, str]:
 
 
 def migrations(dialect: Dialect) -> tuple[Migration, ...]:
-    """The steps from an empty database to this version's schema, in order."""
+    """Return the steps from an empty database to the schema of this version, in order."""
     steps = []
     for file in (files(__package__) / "migrations" / dialect).iterdir():
         if match := _MIGRATION.fullmatch(file.name):
@@ -114,13 +115,14 @@ def _one_statement(body: str) -> str:
 
 
 def _statements(file: Traversable) -> tuple[str, ...]:
-    """A migration's statements; each ends with `;` at the end of a line."""
+    """Return the statements of a migration. Each ends with `;` at the end of a line."""
     text = _COMMENT.sub("", file.read_text(encoding="utf-8"))
     return tuple(part.strip() for part in re.split(r";\s*\n", text) if part.strip())
 
 
 def _adapt(text: str, dialect: Dialect) -> str:
-    """`:name` is SQLite's own style; psycopg wants `%(name)s` and `%` doubled."""
+    """Convert parameters. `:name` is SQLite's own style; psycopg wants `%(name)s` and `%`
+    doubled."""
     if dialect == "sqlite":
         return text
     return _PARAMETER.sub(r"%(\1)s", text.replace("%", "%%"))
