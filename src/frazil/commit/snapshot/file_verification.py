@@ -226,11 +226,11 @@ class _Verifier:
             match_position_deletes(columns)
             return
         columns = with_field_ids(columns, self._name_mapping, self._columns.schema)
-        _refuse_unassigned_ids(columns, self._metadata.last_column_id)
         if isinstance(file, DeleteFile):
             match_equality_deletes(columns, self._columns, file.equality_ids or ())
         else:
             match_columns(columns, self._columns, self._from_partition)
+        _refuse_unassigned_ids(columns, self._metadata.last_column_id)
 
     # --- deletion vectors -------------------------------------------------------------------
 
