@@ -28,10 +28,10 @@ from frazil.format.metadata.content_files import DataFile
 from frazil.format.metadata.table_builder import new_table
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.store.locations import AllowedLocations
-from frazil.wire import json as wire_json
-from frazil.wire.actions import Append, check_request
-from frazil.wire.content_files import DataFile as WireDataFile
-from frazil.wire.requests import CommitTableRequest
+from frazil.wire import json_bodies as wire_json
+from frazil.wire.declared_content import DeclaredDataFile
+from frazil.wire.file_actions import Append, check_request
+from frazil.wire.rest_messages import CommitTableRequest
 
 OUTPUT = RESULTS / "declared_files.json"
 LOCATION = "s3://bucket/warehouse/table"
@@ -136,7 +136,7 @@ def run(body: bytes, metadata: TableMetadata, clock: Clock) -> int:
     return clock.time("encode", lambda: _encode(metadata, files))
 
 
-def _check_places(metadata: TableMetadata, files: tuple[WireDataFile, ...]) -> None:
+def _check_places(metadata: TableMetadata, files: tuple[DeclaredDataFile, ...]) -> None:
     territory = Territory(AllowedLocations("s3://bucket/warehouse"))
     check_places(metadata, [file.file_path for file in files], PLACE, territory, lambda _: None)
 

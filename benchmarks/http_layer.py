@@ -37,7 +37,7 @@ from frazil.rest.request_headers import Headers, principal_of, request_id
 from frazil.rest.routing import Route
 from frazil.server.assembly import open_app
 from frazil.settings import Settings
-from frazil.wire.json import decode
+from frazil.wire.json_bodies import decode
 
 Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
 

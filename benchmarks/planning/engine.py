@@ -14,11 +14,11 @@ import msgspec
 from benchmarks.planning.filters import Filter
 from frazil.format.metadata.metadata_files import decode_metadata_file
 from frazil.format.metadata.table_metadata import TableMetadata
-from frazil.plan.scans import resolve_scan
-from frazil.plan.walk import Walk
+from frazil.plan.scan_requests import resolve_scan
+from frazil.plan.scan_walk import Walk
 from frazil.read.manifest_cache import ManifestCache, ManifestReader
-from frazil.store.local import LocalStore
-from frazil.wire.planning import PlanTableScanRequest
+from frazil.store.local_store import LocalStore
+from frazil.wire.scan_planning import PlanTableScanRequest
 
 WARM: Final = "warm"
 COLD: Final = "cold"

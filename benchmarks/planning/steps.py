@@ -16,8 +16,8 @@ from frazil.format.manifest.manifest_columns import decode_columns
 from frazil.format.metadata.metadata_files import decode_metadata_file
 from frazil.format.pruning.column_evaluators import inclusive_mask
 from frazil.format.pruning.metric_decoder import decode_manifest, decode_metrics
-from frazil.plan.scans import resolve_scan
-from frazil.store.local import LocalStore
+from frazil.plan.scan_requests import resolve_scan
+from frazil.store.local_store import LocalStore
 
 READ: Final = "read the files"
 DECOMPRESS: Final = "decompress"

@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from frazil.client.send.error_answers import CatalogUnreachable
     from frazil.client.send.retry_policy import RetryPolicy
     from frazil.datafiles.footers.files_from_parquet import DataFile, read_data_files
-    from frazil.wire.actions import Once
-    from frazil.wire.content_files import EqualityDeleteFile, PositionDeleteFile
+    from frazil.wire.declared_content import EqualityDeleteFile, PositionDeleteFile
     from frazil.wire.errors import (
         CommitFailed,
         CommitStateUnknown,
         FrazilError,
         ValidationError,
     )
-    from frazil.wire.filters import col
+    from frazil.wire.file_actions import Once
+    from frazil.wire.filter_builders import col
     from frazil.wire.identifiers import Identifier
-    from frazil.wire.planned_files import FileScanTask
+    from frazil.wire.scan_planning import FileScanTask
 
 _HOMES = {
     "CatalogUnreachable": "frazil.client.send.error_answers",
@@ -40,20 +40,20 @@ _HOMES = {
     "CommitFailed": "frazil.wire.errors",
     "CommitStateUnknown": "frazil.wire.errors",
     "DataFile": "frazil.datafiles.footers.files_from_parquet",
-    "EqualityDeleteFile": "frazil.wire.content_files",
-    "FileScanTask": "frazil.wire.planned_files",
+    "EqualityDeleteFile": "frazil.wire.declared_content",
+    "FileScanTask": "frazil.wire.scan_planning",
     "FrazilError": "frazil.wire.errors",
     "Identifier": "frazil.wire.identifiers",
     "Isolation": "frazil.client.declare.file_operations",
-    "Once": "frazil.wire.actions",
+    "Once": "frazil.wire.file_actions",
     "Plan": "frazil.client.declare.scan_plans",
-    "PositionDeleteFile": "frazil.wire.content_files",
+    "PositionDeleteFile": "frazil.wire.declared_content",
     "RetryPolicy": "frazil.client.send.retry_policy",
     "Snapshot": "frazil.client.declare.client_table",
     "Table": "frazil.client.declare.client_table",
     "Transaction": "frazil.client.declare.client_transaction",
     "ValidationError": "frazil.wire.errors",
-    "col": "frazil.wire.filters",
+    "col": "frazil.wire.filter_builders",
     "read_data_files": "frazil.datafiles.footers.files_from_parquet",
 }
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from frazil.cli.tables.plan_command import _share, filter_words, partition_text
-from frazil.wire.content_files import EqualityDeleteFile, PositionDeleteFile
-from frazil.wire.filters import filter_json
+from frazil.wire.declared_content import EqualityDeleteFile, PositionDeleteFile
+from frazil.wire.filter_builders import filter_json
 from tests.cli.shop import FIRST, SECOND, Shop, make_shop
 from tests.support.server import RunningServer
 

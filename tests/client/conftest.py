@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import pytest
 
 from frazil import Client, Table
-from frazil.wire.content_files import DataFile
+from frazil.wire.declared_content import DeclaredDataFile
 from tests.support.server import RunningServer, running_server
 
 _numbers = itertools.count()
@@ -76,9 +76,11 @@ def new_table(client: Client, namespace: str) -> NewTable:
     return make
 
 
-def declared(table: Table, name: str, *partition: Any, rows: int = 1, **fields: Any) -> DataFile:
+def declared(
+    table: Table, name: str, *partition: Any, rows: int = 1, **fields: Any
+) -> DeclaredDataFile:
     """A data file that is declared but not written: the catalog never opens it."""
-    return DataFile(
+    return DeclaredDataFile(
         spec_id=table.metadata["default-spec-id"],
         partition=tuple(partition),
         file_path=f"{table.location}/data/{name}.parquet",

@@ -13,7 +13,7 @@ from pyiceberg.catalog.rest import RestCatalog
 
 from frazil.client.catalog_client import Client
 from frazil.client.send.retry_policy import RetryPolicy
-from frazil.wire.content_files import DataFile, ValueMap
+from frazil.wire.declared_content import DeclaredDataFile, ValueMap
 from frazil.wire.errors import CommitStateUnknown, FrazilError
 from tests.support.patience import HANG_S
 from tests.support.proxy import Exchange, Fault, HoldAnswer, HoldRequest, Proxy
@@ -53,8 +53,8 @@ def client_for(faults: Iterable[Fault], uri: str) -> Client:
     return impatient_client(uri) if held else quick_client(uri)
 
 
-def data_file(location: str, number: int) -> DataFile:
-    return DataFile(
+def data_file(location: str, number: int) -> DeclaredDataFile:
+    return DeclaredDataFile(
         spec_id=0,
         partition=(),
         file_path=f"{location}/data/{number}.parquet",
@@ -125,7 +125,7 @@ class Operation(ABC):
         """How often it was done; anything done in part fails here."""
 
     @property
-    def new(self) -> DataFile:
+    def new(self) -> DeclaredDataFile:
         return data_file(self.location, self.number)
 
     @property

@@ -19,7 +19,7 @@ from pyiceberg.catalog.rest import RestCatalog
 
 from frazil.client.declare import file_operations
 from frazil.client.declare.client_table import Table
-from frazil.wire.content_files import DataFile, PositionDeleteFile
+from frazil.wire.declared_content import DeclaredDataFile, PositionDeleteFile
 from frazil.wire.identifiers import Identifier
 from scripts.java import ROOT
 from tests.support.patience import HANG_S
@@ -192,7 +192,7 @@ FIELDS: dict[str, Any] = {
     "file_size_in_bytes": 1,
     "record_count": 1,
 }
-NEW = DataFile(file_path="file:///data/new.parquet", **FIELDS)
+NEW = DeclaredDataFile(file_path="file:///data/new.parquet", **FIELDS)
 DELETES = PositionDeleteFile(
     file_path="file:///data/deletes.parquet", referenced_data_file=OLD, **FIELDS
 )

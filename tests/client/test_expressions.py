@@ -36,8 +36,7 @@ from frazil.wire.expressions import (
     any_of,
     parse_expression,
 )
-from frazil.wire.filter_text import filter_text, parse_filter
-from frazil.wire.filters import (
+from frazil.wire.filter_builders import (
     always_false,
     always_true,
     bucket,
@@ -49,7 +48,8 @@ from frazil.wire.filters import (
     truncate,
     year,
 )
-from frazil.wire.json import check_text
+from frazil.wire.filter_text import filter_text, parse_filter
+from frazil.wire.json_bodies import check_text
 
 SCHEMA_JSON = {
     "type": "struct",

@@ -10,9 +10,9 @@ import pytest
 from frazil import Client, CommitFailed, Once, Table, ValidationError
 from frazil.client.declare import file_operations
 from frazil.client.declare.file_operations import CheckOptions
-from frazil.wire.actions import FileUpdate
-from frazil.wire.content_files import DataFile, EqualityDeleteFile, PositionDeleteFile
+from frazil.wire.declared_content import DeclaredDataFile, EqualityDeleteFile, PositionDeleteFile
 from frazil.wire.errors import BadRequest
+from frazil.wire.file_actions import FileUpdate
 from tests.client.conftest import BY_DAY, NewTable, declared
 
 ID_5 = {"type": "eq", "term": "id", "value": 5}
@@ -23,7 +23,9 @@ def clauses(update: FileUpdate) -> list[dict[str, Any]]:
     return list(validations)
 
 
-def position_deletes(table: Table, name: str, of: DataFile | None = None) -> PositionDeleteFile:
+def position_deletes(
+    table: Table, name: str, of: DeclaredDataFile | None = None
+) -> PositionDeleteFile:
     return PositionDeleteFile(
         spec_id=0,
         partition=(),

@@ -10,9 +10,9 @@ import pytest
 from frazil import Client, Plan, RetryPolicy, Table, col
 from frazil.client.declare.scan_plans import Walk
 from frazil.client.send.http_transport import Answer, HttpTransport
-from frazil.wire.content_files import (
+from frazil.wire.declared_content import (
     CountMap,
-    DataFile,
+    DeclaredDataFile,
     EqualityDeleteFile,
     PositionDeleteFile,
     ValueMap,
@@ -36,7 +36,7 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]
         yield server
 
 
-def days(table: Table, *days: int, **bounds: Any) -> list[DataFile]:
+def days(table: Table, *days: int, **bounds: Any) -> list[DeclaredDataFile]:
     return [declared(table, f"{day}", f"2026-05-{day:02}", **bounds) for day in days]
 
 

@@ -13,9 +13,9 @@ from frazil.commit.catalog.operations import Catalog
 from frazil.commit.pipeline.table_queues import QueueLimits
 from frazil.db.base import Database
 from frazil.db.connect import connect
-from frazil.store.base import Store
-from frazil.store.local import LocalStore
+from frazil.store.local_store import LocalStore
 from frazil.store.locations import AllowedLocations
+from frazil.store.object_store import Store
 from tests.commit.requests import Driver
 
 if TYPE_CHECKING:

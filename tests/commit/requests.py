@@ -23,8 +23,8 @@ from frazil.commit.pipeline.catalog_answers import (
 from frazil.commit.pipeline.pending_requests import Context, IdempotencyKey
 from frazil.db.base import Database, EventRow
 from frazil.wire.identifiers import Identifier
-from frazil.wire.json import decode
-from frazil.wire.requests import (
+from frazil.wire.json_bodies import decode
+from frazil.wire.rest_messages import (
     CommitTableRequest,
     CommitTransactionRequest,
     CommitViewRequest,

@@ -98,7 +98,7 @@ def _count() -> None:
     from frazil.commit.catalog.table_lifecycle import Tables
     from frazil.commit.pipeline import table_creation
     from frazil.commit.snapshot import apply_request
-    from frazil.format.metadata import requirements, table_builder, view_builder
+    from frazil.format.metadata import table_builder, view_builder
 
     recorder = _Recorder(os.environ[_FILE])
     recorder.updates("table", table_builder._APPLY)
@@ -109,9 +109,9 @@ def _count() -> None:
         (apply_request, "apply_view_updates"),
     ):
         setattr(module, name, recorder.in_commits(getattr(module, name)))
-    for given, check in list(requirements._CHECKS.items()):
+    for given, check in list(table_builder._CHECKS.items()):
         name = str(given.__struct_config__.tag)
-        requirements._CHECKS[given] = recorder.requirement(check, name)
+        table_builder._CHECKS[given] = recorder.requirement(check, name)
     view_check = view_builder.check_view_requirements
     counted = recorder.requirement(view_check, "assert-view-uuid")
 

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 import requests
 
-from frazil.wire.json import known_tags
-from frazil.wire.updates import TableRequirement, TableUpdate, ViewRequirement, ViewUpdate
+from frazil.wire.json_bodies import known_tags
+from frazil.wire.rest_updates import TableRequirement, TableUpdate, ViewRequirement, ViewUpdate
 from tests.hostile.bodies import REQUIREMENTS, UPDATES, VIEW_REQUIREMENTS, VIEW_UPDATES
 from tests.hostile.counting import APPLIED, COMMAND, REFUSED, Reached
 from tests.hostile.operations import NOT_SERVED, Operation, documents, operations, own_document, run

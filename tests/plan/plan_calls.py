@@ -20,10 +20,10 @@ from jsonschema import Draft202012Validator
 
 from frazil.db.base import Database
 from frazil.db.connect import connect
-from frazil.plan.service import PlanLimits
+from frazil.plan.planner import PlanLimits
 from frazil.rest.app import AppSettings
 from frazil.rest.server_routes import openapi
-from frazil.store.local import LocalStore
+from frazil.store.local_store import LocalStore
 from tests.commit.finegrained.requests import Json
 from tests.commit.finegrained.tables import Answer, Table
 from tests.commit.finegrained.world import World, opened_world

@@ -10,9 +10,9 @@ from typing import Any
 import httpx
 import pytest
 
-from frazil.plan.service import MAX_PLAN_ID_LENGTH, PlanLimits
-from frazil.wire.json import decode
-from frazil.wire.planning import (
+from frazil.plan.planner import MAX_PLAN_ID_LENGTH, PlanLimits
+from frazil.wire.json_bodies import decode
+from frazil.wire.scan_planning import (
     SCAN_PLANNING_PROPERTY,
     FetchScanTasksRequest,
     PlanTableScanRequest,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from frazil.plan.service import PlanLimits
+from frazil.plan.planner import PlanLimits
 from tests.commit.finegrained.requests import (
     both,
     compare,

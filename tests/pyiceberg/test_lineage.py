@@ -14,7 +14,7 @@ from frazil.pyiceberg.file_declarations import LAST_UPDATED_FIELD, ROW_ID_FIELD
 from frazil.pyiceberg.row_lineage import LAST_UPDATED, ROW_ID, RowLineage
 from frazil.values.deletion_vectors import DeletionVector, deletion_vector_blob
 from frazil.values.puffin import write_puffin
-from frazil.wire.content_files import PositionDeleteFile
+from frazil.wire.declared_content import PositionDeleteFile
 from tests.commit.finegrained.trees import local
 from tests.pyiceberg.audit import audit
 from tests.pyiceberg.tables import create, ids, row, rows

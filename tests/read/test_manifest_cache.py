@@ -26,8 +26,8 @@ from frazil.format.metadata.partition_spec import parse_partition_spec
 from frazil.format.metadata.schema import parse_schema
 from frazil.format.metadata.snapshots import Snapshot, parse_snapshot
 from frazil.read.manifest_cache import ManifestCache, ManifestReader
-from frazil.store.base import StoreError
-from frazil.store.local import LocalStore
+from frazil.store.local_store import LocalStore
+from frazil.store.object_store import StoreError
 from frazil.wire.errors import Forbidden, FrazilError
 from tests.support.patience import HANG_S
 

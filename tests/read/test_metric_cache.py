@@ -12,7 +12,7 @@ from frazil.format.pruning.metric_columns import MetricColumns
 from frazil.read import history
 from frazil.read.history import metrics_reader
 from frazil.read.manifest_cache import ManifestCache, ManifestReader
-from frazil.store.memory import MemoryStore
+from frazil.store.memory_store import MemoryStore
 from frazil.wire.errors import ValidationError
 from tests.format.manifest_files import data_file, encoder_of, manifest_of
 from tests.format.metric_worlds import plain

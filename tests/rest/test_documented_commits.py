@@ -14,10 +14,10 @@ from jsonschema import Draft202012Validator
 from frazil.commit.snapshot import file_verification, head_changes
 from frazil.format.manifest import manifest_merging
 from frazil.rest.server_routes import openapi
-from frazil.wire.actions import MAX_STREAM_BYTES, CommitUpdate, CommitValidation, check_request
 from frazil.wire.conflicts import MAX_CONFLICT_ITEMS, ConflictClause
-from frazil.wire.json import decode, known_tags
-from frazil.wire.requests import CommitTableRequest, CommitTransactionRequest
+from frazil.wire.file_actions import MAX_STREAM_BYTES, CommitUpdate, CommitValidation, check_request
+from frazil.wire.json_bodies import decode, known_tags
+from frazil.wire.rest_messages import CommitTableRequest, CommitTransactionRequest
 from scripts.java import ROOT
 from tests.support.patience import HANG_S
 from tests.support.server import ServerFactory

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from frazil.db.base import DatabaseUnavailable, OutcomeUnknown
-from frazil.store.base import StoreError
+from frazil.store.object_store import StoreError
 from frazil.wire import errors
 from tests.rest.stand_in import Client, StandInCatalog, dumped, exchange
 from tests.support.patience import HANG_S

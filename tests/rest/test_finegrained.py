@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from frazil.wire.actions import Delete
-from frazil.wire.json import decode
-from frazil.wire.requests import CommitTableRequest
+from frazil.wire.file_actions import Delete
+from frazil.wire.json_bodies import decode
+from frazil.wire.rest_messages import CommitTableRequest
 from tests.rest.stand_in import Client, dumped
 
 TABLE = "/v1/namespaces/a/tables/t"

@@ -16,7 +16,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as families
 
 from frazil import Client, Table
-from frazil.wire.content_files import ValueMap
+from frazil.wire.declared_content import ValueMap
 from frazil.wire.errors import NotFound
 from scripts.java import ROOT
 from tests.client.conftest import BY_DAY, SCHEMA, declared

@@ -17,9 +17,16 @@ from openapi_spec_validator import validate
 from frazil.commit.snapshot.committed_snapshots import CommittedSnapshot
 from frazil.rest.routes import ROUTES
 from frazil.rest.server_routes import openapi
-from frazil.wire import actions, conflicts, content_files, planning, requests, responses, updates
+from frazil.wire import (
+    conflicts,
+    declared_content,
+    file_actions,
+    rest_messages,
+    rest_updates,
+    scan_planning,
+)
 from frazil.wire.errors import BadRequest
-from frazil.wire.json import decode
+from frazil.wire.json_bodies import decode
 from tests.rest.stand_in import Client
 
 DOCUMENT: dict[str, Any] = json.loads(openapi())
@@ -34,8 +41,13 @@ OPERATIONS = {
 
 
 def structs_in(module: Any) -> list[type[msgspec.Struct]]:
-    bases = {requests.Request, requests.Report, updates.Update, updates.Requirement}
-    bases |= {responses.Response, msgspec.Struct}
+    bases = {
+        rest_messages.Request,
+        rest_messages.Report,
+        rest_updates.Update,
+        rest_updates.Requirement,
+    }
+    bases |= {rest_messages.Response, msgspec.Struct}
     return [
         found
         for found in vars(module).values()
@@ -68,7 +80,7 @@ def test_an_operation_describes_its_route(route: Any) -> None:
         assert body is None
     else:
         schema = body["content"]["application/json"]["schema"]["$ref"].rsplit("/", 1)[1]
-        module = planning if hasattr(planning, schema) else requests
+        module = scan_planning if hasattr(scan_planning, schema) else rest_messages
         assert getattr(module, schema) == route.request
         assert {"413", "415"} <= set(operation["responses"])
     references = {
@@ -82,7 +94,7 @@ def test_an_operation_describes_its_route(route: Any) -> None:
     assert named == {part.strip("{}") for part in route.path.split("/") if part.startswith("{")}
 
 
-DESCRIBED = structs_in(requests) + structs_in(updates) + structs_in(planning)
+DESCRIBED = structs_in(rest_messages) + structs_in(rest_updates) + structs_in(scan_planning)
 
 
 @pytest.mark.parametrize("struct", DESCRIBED, ids=lambda struct: struct.__name__)
@@ -104,13 +116,13 @@ def test_a_request_has_the_fields_that_its_schema_has(struct: type[msgspec.Struc
 @pytest.mark.parametrize(
     ("name", "union"),
     [
-        ("TableUpdate", updates.TableUpdate),
-        ("ViewUpdate", updates.ViewUpdate),
-        ("TableRequirement", updates.TableRequirement),
-        ("ViewRequirement", updates.ViewRequirement),
-        ("ReportMetricsRequest", requests.ReportMetricsRequest),
-        ("FineGrainedUpdate", actions.FineGrainedUpdate),
-        ("CommitValidation", actions.CommitValidation),
+        ("TableUpdate", rest_updates.TableUpdate),
+        ("ViewUpdate", rest_updates.ViewUpdate),
+        ("TableRequirement", rest_updates.TableRequirement),
+        ("ViewRequirement", rest_updates.ViewRequirement),
+        ("ReportMetricsRequest", rest_messages.ReportMetricsRequest),
+        ("FineGrainedUpdate", file_actions.FineGrainedUpdate),
+        ("CommitValidation", file_actions.CommitValidation),
     ],
 )
 def test_unions_have_the_same_members(name: str, union: Any) -> None:
@@ -128,12 +140,12 @@ def test_unions_have_the_same_members(name: str, union: Any) -> None:
 @pytest.mark.parametrize(
     ("struct", "schema"),
     [
-        (responses.ConfigResponse, "CatalogConfig"),
-        (responses.ListNamespacesResponse, "ListNamespacesResponse"),
-        (responses.ListTablesResponse, "ListTablesResponse"),
-        (responses.NamespaceResponse, "NamespaceResponse"),
-        (responses.UpdateNamespacePropertiesResponse, "UpdateNamespacePropertiesResponse"),
-        (responses.MinimalTransactionResponse, "MinimalTransactionResponse"),
+        (rest_messages.ConfigResponse, "CatalogConfig"),
+        (rest_messages.ListNamespacesResponse, "ListNamespacesResponse"),
+        (rest_messages.ListTablesResponse, "ListTablesResponse"),
+        (rest_messages.NamespaceResponse, "NamespaceResponse"),
+        (rest_messages.UpdateNamespacePropertiesResponse, "UpdateNamespacePropertiesResponse"),
+        (rest_messages.MinimalTransactionResponse, "MinimalTransactionResponse"),
     ],
 )
 def test_answers_have_the_fields_that_their_schemas_have(
@@ -146,19 +158,19 @@ def test_answers_have_the_fields_that_their_schemas_have(
 # --- fine-grained commits: every field, bound, list of values and default -------------------------
 
 NAMES = {
-    content_files.UpperCaseDataFile: content_files.DataFile,
-    content_files.UpperCasePositionDeleteFile: content_files.PositionDeleteFile,
-    content_files.UpperCaseEqualityDeleteFile: content_files.EqualityDeleteFile,
+    declared_content.UpperCaseDataFile: declared_content.DeclaredDataFile,
+    declared_content.UpperCasePositionDeleteFile: declared_content.PositionDeleteFile,
+    declared_content.UpperCaseEqualityDeleteFile: declared_content.EqualityDeleteFile,
 }
 """Described by the file of the same content in lower case."""
 
 UNIONS = {
-    "DeleteFile": content_files.AddedDeleteFile,
-    "CommitValidation": actions.CommitValidation,
-    "FineGrainedUpdate": actions.FineGrainedUpdate,
-    "TableUpdate": updates.TableUpdate,
-    "TableRequirement": updates.TableRequirement,
-    "CommitUpdate": actions.CommitUpdate,
+    "DeleteFile": declared_content.AddedDeleteFile,
+    "CommitValidation": file_actions.CommitValidation,
+    "FineGrainedUpdate": file_actions.FineGrainedUpdate,
+    "TableUpdate": rest_updates.TableUpdate,
+    "TableRequirement": rest_updates.TableRequirement,
+    "CommitUpdate": file_actions.CommitUpdate,
 }
 """Unions that have a name in the document."""
 
@@ -265,13 +277,13 @@ def structs_of(kind: inspect.Type) -> Iterator[inspect.StructType]:
     return iter(found.values())
 
 
-COMMIT_STRUCTS = list(structs_of(inspect.type_info(requests.CommitTransactionRequest)))
+COMMIT_STRUCTS = list(structs_of(inspect.type_info(rest_messages.CommitTransactionRequest)))
 
 
 def test_all_structs_of_the_wire_are_part_of_a_commit() -> None:
     """So that what is compared below is everything."""
     reached = {struct.cls for struct in COMMIT_STRUCTS}
-    for module in (actions, content_files):
+    for module in (file_actions, declared_content):
         for struct in structs_in(module):
             family = reached & set(struct.__subclasses__()) or any(
                 struct in member.__mro__ for member in reached
@@ -280,7 +292,7 @@ def test_all_structs_of_the_wire_are_part_of_a_commit() -> None:
 
 
 PLANNING_STRUCTS = [
-    struct for kind in structs_in(planning) for struct in structs_of(inspect.type_info(kind))
+    struct for kind in structs_in(scan_planning) for struct in structs_of(inspect.type_info(kind))
 ]
 
 
@@ -341,7 +353,7 @@ def test_what_was_committed_is_described_in_every_answer() -> None:
     fields = {field.name.replace("_", "-") for field in dataclasses.fields(CommittedSnapshot)}
     entry = SCHEMAS["CommittedSnapshot"]
     assert set(entry["properties"]) == set(entry["required"]) == fields
-    names = {f.encode_name for f in msgspec.structs.fields(responses.MinimalCommitResponse)}
+    names = {f.encode_name for f in msgspec.structs.fields(rest_messages.MinimalCommitResponse)}
     assert set(SCHEMAS["MinimalCommitResponse"]["properties"]) | {"identifier"} == names
     listed = SCHEMAS["MinimalTransactionResponse"]["properties"]["tables"]["items"]
     assert set(listed["properties"]) == names
@@ -443,8 +455,8 @@ def commit_of(update: dict[str, Any], **more: Any) -> dict[str, Any]:
 def test_what_the_schema_allows_the_wire_takes(update: dict[str, Any]) -> None:
     commit = commit_of(update)
     COMMIT_SCHEMA.validate(commit)
-    request = decode(requests.CommitTableRequest, json.dumps(commit).encode())
-    actions.check_request(request.updates)
+    request = decode(rest_messages.CommitTableRequest, json.dumps(commit).encode())
+    file_actions.check_request(request.updates)
 
 
 @pytest.mark.parametrize("update", REFUSED)
@@ -452,7 +464,7 @@ def test_what_the_wire_refuses_the_schema_forbids(update: dict[str, Any]) -> Non
     commit = commit_of(update)
     assert not COMMIT_SCHEMA.is_valid(commit)
     with pytest.raises(BadRequest):
-        decode(requests.CommitTableRequest, json.dumps(commit).encode())
+        decode(rest_messages.CommitTableRequest, json.dumps(commit).encode())
 
 
 @pytest.mark.parametrize(
@@ -470,7 +482,7 @@ def test_once_is_described_as_it_is_read(once: Any, valid: bool) -> None:
     commit = commit_of(ACCEPTED[0], once=once)
     assert COMMIT_SCHEMA.is_valid(commit) is valid
     try:
-        decode(requests.CommitTableRequest, json.dumps(commit).encode())
+        decode(rest_messages.CommitTableRequest, json.dumps(commit).encode())
         taken = True
     except BadRequest:
         taken = False

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from frazil.commit.pipeline.catalog_answers import TableAnswer
-from frazil.store.base import StoreError
+from frazil.store.object_store import StoreError
 from frazil.wire.errors import NoSuchPlanId, NoSuchPlanTask, NoSuchTable
 from frazil.wire.identifiers import Identifier
 from tests.rest.stand_in import (

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from frazil.plan.service import PlanLimits
+from frazil.plan.planner import PlanLimits
 from tests.commit.finegrained.requests import both, compare, eq
 from tests.commit.finegrained.tables import DATES, Table
 from tests.commit.finegrained.world import World

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from frazil.store.base import Store
-from frazil.store.local import LocalStore
-from frazil.store.memory import MemoryStore
-from frazil.store.s3 import S3Store
+from frazil.store.local_store import LocalStore
+from frazil.store.memory_store import MemoryStore
+from frazil.store.object_store import Store
+from frazil.store.s3_store import S3Store
 from tests.support.s3 import S3Server, start_s3
 
 

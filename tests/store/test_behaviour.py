@@ -8,8 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from frazil.store.base import ObjectExists, ObjectMissing, ObjectTooLarge, StoreError
-from frazil.store.probe import prove_put_if_absent
+from frazil.store.object_store import (
+    ObjectExists,
+    ObjectMissing,
+    ObjectTooLarge,
+    StoreError,
+    prove_put_if_absent,
+)
 from frazil.wire.errors import BadRequest
 from tests.store.conftest import Place
 from tests.support.patience import HANG_S

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from frazil.store import local
-from frazil.store.base import ObjectExists, ObjectMissing, StoreError
-from frazil.store.local import LocalStore
+from frazil.store import local_store
+from frazil.store.local_store import LocalStore
+from frazil.store.object_store import ObjectExists, ObjectMissing, StoreError
 from frazil.wire.errors import BadRequest
 from tests.support.patience import HANG_S
 
@@ -27,7 +27,7 @@ from tests.support.patience import HANG_S
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """How the file is made: as here, without unnamed files, without links to them."""
     if request.param == "exclusive":
-        monkeypatch.setattr(local, "_O_TMPFILE", None)
+        monkeypatch.setattr(local_store, "_O_TMPFILE", None)
     elif request.param == "no links":
         monkeypatch.setattr(os, "link", _failing(errno.EPERM))
     return str(request.param)
@@ -121,7 +121,7 @@ def test_a_disk_that_fills_up_leaves_nothing(unnamed: str, tmp_path: Path) -> No
         """
         import resource, sys
         from frazil.store import local
-        from frazil.store.base import StoreError
+        from frazil.store.object_store import StoreError
         if sys.argv[2] == "no":
             local._O_TMPFILE = None
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
@@ -148,7 +148,7 @@ def test_a_crash_leaves_the_whole_object_or_none(nth: int, left: list[str], tmp_
     ended = _run(
         """
         import os, signal, sys
-        from frazil.store.local import LocalStore
+        from frazil.store.local_store import LocalStore
         calls = 0
         real = os.fsync
         def fsync(fd):

@@ -8,12 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from frazil.store.base import ObjectExists, Store, StoreError
-from frazil.store.local import LocalStore
-from frazil.store.memory import MemoryStore
-from frazil.store.probe import PutIfAbsentUnsupported, prove_put_if_absent
-from frazil.store.router import RoutingStore, open_store
+from frazil.store.local_store import LocalStore
+from frazil.store.memory_store import MemoryStore
+from frazil.store.object_store import (
+    ObjectExists,
+    PutIfAbsentUnsupported,
+    Store,
+    StoreError,
+    prove_put_if_absent,
+)
 from frazil.store.s3_settings import S3Settings
+from frazil.store.store_router import RoutingStore, open_store
 from frazil.wire.errors import BadRequest
 from tests.support.patience import HANG_S
 from tests.support.s3 import S3Server
@@ -93,8 +98,8 @@ def test_local_files_need_no_extra_and_s3_says_what_to_install(tmp_path: Path) -
     script = """
 import sys
 sys.modules["obstore"] = None
-from frazil.store.base import StoreError
-from frazil.store.router import open_store
+from frazil.store.object_store import StoreError
+from frazil.store.store_router import open_store
 store = open_store()
 store.put_new(f"{sys.argv[1]}/a", [b"content"])
 try:

@@ -8,10 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from frazil.store import s3
-from frazil.store.base import ObjectExists, StoreError
-from frazil.store.probe import PutIfAbsentUnsupported, prove_put_if_absent
-from frazil.store.s3 import S3Store
+from frazil.store import s3_store
+from frazil.store.object_store import (
+    ObjectExists,
+    PutIfAbsentUnsupported,
+    StoreError,
+    prove_put_if_absent,
+)
+from frazil.store.s3_store import S3Store
 from frazil.wire.errors import BadRequest
 from tests.store.faulty_proxy import (
     Fault,
@@ -111,7 +115,7 @@ def test_a_store_without_put_if_absent_is_refused(
 def test_more_objects_than_one_request_takes_are_deleted(
     s3_server: S3Server, s3_bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(s3, "_PAGE", 40)
+    monkeypatch.setattr(s3_store, "_PAGE", 40)
     store = S3Store(environ=s3_server.environ())
     root = f"{s3_bucket}/{uuid.uuid4()}"
     names = [f"{root}/{number:04}" for number in range(100)]

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from frazil.store.base import StoreError
-from frazil.store.s3 import S3Store
+from frazil.store.object_store import StoreError
 from frazil.store.s3_settings import ProfileError, S3Settings, profile_keys, wants_profile
+from frazil.store.s3_store import S3Store
 from tests.support.s3 import S3Server
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from frazil.commit.catalog.operations import Catalog
 from frazil.db.connect import connect
-from frazil.store.local import LocalStore
+from frazil.store.local_store import LocalStore
 from frazil.store.locations import AllowedLocations
 from tests.commit.requests import Driver
 

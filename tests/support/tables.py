@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from frazil.format.metadata.metadata_json import encode_table_metadata, parse_table_metadata
 from frazil.format.metadata.table_builder import apply_updates, new_table
 from frazil.format.metadata.table_metadata import TableMetadata
-from frazil.wire.updates import TableUpdate
+from frazil.format.metadata.table_metadata_json import encode_table_metadata, parse_table_metadata
+from frazil.wire.rest_updates import TableUpdate
 
 NOW_MS = 1_700_000_000_000
 UUID = "9c12d441-03fe-4693-9a96-a0705ddf69c1"

@@ -10,7 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw, Struct
 
-from frazil.wire.actions import (
+from frazil.wire.conflicts import ConflictFile, ConflictSnapshot, conflict
+from frazil.wire.declared_content import (
+    DeclaredDataFile,
+    DeleteFileReference,
+    EqualityDeleteFile,
+    NamedDataFile,
+    NamedDeleteFile,
+    PositionDeleteFile,
+)
+from frazil.wire.errors import BadRequest, ValidationError
+from frazil.wire.file_actions import (
     SERVER_SUMMARY_KEYS,
     Append,
     CherryPick,
@@ -26,18 +36,8 @@ from frazil.wire.actions import (
     RequiredDeleteFiles,
     check_request,
 )
-from frazil.wire.conflicts import ConflictFile, ConflictSnapshot, conflict
-from frazil.wire.content_files import (
-    DataFile,
-    DeleteFileReference,
-    EqualityDeleteFile,
-    NamedDataFile,
-    NamedDeleteFile,
-    PositionDeleteFile,
-)
-from frazil.wire.errors import BadRequest, ValidationError
-from frazil.wire.json import decode, encode
-from frazil.wire.updates import TableUpdate
+from frazil.wire.json_bodies import decode, encode
+from frazil.wire.rest_updates import TableUpdate
 
 
 class Request(Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -564,7 +564,7 @@ shared: dict[str, Any] = {
     "commit_validations": some(validations) | validations,
     "case_sensitive": st.booleans(),
 }
-add_data = {"add_data_files": some(st.builds(DataFile, **FACTS))}
+add_data = {"add_data_files": some(st.builds(DeclaredDataFile, **FACTS))}
 add_deletes = {
     "add_delete_files": some(
         st.builds(PositionDeleteFile, **FACTS),

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from frazil.wire.content_files import (
+from frazil.wire.declared_content import (
     AddedDataFile,
     AddedDeleteFile,
     CountMap,
-    DataFile,
+    DeclaredDataFile,
     EqualityDeleteFile,
     NamedDataFile,
     NamedDeleteFile,
@@ -28,7 +28,7 @@ from frazil.wire.content_files import (
     delete_file_key,
 )
 from frazil.wire.errors import BadRequest
-from frazil.wire.json import decode, encode
+from frazil.wire.json_bodies import decode, encode
 
 
 class Files(Struct, rename="kebab", omit_defaults=True):
@@ -91,23 +91,26 @@ STATISTICS: dict[str, Any] = {
 }
 
 ACCEPTED: dict[str, tuple[dict[str, Any], type]] = {
-    "data": (DATA, DataFile),
+    "data": (DATA, DeclaredDataFile),
     "data of old Java": (data(content="DATA", file_format="PARQUET"), UpperCaseDataFile),
-    "avro": (data(file_format="avro"), DataFile),
-    "orc": (data(file_format="ORC"), DataFile),
-    "statistics": (DATA | STATISTICS, DataFile),
-    "nulls": (DATA | dict.fromkeys([*STATISTICS, "key-metadata", "first-row-id"]), DataFile),
+    "avro": (data(file_format="avro"), DeclaredDataFile),
+    "orc": (data(file_format="ORC"), DeclaredDataFile),
+    "statistics": (DATA | STATISTICS, DeclaredDataFile),
+    "nulls": (
+        DATA | dict.fromkeys([*STATISTICS, "key-metadata", "first-row-id"]),
+        DeclaredDataFile,
+    ),
     "the rest": (
         data(key_metadata="0aFF", split_offsets=[4, 90], sort_order_id=1, first_row_id=7),
-        DataFile,
+        DeclaredDataFile,
     ),
-    "partition by position": (data(partition=[1, "x", None, 1.5, False]), DataFile),
-    "partition by field id": (data(partition={"1000": 1, "1001": None}), DataFile),
-    "a day as date": (data(partition=["2024-05-01"]), DataFile),
-    "a day as number": (data(partition=[19844]), DataFile),
+    "partition by position": (data(partition=[1, "x", None, 1.5, False]), DeclaredDataFile),
+    "partition by field id": (data(partition={"1000": 1, "1001": None}), DeclaredDataFile),
+    "a day as date": (data(partition=["2024-05-01"]), DeclaredDataFile),
+    "a day as number": (data(partition=[19844]), DeclaredDataFile),
     "hex bounds": (
         data(bounds_encoding="hex", lower_bounds={"keys": [1, 2], "values": ["0a00FF00", ""]}),
-        DataFile,
+        DeclaredDataFile,
     ),
     "position deletes": (POSITION, PositionDeleteFile),
     "position deletes of one file": (
@@ -362,7 +365,7 @@ def built(kinds: tuple[type, ...], **fields: st.SearchStrategy[Any]) -> st.Searc
 
 positions = (PositionDeleteFile, UpperCasePositionDeleteFile)
 equalities = (EqualityDeleteFile, UpperCaseEqualityDeleteFile)
-data_files = built((DataFile, UpperCaseDataFile), file_format=formats)
+data_files = built((DeclaredDataFile, UpperCaseDataFile), file_format=formats)
 delete_files = (
     built(positions, file_format=formats)
     | built(positions, **vector)

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from frazil.wire.actions import CommitUpdate
 from frazil.wire.errors import BadRequest
-from frazil.wire.json import MAX_DEPTH, check_text, decode, known_tags
-from frazil.wire.requests import (
+from frazil.wire.file_actions import CommitUpdate
+from frazil.wire.json_bodies import MAX_DEPTH, check_text, decode, known_tags
+from frazil.wire.rest_messages import (
     CommitTableRequest,
     CommitTransactionRequest,
     CommitViewRequest,

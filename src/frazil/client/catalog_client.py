@@ -34,10 +34,10 @@ from frazil.client.send.catalog_calls import Calls, decode
 from frazil.client.send.http_transport import DEFAULT_TIMEOUT_S, Answer, HttpTransport, Transport
 from frazil.client.send.retry_policy import RetryPolicy
 from frazil.client.send.submit import Request
-from frazil.wire.actions import MAIN, Once
 from frazil.wire.errors import BadRequest, CommitStateUnknown
+from frazil.wire.file_actions import MAIN, Once
 from frazil.wire.identifiers import Identifier, Namespace
-from frazil.wire.requests import (
+from frazil.wire.rest_messages import (
     CommitTableRequest,
     CommitTransactionRequest,
     CreateNamespaceRequest,
@@ -47,11 +47,11 @@ from frazil.wire.requests import (
     TableIdentifier,
     UpdateNamespacePropertiesRequest,
 )
-from frazil.wire.updates import AssertTableUUID, TableRequirement
+from frazil.wire.rest_updates import AssertTableUUID, TableRequirement
 
 if TYPE_CHECKING:
     from frazil.client.declare.scan_plans import Plan, PlanExtras
-    from frazil.wire.planning import PlanTableScanRequest
+    from frazil.wire.scan_planning import PlanTableScanRequest
 
 DEFAULT_URI = "http://127.0.0.1:8181"
 _MINIMAL = {"Prefer": "return=minimal"}

@@ -13,7 +13,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
 from frazil.pyiceberg.staged_changes import StagedChange, StagedRef
-from frazil.wire.actions import CommitValidation, FileUpdate
+from frazil.wire.file_actions import CommitValidation, FileUpdate
 
 
 def commit_body(requirements: Iterable[TableRequirement], updates: Iterable[TableUpdate]) -> bytes:

@@ -14,7 +14,7 @@ from pyiceberg.types import NestedField
 
 from frazil.pyiceberg.filter_conversion import value_json
 from frazil.values.single_value import InvalidValue
-from frazil.wire import content_files as wire
+from frazil.wire import declared_content as wire
 
 ROW_ID_FIELD: Final = 2147483540
 LAST_UPDATED_FIELD: Final = 2147483539
@@ -27,14 +27,14 @@ def spec_id_of(file: DataFile, metadata: TableMetadata) -> int:
     return int(getattr(file, "_spec_id", metadata.default_spec_id))
 
 
-def added_data_file(file: DataFile, metadata: TableMetadata) -> wire.DataFile:
+def added_data_file(file: DataFile, metadata: TableMetadata) -> wire.DeclaredDataFile:
     """The file with all that PyIceberg has measured; bounds stay the bytes that they are."""
     spec_id = spec_id_of(file, metadata)
     spec = metadata.specs().get(spec_id)
     if spec is None:
         raise ValueError(f"{file.file_path}: the table has no partition spec {spec_id}")
     lower, upper = _bounds(file.lower_bounds), _bounds(file.upper_bounds)
-    return wire.DataFile(
+    return wire.DeclaredDataFile(
         spec_id=spec_id,
         partition=partition_json(file.partition, spec, metadata.schema()),
         file_path=file.file_path,

@@ -46,7 +46,7 @@ from frazil.client.declare.file_operations import Command, Isolation
 from frazil.pyiceberg.file_declarations import added_data_file
 from frazil.pyiceberg.filter_conversion import conflict_filter
 from frazil.pyiceberg.staged_changes import Leaves, PendingSnapshot, StagedChange, StagedRef
-from frazil.wire.actions import (
+from frazil.wire.file_actions import (
     MAIN,
     SERVER_SUMMARY_KEYS,
     Append,

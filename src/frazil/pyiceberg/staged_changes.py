@@ -37,7 +37,7 @@ from pyiceberg.table.update import (
 )
 
 from frazil.pyiceberg.file_declarations import spec_id_of
-from frazil.wire.actions import FileUpdate
+from frazil.wire.file_actions import FileUpdate
 
 PATH_PREFIX: Final = "frazil-pending:"
 """Where the manifests of a staged snapshot would be: nowhere."""

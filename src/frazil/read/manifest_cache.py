@@ -27,7 +27,7 @@ from frazil.format.pruning.metric_decoder import decode_manifest, decode_metrics
 from frazil.read.column_files import DEFAULT_FOLDER_BYTES, ColumnFiles
 from frazil.read.lru import CacheCounts, KindCounts, LruByBytes, LruCounts, ReadCounts
 from frazil.read.path_index import Hashed, Hashes, NewManifest, PathIndex, PathIndexes
-from frazil.store.base import ObjectMissing, ObjectTooLarge, Store
+from frazil.store.object_store import ObjectMissing, ObjectTooLarge, Store
 from frazil.wire.errors import ValidationError
 
 DEFAULT_MAX_BYTES: Final = 384 << 20

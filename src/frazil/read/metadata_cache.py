@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from frazil.format.metadata.metadata_encoding import encode_refs_only, encode_table_metadata
 from frazil.format.metadata.metadata_files import decode_metadata_file
 from frazil.format.metadata.raw_json import InvalidMetadata
 from frazil.format.metadata.table_metadata import TableMetadata
+from frazil.format.metadata.table_metadata_json import encode_refs_only, encode_table_metadata
 from frazil.format.metadata.view_metadata import (
     ViewMetadata,
     encode_view_metadata,
     parse_view_metadata,
 )
 from frazil.read.lru import LruByBytes
-from frazil.store.base import ObjectMissing, ObjectTooLarge, Store, StoreError
+from frazil.store.object_store import ObjectMissing, ObjectTooLarge, Store, StoreError
 from frazil.wire.errors import BadRequest, NotFound, TooManyRequests
 
 MAX_METADATA_BYTES = 1 << 30

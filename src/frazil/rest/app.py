@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 from urllib.parse import quote
 
 from frazil.commit.pipeline.pending_requests import IdempotencyKey
-from frazil.plan.metrics import Durations, Stopwatch
+from frazil.plan.plan_metrics import Durations, Stopwatch
 from frazil.rest.app_settings import AppSettings
 from frazil.rest.asgi import Receive, Scope, Send
 from frazil.rest.call import Call, key_of
@@ -26,11 +26,11 @@ from frazil.rest.request_headers import Headers, principal_of, request_id
 from frazil.rest.routes import ROUTES
 from frazil.rest.routing import Match, Route, Router, no_such_route
 from frazil.wire.errors import TooManyRequests
-from frazil.wire.json import decode
+from frazil.wire.json_bodies import decode
 
 if TYPE_CHECKING:
     from frazil.commit.catalog.operations import Catalog
-    from frazil.plan.service import Planner
+    from frazil.plan.planner import Planner
 
 __all__ = ["AppSettings", "RestApp"]
 

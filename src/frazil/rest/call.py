@@ -12,7 +12,7 @@ from frazil.rest.request_headers import Headers, idempotency_key
 from frazil.rest.routing import Route, decoded
 from frazil.wire.errors import BadRequest, NoSuchTable, NoSuchView
 from frazil.wire.identifiers import Identifier, Namespace, check_identifier, check_namespace
-from frazil.wire.requests import RenameTableRequest, TableIdentifier
+from frazil.wire.rest_messages import RenameTableRequest, TableIdentifier
 
 T = TypeVar("T")
 

@@ -9,8 +9,12 @@ from frazil.rest.paging import list_reply
 from frazil.rest.reply import NO_CONTENT, Reply, json_reply
 from frazil.wire.errors import UnprocessableEntity
 from frazil.wire.identifiers import check_namespace
-from frazil.wire.requests import CreateNamespaceRequest, UpdateNamespacePropertiesRequest
-from frazil.wire.responses import ListNamespacesResponse, NamespaceResponse
+from frazil.wire.rest_messages import (
+    CreateNamespaceRequest,
+    ListNamespacesResponse,
+    NamespaceResponse,
+    UpdateNamespacePropertiesRequest,
+)
 
 if TYPE_CHECKING:
     from frazil.rest.app import RestApp

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from frazil.rest.app_settings import AppSettings
 from frazil.rest.reply import Reply, json_reply
 from frazil.wire.errors import BadRequest
-from frazil.wire.json import encode
+from frazil.wire.json_bodies import encode
 
 if TYPE_CHECKING:
     from frazil.rest.app import RestApp

@@ -15,7 +15,11 @@ from frazil.rest.request_headers import (
     explains,
     wants_sequence_numbers,
 )
-from frazil.wire.planning import FetchScanTasksRequest, PlanTableScanRequest, check_plan_request
+from frazil.wire.scan_planning import (
+    FetchScanTasksRequest,
+    PlanTableScanRequest,
+    check_plan_request,
+)
 
 if TYPE_CHECKING:
     from frazil.rest.app import RestApp

@@ -21,8 +21,8 @@ from prometheus_client.metrics_core import (
 from prometheus_client.registry import Collector
 
 if TYPE_CHECKING:
-    from frazil.plan.metrics import Durations, PlanCounts
-    from frazil.plan.walk import Counts
+    from frazil.plan.plan_metrics import Durations, PlanCounts
+    from frazil.plan.scan_walk import Counts
     from frazil.read.lru import CacheCounts
     from frazil.rest.app import RestApp
 

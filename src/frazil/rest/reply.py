@@ -23,15 +23,15 @@ from frazil.commit.pipeline.catalog_answers import (
 from frazil.db.base import DatabaseUnavailable
 from frazil.rest.asgi import Send
 from frazil.rest.routing import Route
-from frazil.store.base import StoreError
+from frazil.store.object_store import StoreError
 from frazil.wire.errors import CommitStateUnknown, FrazilError, ServiceUnavailable
-from frazil.wire.json import encode
-from frazil.wire.planning import SCAN_PLANNING_MODE, SCAN_PLANNING_PROPERTY, ScanPlanningMode
-from frazil.wire.responses import (
+from frazil.wire.json_bodies import encode
+from frazil.wire.rest_messages import (
     MinimalCommitResponse,
     MinimalTransactionResponse,
     table_identifier,
 )
+from frazil.wire.scan_planning import SCAN_PLANNING_MODE, SCAN_PLANNING_PROPERTY, ScanPlanningMode
 
 _log = logging.getLogger("frazil.rest")
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from frazil.rest import namespace_routes, planning_routes, server_routes, table_routes, view_routes
 from frazil.rest.routing import Route
-from frazil.wire.planning import FetchScanTasksRequest, PlanTableScanRequest
-from frazil.wire.requests import (
+from frazil.wire.rest_messages import (
     CommitTableRequest,
     CommitTransactionRequest,
     CommitViewRequest,
@@ -18,6 +17,7 @@ from frazil.wire.requests import (
     ReportMetricsRequest,
     UpdateNamespacePropertiesRequest,
 )
+from frazil.wire.scan_planning import FetchScanTasksRequest, PlanTableScanRequest
 
 _NAMESPACES = "/v1/namespaces"
 _NAMESPACE = "/v1/namespaces/{namespace}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from frazil.rest.call import Call
 from frazil.rest.reply import Reply, json_reply
 from frazil.wire.errors import ServiceUnavailable
-from frazil.wire.responses import ConfigResponse
+from frazil.wire.rest_messages import ConfigResponse
 
 if TYPE_CHECKING:
     from frazil.rest.app import RestApp

@@ -9,16 +9,17 @@ from frazil.rest.call import Call, check_same_identifier
 from frazil.rest.paging import list_reply
 from frazil.rest.reply import NO_CONTENT, Reply, not_modified
 from frazil.rest.request_headers import matches_etag, prefers_minimal
-from frazil.wire.actions import check_request
 from frazil.wire.errors import BadRequest
-from frazil.wire.requests import (
+from frazil.wire.file_actions import check_request
+from frazil.wire.rest_messages import (
     CommitTableRequest,
     CommitTransactionRequest,
     CreateTableRequest,
+    ListTablesResponse,
     RegisterTableRequest,
     Report,
+    table_identifiers,
 )
-from frazil.wire.responses import ListTablesResponse, table_identifiers
 
 if TYPE_CHECKING:
     from frazil.rest.app import RestApp

@@ -8,8 +8,13 @@ from frazil.rest.call import Call, check_same_identifier
 from frazil.rest.paging import list_reply
 from frazil.rest.reply import NO_CONTENT, Reply, not_modified
 from frazil.rest.request_headers import matches_etag
-from frazil.wire.requests import CommitViewRequest, CreateViewRequest, RegisterViewRequest
-from frazil.wire.responses import ListTablesResponse, table_identifiers
+from frazil.wire.rest_messages import (
+    CommitViewRequest,
+    CreateViewRequest,
+    ListTablesResponse,
+    RegisterViewRequest,
+    table_identifiers,
+)
 
 if TYPE_CHECKING:
     from frazil.rest.app import RestApp

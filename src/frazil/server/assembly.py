@@ -10,15 +10,15 @@ from pathlib import Path
 from frazil.commit.catalog.operations import Catalog
 from frazil.db.base import DatabaseRefused, DatabaseUnavailable
 from frazil.db.connect import connect
-from frazil.plan.service import PlanLimits, Planner
+from frazil.plan.planner import PlanLimits, Planner
 from frazil.rest.app import AppSettings, RestApp
 from frazil.server.listen import StartRefused
 from frazil.server.warehouse_storage import prepare_warehouse, s3_settings
 from frazil.settings import Settings, extra_locations, warehouse_location
-from frazil.store.base import StoreError
 from frazil.store.locations import AllowedLocations
-from frazil.store.router import open_store
+from frazil.store.object_store import StoreError
 from frazil.store.s3_settings import S3Settings
+from frazil.store.store_router import open_store
 from frazil.wire.errors import FrazilError
 
 PLAN_SECRET = "plans"

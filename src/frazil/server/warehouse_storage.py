@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from frazil.settings import Settings
-from frazil.store.base import Store
-from frazil.store.probe import prove_put_if_absent
+from frazil.store.object_store import Store, prove_put_if_absent
 from frazil.store.s3_settings import S3Settings
 
 

@@ -24,8 +24,8 @@ from frazil.spark.rows import row_changes
 from frazil.spark.rows.merge_clauses import MergeBuilder, Source
 from frazil.spark.writing import frame_statements
 from frazil.spark.writing.frame_writer import WriteOptions
-from frazil.wire.actions import MAIN
 from frazil.wire.expressions import Expression
+from frazil.wire.file_actions import MAIN
 from frazil.wire.identifiers import Identifier
 
 if TYPE_CHECKING:

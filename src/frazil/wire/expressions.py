@@ -2,7 +2,7 @@
 
 A tree is not bound to a schema. A term names a column, and a value is a JSON scalar whose meaning
 depends on the type of that column. `frazil.format.expr.expression_binding` binds a tree to a table;
-`frazil.wire.filters` has the functions with which users build one.
+`frazil.wire.filter_builders` has the functions with which users build one.
 
     Expression
     ├── AlwaysTrue, AlwaysFalse

@@ -10,8 +10,8 @@ import pytest
 
 from frazil.commit.catalog.purge import files_of_table
 from frazil.format.metadata.table_builder import apply_updates, with_previous_file
-from frazil.store.local import LocalStore
-from frazil.wire.updates import (
+from frazil.store.local_store import LocalStore
+from frazil.wire.rest_updates import (
     RemoveSnapshots,
     SetPartitionStatistics,
     SetProperties,

@@ -259,8 +259,8 @@ def test_an_epoch_and_its_repetition_in_one_group(driver: Driver, table: Table) 
     """The row that decides is not in the database yet: the group itself must know."""
     import json as text
 
-    from frazil.wire.json import decode
-    from frazil.wire.requests import CommitTableRequest
+    from frazil.wire.json_bodies import decode
+    from frazil.wire.rest_messages import CommitTableRequest
     from tests.commit.requests import context
 
     identifier = name(f"{table.namespace}.{table.name}")

@@ -13,13 +13,13 @@ from typing import Any
 
 from frazil.commit.catalog.operations import Catalog
 from frazil.db.base import Database
-from frazil.plan.service import PlanLimits, Planner
+from frazil.plan.planner import PlanLimits, Planner
 from frazil.rest.app import AppSettings, RestApp
 from frazil.rest.asgi import Message
 from frazil.server.assembly import PLAN_SECRET
-from frazil.store.base import Store
-from frazil.store.local import LocalStore
+from frazil.store.local_store import LocalStore
 from frazil.store.locations import AllowedLocations
+from frazil.store.object_store import Store
 from tests.commit.finegrained.tables import Answer
 from tests.support.patience import HANG_S
 

@@ -23,8 +23,8 @@ from frazil.db.base import (
     Transaction,
     TransactionOutcome,
 )
-from frazil.store.base import StoreError, put_each
-from frazil.store.local import LocalStore
+from frazil.store.local_store import LocalStore
+from frazil.store.object_store import StoreError, put_each
 from frazil.wire.errors import CommitStateUnknown, TooManyRequests
 from tests.commit.conftest import CatalogFactory
 from tests.commit.requests import TIMEOUT_S, Change, Driver, append, name, set_property

@@ -13,11 +13,11 @@ import pytest
 
 from frazil.commit.pipeline.catalog_answers import Answer, TableAnswer, TransactionAnswer
 from frazil.db.base import Database, Relation
-from frazil.store.local import LocalStore
+from frazil.store.local_store import LocalStore
 from frazil.wire.errors import CommitFailed
 from frazil.wire.identifiers import Identifier
-from frazil.wire.json import decode
-from frazil.wire.requests import CommitTableRequest, CommitTransactionRequest
+from frazil.wire.json_bodies import decode
+from frazil.wire.rest_messages import CommitTableRequest, CommitTransactionRequest
 from tests.commit.conftest import CatalogFactory
 from tests.commit.requests import SCHEMA, TIMEOUT_S, Driver, context, head_is, name, set_property
 

@@ -24,8 +24,8 @@ from frazil.commit.snapshot.stream_epochs import (
 )
 from frazil.db.base import StreamRow
 from frazil.format.metadata.table_metadata import TableMetadata
-from frazil.wire.actions import CommitUpdate, Delete, Once
-from frazil.wire.updates import SetLocation
+from frazil.wire.file_actions import CommitUpdate, Delete, Once
+from frazil.wire.rest_updates import SetLocation
 from tests.support.tables import UUID, apply, commit, history, set_ref, snapshot, table, update
 
 DELETE = Delete(remove_data_files=("f",))

@@ -41,7 +41,7 @@ from frazil.format.manifest.manifests import (
 from frazil.format.metadata.snapshots import Snapshot, parse_snapshot
 from frazil.format.metadata.table_builder import apply_updates, new_table
 from frazil.format.metadata.table_metadata import TableMetadata
-from frazil.wire.updates import AddSnapshot, SetSnapshotRef, UpgradeFormatVersion
+from frazil.wire.rest_updates import AddSnapshot, SetSnapshotRef, UpgradeFormatVersion
 from tests.support.trees import SCHEMA, list_bytes, manifest_bytes
 
 PARENT, HEAD, OWN, OTHER = 101, 102, 103, 999

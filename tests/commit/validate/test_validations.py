@@ -12,7 +12,7 @@ import pytest
 from msgspec import Raw
 
 from frazil.wire.errors import BadRequest, ValidationError
-from frazil.wire.updates import AddPartitionSpec, SetDefaultSpec
+from frazil.wire.rest_updates import AddPartitionSpec, SetDefaultSpec
 from tests.commit.branches import (
     BY_SCORE,
     UNPARTITIONED,

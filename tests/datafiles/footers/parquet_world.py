@@ -14,7 +14,7 @@ from frazil import Table
 from frazil.values.single_value import from_binary
 from frazil.values.type_json import parse_type
 from frazil.values.types import Type
-from frazil.wire.content_files import ContentFile, CountMap, ValueMap
+from frazil.wire.declared_content import CountMap, DeclaredContentFile, ValueMap
 from frazil.wire.identifiers import Identifier
 
 _numbers = itertools.count()
@@ -100,7 +100,7 @@ def hex_bounds(found: ValueMap | None) -> dict[int, bytes]:
     }
 
 
-def bounds(file: ContentFile, field_id: int, type_: Type | str) -> tuple[Any, Any]:
+def bounds(file: DeclaredContentFile, field_id: int, type_: Type | str) -> tuple[Any, Any]:
     """The lower and the upper bound as values; None where there is none."""
     known = parse_type(type_) if isinstance(type_, str) else type_
     sides = (hex_bounds(file.lower_bounds), hex_bounds(file.upper_bounds))

@@ -27,7 +27,7 @@ from pyiceberg.schema import Schema
 
 from frazil import DataFile
 from frazil.values.type_json import parse_type
-from frazil.wire import content_files as wire
+from frazil.wire import declared_content as wire
 from tests.datafiles.footers.parquet_world import (
     arrow,
     bounds,
@@ -482,10 +482,10 @@ def test_text_that_is_none_has_no_bounds(tmp_path: Path) -> None:
 def test_a_data_file_is_one_of_the_wire(tmp_path: Path) -> None:
     path = write(tmp_path, [arrow("x", pa.int64(), 1)], [2, 1])
     file = DataFile.from_parquet(path)
-    assert isinstance(file, wire.DataFile)
+    assert isinstance(file, wire.DeclaredDataFile)
     sent = msgspec.json.encode(file)
-    assert msgspec.json.decode(sent, type=wire.DataFile) == msgspec.convert(
-        msgspec.to_builtins(file), wire.DataFile
+    assert msgspec.json.decode(sent, type=wire.DeclaredDataFile) == msgspec.convert(
+        msgspec.to_builtins(file), wire.DeclaredDataFile
     )
     document = msgspec.json.decode(sent)
     assert document["content"] == "data"

@@ -30,7 +30,7 @@ from frazil.values.puffin import write_puffin
 from frazil.values.type_json import struct_to_json
 from frazil.values.types import DOUBLE, INT, LONG, STRING, NestedField, StructType
 from frazil.wire.errors import BadRequest, UnsupportedOperation
-from frazil.wire.planned_files import FileScanTask, PlannedDataFile, PlannedDeleteFile
+from frazil.wire.scan_planning import FileScanTask, PlannedDataFile, PlannedDeleteFile
 
 STORAGE = Storage()
 ID = NestedField(1, "id", LONG, True)

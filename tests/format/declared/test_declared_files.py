@@ -26,7 +26,7 @@ from frazil.format.metadata.table_builder import new_table
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.values.single_value import from_json, to_binary, to_json
 from frazil.values.types import Type, type_from_name
-from frazil.wire import content_files as wire
+from frazil.wire import declared_content as wire
 from frazil.wire.errors import BadRequest
 from tests.support.tables import LOCATION, NOW_MS, apply, update
 from tests.support.tables import UUID as TABLE_UUID

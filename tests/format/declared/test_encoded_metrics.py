@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from frazil.format.avro.avro_types import encode_count, encode_counts, encode_long
-from frazil.format.declared.declared_bounds import BoundsPlan
+from frazil.format.declared.declared_metrics import BoundsPlan
 from frazil.format.manifest.manifest_encoder import ManifestEncoder, manifest_encoder
 from frazil.format.manifest.manifest_list import DATA
 from frazil.format.metadata.content_files import DataFile, EncodedBounds
@@ -19,7 +19,7 @@ from frazil.format.metadata.partition_spec import UNPARTITIONED
 from frazil.format.metadata.schema import parse_schema
 from frazil.values.single_value import to_binary, to_json
 from frazil.values.types import type_from_name
-from frazil.wire.content_files import CountMap
+from frazil.wire.declared_content import CountMap
 
 VERSIONS = [1, 2, 3]
 EDGES = [

@@ -13,7 +13,7 @@ from frazil.format.metadata.metadata_files import (
     metadata_version,
     new_metadata_location,
 )
-from frazil.format.metadata.metadata_json import InvalidMetadata, encode_table_metadata
+from frazil.format.metadata.table_metadata_json import InvalidMetadata, encode_table_metadata
 from tests.support.tables import LOCATION, history, table
 
 UUID_PATTERN = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"

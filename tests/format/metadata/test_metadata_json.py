@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from pyiceberg.table.metadata import TableMetadataUtil
 
-from frazil.format.metadata.metadata_json import (
+from frazil.format.metadata.table_metadata import TableMetadata
+from frazil.format.metadata.table_metadata_json import (
     InvalidMetadata,
     encode_refs_only,
     encode_table_metadata,
     parse_table_metadata,
 )
-from frazil.format.metadata.table_metadata import TableMetadata
 from tests.support.tables import (
     DAY_SPEC,
     ID_ORDER,

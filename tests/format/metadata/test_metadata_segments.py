@@ -11,15 +11,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frazil.format.metadata.gzip_member import crc32_combine, gzip_member, pack
-from frazil.format.metadata.metadata_json import (
+from frazil.format.metadata.segments import (
+    LARGE_SEGMENT,
+    SMALL_SEGMENT,
+    crc32_combine,
+    gzip_member,
+    pack,
+)
+from frazil.format.metadata.snapshots import SnapshotList, parse_snapshot, parse_snapshots
+from frazil.format.metadata.table_metadata import TableMetadata
+from frazil.format.metadata.table_metadata_json import (
     encode_gzip,
     encode_table_metadata,
     parse_table_metadata,
 )
-from frazil.format.metadata.segments import LARGE_SEGMENT, SMALL_SEGMENT
-from frazil.format.metadata.snapshots import SnapshotList, parse_snapshot, parse_snapshots
-from frazil.format.metadata.table_metadata import TableMetadata
 from tests.support.tables import (
     NOW_MS,
     apply,

@@ -14,8 +14,11 @@ from pyiceberg.partitioning import PartitionSpec as StockSpec
 from pyiceberg.schema import Schema as StockSchema
 from pyiceberg.typedef import Record as StockRecord
 
-from frazil.format.metadata.partition_paths import partition_path
-from frazil.format.metadata.partition_spec import parse_partition_spec, partition_type
+from frazil.format.metadata.partition_spec import (
+    parse_partition_spec,
+    partition_path,
+    partition_type,
+)
 from frazil.format.metadata.schema import parse_schema
 
 

@@ -17,7 +17,7 @@ from frazil.format.metadata.table_builder import (
 )
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.wire.errors import BadRequest
-from frazil.wire.updates import TableUpdate
+from frazil.wire.rest_updates import TableUpdate
 from tests.support.tables import (
     DAY_SPEC,
     ID_ORDER,

@@ -12,16 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.table.metadata import TableMetadataUtil
 
-from frazil.format.metadata.metadata_json import (
+from frazil.format.metadata.table_builder import apply_updates, with_previous_file
+from frazil.format.metadata.table_metadata import TableMetadata
+from frazil.format.metadata.table_metadata_json import (
     InvalidMetadata,
     encode_gzip,
     encode_table_metadata,
     parse_table_metadata,
 )
-from frazil.format.metadata.table_builder import apply_updates, with_previous_file
-from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.wire.errors import BadRequest, CommitFailed
-from frazil.wire.updates import TableUpdate
+from frazil.wire.rest_updates import TableUpdate
 from tests.support.tables import (
     DAY_SPEC,
     ID_ORDER,

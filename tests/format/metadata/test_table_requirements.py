@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from frazil.format.metadata.requirements import check_requirements
+from frazil.format.metadata.table_builder import check_requirements
 from frazil.wire.errors import BadRequest, CommitFailed
-from frazil.wire.updates import TableRequirement
+from frazil.wire.rest_updates import TableRequirement
 from tests.support.tables import UUID, apply, history, set_ref, table
 
 _REQUIREMENT: msgspec.json.Decoder[TableRequirement] = msgspec.json.Decoder(TableRequirement)

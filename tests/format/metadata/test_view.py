@@ -21,7 +21,7 @@ from frazil.format.metadata.view_metadata import (
     parse_view_metadata,
 )
 from frazil.wire.errors import BadRequest, CommitFailed
-from frazil.wire.updates import (
+from frazil.wire.rest_updates import (
     AddSchema,
     AddViewVersion,
     AssertViewUUID,

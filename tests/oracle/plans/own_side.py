@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from frazil.plan.service import PlanLimits, Planner
+from frazil.plan.planner import PlanLimits, Planner
 from frazil.wire.errors import FrazilError
-from frazil.wire.json import decode
-from frazil.wire.planning import FetchScanTasksRequest, PlanTableScanRequest
+from frazil.wire.json_bodies import decode
+from frazil.wire.scan_planning import FetchScanTasksRequest, PlanTableScanRequest
 from tests.commit.requests import Driver, context, name
 from tests.oracle.plans.files import Doc
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from frazil.format.metadata.metadata_encoding import encode_table_metadata
 from frazil.format.metadata.table_metadata import TableMetadata
+from frazil.format.metadata.table_metadata_json import encode_table_metadata
 from frazil.values.single_value import to_json
 from frazil.values.transforms import parse_transform
 from frazil.values.types import TypeId

@@ -47,7 +47,7 @@ from frazil.wire.expressions import (
     any_of,
     parse_expression,
 )
-from frazil.wire.filters import col, filter_json
+from frazil.wire.filter_builders import col, filter_json
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

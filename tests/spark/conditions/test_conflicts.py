@@ -61,7 +61,7 @@ from frazil.wire.expressions import (
     any_of,
     parse_expression,
 )
-from frazil.wire.filters import bucket, col, filter_json
+from frazil.wire.filter_builders import bucket, col, filter_json
 from frazil.wire.identifiers import Identifier
 
 if TYPE_CHECKING:

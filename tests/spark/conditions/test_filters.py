@@ -44,7 +44,7 @@ from frazil.values.types import (
 )
 from frazil.wire.errors import BadRequest
 from frazil.wire.expressions import Expression, parse_expression
-from frazil.wire.filters import (
+from frazil.wire.filter_builders import (
     Operand,
     always_false,
     always_true,

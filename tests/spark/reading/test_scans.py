@@ -28,7 +28,7 @@ from frazil.spark.schema.spark_types import spark_schema
 from frazil.values.types import StructType
 from frazil.wire.errors import BadRequest, NotFound
 from frazil.wire.expressions import Expression
-from frazil.wire.filters import bucket, col
+from frazil.wire.filter_builders import bucket, col
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

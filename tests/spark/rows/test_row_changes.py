@@ -16,7 +16,7 @@ from frazil.spark.core.targets import Target
 from frazil.spark.rows.merge_clauses import MergeBuilder
 from frazil.spark.table import SparkTable
 from frazil.wire.errors import BadRequest, UnsupportedOperation, ValidationError
-from frazil.wire.filters import col
+from frazil.wire.filter_builders import col
 from tests.spark.interleaving import once_before_commit
 
 if TYPE_CHECKING:

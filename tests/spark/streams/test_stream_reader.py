@@ -20,7 +20,7 @@ from frazil.spark.streams.micro_batches import (
     offset_of,
 )
 from frazil.wire.errors import BadRequest, NotFound
-from frazil.wire.planned_files import PlannedDataFile
+from frazil.wire.scan_planning import PlannedDataFile
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -16,7 +16,7 @@ from frazil.spark.writing.row_removal import write_deletes
 from frazil.spark.writing.write_folder import new_folder
 from frazil.values.deletion_vectors import read_deletion_vector
 from frazil.values.puffin import read_blob, read_footer
-from frazil.wire.content_files import DeleteFileReference
+from frazil.wire.declared_content import DeleteFileReference
 from frazil.wire.errors import BadRequest, UnsupportedOperation
 from tests.support.touched_tables import local, make_table, touch, without_spark
 

@@ -71,9 +71,8 @@ def database(settings: Settings) -> str:
 def put_if_absent(settings: Settings) -> str:
     """Races writers for names in the warehouse, as the server does before it starts."""
     from frazil.server.warehouse_storage import s3_settings
-    from frazil.store.base import StoreError
-    from frazil.store.probe import prove_put_if_absent
-    from frazil.store.router import open_store
+    from frazil.store.object_store import StoreError, prove_put_if_absent
+    from frazil.store.store_router import open_store
     from frazil.wire.errors import FrazilError
 
     location = warehouse_location(settings)

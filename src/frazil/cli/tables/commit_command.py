@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from frazil.client.declare.table_verbs import Commit
     from frazil.values.transforms import Transform
     from frazil.values.types import Type
-    from frazil.wire.content_files import DataFile
+    from frazil.wire.declared_content import DeclaredDataFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def run(choice: CatalogChoice, order: CommitOrder) -> None:
 def _check(choice: CatalogChoice, order: CommitOrder) -> None:
     """What is wrong by itself is said before anything is read."""
     from frazil.wire.errors import BadRequest
-    from frazil.wire.filters import filter_json
+    from frazil.wire.filter_builders import filter_json
 
     removes = bool(order.remove) or order.remove_where is not None
     if not order.add and not removes:
@@ -104,7 +104,7 @@ def _options(table: Table, order: CommitOrder) -> dict[str, Any]:
     return options
 
 
-def _read(table: Table, order: CommitOrder) -> list[DataFile]:
+def _read(table: Table, order: CommitOrder) -> list[DeclaredDataFile]:
     """The footers of all added files, in parallel."""
     from frazil.datafiles.footers.files_from_parquet import read_data_files
 
@@ -117,7 +117,7 @@ def _read(table: Table, order: CommitOrder) -> list[DataFile]:
 
 
 def _commit(
-    table: Table, order: CommitOrder, files: Sequence[DataFile], options: dict[str, Any]
+    table: Table, order: CommitOrder, files: Sequence[DeclaredDataFile], options: dict[str, Any]
 ) -> Commit:
     """The operation follows from what is given."""
     if order.replace_partitions:
@@ -130,7 +130,7 @@ def _commit(
 
 
 def _report(
-    choice: CatalogChoice, order: CommitOrder, files: Sequence[DataFile], done: Commit
+    choice: CatalogChoice, order: CommitOrder, files: Sequence[DeclaredDataFile], done: Commit
 ) -> None:
     rows = sum(file.record_count for file in files)
     size = sum(file.file_size_in_bytes for file in files)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from frazil.format.manifest.manifest_columns import ManifestColumns
     from frazil.format.manifest.manifest_list import ManifestFile
     from frazil.read.manifest_cache import ManifestReader
-    from frazil.store.router import RoutingStore
+    from frazil.store.store_router import RoutingStore
 
 CONTENTS: Final = ("data", "position-deletes", "equality-deletes")
 DELETION_VECTOR: Final = "deletion-vector"
@@ -179,8 +179,11 @@ def _whole(table: Table, snapshot: Snapshot) -> Any:
 def _partition_text(table: Table, spec_id: int) -> Callable[[Sequence[Any]], str]:
     import msgspec
 
-    from frazil.format.metadata.partition_paths import partition_path
-    from frazil.format.metadata.partition_spec import parse_partition_spec, partition_type
+    from frazil.format.metadata.partition_spec import (
+        parse_partition_spec,
+        partition_path,
+        partition_type,
+    )
     from frazil.format.metadata.schema import parse_schema
 
     spec = parse_partition_spec(msgspec.json.encode(table.spec(spec_id)))
@@ -217,9 +220,9 @@ def open_files(
 def _open_store(properties: Mapping[str, str]) -> RoutingStore:
     """The store by what catalog and table say, under the names that PyIceberg reads; keys that are
     not among them come from AWS's usual places."""
-    from frazil.store.base import StoreError
-    from frazil.store.router import open_store
+    from frazil.store.object_store import StoreError
     from frazil.store.s3_settings import S3Settings
+    from frazil.store.store_router import open_store
 
     given = {
         "AWS_ACCESS_KEY_ID": properties.get("s3.access-key-id"),
@@ -245,7 +248,7 @@ def _open_store(properties: Mapping[str, str]) -> RoutingStore:
 
 @contextmanager
 def _explained(table: Table) -> Iterator[None]:
-    from frazil.store.base import StoreError
+    from frazil.store.object_store import StoreError
     from frazil.store.s3_settings import ProfileError
     from frazil.wire.errors import BadRequest, ValidationError
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from frazil.client.declare.client_table import Table
     from frazil.client.declare.scan_plans import Plan, Walk
-    from frazil.wire.planned_files import FileScanTask, PlannedDeleteFile
+    from frazil.wire.scan_planning import FileScanTask, PlannedDeleteFile
 
 
 _MAX_RESIDUAL: Final = 100
@@ -98,7 +98,7 @@ def _document(
 ) -> dict[str, Any]:
     import msgspec
 
-    from frazil.wire.filters import filter_json
+    from frazil.wire.filter_builders import filter_json
 
     return {
         "table": str(table.identifier),

@@ -98,7 +98,7 @@ def total_text(summary: Mapping[str, str]) -> str | None:
 
 def told_keys(summary: Mapping[str, str]) -> dict[str, str]:
     """What writers have said about a commit, without what the server counts."""
-    from frazil.wire.actions import SERVER_SUMMARY_KEYS
+    from frazil.wire.file_actions import SERVER_SUMMARY_KEYS
 
     return {
         key: value

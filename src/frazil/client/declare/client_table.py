@@ -16,14 +16,14 @@ from msgspec import Struct, convert
 
 from frazil.client.declare.table_verbs import Change, Changes, Commit
 from frazil.datafiles.portable_table import TableMetadataMixin
-from frazil.wire.actions import MAIN
 from frazil.wire.errors import BadRequest, NotFound
+from frazil.wire.file_actions import MAIN
 from frazil.wire.identifiers import Identifier
 
 if TYPE_CHECKING:
     from frazil.client.declare.scan_plans import Plan, PlanExtras
-    from frazil.wire.filters import Filter
-    from frazil.wire.planning import PlanTableScanRequest
+    from frazil.wire.filter_builders import Filter
+    from frazil.wire.scan_planning import PlanTableScanRequest
 
 
 class Ref(Struct, frozen=True, rename="kebab"):

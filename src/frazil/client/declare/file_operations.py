@@ -21,7 +21,21 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 import msgspec
 from msgspec import Raw
 
-from frazil.wire.actions import (
+from frazil.wire.declared_content import (
+    NULL,
+    AddedDataFile,
+    AddedDeleteFile,
+    DeclaredDataFile,
+    DeleteFileReference,
+    NamedDataFile,
+    NamedDeleteFile,
+    PositionDeleteFile,
+    RemovedDeleteFile,
+    data_file_path,
+    delete_file_key,
+)
+from frazil.wire.errors import BadRequest
+from frazil.wire.file_actions import (
     MAIN,
     Append,
     CommitValidation,
@@ -36,21 +50,7 @@ from frazil.wire.actions import (
     RequiredDataFiles,
     RequiredDeleteFiles,
 )
-from frazil.wire.content_files import (
-    NULL,
-    AddedDataFile,
-    AddedDeleteFile,
-    DataFile,
-    DeleteFileReference,
-    NamedDataFile,
-    NamedDeleteFile,
-    PositionDeleteFile,
-    RemovedDeleteFile,
-    data_file_path,
-    delete_file_key,
-)
-from frazil.wire.errors import BadRequest
-from frazil.wire.filters import Filter, filter_json
+from frazil.wire.filter_builders import Filter, filter_json
 
 if TYPE_CHECKING:
     from frazil.client.declare.client_table import Table
@@ -80,7 +80,7 @@ def isolation_of(
         raise BadRequest(f"{where}: {text!r} must be serializable or snapshot") from None
 
 
-RemovedData: TypeAlias = DataFile | NamedDataFile | str
+RemovedData: TypeAlias = DeclaredDataFile | NamedDataFile | str
 RemovedDeletes: TypeAlias = AddedDeleteFile | NamedDeleteFile | DeleteFileReference | str
 
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from frazil.wire.actions import MAIN, CherryPick, CommitUpdate
 from frazil.wire.errors import AlreadyExists, BadRequest, NotFound
-from frazil.wire.updates import (
+from frazil.wire.file_actions import MAIN, CherryPick, CommitUpdate
+from frazil.wire.rest_updates import (
     AssertRefSnapshotId,
     RemoveProperties,
     RemoveSnapshotRef,

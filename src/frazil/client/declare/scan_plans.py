@@ -20,13 +20,18 @@ from frazil.client.declare.catalog_paths import table_path
 from frazil.client.send.catalog_calls import Calls, decode
 from frazil.client.send.error_answers import error_of
 from frazil.client.send.http_transport import Answer
-from frazil.wire.actions import MAIN
-from frazil.wire.content_files import NULL
+from frazil.wire.declared_content import NULL
 from frazil.wire.errors import BadRequest, FrazilError, ServiceUnavailable, UnsupportedOperation
-from frazil.wire.filters import Filter, filter_json
+from frazil.wire.file_actions import MAIN
+from frazil.wire.filter_builders import Filter, filter_json
 from frazil.wire.identifiers import Identifier
-from frazil.wire.planned_files import FileScanTask, PlannedDataFile, PlannedDeleteFile
-from frazil.wire.planning import FetchScanTasksRequest, PlanTableScanRequest
+from frazil.wire.scan_planning import (
+    FetchScanTasksRequest,
+    FileScanTask,
+    PlannedDataFile,
+    PlannedDeleteFile,
+    PlanTableScanRequest,
+)
 
 if TYPE_CHECKING:
     from frazil.client.declare.client_table import Table

@@ -23,9 +23,9 @@ from frazil.client.declare.file_operations import (
     RemovedDeletes,
 )
 from frazil.client.declare.metadata_updates import Built, OwnParts, OwnUpdates, own_updates
-from frazil.wire.actions import MAIN, FileUpdate, Once
-from frazil.wire.content_files import AddedDataFile, AddedDeleteFile, DataFile
-from frazil.wire.filters import Filter
+from frazil.wire.declared_content import AddedDataFile, AddedDeleteFile, DeclaredDataFile
+from frazil.wire.file_actions import MAIN, FileUpdate, Once
+from frazil.wire.filter_builders import Filter
 from frazil.wire.identifiers import Identifier
 
 if TYPE_CHECKING:
@@ -301,10 +301,10 @@ class OfTables(ABC, Generic[R]):
 def _read(table: Table, files: Iterable[NewData]) -> tuple[AddedDataFile, ...]:
     """Data files as they are, paths by their footers, which are read in parallel."""
     given = tuple(files)
-    paths = [str(file) for file in given if not isinstance(file, DataFile)]
+    paths = [str(file) for file in given if not isinstance(file, DeclaredDataFile)]
     if not paths:
-        return tuple(file for file in given if isinstance(file, DataFile))
+        return tuple(file for file in given if isinstance(file, DeclaredDataFile))
     from frazil.datafiles.footers.files_from_parquet import read_data_files
 
     read = iter(read_data_files(paths, table))
-    return tuple(file if isinstance(file, DataFile) else next(read) for file in given)
+    return tuple(file if isinstance(file, DeclaredDataFile) else next(read) for file in given)

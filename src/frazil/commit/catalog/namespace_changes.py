@@ -20,8 +20,8 @@ from frazil.db.base import (
 from frazil.store.locations import default_namespace_location, table_location_in
 from frazil.wire.errors import NoSuchNamespace, UnprocessableEntity
 from frazil.wire.identifiers import Identifier, Namespace, namespace_text
-from frazil.wire.json import encode
-from frazil.wire.responses import NamespaceResponse, UpdateNamespacePropertiesResponse
+from frazil.wire.json_bodies import encode
+from frazil.wire.rest_messages import NamespaceResponse, UpdateNamespacePropertiesResponse
 
 LOCATION = "location"
 

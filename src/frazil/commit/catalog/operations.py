@@ -49,11 +49,11 @@ from frazil.db.base import Database, DatabaseUnavailable, KeyRow, Kind, Relation
 from frazil.read.lru import CacheCounts
 from frazil.read.manifest_cache import ManifestCache, ManifestReader
 from frazil.read.metadata_cache import MetadataCache
-from frazil.store.base import Store
 from frazil.store.locations import AllowedLocations
+from frazil.store.object_store import Store
 from frazil.wire.errors import BadRequest, TooManyRequests
 from frazil.wire.identifiers import Identifier, Namespace
-from frazil.wire.requests import (
+from frazil.wire.rest_messages import (
     CommitTableRequest,
     CommitTransactionRequest,
     CommitViewRequest,

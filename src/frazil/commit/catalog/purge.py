@@ -12,7 +12,7 @@ from frazil.format.manifest.manifest_list import read_manifest_list
 from frazil.format.manifest.manifests import file_paths
 from frazil.format.metadata.snapshots import Snapshot
 from frazil.format.metadata.table_metadata import TableMetadata
-from frazil.store.base import Store, StoreError
+from frazil.store.object_store import Store, StoreError
 from frazil.wire.errors import FrazilError
 
 logger = logging.getLogger("frazil.commit")

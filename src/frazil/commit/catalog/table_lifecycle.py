@@ -45,11 +45,11 @@ from frazil.db.base import (
 )
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.read.metadata_cache import CachedTable, MetadataCache
-from frazil.store.base import Store, StoreError
+from frazil.store.object_store import Store, StoreError
 from frazil.wire.errors import AlreadyExists, CommitFailed, Forbidden, FrazilError
 from frazil.wire.identifiers import Identifier, Namespace, check_name
-from frazil.wire.requests import CommitTableRequest, CreateTableRequest, RegisterTableRequest
-from frazil.wire.updates import AssignUUID
+from frazil.wire.rest_messages import CommitTableRequest, CreateTableRequest, RegisterTableRequest
+from frazil.wire.rest_updates import AssignUUID
 
 _PURGE_BATCH = 1000
 

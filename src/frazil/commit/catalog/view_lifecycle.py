@@ -19,7 +19,7 @@ from frazil.format.metadata.view_metadata import ViewMetadata
 from frazil.read.metadata_cache import CachedView, MetadataCache
 from frazil.wire.errors import AlreadyExists
 from frazil.wire.identifiers import Identifier, Namespace, check_name
-from frazil.wire.requests import CreateViewRequest, RegisterViewRequest
+from frazil.wire.rest_messages import CreateViewRequest, RegisterViewRequest
 
 
 class Views:

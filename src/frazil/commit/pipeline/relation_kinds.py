@@ -40,7 +40,7 @@ from frazil.format.metadata.view_metadata import (
 from frazil.read.metadata_cache import CachedTable, CachedView, MetadataCache
 from frazil.wire.errors import FrazilError, NoSuchTable, NoSuchView
 from frazil.wire.identifiers import Identifier
-from frazil.wire.requests import CommitTableRequest, CommitViewRequest
+from frazil.wire.rest_messages import CommitTableRequest, CommitViewRequest
 
 M = TypeVar("M")
 R = TypeVar("R", contravariant=True)

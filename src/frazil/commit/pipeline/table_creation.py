@@ -22,8 +22,8 @@ from frazil.format.metadata.table_builder import new_table
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.wire.errors import BadRequest
 from frazil.wire.identifiers import Identifier
-from frazil.wire.requests import CommitTableRequest, CreateTableRequest
-from frazil.wire.updates import AssertCreate
+from frazil.wire.rest_messages import CommitTableRequest, CreateTableRequest
+from frazil.wire.rest_updates import AssertCreate
 
 
 @dataclass(frozen=True, slots=True)

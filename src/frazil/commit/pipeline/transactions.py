@@ -61,7 +61,7 @@ from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.read.metadata_cache import CachedTable, MetadataCache
 from frazil.wire.errors import AlreadyExists, CommitFailed, FrazilError, TooManyRequests
 from frazil.wire.identifiers import Identifier
-from frazil.wire.requests import CommitTableRequest
+from frazil.wire.rest_messages import CommitTableRequest
 
 logger = logging.getLogger("frazil.commit")
 

@@ -24,16 +24,16 @@ from frazil.commit.snapshot.stream_epochs import (
 from frazil.commit.snapshot.updates import is_fine_grained, updated
 from frazil.db.base import StreamRow
 from frazil.format.metadata.raw_json import InvalidMetadata
-from frazil.format.metadata.requirements import check_requirements
 from frazil.format.metadata.snapshots import Snapshot, parse_snapshot
+from frazil.format.metadata.table_builder import check_requirements
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.format.metadata.view_builder import apply_view_updates, check_view_requirements
 from frazil.format.metadata.view_metadata import ViewMetadata
-from frazil.store.base import StoreError
-from frazil.wire.actions import CommitUpdate
+from frazil.store.object_store import StoreError
 from frazil.wire.errors import BadRequest, CommitFailed, FrazilError, TooManyRequests
-from frazil.wire.requests import CommitTableRequest, CommitViewRequest
-from frazil.wire.updates import (
+from frazil.wire.file_actions import CommitUpdate
+from frazil.wire.rest_messages import CommitTableRequest, CommitViewRequest
+from frazil.wire.rest_updates import (
     AddSnapshot,
     AssertRefSnapshotId,
     SetSnapshotRef,

@@ -35,9 +35,9 @@ from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.read.filters import partitions_of
 from frazil.read.history import APPEND, OVERWRITE
 from frazil.read.manifest_cache import ManifestReader
-from frazil.wire.actions import CherryPick
 from frazil.wire.conflicts import ConflictFile, ConflictSnapshot, conflict
 from frazil.wire.errors import ValidationError
+from frazil.wire.file_actions import CherryPick
 
 STAGED_WAP_ID: Final = "wap.id"
 PUBLISHED_WAP_ID: Final = "published-wap-id"

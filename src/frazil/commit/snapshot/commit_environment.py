@@ -17,7 +17,7 @@ from frazil.db.base import Database, StreamRow
 from frazil.format.metadata.content_files import DataFile, DeleteFile
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.read.manifest_cache import ManifestCache, ManifestReader
-from frazil.store.base import Store
+from frazil.store.object_store import Store
 
 
 def now_ms() -> int:

@@ -23,11 +23,10 @@ from enum import StrEnum
 from itertools import islice
 from typing import Any, Final, TypeVar
 
-from frazil.format.declared.declared_metrics import FIRST_RESERVED_ID
-from frazil.format.declared.declared_values import Misfit
+from frazil.format.declared.declared_metrics import FIRST_RESERVED_ID, Misfit
 from frazil.format.metadata.content_files import EQUALITY_DELETES, ContentFile, DataFile, DeleteFile
 from frazil.format.metadata.table_metadata import TableMetadata
-from frazil.store.base import ObjectMissing, Store
+from frazil.store.object_store import ObjectMissing, Store
 from frazil.values import puffin
 from frazil.values.column_matching import (
     ColumnMisfit,

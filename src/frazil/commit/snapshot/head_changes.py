@@ -20,10 +20,10 @@ from frazil.read.filters import BoundFilter, PartitionSet, Rows, bound_filter
 from frazil.read.history import metrics_reader
 from frazil.read.manifest_cache import ManifestReader
 from frazil.read.manifest_row import ManifestRow
-from frazil.wire.actions import Append, FileUpdate, Overwrite, Replace
 from frazil.wire.conflicts import Conflict, ConflictClause, ConflictFile, conflict
-from frazil.wire.content_files import NamedDeleteFile, data_file_path, delete_file_key
+from frazil.wire.declared_content import NamedDeleteFile, data_file_path, delete_file_key
 from frazil.wire.errors import BadRequest
+from frazil.wire.file_actions import Append, FileUpdate, Overwrite, Replace
 
 
 @dataclass(slots=True)

@@ -32,7 +32,7 @@ from frazil.format.metadata.metadata_files import metadata_folder
 from frazil.format.metadata.snapshots import Snapshot
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.read.manifest_cache import ManifestCache
-from frazil.store.base import ObjectMissing, ObjectTooLarge, Store
+from frazil.store.object_store import ObjectMissing, ObjectTooLarge, Store
 
 _READERS: Final = 8
 

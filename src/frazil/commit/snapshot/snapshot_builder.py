@@ -35,20 +35,19 @@ from frazil.format.declared.declared_files import DeclaredFiles
 from frazil.format.manifest.manifest_columns import NONE, ManifestColumns
 from frazil.format.manifest.manifest_list import DATA, DELETES
 from frazil.format.metadata.content_files import ContentFile, DataFile, DeleteFile
-from frazil.format.metadata.partition_paths import partition_path
-from frazil.format.metadata.partition_spec import PartitionSpec, partition_type
+from frazil.format.metadata.partition_spec import PartitionSpec, partition_path, partition_type
 from frazil.format.metadata.snapshot_summary import PARTITION_SUMMARY_LIMIT, Changes, SummaryBuilder
 from frazil.format.metadata.snapshots import MAIN_BRANCH, Snapshot, SnapshotRef
 from frazil.format.metadata.table_metadata import MIN_FORMAT_VERSION_ROW_LINEAGE, TableMetadata
-from frazil.format.metadata.updates_table import parse_int
+from frazil.format.metadata.table_updates import parse_int
 from frazil.read.filters import partitions_of
 from frazil.read.history import APPEND, DELETE, OVERWRITE, REPLACE
 from frazil.read.manifest_cache import ManifestReader
-from frazil.wire import content_files as wire
-from frazil.wire.actions import Append, Delete, FileUpdate, Overwrite, Replace
+from frazil.wire import declared_content as wire
 from frazil.wire.errors import BadRequest
 from frazil.wire.expressions import ALWAYS_FALSE, parse_expression
-from frazil.wire.updates import AddSnapshot, SetSnapshotRef
+from frazil.wire.file_actions import Append, Delete, FileUpdate, Overwrite, Replace
+from frazil.wire.rest_updates import AddSnapshot, SetSnapshotRef
 
 _ENCRYPTION_KEY: Final = "encryption.key-id"
 _MAX_LONG: Final = 2**63 - 1
@@ -172,7 +171,9 @@ def _declared(
     metadata: TableMetadata, update: FileUpdate, place: str, tools: Tools
 ) -> tuple[AddedFiles, ...]:
     """The files that an action adds, held against the table."""
-    data: Sequence[wire.DataFile] = () if isinstance(update, Delete) else update.add_data_files
+    data: Sequence[wire.DeclaredDataFile] = (
+        () if isinstance(update, Delete) else update.add_data_files
+    )
     deletes: Sequence[wire.AddedDeleteFile] = ()
     if isinstance(update, Overwrite | Replace):
         deletes = update.add_delete_files

@@ -23,9 +23,9 @@ from frazil.commit.snapshot.committed_snapshots import (
 from frazil.db.base import StreamRow
 from frazil.format.metadata.snapshots import MAIN_BRANCH, Snapshot
 from frazil.format.metadata.table_metadata import TableMetadata
-from frazil.wire.actions import CommitUpdate, FileUpdate, FineGrainedUpdate, Once
-from frazil.wire.requests import CommitTableRequest
-from frazil.wire.updates import AssignUUID
+from frazil.wire.file_actions import CommitUpdate, FileUpdate, FineGrainedUpdate, Once
+from frazil.wire.rest_messages import CommitTableRequest
+from frazil.wire.rest_updates import AssignUUID
 
 QUERY_ID: Final = "spark.sql.streaming.queryId"
 EPOCH_ID: Final = "spark.sql.streaming.epochId"

@@ -13,9 +13,9 @@ from frazil.format.avro.avro_types import UnreadableAvro
 from frazil.format.metadata.table_builder import apply_update, empty_state
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.format.metadata.table_state import TableState, build, interim
-from frazil.store.base import StoreError
-from frazil.wire.actions import CherryPick, CommitUpdate, FineGrainedUpdate
+from frazil.store.object_store import StoreError
 from frazil.wire.errors import TooManyRequests, ValidationError
+from frazil.wire.file_actions import CherryPick, CommitUpdate, FineGrainedUpdate
 
 Summary = tuple[tuple[str, str], ...]
 

@@ -38,7 +38,9 @@ from frazil.read.filters import PartitionSet, bound_filter, every_row, partition
 from frazil.read.history import RowMetrics, UnknownHistory, live_rows
 from frazil.read.manifest_cache import ManifestReader
 from frazil.read.manifest_row import ManifestRow
-from frazil.wire.actions import (
+from frazil.wire.conflicts import Conflict, ConflictClause
+from frazil.wire.declared_content import delete_file_key
+from frazil.wire.file_actions import (
     CommitValidation,
     FileUpdate,
     NotAllowedAddedDataFiles,
@@ -48,8 +50,6 @@ from frazil.wire.actions import (
     RequiredDataFiles,
     RequiredDeleteFiles,
 )
-from frazil.wire.conflicts import Conflict, ConflictClause
-from frazil.wire.content_files import delete_file_key
 
 __all__ = ["Scope", "check_base", "check_deletion_vectors", "check_validations"]
 

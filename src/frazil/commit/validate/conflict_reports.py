@@ -13,7 +13,6 @@ from typing import Any, Final
 from frazil.format.metadata.snapshots import MAIN_BRANCH, Snapshot
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.read.history import base_is_refuted
-from frazil.wire.actions import FileUpdate
 from frazil.wire.conflicts import (
     Conflict,
     ConflictClause,
@@ -22,6 +21,7 @@ from frazil.wire.conflicts import (
     conflict,
 )
 from frazil.wire.errors import ValidationError
+from frazil.wire.file_actions import FileUpdate
 
 _SHOWN_FILES: Final = 3
 

@@ -27,9 +27,9 @@ from frazil.format.metadata.content_files import DeleteFile
 from frazil.read.history import UnknownHistory
 from frazil.read.manifest_cache import ManifestReader
 from frazil.read.manifest_row import ManifestRow
-from frazil.wire.actions import Append, Replace
 from frazil.wire.conflicts import Conflict
-from frazil.wire.content_files import delete_file_key
+from frazil.wire.declared_content import delete_file_key
+from frazil.wire.file_actions import Append, Replace
 
 
 def check_deletion_vectors(

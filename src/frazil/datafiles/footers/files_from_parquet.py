@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from frazil.wire import content_files as wire
+from frazil.wire import declared_content as wire
 from frazil.wire.errors import BadRequest
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _READERS_PER_CPU = 4
 _MAX_READERS = 32
 
 
-class DataFile(wire.DataFile, frozen=True, kw_only=True, gc=False, tag="data"):
+class DataFile(wire.DeclaredDataFile, frozen=True, kw_only=True, gc=False, tag="data"):
     """A data file; `from_parquet` fills in what the file itself can tell."""
 
     @classmethod

@@ -26,7 +26,7 @@ from frazil.values.types import (
     TypeId,
     child_fields,
 )
-from frazil.wire.content_files import CountMap, ValueMap
+from frazil.wire.declared_content import CountMap, ValueMap
 
 DEFAULT_PROPERTY: Final = "write.metadata.metrics.default"
 COLUMN_PREFIX: Final = "write.metadata.metrics.column."

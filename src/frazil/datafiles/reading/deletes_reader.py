@@ -32,7 +32,7 @@ from frazil.values.parquet_columns import field_id_of
 from frazil.values.type_json import parse_struct, struct_to_json
 from frazil.values.types import NestedField, StructType
 from frazil.wire.errors import BadRequest, UnsupportedOperation
-from frazil.wire.planned_files import PlannedDeleteFile
+from frazil.wire.scan_planning import PlannedDeleteFile
 
 _PARQUET: Final = "parquet"
 _CACHED_FILES: Final = 8

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from frazil.datafiles.reading.row_positions import Positions
-from frazil.wire.planned_files import FileScanTask, PlannedDataFile, PlannedDeleteFile
+from frazil.wire.scan_planning import FileScanTask, PlannedDataFile, PlannedDeleteFile
 
 EQUALITY_DELETES: Final = "equality-deletes"
 POSITION_DELETES: Final = "position-deletes"

@@ -21,8 +21,8 @@ from frazil.values.column_matching import DELETE_FILE_PATH_ID, DELETE_POS_ID
 from frazil.values.deletion_vectors import deletion_vector_blob
 from frazil.values.puffin import write_puffin
 from frazil.version import __version__
-from frazil.wire.content_files import CountMap, ValueMap
-from frazil.wire.planned_files import PlannedDeleteFile
+from frazil.wire.declared_content import CountMap, ValueMap
+from frazil.wire.scan_planning import PlannedDeleteFile
 
 _CREATED_BY: Final = {"created-by": f"frazil {__version__}"}
 _MAX_VECTORS: Final = 10_000

@@ -39,7 +39,7 @@ from frazil.format.metadata.partition_spec import PartitionSpec, partition_type
 from frazil.format.metadata.schema import Schema
 from frazil.values.single_value import check_value, unscaled
 from frazil.values.types import DecimalType, NestedField, StructType, Type, TypeId
-from frazil.wire.content_files import CountMap
+from frazil.wire.declared_content import CountMap
 from frazil.wire.errors import BadRequest
 
 _MAX_FRAMES: Final = 1 << 10

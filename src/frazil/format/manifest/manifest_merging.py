@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 from frazil.format.manifest.manifest_list import ManifestFile
 from frazil.format.manifest.manifest_writer import DEFAULT_TARGET_SIZE_BYTES
-from frazil.format.metadata.updates_table import parse_int
+from frazil.format.metadata.table_updates import parse_int
 
 MAX_MERGED_ENTRIES: Final = 4_000
 """Entries that one commit rewrites at most to merge manifests of one content."""

@@ -9,14 +9,14 @@ import re
 import zlib
 from uuid import uuid4
 
-from frazil.format.metadata.metadata_json import (
+from frazil.format.metadata.table_metadata import TableMetadata, strip_trailing_slash
+from frazil.format.metadata.table_metadata_json import (
     InvalidMetadata,
     encode_gzip,
     encode_table_metadata,
     parse_table_metadata,
 )
-from frazil.format.metadata.table_metadata import TableMetadata, strip_trailing_slash
-from frazil.format.metadata.updates_table import METADATA_COMPRESSION
+from frazil.format.metadata.table_updates import METADATA_COMPRESSION
 
 WRITE_METADATA_PATH = "write.metadata.path"
 

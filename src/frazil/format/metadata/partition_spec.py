@@ -1,24 +1,30 @@
-"""Partition specs: read, bound to a schema and compared as Java's `PartitionSpec`."""
+"""Partition specs: parsed, bound to a schema and compared as Java's `PartitionSpec` does."""
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Final
+from urllib.parse import quote_plus
 
 import msgspec
 
 from frazil.format.metadata import json_object
 from frazil.format.metadata.schema import Schema, is_nested_in_list_or_map
+from frazil.values import temporal
 from frazil.values.transforms import (
     VOID,
+    Hour,
     InvalidTransform,
+    Month,
     Transform,
     Unknown,
+    Year,
     parse_transform,
 )
-from frazil.values.types import UNKNOWN, NestedField, StructType
+from frazil.values.types import UNKNOWN, NestedField, StructType, Type, TypeId
 from frazil.wire.errors import BadRequest
 
 INITIAL_SPEC_ID: Final = 0
@@ -259,6 +265,34 @@ def _check_source(part: PartitionField, source_id: int, schema: Schema) -> None:
         raise BadRequest(f"Invalid partition field parent: {part} is inside a list or a map")
 
 
+def spec_problem(spec: PartitionSpec, schema: Schema) -> str | None:
+    """Return why a spec that a table already has does not fit its schema, or None if it does.
+
+    Mirrors Java's `PartitionSpec.checkCompatibility`.
+    """
+    for part in spec.fields:
+        # A void field stays behind in v1 specs when its source column is dropped.
+        if part.transform == VOID:
+            continue
+        problem = source_problem(part.source_ids, part.transform, schema)
+        if problem is not None:
+            return f"partition field {part.name!r}: {problem}"
+    return None
+
+
+def source_problem(source_ids: tuple[int, ...], transform: Transform, schema: Schema) -> str | None:
+    """Return why a transform cannot take its source columns, or None if it can."""
+    for source_id in source_ids:
+        source = schema.find_type(source_id)
+        if source is None:
+            return f"source column {source_id} is not in schema {schema.schema_id}"
+        if not source.is_primitive:
+            return f"source column {source_id} is not of a primitive type"
+        if not transform.accepts(source):
+            return f"transform {transform} does not take source type {source}"
+    return None
+
+
 def freshen_partition_spec(spec: PartitionSpec, new_ids: Mapping[int, int]) -> PartitionSpec:
     """The spec of a new table: spec id 0, field ids from 1000, the source ids of the new schema."""
     value = json_object.decode_object(spec.raw, "partition-spec")
@@ -306,3 +340,69 @@ def partition_type(spec: PartitionSpec, schema: Schema) -> StructType:
 def has_unknown_transform(spec: PartitionSpec) -> bool:
     """Whether nothing here can compute this spec's partition values."""
     return any(isinstance(part.transform, Unknown) for part in spec.fields)
+
+
+_EPOCH_YEAR = 1970
+_HOURS_PER_DAY = 24
+
+
+# --- partitions as text ----------------------------------------------------------------------
+
+
+def partition_path(spec: PartitionSpec, partition_type: StructType, values: Sequence[Any]) -> str:
+    """The path of a partition tuple; empty for an unpartitioned spec."""
+    return "/".join(
+        f"{_escaped(part.name)}={_escaped(_text(part.transform, field.type, value))}"
+        for part, field, value in zip(spec.fields, partition_type.fields, values, strict=True)
+    )
+
+
+def _escaped(text: str) -> str:
+    """As Java's URLEncoder, which escapes a tilde and leaves an asterisk."""
+    return quote_plus(text, safe="*").replace("~", "%7E")
+
+
+def _text(transform: Transform, type_: Type, value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(transform, Year):
+        return f"{_EPOCH_YEAR + value:04d}"
+    if isinstance(transform, Month):
+        return f"{_EPOCH_YEAR + value // 12:04d}-{value % 12 + 1:02d}"
+    if isinstance(transform, Hour):
+        day = temporal.date_from_days(value // _HOURS_PER_DAY)
+        return f"{day}-{value % _HOURS_PER_DAY:02d}"
+    return _value_text(type_, value)
+
+
+def _value_text(type_: Type, value: Any) -> str:
+    match type_.type_id:
+        case TypeId.BOOLEAN:
+            return "true" if value else "false"
+        case TypeId.DATE:
+            return temporal.date_from_days(value)
+        case TypeId.TIME:
+            return _short_time(temporal.time_from_micros(value))
+        case TypeId.TIMESTAMP | TypeId.TIMESTAMPTZ:
+            text = temporal.timestamp_from_micros(value, with_zone=False)
+            return _trimmed(text) + ("+00:00" if type_.type_id is TypeId.TIMESTAMPTZ else "")
+        case TypeId.TIMESTAMP_NS | TypeId.TIMESTAMPTZ_NS:
+            text = temporal.timestamp_from_nanos(value, with_zone=False)
+            return _trimmed(text) + ("+00:00" if type_.type_id is TypeId.TIMESTAMPTZ_NS else "")
+        case TypeId.BINARY | TypeId.FIXED:
+            return b64encode(value).decode()
+    return str(value)
+
+
+def _trimmed(text: str) -> str:
+    """A timestamp as Java's ISO_LOCAL_DATE_TIME: no zeros at the end of a fraction."""
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _short_time(text: str) -> str:
+    """A time as Java's LocalTime: no seconds where they are zero, a fraction by three digits."""
+    whole, _, fraction = text.partition(".")
+    digits = fraction.rstrip("0")
+    if not digits:
+        return whole.removesuffix(":00")
+    return f"{whole}.{digits.ljust(-(-len(digits) // 3) * 3, '0')}"

@@ -1,4 +1,4 @@
-"""Sort orders: read, bound to a schema and compared as Java's `SortOrder`."""
+"""Sort orders: parsed, bound to a schema and compared as Java's `SortOrder` does."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from frazil.format.metadata import json_object
-from frazil.format.metadata.partition_spec import remap_sources, source_ids_of, transform_of
+from frazil.format.metadata.partition_spec import (
+    remap_sources,
+    source_ids_of,
+    source_problem,
+    transform_of,
+)
 from frazil.format.metadata.schema import Schema
 from frazil.values.transforms import Transform
 from frazil.wire.errors import BadRequest
@@ -129,6 +134,18 @@ def check_sort_order(order: SortOrder, schema: Schema) -> None:
                 raise BadRequest(f"Cannot sort by non-primitive source field: {source}")
             if not part.transform.accepts(source):
                 raise BadRequest(f"Invalid source type {source} for transform: {part.transform}")
+
+
+def order_problem(order: SortOrder, schema: Schema) -> str | None:
+    """Return why a sort order that a table already has does not fit its schema, or None.
+
+    Mirrors Java's `SortOrder.checkCompatibility`.
+    """
+    for part in order.fields:
+        problem = source_problem(part.source_ids, part.transform, schema)
+        if problem is not None:
+            return f"sort field {part}: {problem}"
+    return None
 
 
 def freshen_sort_order(order: SortOrder, new_ids: Mapping[int, int]) -> SortOrder:

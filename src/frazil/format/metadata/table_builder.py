@@ -1,7 +1,7 @@
-"""Updates applied to table metadata, and the metadata of new tables.
+"""Builds table metadata: checks requirements, applies updates, creates new tables.
 
-Every function is pure: a request is immutable intent, and applying it again to a fresh base is a
-retry. Semantics are those of Java's MetadataUpdate.applyTo and TableMetadata.Builder.
+Every function is pure, so a retry applies the same request to newer metadata. Mirrors Java's
+`UpdateRequirement`, `MetadataUpdate.applyTo` and `TableMetadata.Builder`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Raw
 from msgspec.structs import replace
 
-from frazil.format.metadata import updates_schema, updates_snapshots, updates_table
+from frazil.format.metadata import table_updates
 from frazil.format.metadata.partition_spec import (
     UNPARTITIONED,
     freshen_partition_spec,
@@ -29,7 +29,7 @@ from frazil.format.metadata.table_metadata import (
     TableMetadata,
 )
 from frazil.format.metadata.table_state import TableState, build
-from frazil.format.metadata.updates_table import (
+from frazil.format.metadata.table_updates import (
     FORMAT_VERSION_PROPERTY,
     METADATA_PREVIOUS_VERSIONS_MAX,
     check_property_values,
@@ -37,10 +37,21 @@ from frazil.format.metadata.updates_table import (
     parse_int,
     unreserved,
 )
-from frazil.wire import updates as wire
-from frazil.wire.actions import CommitUpdate
-from frazil.wire.errors import BadRequest
-from frazil.wire.updates import TableUpdate
+from frazil.wire import rest_updates as wire
+from frazil.wire.errors import BadRequest, CommitFailed
+from frazil.wire.file_actions import CommitUpdate
+from frazil.wire.rest_updates import (
+    AssertCreate,
+    AssertCurrentSchemaId,
+    AssertDefaultSortOrderId,
+    AssertDefaultSpecId,
+    AssertLastAssignedFieldId,
+    AssertLastAssignedPartitionId,
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    TableRequirement,
+    TableUpdate,
+)
 
 PREVIOUS_VERSIONS_MAX_DEFAULT = 100
 
@@ -56,29 +67,29 @@ _COMMIT_PROPERTIES = (
 _ENCRYPTION_PROPERTIES = ("encryption.key-id", "encryption.data-key-length")
 
 _APPLY: dict[type[Any], Callable[[TableState, Any], None]] = {
-    wire.AssignUUID: updates_table.assign_uuid,
-    wire.UpgradeFormatVersion: updates_table.upgrade_format_version,
-    wire.SetLocation: updates_table.set_location,
-    wire.SetProperties: updates_table.set_properties,
-    wire.RemoveProperties: updates_table.remove_properties,
-    wire.AddSchema: updates_schema.add_schema,
-    wire.SetCurrentSchema: updates_schema.set_current_schema,
-    wire.RemoveSchemas: updates_schema.remove_schemas,
-    wire.AddPartitionSpec: updates_schema.add_partition_spec,
-    wire.SetDefaultSpec: updates_schema.set_default_spec,
-    wire.RemovePartitionSpecs: updates_schema.remove_partition_specs,
-    wire.AddSortOrder: updates_schema.add_sort_order,
-    wire.SetDefaultSortOrder: updates_schema.set_default_sort_order,
-    wire.AddSnapshot: updates_snapshots.add_snapshot,
-    wire.SetSnapshotRef: updates_snapshots.set_snapshot_ref,
-    wire.RemoveSnapshotRef: updates_snapshots.remove_snapshot_ref,
-    wire.RemoveSnapshots: updates_snapshots.remove_snapshots,
-    wire.SetStatistics: updates_snapshots.set_statistics,
-    wire.RemoveStatistics: updates_snapshots.remove_statistics,
-    wire.SetPartitionStatistics: updates_snapshots.set_partition_statistics,
-    wire.RemovePartitionStatistics: updates_snapshots.remove_partition_statistics,
-    wire.AddEncryptionKey: updates_snapshots.add_encryption_key,
-    wire.RemoveEncryptionKey: updates_snapshots.remove_encryption_key,
+    wire.AssignUUID: table_updates.assign_uuid,
+    wire.UpgradeFormatVersion: table_updates.upgrade_format_version,
+    wire.SetLocation: table_updates.set_location,
+    wire.SetProperties: table_updates.set_properties,
+    wire.RemoveProperties: table_updates.remove_properties,
+    wire.AddSchema: table_updates.add_schema,
+    wire.SetCurrentSchema: table_updates.set_current_schema,
+    wire.RemoveSchemas: table_updates.remove_schemas,
+    wire.AddPartitionSpec: table_updates.add_partition_spec,
+    wire.SetDefaultSpec: table_updates.set_default_spec,
+    wire.RemovePartitionSpecs: table_updates.remove_partition_specs,
+    wire.AddSortOrder: table_updates.add_sort_order,
+    wire.SetDefaultSortOrder: table_updates.set_default_sort_order,
+    wire.AddSnapshot: table_updates.add_snapshot,
+    wire.SetSnapshotRef: table_updates.set_snapshot_ref,
+    wire.RemoveSnapshotRef: table_updates.remove_snapshot_ref,
+    wire.RemoveSnapshots: table_updates.remove_snapshots,
+    wire.SetStatistics: table_updates.set_statistics,
+    wire.RemoveStatistics: table_updates.remove_statistics,
+    wire.SetPartitionStatistics: table_updates.set_partition_statistics,
+    wire.RemovePartitionStatistics: table_updates.remove_partition_statistics,
+    wire.AddEncryptionKey: table_updates.add_encryption_key,
+    wire.RemoveEncryptionKey: table_updates.remove_encryption_key,
 }
 
 
@@ -139,11 +150,11 @@ def new_table(
         wire.AssignUUID(uuid),
         wire.SetLocation(location),
         wire.AddSchema(Raw(fresh_schema.raw)),
-        wire.SetCurrentSchema(updates_schema.LAST_ADDED),
+        wire.SetCurrentSchema(table_updates.LAST_ADDED),
         wire.AddPartitionSpec(Raw(freshen_partition_spec(given_spec, new_ids).raw)),
-        wire.SetDefaultSpec(updates_schema.LAST_ADDED),
+        wire.SetDefaultSpec(table_updates.LAST_ADDED),
         wire.AddSortOrder(Raw(freshen_sort_order(given_order, new_ids).raw)),
-        wire.SetDefaultSortOrder(updates_schema.LAST_ADDED),
+        wire.SetDefaultSortOrder(table_updates.LAST_ADDED),
     ]
     for update in updates:
         apply_update(state, update)
@@ -204,3 +215,91 @@ def _excess(metadata: TableMetadata) -> int:
     value = parse_int(text)
     kept = max(1, PREVIOUS_VERSIONS_MAX_DEFAULT if value is None else value)
     return max(0, len(metadata.metadata_log) - kept + 1)
+
+
+def check_requirements(
+    metadata: TableMetadata | None, requirements: Sequence[TableRequirement]
+) -> None:
+    """Raise CommitFailed for the first requirement that does not hold; None: there is no table."""
+    creates = any(isinstance(requirement, AssertCreate) for requirement in requirements)
+    if creates and len({type(requirement) for requirement in requirements}) > 1:
+        raise BadRequest("requirements: assert-create cannot stand beside other requirements")
+    for requirement in requirements:
+        if isinstance(requirement, AssertCreate):
+            if metadata is not None:
+                raise CommitFailed("Requirement failed: table already exists")
+        elif metadata is None:
+            raise CommitFailed("Requirement failed: table does not exist")
+        else:
+            _CHECKS[type(requirement)](metadata, requirement)
+
+
+def _table_uuid(metadata: TableMetadata, requirement: AssertTableUUID) -> None:
+    if (metadata.table_uuid or "").lower() != requirement.uuid.lower():
+        raise CommitFailed(
+            f"Requirement failed: UUID does not match: expected {metadata.table_uuid} "
+            f"!= {requirement.uuid}"
+        )
+
+
+def _ref_snapshot_id(metadata: TableMetadata, requirement: AssertRefSnapshotId) -> None:
+    name, expected = requirement.ref, requirement.snapshot_id
+    ref = metadata.ref(name)
+    if ref is None:
+        if expected is not None:
+            raise CommitFailed(
+                f"Requirement failed: branch or tag {name} is missing, expected {expected}"
+            )
+    elif expected is None:
+        raise CommitFailed(f"Requirement failed: {ref.type} {name} was created concurrently")
+    elif expected != ref.snapshot_id:
+        raise CommitFailed(
+            f"Requirement failed: {ref.type} {name} has changed: expected id {expected} "
+            f"!= {ref.snapshot_id}"
+        )
+
+
+def _last_assigned_field_id(
+    metadata: TableMetadata, requirement: AssertLastAssignedFieldId
+) -> None:
+    _same("last assigned field id", requirement.last_assigned_field_id, metadata.last_column_id)
+
+
+def _current_schema_id(metadata: TableMetadata, requirement: AssertCurrentSchemaId) -> None:
+    _same("current schema", requirement.current_schema_id, metadata.current_schema_id)
+
+
+def _last_assigned_partition_id(
+    metadata: TableMetadata, requirement: AssertLastAssignedPartitionId
+) -> None:
+    _same(
+        "last assigned partition id",
+        requirement.last_assigned_partition_id,
+        metadata.last_partition_id,
+    )
+
+
+def _default_spec_id(metadata: TableMetadata, requirement: AssertDefaultSpecId) -> None:
+    _same("default partition spec", requirement.default_spec_id, metadata.default_spec_id)
+
+
+def _default_sort_order_id(metadata: TableMetadata, requirement: AssertDefaultSortOrderId) -> None:
+    _same("default sort order", requirement.default_sort_order_id, metadata.default_sort_order_id)
+
+
+def _same(what: str, expected: int, actual: int) -> None:
+    if expected != actual:
+        raise CommitFailed(
+            f"Requirement failed: {what} changed: expected id {expected} != {actual}"
+        )
+
+
+_CHECKS: dict[type[Any], Callable[[TableMetadata, Any], None]] = {
+    AssertTableUUID: _table_uuid,
+    AssertRefSnapshotId: _ref_snapshot_id,
+    AssertLastAssignedFieldId: _last_assigned_field_id,
+    AssertCurrentSchemaId: _current_schema_id,
+    AssertLastAssignedPartitionId: _last_assigned_partition_id,
+    AssertDefaultSpecId: _default_spec_id,
+    AssertDefaultSortOrderId: _default_sort_order_id,
+}

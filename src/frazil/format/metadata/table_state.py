@@ -12,8 +12,12 @@ from uuid import uuid4
 
 from msgspec.structs import asdict
 
-from frazil.format.metadata.compatibility import order_problem, spec_problem
-from frazil.format.metadata.partition_spec import INITIAL_SPEC_ID, NO_FIELD_ID, PartitionSpec
+from frazil.format.metadata.partition_spec import (
+    INITIAL_SPEC_ID,
+    NO_FIELD_ID,
+    PartitionSpec,
+    spec_problem,
+)
 from frazil.format.metadata.schema import INITIAL_SCHEMA_ID, Schema
 from frazil.format.metadata.snapshots import (
     MetadataLog,
@@ -22,12 +26,14 @@ from frazil.format.metadata.snapshots import (
     SnapshotLogEntry,
     SnapshotRef,
 )
-from frazil.format.metadata.sort_order import UNSORTED_ORDER_ID, SortOrder
-from frazil.format.metadata.table_files import EncryptedKey, PartitionStatisticsFile, StatisticsFile
+from frazil.format.metadata.sort_order import UNSORTED_ORDER_ID, SortOrder, order_problem
 from frazil.format.metadata.table_metadata import (
     INITIAL_ROW_ID,
     INITIAL_SEQUENCE_NUMBER,
     ONE_MINUTE_MS,
+    EncryptedKey,
+    PartitionStatisticsFile,
+    StatisticsFile,
     TableMetadata,
 )
 from frazil.wire.errors import BadRequest, CommitFailed

@@ -25,7 +25,7 @@ from frazil.format.metadata.view_metadata import (
     parse_view_version,
 )
 from frazil.wire.errors import BadRequest, CommitFailed, IllegalArgument
-from frazil.wire.updates import (
+from frazil.wire.rest_updates import (
     AddSchema,
     AddViewVersion,
     AssignUUID,

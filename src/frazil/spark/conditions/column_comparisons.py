@@ -21,7 +21,7 @@ from frazil.spark.conditions.sql_columns import FoundColumn
 from frazil.spark.conditions.sql_constants import Kind, Literal, Zone, date_of, instant_of, local_of
 from frazil.values.types import DecimalType, FixedType, Type, TypeId
 from frazil.wire.expressions import Expression, all_of, any_of
-from frazil.wire.filters import Operand, always_false, col
+from frazil.wire.filter_builders import Operand, always_false, col
 
 _FLOATS: Final = frozenset({TypeId.FLOAT, TypeId.DOUBLE})
 _TIMESTAMPS: Final = frozenset(

@@ -41,7 +41,7 @@ from frazil.wire.expressions import (
     any_of,
     without_not,
 )
-from frazil.wire.filters import Filter, always_true, expression_of
+from frazil.wire.filter_builders import Filter, always_true, expression_of
 
 _NANOS: Final = frozenset({TypeId.TIMESTAMP_NS, TypeId.TIMESTAMPTZ_NS})
 _ZONED: Final = frozenset({TypeId.TIMESTAMPTZ, TypeId.TIMESTAMPTZ_NS})

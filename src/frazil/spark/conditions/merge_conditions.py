@@ -24,7 +24,7 @@ from frazil.values import single_value
 from frazil.values.transforms import parse_transform
 from frazil.values.types import Type, TypeId
 from frazil.wire.expressions import Expression, Operation, Predicate, Term, all_of, any_of
-from frazil.wire.filters import always_false, always_true, col
+from frazil.wire.filter_builders import always_false, always_true, col
 
 _OPENING: Final = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.CASE})
 _CLOSING: Final = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.END})

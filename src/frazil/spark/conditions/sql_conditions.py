@@ -26,7 +26,7 @@ from frazil.spark.core.context import Context
 from frazil.values.types import StructType, TypeId
 from frazil.wire.errors import BadRequest
 from frazil.wire.expressions import AlwaysFalse, AlwaysTrue, Expression, all_of, any_of
-from frazil.wire.filters import always_false, always_true, col
+from frazil.wire.filter_builders import always_false, always_true, col
 
 DIALECT: Final = "spark"
 Condition: TypeAlias = str | Column | Expression

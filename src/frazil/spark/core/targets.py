@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from frazil.client.declare.client_table import Table
 from frazil.spark.core.context import Context
-from frazil.wire.actions import MAIN
+from frazil.wire.file_actions import MAIN
 from frazil.wire.identifiers import Identifier
 
 

@@ -12,7 +12,7 @@ from frazil.client.declare.client_table import Table
 from frazil.spark.ddl.partition_terms import VOID, partition_spec, sort_order
 from frazil.values.type_json import struct_to_json
 from frazil.values.types import ListType, MapType, NestedField, StructType, Type, fields_by_id
-from frazil.wire.actions import MAIN
+from frazil.wire.file_actions import MAIN
 
 _FORMAT_VERSION: Final = "format-version"
 

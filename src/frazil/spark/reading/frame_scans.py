@@ -33,9 +33,9 @@ from frazil.spark.reading.own_reader import OwnScan
 from frazil.spark.schema.frame_fitting import mapped
 from frazil.spark.writing.commit_options import audited_branch
 from frazil.values.types import StructType
-from frazil.wire.actions import MAIN
 from frazil.wire.errors import BadRequest, NotFound
 from frazil.wire.expressions import AlwaysTrue, Expression
+from frazil.wire.file_actions import MAIN
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from frazil.spark.rows.merge_clauses import Merge
 from frazil.spark.rows.merge_filter import CollectedKeys, collected_keys
 from frazil.spark.rows.merge_frames import source_columns
 from frazil.wire.expressions import Expression
-from frazil.wire.filters import always_true
+from frazil.wire.filter_builders import always_true
 
 
 @dataclass(frozen=True)

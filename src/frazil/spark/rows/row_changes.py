@@ -34,7 +34,7 @@ from frazil.spark.rows.row_statements import Attempt, Statement
 from frazil.spark.writing.frame_writer import WriteOptions
 from frazil.spark.writing.staging import staged
 from frazil.wire.expressions import AlwaysFalse
-from frazil.wire.filters import Filter
+from frazil.wire.filter_builders import Filter
 
 
 def delete(

@@ -30,7 +30,7 @@ from frazil.spark.writing.frame_writer import WriteOptions
 from frazil.spark.writing.write_commit import Write, writing
 from frazil.wire.errors import BadRequest
 from frazil.wire.expressions import Expression
-from frazil.wire.filters import Filter, expression_of
+from frazil.wire.filter_builders import Filter, expression_of
 
 COLLECTED_ROWS: Final = 5_000_000
 """Of files with no more rows the driver can have the positions of all, should all of them go."""

@@ -18,8 +18,8 @@ from frazil.spark.parse.sql_tokens import Cursor
 from frazil.spark.sql import result_frames
 from frazil.spark.sql.statement_tables import milliseconds_of
 from frazil.spark.sql.table_names import identifier_of
-from frazil.wire.actions import MAIN
 from frazil.wire.errors import BadRequest, NotFound
+from frazil.wire.file_actions import MAIN
 from frazil.wire.identifiers import Identifier
 
 if TYPE_CHECKING:

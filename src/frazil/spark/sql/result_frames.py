@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from frazil.client.declare.client_table import Table
 from frazil.spark.core.results import Result
 from frazil.spark.parse.sql_literals import literal_of
-from frazil.wire.actions import MAIN
+from frazil.wire.file_actions import MAIN
 
 if TYPE_CHECKING:
     from frazil.spark.session import Session

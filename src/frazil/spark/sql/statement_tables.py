@@ -40,8 +40,8 @@ from frazil.spark.sql.table_names import (
     possible_identifier,
 )
 from frazil.values.types import StructType
-from frazil.wire.actions import MAIN
 from frazil.wire.errors import BadRequest, NoSuchTable
+from frazil.wire.file_actions import MAIN
 from frazil.wire.identifiers import Identifier
 
 if TYPE_CHECKING:

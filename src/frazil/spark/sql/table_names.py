@@ -11,8 +11,8 @@ from frazil.client.declare.client_table import Table
 from frazil.spark.core.targets import Target
 from frazil.spark.parse.sql_tokens import Name
 from frazil.spark.sql.result_frames import METADATA_TABLES
-from frazil.wire.actions import MAIN
 from frazil.wire.errors import BadRequest, NoSuchNamespace, NoSuchTable
+from frazil.wire.file_actions import MAIN
 from frazil.wire.identifiers import Identifier, Namespace
 
 if TYPE_CHECKING:

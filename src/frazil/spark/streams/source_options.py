@@ -26,8 +26,8 @@ from frazil.spark.streams.micro_batches import (
     Limits,
     Skips,
 )
-from frazil.wire.actions import MAIN
 from frazil.wire.errors import BadRequest
+from frazil.wire.file_actions import MAIN
 
 SNAPSHOT_PROPERTY: Final = "snapshot-property."
 OVERWRITE_MODES: Final = ("static", "dynamic")

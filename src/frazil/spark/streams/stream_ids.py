@@ -17,8 +17,8 @@ import msgspec
 from pyspark.sql import SparkSession
 
 from frazil.client.declare.client_table import Table
-from frazil.wire.actions import MAIN, Once
 from frazil.wire.errors import BadRequest
+from frazil.wire.file_actions import MAIN, Once
 
 QUERY_ID: Final = "spark.sql.streaming.queryId"
 EPOCH_ID: Final = "spark.sql.streaming.epochId"

@@ -38,8 +38,8 @@ from frazil.spark.streams.source_options import travelling
 from frazil.spark.streams.stream_ids import StreamId
 from frazil.spark.writing import frame_statements
 from frazil.spark.writing.frame_writer import WriteOptions
-from frazil.wire.actions import MAIN
 from frazil.wire.errors import BadRequest
+from frazil.wire.file_actions import MAIN
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery

@@ -24,8 +24,8 @@ from frazil.spark.schema.frame_fitting import fit
 from frazil.spark.writing.commit_options import audited_options
 from frazil.spark.writing.frame_writer import WriteOptions, write_rows
 from frazil.spark.writing.write_commit import submitted, writing
-from frazil.wire.actions import MAIN
 from frazil.wire.expressions import AlwaysTrue, Expression
+from frazil.wire.file_actions import MAIN
 
 Options: TypeAlias = Mapping[str, Any]
 Declare: TypeAlias = Callable[[Changes[Any], Sequence[DataFile]], Any]

@@ -28,7 +28,7 @@ from frazil.spark.core.context import Context
 from frazil.spark.writing import file_jobs
 from frazil.spark.writing.file_jobs import Item, Work
 from frazil.spark.writing.write_folder import WriteFolder
-from frazil.wire.content_files import DeleteFileReference
+from frazil.wire.declared_content import DeleteFileReference
 from frazil.wire.errors import BadRequest, UnsupportedOperation
 
 GRANULARITY_PROPERTY: Final = "write.delete.granularity"

@@ -1,27 +1,25 @@
-"""The requests of the REST specification, as the server reads and a client writes them.
+"""The requests and the small responses of the REST specification.
 
-The requests are closed: a field that the specification does not name is an error, because
-ignoring it would change what the client asked for. Only metrics reports are open: they change
-nothing, and a newer client may measure more. Metadata objects (a schema, a view version, ...) stay
-raw JSON: `format` reads what it knows of them and keeps the rest.
+Requests are closed: a field that the specification does not name is an error, because ignoring it
+would change what the client asked for. Only metrics reports are open: they change nothing, and a
+newer client may send more metrics. Metadata objects (a schema, a view version, ...) stay raw JSON;
+`format` reads the fields it knows and keeps the others.
+
+Responses that contain the metadata of a table or view are not here: the metadata is encoded once,
+cached, and sent as it is.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Annotated, TypeAlias
 
-from msgspec import Meta, Raw, Struct, field
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 
-from frazil.wire.actions import CommitUpdate, Once
 from frazil.wire.errors import BadRequest
-from frazil.wire.identifiers import Identifier, check_identifier
-from frazil.wire.updates import (
-    Int32,
-    Int64,
-    TableRequirement,
-    ViewRequirement,
-    ViewUpdate,
-)
+from frazil.wire.file_actions import CommitUpdate, Once
+from frazil.wire.identifiers import Identifier, Namespace, check_identifier
+from frazil.wire.rest_updates import Int32, Int64, TableRequirement, ViewRequirement, ViewUpdate
 
 _NULL = Raw(b"null")
 
@@ -168,3 +166,61 @@ def _identifier_of(change: CommitTableRequest, place: str) -> Identifier:
     if change.identifier is None:
         raise BadRequest(f"{place}.identifier: required in a transaction, but missing")
     return change.identifier.identifier("table")
+
+
+class Response(Struct, frozen=True, rename="kebab"):
+    """A JSON object in the body of an answer."""
+
+
+class ConfigResponse(Response, frozen=True):
+    defaults: Mapping[str, str]
+    overrides: Mapping[str, str]
+    endpoints: tuple[str, ...]
+    idempotency_key_lifetime: str
+
+
+class ListNamespacesResponse(Response, frozen=True):
+    namespaces: tuple[Namespace, ...]
+    next_page_token: str | None = None
+
+
+class ListTablesResponse(Response, frozen=True):
+    """Also the list of views."""
+
+    identifiers: tuple[TableIdentifier, ...]
+    next_page_token: str | None = None
+
+
+class NamespaceResponse(Response, frozen=True):
+    """A namespace that was created or loaded."""
+
+    namespace: Namespace
+    properties: Mapping[str, str]
+
+
+class UpdateNamespacePropertiesResponse(Response, frozen=True):
+    updated: tuple[str, ...]
+    removed: tuple[str, ...]
+    missing: tuple[str, ...]
+
+
+class MinimalCommitResponse(Response, frozen=True):
+    """What `Prefer: return=minimal` leaves of a commit's answer; a transaction names the table."""
+
+    metadata_location: str
+    committed: Raw
+    identifier: TableIdentifier | UnsetType = UNSET
+    already_committed: bool | UnsetType = UNSET
+    """True where a request under `once` came again; otherwise left out."""
+
+
+class MinimalTransactionResponse(Response, frozen=True):
+    tables: tuple[MinimalCommitResponse, ...]
+
+
+def table_identifiers(identifiers: Iterable[Identifier]) -> tuple[TableIdentifier, ...]:
+    return tuple(table_identifier(identifier) for identifier in identifiers)
+
+
+def table_identifier(identifier: Identifier) -> TableIdentifier:
+    return TableIdentifier(identifier.namespace, identifier.name)

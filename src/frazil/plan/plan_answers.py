@@ -1,7 +1,7 @@
-"""Scan tasks as the REST specification has them, for the files that a walk has found.
+"""Writes the scan tasks of a plan as JSON, as the REST specification defines it.
 
-Data files carry what a reader needs to open and split them; statistics only of the columns that
-were asked for. Bounds are hexadecimal, which is how Iceberg's Java library reads them.
+A data file has what a reader needs to open and split it, and statistics only for the columns that
+the client asked for. Bounds are hexadecimal, as Iceberg's Java library reads them.
 """
 
 from __future__ import annotations
@@ -15,6 +15,13 @@ from typing import Any, Final
 import numpy as np
 
 from frazil.format.avro.avro_files import MANIFEST_LIMITS, open_avro
+from frazil.format.expr.expression_binding import (
+    BoundLiteralPredicate,
+    BoundPredicate,
+    BoundSetPredicate,
+    BoundTransform,
+    BoundUnaryPredicate,
+)
 from frazil.format.manifest.entry_fields import read_content_files
 from frazil.format.manifest.manifest_columns import NONE, ManifestColumns, metrics, row_places
 from frazil.format.manifest.manifest_list import ManifestFile
@@ -29,15 +36,69 @@ from frazil.format.metadata.content_files import (
     FileMetrics,
 )
 from frazil.format.metadata.partition_spec import partition_type
-from frazil.plan.residual_json import residual_json
-from frazil.plan.scans import Scan
-from frazil.plan.walk import Piece, Rows, Walk
+from frazil.format.metadata.schema import Schema
+from frazil.plan.scan_requests import Scan
+from frazil.plan.scan_walk import Piece, Rows, Walk
 from frazil.read.delete_index import DeleteIndex, IndexedDataFile
 from frazil.read.filters import partitions_of
 from frazil.read.manifest_cache import ManifestReader
 from frazil.read.manifest_row import ManifestRow
 from frazil.values.single_value import to_json
 from frazil.values.types import StructType, Type, TypeId
+from frazil.wire.expressions import (
+    MAX_DEPTH,
+    AlwaysFalse,
+    AlwaysTrue,
+    And,
+    Expression,
+    Or,
+    Predicate,
+    Term,
+    all_of,
+    any_of,
+    expression_json,
+)
+
+_MAX_RESIDUAL_DEPTH: Final = 2 * MAX_DEPTH
+"""A request of `MAX_DEPTH` levels can become deeper when its operands are balanced again."""
+
+
+def residual_json(expression: Expression, schema: Schema) -> Any:
+    """Return the JSON of a bound expression; `schema` has the full names of nested columns.
+
+    Java and PyIceberg read a constant only as a JSON boolean.
+    """
+    if isinstance(expression, AlwaysTrue | AlwaysFalse):
+        return isinstance(expression, AlwaysTrue)
+    return expression_json(_unbound(expression, schema), max_depth=_MAX_RESIDUAL_DEPTH)
+
+
+def _unbound(expression: Expression, schema: Schema) -> Expression:
+    if isinstance(expression, And | Or):
+        join = all_of if isinstance(expression, And) else any_of
+        return join(*(_unbound(operand, schema) for operand in expression.operands))
+    if isinstance(expression, BoundUnaryPredicate | BoundLiteralPredicate | BoundSetPredicate):
+        return Predicate(expression.operation, _term(expression, schema), _values(expression))
+    raise TypeError(f"{type(expression).__name__} is not a bound expression")
+
+
+def _term(predicate: BoundPredicate, schema: Schema) -> Term:
+    reference = predicate.term.ref
+    name = schema.full_names.get(reference.field_id, reference.name)
+    if isinstance(predicate.term, BoundTransform):
+        return Term(name, predicate.term.transform)
+    return Term(name)
+
+
+def _values(predicate: BoundPredicate) -> tuple[Any, ...]:
+    type_ = predicate.term.type
+    if isinstance(predicate, BoundLiteralPredicate):
+        return (to_json(type_, predicate.value),)
+    if isinstance(predicate, BoundSetPredicate):
+        values = (to_json(type_, value) for value in predicate.values)
+        return tuple(sorted(values, key=lambda value: (str(type(value)), value)))
+    return ()
+
 
 _CONTENTS: Final = {
     DATA_CONTENT: "data",

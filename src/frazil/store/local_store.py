@@ -17,7 +17,8 @@ from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import TypeAlias
 
-from frazil.store.base import (
+from frazil.store.locations import parse_location
+from frazil.store.object_store import (
     ObjectExists,
     ObjectInfo,
     ObjectMissing,
@@ -25,7 +26,6 @@ from frazil.store.base import (
     StoreError,
     check_range,
 )
-from frazil.store.locations import parse_location
 from frazil.wire.errors import BadRequest, FrazilError
 
 _IOV_MAX = min(1024, os.sysconf("SC_IOV_MAX"))

@@ -17,7 +17,7 @@ from typing import Final, Literal
 import msgspec
 from msgspec import Struct
 
-from frazil.plan.walk import Span
+from frazil.plan.scan_walk import Span
 
 MAX_TOKEN_BYTES: Final = 1 << 20
 """Decompressed: a filter is the only part of a token that can be large."""

@@ -14,7 +14,7 @@ from frazil.format.metadata.snapshots import Snapshot
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.read.filters import BoundFilter, bound_filter, every_row
 from frazil.wire.errors import BadRequest
-from frazil.wire.planning import PlanTableScanRequest, check_plan_request
+from frazil.wire.scan_planning import PlanTableScanRequest, check_plan_request
 
 _APPEND: Final = "append"
 

@@ -1,6 +1,6 @@
 """Objects in S3 and in stores that speak its protocol, by obstore.
 
-Only this module imports obstore, and only `frazil.store.router` imports this module, when the
+Only this module imports obstore, and only `frazil.store.store_router` imports this module, when the
 first `s3:` location is met: without S3 the extra need not be installed.
 """
 
@@ -20,7 +20,8 @@ import obstore
 from obstore import store as obstore_store
 from obstore.exceptions import AlreadyExistsError, BaseError, GenericError
 
-from frazil.store.base import (
+from frazil.store.locations import ObjectAddress, parse_location
+from frazil.store.object_store import (
     ObjectExists,
     ObjectInfo,
     ObjectMissing,
@@ -29,7 +30,6 @@ from frazil.store.base import (
     check_range,
     put_each,
 )
-from frazil.store.locations import ObjectAddress, parse_location
 from frazil.store.s3_settings import ProfileError, S3Settings, profile_keys, wants_profile
 from frazil.wire.errors import BadRequest
 

@@ -7,8 +7,8 @@ and in upper case (Java up to 1.10), a partition as an array in the order of the
 an object keyed by field id, statistics and `referenced-data-file` on delete files (Java writes
 them, the specification's schema leaves them out).
 
-The checks of an object raise ValueError while it is decoded: `frazil.wire.json.decode` makes a
-BadRequest of it that says where the object stands.
+The checks of an object raise ValueError while it is decoded. `frazil.wire.json_bodies.decode` turns
+it into a BadRequest that names the JSON path of the object.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from msgspec import Meta, Raw, Struct
 
-from frazil.wire.updates import Int32
+from frazil.wire.rest_updates import Int32
 
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 FilePath: TypeAlias = Annotated[str, Meta(min_length=1)]
@@ -105,7 +105,7 @@ def _check_map(keys: tuple[int, ...], values: Sequence[Any]) -> None:
 # --- files that are added -----------------------------------------------------------------------
 
 
-class ContentFile(
+class DeclaredContentFile(
     Struct,
     frozen=True,
     kw_only=True,
@@ -156,7 +156,7 @@ class ContentFile(
             raise ValueError("split-offsets: must be in ascending order")
 
 
-class DataFile(ContentFile, frozen=True, kw_only=True, gc=False, tag="data"):
+class DeclaredDataFile(DeclaredContentFile, frozen=True, kw_only=True, gc=False, tag="data"):
     first_row_id: Count | None = None
     """Accepted, not used: the server assigns row ids."""
 
@@ -165,7 +165,9 @@ class DataFile(ContentFile, frozen=True, kw_only=True, gc=False, tag="data"):
         _refuse_puffin(self, "data")
 
 
-class PositionDeleteFile(ContentFile, frozen=True, kw_only=True, gc=False, tag="position-deletes"):
+class PositionDeleteFile(
+    DeclaredContentFile, frozen=True, kw_only=True, gc=False, tag="position-deletes"
+):
     """A file of position deletes, or one deletion vector inside a Puffin file."""
 
     content_offset: Count | None = None
@@ -192,7 +194,9 @@ class PositionDeleteFile(ContentFile, frozen=True, kw_only=True, gc=False, tag="
             raise ValueError("referenced-data-file: required for a deletion vector")
 
 
-class EqualityDeleteFile(ContentFile, frozen=True, kw_only=True, gc=False, tag="equality-deletes"):
+class EqualityDeleteFile(
+    DeclaredContentFile, frozen=True, kw_only=True, gc=False, tag="equality-deletes"
+):
     equality_ids: Annotated[tuple[FieldId, ...], Meta(min_length=1)]
 
     def __post_init__(self) -> None:
@@ -202,7 +206,7 @@ class EqualityDeleteFile(ContentFile, frozen=True, kw_only=True, gc=False, tag="
             raise ValueError(f"equality-ids: {first_twice(self.equality_ids)} stands twice")
 
 
-class UpperCaseDataFile(DataFile, frozen=True, kw_only=True, gc=False, tag="DATA"):
+class UpperCaseDataFile(DeclaredDataFile, frozen=True, kw_only=True, gc=False, tag="DATA"):
     """As Java up to 1.10 names the content."""
 
 
@@ -218,7 +222,7 @@ class UpperCaseEqualityDeleteFile(
     """As Java up to 1.10 names the content."""
 
 
-AddedDataFile: TypeAlias = DataFile | UpperCaseDataFile
+AddedDataFile: TypeAlias = DeclaredDataFile | UpperCaseDataFile
 AddedDeleteFile: TypeAlias = (
     PositionDeleteFile
     | UpperCasePositionDeleteFile
@@ -227,7 +231,7 @@ AddedDeleteFile: TypeAlias = (
 )
 
 
-def _refuse_puffin(file: ContentFile, what: str) -> None:
+def _refuse_puffin(file: DeclaredContentFile, what: str) -> None:
     if file.file_format in ("puffin", "PUFFIN"):
         raise ValueError(f"file-format: puffin holds deletion vectors, not {what}")
 
@@ -338,7 +342,7 @@ RemovedDataFile: TypeAlias = FilePath | NamedDataFile
 RemovedDeleteFile: TypeAlias = FilePath | NamedDeleteFile
 
 
-def data_file_path(file: str | NamedDataFile | DataFile) -> str:
+def data_file_path(file: str | NamedDataFile | DeclaredDataFile) -> str:
     """The identity of a data file."""
     return file if isinstance(file, str) else file.file_path
 

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from msgspec import Meta, Raw, Struct, field
 
-from frazil.wire.content_files import (
+from frazil.wire.declared_content import (
     NULL,
     AddedDataFile,
     AddedDeleteFile,
@@ -32,7 +32,7 @@ from frazil.wire.content_files import (
     given,
 )
 from frazil.wire.errors import BadRequest
-from frazil.wire.updates import AddSnapshot, Int64, SetSnapshotRef, TableUpdate, Update
+from frazil.wire.rest_updates import AddSnapshot, Int64, SetSnapshotRef, TableUpdate, Update
 
 MAIN: Final = "main"
 

@@ -7,9 +7,9 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 
-from frazil.store.base import ObjectInfo, Store, StoreError
-from frazil.store.local import LocalStore
+from frazil.store.local_store import LocalStore
 from frazil.store.locations import parse_location
+from frazil.store.object_store import ObjectInfo, Store, StoreError
 from frazil.store.s3_settings import S3Settings
 from frazil.wire.errors import BadRequest
 
@@ -100,7 +100,7 @@ def open_store(
 
 def _open_s3(settings: S3Settings | None, environ: Mapping[str, str]) -> Store:
     try:
-        from frazil.store.s3 import S3Store
+        from frazil.store.s3_store import S3Store
     except ModuleNotFoundError as error:
         if error.name != "obstore":
             raise

@@ -16,7 +16,7 @@ from frazil.format.avro.avro_schema import RecordSchema
 from frazil.format.manifest.manifest_columns import ManifestColumns
 from frazil.format.manifest.manifest_list import DATA, DELETES, ManifestFile, may_have_live
 from frazil.format.manifest.manifests import ADDED
-from frazil.plan.scans import Scan
+from frazil.plan.scan_requests import Scan
 from frazil.read.filters import BoundFilter
 from frazil.read.history import metrics_reader
 from frazil.read.manifest_cache import ManifestReader

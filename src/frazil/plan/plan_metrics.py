@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Final
 
-from frazil.plan.walk import Cancelled, Counts
+from frazil.plan.scan_walk import Cancelled, Counts
 
 PLAN_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 COMPLETED: Final = "completed"

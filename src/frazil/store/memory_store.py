@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
-from frazil.store.base import (
+from frazil.store.locations import parse_location
+from frazil.store.object_store import (
     ObjectExists,
     ObjectInfo,
     ObjectMissing,
@@ -16,7 +17,6 @@ from frazil.store.base import (
     check_range,
     put_each,
 )
-from frazil.store.locations import parse_location
 
 
 @dataclass(frozen=True, slots=True)

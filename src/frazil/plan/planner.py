@@ -22,11 +22,11 @@ import msgspec
 from frazil.commit.pipeline.catalog_answers import LoadedTable
 from frazil.commit.pipeline.pending_requests import Context
 from frazil.format.metadata.table_metadata import TableMetadata
-from frazil.plan.answers import TaskWriter
-from frazil.plan.metrics import PlanMetrics
-from frazil.plan.scans import Scan, resolve_scan
-from frazil.plan.tokens import InvalidToken, Token, Tokens, span_of
-from frazil.plan.walk import Cancelled, Piece, Walk, split, within
+from frazil.plan.plan_answers import TaskWriter
+from frazil.plan.plan_metrics import PlanMetrics
+from frazil.plan.plan_tokens import InvalidToken, Token, Tokens, span_of
+from frazil.plan.scan_requests import Scan, resolve_scan
+from frazil.plan.scan_walk import Cancelled, Piece, Walk, split, within
 from frazil.read.delete_index import TwoDeletionVectors
 from frazil.read.manifest_cache import ManifestReader
 from frazil.wire.errors import (
@@ -40,7 +40,7 @@ from frazil.wire.errors import (
     ValidationError,
 )
 from frazil.wire.identifiers import Identifier
-from frazil.wire.planning import FetchScanTasksRequest, PlanTableScanRequest
+from frazil.wire.scan_planning import FetchScanTasksRequest, PlanTableScanRequest
 
 MAX_PLAN_ID_LENGTH: Final = 4_000
 """A plan id stands in a path; a longer one would be refused on the way."""
