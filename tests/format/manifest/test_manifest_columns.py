@@ -28,7 +28,7 @@ from pyiceberg.typedef import Record as StockRecord
 from frazil.format.avro.avro_files import write_avro
 from frazil.format.avro.avro_schema import RecordSchema, record_schema
 from frazil.format.avro.avro_types import UnreadableAvro
-from frazil.format.manifest import manifest_decoder
+from frazil.format.manifest import entry_decoder
 from frazil.format.manifest.manifest_columns import (
     NO_SNAPSHOT,
     NONE,
@@ -432,7 +432,7 @@ def outcome(content: bytes) -> object:
 
 def one_by_one(content: bytes, monkeypatch: pytest.MonkeyPatch) -> object:
     with monkeypatch.context() as patch:
-        patch.setattr(manifest_decoder, "_LOCKSTEP_ROWS", 1 << 60)
+        patch.setattr(entry_decoder, "_MIN_LOCKSTEP_ROWS", 1 << 60)
         return outcome(content)
 
 
@@ -476,7 +476,7 @@ def test_entries_read_at_once_are_those_read_one_after_another(
     columns = decode_columns(content)
     agree(columns, content, LISTED)
     assert outcome(content) == one_by_one(content, monkeypatch)
-    monkeypatch.delattr(manifest_decoder._Rows, "walk_over")
+    monkeypatch.delattr(entry_decoder._Rows, "add_each")
     assert len(decode_columns(content)) == 1_200, "they were not read at once"
 
 

@@ -16,14 +16,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import zstandard
 
 from frazil.format.avro.avro_schema import RecordSchema, record_schema
 from frazil.format.avro.avro_types import (
     Field,
-    Node,
     Record,
     UnreadableAvro,
     read_bytes,
@@ -65,14 +64,21 @@ MANIFEST_LIMITS: Final = AvroLimits(
 )
 
 
+class ValueReader(Protocol):
+    """Reads the value of a field and returns it with the position behind it."""
+
+    def read(self, data: bytes, at: int) -> tuple[Any, int]: ...
+
+
 class Projection:
-    """Reads some fields of a record into a list and skips over the others."""
+    """Reads some fields of a record into a list and skips the others."""
 
     def __init__(
-        self, record: Record, wanted: Sequence[Field | tuple[Field, Projection] | None]
+        self, record: Record, wanted: Sequence[Field | tuple[Field, ValueReader] | None]
     ) -> None:
+        """`wanted` may name a reader of its own for a field. None leaves its place empty."""
         self._size = len(wanted)
-        readers: dict[str, tuple[int, Node | Projection]] = {}
+        readers: dict[str, tuple[int, ValueReader]] = {}
         for slot, want in enumerate(wanted):
             if isinstance(want, tuple):
                 readers[want[0].name] = slot, want[1]

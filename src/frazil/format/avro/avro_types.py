@@ -6,9 +6,12 @@ that are left before anything is allocated.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
+from functools import cache
 from typing import Any, Final, Protocol
 
 _REMEMBERED_NUMBERS: Final = 1 << 15
@@ -90,6 +93,8 @@ def encode_counts(values: Sequence[int]) -> Sequence[bytes]:
     return [*map(encode_count, values)]
 
 
+_MAX_MATCHED_VARINTS: Final = 256
+"""Longer runs of numbers are skipped by a loop, so that few patterns are kept."""
 MAX_ITEMS: Final = 10_000
 """Elements of one array or map that is decoded; those that are skipped cost nothing."""
 
@@ -155,7 +160,8 @@ def read_bytes(data: bytes, at: int) -> tuple[bytes, int]:
 
 
 def _skip_bytes(data: bytes, at: int) -> int:
-    length, at = read_long(data, at)
+    byte = data[at]
+    length, at = read_long(data, at) if byte & 0x81 else (byte >> 1, at + 1)
     if length < 0 or at + length > len(data):
         raise UnreadableAvro("a length points beyond the data")
     return at + length
@@ -327,6 +333,13 @@ class Array:
     min_bytes: int = 1
     varints: int | None = None
 
+    _has_keyed_bytes: bool = dataclass_field(init=False, compare=False, repr=False)
+    """Whether an element is an integer and bytes, as in Iceberg's maps of bounds."""
+
+    def __post_init__(self) -> None:
+        kinds = [type(own.node) for own in getattr(self.items, "fields", ())]
+        object.__setattr__(self, "_has_keyed_bytes", kinds == [Integer, Bytes])
+
     @property
     def layout(self) -> str:
         return f"array<{self.items.layout}>"
@@ -344,17 +357,19 @@ class Array:
                 values.append(value)
 
     def skip(self, data: bytes, at: int) -> int:
-        while True:
-            count, size, at = _block(data, at, self.items.min_bytes)
-            if count == 0:
-                return at
+        items = self.items
+        while data[at]:
+            count, size, at = _block(data, at, items.min_bytes)
             if size is not None:
                 at += size
-            elif self.items.varints is not None:
-                at = _skip_varints(data, at, count * self.items.varints)
+            elif items.varints is not None:
+                at = _skip_varints(data, at, count * items.varints)
+            elif self._has_keyed_bytes:
+                at = _skip_keyed_bytes(data, at, count)
             else:
                 for _ in range(count):
-                    at = self.items.skip(data, at)
+                    at = items.skip(data, at)
+        return at + 1
 
     def write(self, out: bytearray, value: Any) -> None:
         if value:
@@ -412,6 +427,12 @@ class StringMap:
 class Union:
     branches: tuple[Node, ...]
     varints: int | None = None
+    _one_byte: Mapping[int, Node] = dataclass_field(init=False, compare=False, repr=False)
+    """The branches by the bytes of their indexes."""
+
+    def __post_init__(self) -> None:
+        known = {2 * index: branch for index, branch in enumerate(self.branches[:64])}
+        object.__setattr__(self, "_one_byte", known)
 
     @property
     def layout(self) -> str:
@@ -439,10 +460,14 @@ class Union:
         return self.branches[index], at
 
     def read(self, data: bytes, at: int) -> tuple[Any, int]:
+        if data[at] in self._one_byte:
+            return self._one_byte[data[at]].read(data, at + 1)
         branch, at = self._branch(data, at)
         return branch.read(data, at)
 
     def skip(self, data: bytes, at: int) -> int:
+        if data[at] in self._one_byte:
+            return self._one_byte[data[at]].skip(data, at + 1)
         branch, at = self._branch(data, at)
         return branch.skip(data, at)
 
@@ -544,7 +569,8 @@ class Record:
 
 def _block(data: bytes, at: int, min_item_bytes: int) -> tuple[int, int | None, int]:
     """The head of an array's or map's block: how many elements, and their bytes if told."""
-    count, at = read_long(data, at)
+    byte = data[at]
+    count, at = read_long(data, at) if byte & 0x81 else (byte >> 1, at + 1)
     size: int | None = None
     if count < 0:
         count = -count
@@ -552,13 +578,36 @@ def _block(data: bytes, at: int, min_item_bytes: int) -> tuple[int, int | None, 
         if not 0 <= size <= len(data) - at:
             raise UnreadableAvro("an array's block points beyond the data")
     if count * min_item_bytes > (len(data) - at if size is None else size):
-        raise UnreadableAvro(f"an array claims {count} elements, more than it has bytes for")
+        raise UnreadableAvro(f"an array claims more elements than it has bytes for: {count}")
     return count, size, at
 
 
 def _skip_varints(data: bytes, at: int, count: int) -> int:
+    if count <= _MAX_MATCHED_VARINTS:
+        matched = _varints(count).match(data, at)
+        if matched is None:
+            raise IndexError("the data ends in a number")
+        return matched.end()
     for _ in range(count):
         while data[at] & 0x80:
             at += 1
         at += 1
+    return at
+
+
+@cache
+def _varints(count: int) -> re.Pattern[bytes]:
+    """Return a pattern of so many numbers. It skips them faster than a loop."""
+    return re.compile(rb"(?:[\x80-\xff]*[\x00-\x7f]){%d}" % count)
+
+
+def _skip_keyed_bytes(data: bytes, at: int, count: int) -> int:
+    for _ in range(count):
+        while data[at] & 0x80:
+            at += 1
+        length = data[at + 1]
+        if length & 0x81:
+            at = _skip_bytes(data, at + 1)
+        else:
+            at += 2 + (length >> 1)
     return at

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final
 from uuid import UUID
 
 from frazil.format.avro.avro_files import AvroFile, Projection
@@ -30,7 +30,7 @@ from frazil.format.avro.avro_types import (
     read_bytes,
     read_long,
 )
-from frazil.format.manifest.manifest_decoder import DecodedRows
+from frazil.format.manifest.entry_decoder import DecodedRows
 from frazil.format.manifest.manifest_fields import (
     CONTENT,
     DATA_FILE,
@@ -54,124 +54,6 @@ from frazil.format.metadata.content_files import (
     FieldMap,
 )
 from frazil.values.single_value import decimal_from_unscaled
-
-_V = TypeVar("_V", int, bytes)
-
-
-class EncodedMap(Generic[_V]):
-    """A map of field ids, Avro's array of pairs, that begins at a position in a block."""
-
-    __slots__ = ("_at", "_data")
-
-    def __init__(self, data: bytes, at: int) -> None:
-        self._data, self._at = data, at
-
-    def get(self, field_id: int, /) -> _V | None:
-        """Walks over the pairs before it; a number below 64 is one byte, as most are."""
-        data, at = self._data, self._at
-        try:
-            while data[at]:
-                count, at = _block(data, at)
-                for _ in range(count):
-                    key = data[at]
-                    if key > 127:
-                        key, at = read_long(data, at)
-                    else:
-                        key = (key >> 1) ^ -(key & 1)
-                        at += 1
-                    if key == field_id:
-                        return self._value(data, at)[0]
-                    at = self._skip(data, at)
-        except IndexError:
-            raise UnreadableAvro("a map ends early") from None
-        return None
-
-    def items(self) -> Iterator[tuple[int, _V]]:
-        data, at = self._data, self._at
-        try:
-            while data[at]:
-                count, at = _block(data, at)
-                for _ in range(count):
-                    key, at = read_long(data, at)
-                    value, at = self._value(data, at)
-                    yield key, value
-        except IndexError:
-            raise UnreadableAvro("a map ends early") from None
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self.items())
-
-    @staticmethod
-    def _value(data: bytes, at: int) -> tuple[_V, int]:
-        raise NotImplementedError
-
-    @staticmethod
-    def _skip(data: bytes, at: int) -> int:
-        raise NotImplementedError
-
-
-class EncodedCounts(EncodedMap[int]):
-    __slots__ = ()
-
-    _value = staticmethod(read_long)
-
-    @staticmethod
-    def _skip(data: bytes, at: int) -> int:
-        while data[at] > 127:
-            at += 1
-        return at + 1
-
-
-class EncodedBytes(EncodedMap[bytes]):
-    __slots__ = ()
-
-    _value = staticmethod(read_bytes)
-
-    @staticmethod
-    def _skip(data: bytes, at: int) -> int:
-        length = data[at]
-        if length > 127 or length & 1:
-            return read_bytes(data, at)[1]
-        return at + 1 + (length >> 1)
-
-
-def _block(data: bytes, at: int) -> tuple[int, int]:
-    count, at = read_long(data, at)
-    if count < 0:
-        _, at = read_long(data, at)
-    return abs(count), at
-
-
-@dataclass(frozen=True, slots=True)
-class MapForm:
-    """How a schema has a map that may be null."""
-
-    null: int | None
-    """The byte before the map that says so; None where it cannot be null, and has no such byte."""
-
-    def counts_at(self, data: bytes, at: int) -> EncodedCounts | None:
-        """The map whose field begins there."""
-        if self.null is None:
-            return EncodedCounts(data, at)
-        return None if data[at] == self.null else EncodedCounts(data, at + 1)
-
-    def bytes_at(self, data: bytes, at: int) -> EncodedBytes | None:
-        if self.null is None:
-            return EncodedBytes(data, at)
-        return None if data[at] == self.null else EncodedBytes(data, at + 1)
-
-
-def map_form(field: Field, kind: type) -> MapForm:
-    """The form of a map from field ids to values of this kind. Raises UnreadableAvro."""
-    array = field.value_node
-    if isinstance(array, Array) and isinstance(array.items, Record):
-        kinds = [type(part.node) for part in array.items.fields]
-        if kinds == [Integer, kind]:
-            return MapForm(
-                2 * field.node.branches.index(Null()) if isinstance(field.node, Union) else None
-            )
-    raise UnreadableAvro(f"the schema's field {field.name} is not a map of field ids")
-
 
 _FILE_FORMAT: Final = 101
 _COLUMN_SIZES: Final = 108
@@ -308,27 +190,47 @@ def _internal_value(field: Field, kind: Mapping[str, Any]) -> Callable[[Any], An
 # --- metrics ---------------------------------------------------------------------------------
 
 
-class _MapReader(Projection):
-    """Reads an optional map, which Iceberg keeps as an array of key and value."""
+class MapReader:
+    """Reads an optional map from field ids to counts or bounds. Iceberg stores such a map as an
+    array of pairs."""
 
     def __init__(self, field: Field) -> None:
-        self._node = field.node
-        self._form = map_form(field, _kind(field))
-        self._read = self._form.bytes_at if _kind(field) is Bytes else self._form.counts_at
+        """Raises UnreadableAvro if the field is not such a map."""
+        is_bounds = field.field_id in (_LOWER_BOUNDS, _UPPER_BOUNDS)
+        array = field.value_node
+        kinds: list[type] = []
+        if isinstance(array, Array) and isinstance(array.items, Record):
+            kinds = [type(part.node) for part in array.items.fields]
+        if kinds != [Integer, Bytes if is_bounds else Integer]:
+            raise UnreadableAvro(f"the schema's field {field.name} is not a map of field ids")
+        union = field.node if isinstance(field.node, Union) else None
+        self._null = None if union is None else union.branches.index(Null())
+        self._is_optional = union is not None
+        self._read_value: Callable[[bytes, int], tuple[Any, int]] = (
+            read_bytes if is_bounds else read_long
+        )
 
-    def read(self, data: bytes, at: int) -> tuple[Any, int]:
-        found = self._read(data, at)
-        return None if found is None else dict(found.items()), self._node.skip(data, at)
+    def read(self, data: bytes, at: int) -> tuple[dict[int, Any] | None, int]:
+        """Return the map and the position behind it. The last of two equal keys wins."""
+        if self._is_optional:
+            branch, at = read_long(data, at)
+            if branch == self._null:
+                return None, at
+        entries: dict[int, Any] = {}
+        read_value = self._read_value
+        while data[at]:
+            count, at = read_long(data, at)
+            if count < 0:
+                count, (_, at) = -count, read_long(data, at)
+            for _ in range(count):
+                key, at = read_long(data, at)
+                entries[key], at = read_value(data, at)
+        return entries, at + 1
 
 
-def _kind(field: Field) -> type:
-    """Of the values of a map."""
-    return Bytes if field.field_id in (_LOWER_BOUNDS, _UPPER_BOUNDS) else Integer
-
-
-def _map(record: Record, field_id: int) -> tuple[Field, Projection] | None:
+def _map(record: Record, field_id: int) -> tuple[Field, MapReader] | None:
     field = optional_field(record, field_id, Array)
-    return None if field is None else (field, _MapReader(field))
+    return None if field is None else (field, MapReader(field))
 
 
 def _placed(projection: Projection, places: Iterable[Place]) -> Iterator[Sequence[Any]]:
@@ -355,93 +257,6 @@ def read_metrics(schema: RecordSchema, places: Iterable[Place]) -> Iterator[RowM
     )
     for values in _placed(projection, places):
         yield RowMetrics(*values)
-
-
-METRICS: Final = (
-    *(_VALUE_COUNTS, _NULL_VALUE_COUNTS, _NAN_VALUE_COUNTS, _LOWER_BOUNDS, _UPPER_BOUNDS),
-)
-
-
-class EncodedMetrics:
-    """The metrics of a file, looked into only where they are asked for."""
-
-    __slots__ = ("_data", "_forms", "_places", "record_count")
-
-    def __init__(
-        self,
-        record_count: int,
-        data: bytes,
-        places: tuple[int, ...],
-        forms: tuple[MapForm | None, ...],
-    ) -> None:
-        """Places and forms are those of METRICS, in that order."""
-        self.record_count = record_count
-        self._data, self._places, self._forms = data, places, forms
-
-    @property
-    def value_counts(self) -> FieldMap[int] | None:
-        return self._counts(0)
-
-    @property
-    def null_value_counts(self) -> FieldMap[int] | None:
-        return self._counts(1)
-
-    @property
-    def nan_value_counts(self) -> FieldMap[int] | None:
-        return self._counts(2)
-
-    @property
-    def lower_bounds(self) -> FieldMap[bytes] | None:
-        return self._bounds(3)
-
-    @property
-    def upper_bounds(self) -> FieldMap[bytes] | None:
-        return self._bounds(4)
-
-    @property
-    def size_bytes(self) -> int:
-        return len(self._data)
-
-    def _counts(self, number: int) -> EncodedCounts | None:
-        form = self._forms[number]
-        return None if form is None else form.counts_at(self._data, self._places[number])
-
-    def _bounds(self, number: int) -> EncodedBytes | None:
-        form = self._forms[number]
-        return None if form is None else form.bytes_at(self._data, self._places[number])
-
-
-class MetricsFinder:
-    """Finds the metrics of files of one schema without taking them apart."""
-
-    def __init__(self, schema: RecordSchema) -> None:
-        """Raises UnreadableAvro where the schema has something else in their place."""
-        record = data_file_record(schema.record)
-        fields = [optional_field(record, field_id, Array) for field_id in METRICS]
-        self._forms = tuple(
-            None if field is None else map_form(field, _kind(field)) for field in fields
-        )
-        self._number = {
-            field.field_id: number for number, field in enumerate(fields) if field is not None
-        }
-        places = [at for at, own in enumerate(record.fields) if own.field_id in self._number]
-        self._fields = record.fields[: max(places, default=-1) + 1]
-
-    def find(self, data: bytes, at: int, end: int, record_count: int) -> EncodedMetrics:
-        """Of the file whose `data_file` lies there; the rest of the data is not kept."""
-        places = [0] * len(METRICS)
-        start = at
-        try:
-            for own in self._fields:
-                number = self._number.get(own.field_id)
-                if number is not None:
-                    places[number] = at - start
-                at = own.node.skip(data, at)
-        except MALFORMED as error:
-            raise UnreadableAvro(f"a record ends early or is malformed: {error}") from None
-        if at > end:
-            raise UnreadableAvro("a record ends early or is malformed")
-        return EncodedMetrics(record_count, data[start:at], tuple(places), self._forms)
 
 
 # --- whole files -----------------------------------------------------------------------------

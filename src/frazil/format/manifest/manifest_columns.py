@@ -28,6 +28,7 @@ from frazil.format.avro.avro_files import (
 )
 from frazil.format.avro.avro_types import UnreadableAvro
 from frazil.format.manifest.constant_arrays import compact, constant, is_constant, own_bytes
+from frazil.format.manifest.entry_decoder import DecodedRows, decode_rows
 from frazil.format.manifest.entry_fields import (
     DeleteFields,
     RowMetrics,
@@ -37,7 +38,6 @@ from frazil.format.manifest.entry_fields import (
     read_content_files,
     read_metrics,
 )
-from frazil.format.manifest.manifest_decoder import DecodedRows, decode_rows
 from frazil.format.manifest.manifest_fields import NO_SNAPSHOT, NONE
 from frazil.format.manifest.manifest_list import DATA, DELETES, ManifestFile
 from frazil.format.manifest.manifests import ADDED, DELETED

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frazil.format.manifest.copied_entries import CopiedRows
+from frazil.format.manifest.entry_decoder import DecodedRows
 from frazil.format.manifest.entry_fields import DeleteFields, referenced_data_file
 from frazil.format.manifest.manifest_columns import ManifestColumns, make_columns, path_hashes
-from frazil.format.manifest.manifest_decoder import DecodedRows
 from frazil.format.manifest.manifest_encoder import ManifestEncoder
 from frazil.format.manifest.manifest_fields import FIRST_ROW_ID, NO_SNAPSHOT, NONE, data_file_record
 from frazil.format.manifest.manifest_list import DATA, DELETES

@@ -333,17 +333,10 @@ class FieldsOfFiles:
     """The columns of a few files, made when they are asked for: arrays for all of them would cost
     more than the files."""
 
-    def __init__(
-        self,
-        files: Sequence[FileMetrics],
-        record_count: NDArray[np.int64],
-        files_bytes: int | None = None,
-    ) -> None:
-        """`files_bytes` is what the files take in memory."""
+    def __init__(self, files: Sequence[FileMetrics], record_count: NDArray[np.int64]) -> None:
         self._files, self._record_count = files, record_count
         self._made: dict[int, FieldMetrics] = {}
-        size = len(files) * _FILE_BYTES if files_bytes is None else files_bytes
-        self.size_bytes = size + _ASKED_BYTES
+        self.size_bytes = len(files) * _FILE_BYTES + _ASKED_BYTES
 
     def get(self, field_id: int, /) -> FieldMetrics | None:
         if field_id not in self._made:

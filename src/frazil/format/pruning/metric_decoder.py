@@ -8,9 +8,9 @@ broken are read one after another.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +19,7 @@ from frazil.format.avro.avro_files import MANIFEST_LIMITS, AvroFile, AvroLimits,
 from frazil.format.avro.avro_schema import optional_field
 from frazil.format.avro.avro_types import (
     Array,
-    Bytes,
     Field,
-    Integer,
     Record,
     Union,
     UnreadableAvro,
@@ -29,13 +27,7 @@ from frazil.format.avro.avro_types import (
     read_long,
 )
 from frazil.format.manifest.constant_arrays import Rows
-from frazil.format.manifest.entry_fields import (
-    EncodedMetrics,
-    MapForm,
-    MetricsFinder,
-    RowMetrics,
-    map_form,
-)
+from frazil.format.manifest.entry_fields import MapReader, read_metrics
 from frazil.format.manifest.lockstep_walk import NotInLockstep, RowsWalk, lockstep
 from frazil.format.manifest.manifest_columns import ManifestColumns, columns_of_file
 from frazil.format.manifest.manifest_fields import MALFORMED, data_file_record
@@ -49,8 +41,6 @@ _KEPT_BYTES: Final = 64 << 20
 """Of a manifest's blocks, decompressed. Writers aim at 8 MB, and compress to a fifth or so."""
 _LOCKSTEP_ROWS: Final = 32
 """Fewer rows are faster one after another, and a manifest of fewer is left encoded."""
-_ROW_BYTES: Final = 250
-"""What such a row takes in memory beside its bytes."""
 _FEW_ROWS: Final = 16
 """Of a chunk: where no more than these have another pair in a map, they are read alone."""
 _MAX_BLOCKS: Final = 5
@@ -117,37 +107,12 @@ def _metrics(file: AvroFile, columns: ManifestColumns) -> MetricColumns:
 
 
 def _few_metrics(file: AvroFile, columns: ManifestColumns) -> MetricColumns:
-    """Of a small manifest, of which a table may have thousands."""
-    finder = MetricsFinder(file.schema)
+    """Return the statistics of a small manifest. A table may have thousands of them."""
     found: list[FileMetrics] = []
-    size = 0
     for chunk in _chunks(file, columns):
-        counts = columns.record_count[chunk.rows].tolist()
-        places = zip(chunk.data_file_at.tolist(), chunk.data_file_end.tolist(), counts, strict=True)
-        for at, end, count in places:
-            row = finder.find(chunk.data, at, end, count)
-            size += _ROW_BYTES + row.size_bytes
-            found.append(_checked(row))
-    fields_of = FieldsOfFiles(found, columns.record_count, size)
-    return MetricColumns(columns.record_count, fields_of)
-
-
-def _checked(row: EncodedMetrics) -> FileMetrics:
-    """A row whose maps can be read, and name each column once: a look-up in encoded ones would
-    find the first, where the last is meant."""
-    read: list[Any] = []
-    is_plain = True
-    try:
-        for name in _FIELDS.values():
-            found = getattr(row, name)
-            pairs = None if found is None else list(found.items())
-            read.append(None if pairs is None else dict(pairs))
-            is_plain = is_plain and (pairs is None or len(pairs) == len(read[-1]))
-    except MALFORMED as error:
-        raise UnreadableAvro(f"a record ends early or is malformed: {error}") from None
-    if is_plain:
-        return row
-    return RowMetrics(row.record_count, *read)
+        starts = [(chunk.data, at) for at in chunk.data_file_at.tolist()]
+        found += read_metrics(file.schema, starts)
+    return MetricColumns(columns.record_count, FieldsOfFiles(found, columns.record_count))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -192,12 +157,12 @@ def _another_manifest() -> UnreadableAvro:
 class _Decoder:
     def __init__(self, file: AvroFile, columns: ManifestColumns) -> None:
         record = data_file_record(file.schema.record)
-        self._forms: dict[int, MapForm] = {}
-        for field_id, part in _FIELDS.items():
+        self._readers: dict[int, MapReader] = {}
+        for field_id in _FIELDS:
             found = optional_field(record, field_id, Array)
             if found is not None:
-                self._forms[field_id] = map_form(found, Integer if part in COUNTS else Bytes)
-        self._fields = _up_to_the_last(record, self._forms)
+                self._readers[field_id] = MapReader(found)
+        self._fields = _up_to_the_last(record, self._readers)
         self._in_lockstep = lockstep(file.schema.text) is not None
         self.builder = MetricBuilder(columns.record_count)
 
@@ -234,27 +199,22 @@ class _Decoder:
             at = start
             try:
                 for own in self._fields:
-                    form = self._forms.get(own.field_id or 0)
-                    if form is not None:
-                        self._read_map(batch, row, own, form, data, at)
-                    at = own.node.skip(data, at)
+                    reader = self._readers.get(own.field_id or 0)
+                    if reader is None:
+                        at = own.node.skip(data, at)
+                        continue
+                    entries, at = reader.read(data, at)
+                    part = _FIELDS[own.field_id or 0]
+                    for field_id, value in (entries or {}).items():
+                        batch.add_single(part, row, field_id, value)
             except MALFORMED as error:
                 raise UnreadableAvro(f"a record ends early or is malformed: {error}") from None
             if at > end:
                 raise _another_manifest()
         return batch
 
-    def _read_map(
-        self, batch: Batch, row: int, own: Field, form: MapForm, data: bytes, at: int
-    ) -> None:
-        part = _FIELDS[own.field_id or 0]
-        found = form.counts_at(data, at) if part in COUNTS else form.bytes_at(data, at)
-        if found is not None:
-            for field_id, value in found.items():
-                batch.add_single(part, row, field_id, value)
 
-
-def _up_to_the_last(record: Record, wanted: dict[int, MapForm]) -> tuple[Field, ...]:
+def _up_to_the_last(record: Record, wanted: Mapping[int, MapReader]) -> tuple[Field, ...]:
     places = [at for at, own in enumerate(record.fields) if own.field_id in wanted]
     return record.fields[: max(places) + 1] if places else ()
 
