@@ -211,7 +211,7 @@ def test_schemas_that_grow_exponentially_are_refused() -> None:
     ("schema", "block", "problem"),
     [
         # 20 million elements in a handful of bytes, in the ways an array can claim them.
-        (record_of(LONGS), number(20_000_000), "more than it has bytes for"),
+        (record_of(LONGS), number(20_000_000), "more elements than it has bytes for"),
         (record_of(LONGS), number(-20_000_000) + number(2) + b"\0\0", "bytes for"),
         (record_of(LONGS), number(-(2**63)) + number(0), "bytes for"),
         (record_of(LONGS), number(-1) + number(-5), "beyond the data"),
