@@ -1,9 +1,8 @@
-"""Blocks that other threads compress come into the file in their order, and its length is exact."""
+"""The writer of Avro files ends blocks by their records and keeps their order."""
 
 from __future__ import annotations
 
 import json
-import os
 
 import pytest
 
@@ -38,20 +37,6 @@ def test_many_blocks_keep_their_order(codec: str) -> None:
     assert [count for count, _ in blocks] == [100] * 50 + [3]
     assert b"".join(block for _, block in blocks) == b"".join(records)
     assert writer.decoded_bytes == sum(map(len, records))
-
-
-@pytest.mark.parametrize("codec", ["deflate", "null"])
-@pytest.mark.parametrize("compressible", [True, False])
-def test_a_length_is_reached_at_the_same_block_as_ever(codec: str, compressible: bool) -> None:
-    """Blocks under way count as soon as they may decide, whether or not they are done."""
-    contents = [bytes(2_000) if compressible else os.urandom(2_000) for _ in range(300)]
-    for target in (1, 500, 5_000, 100_000):
-        watched, plain = (AvroWriter(SCHEMA, {}, codec, 10) for _ in range(2))
-        for content in contents:
-            watched.write(record(content))
-            plain.write(record(content))
-            if watched.at_block:
-                assert watched.is_at_least(target) == (plain.length >= target)
 
 
 def test_one_block_and_none_are_whole_files() -> None:

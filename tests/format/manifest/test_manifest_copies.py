@@ -446,7 +446,7 @@ def blocks_in_common(before: bytes, after: bytes) -> int:
     found = []
     for content in (before, after):
         file = open_avro(content, MANIFEST_LIMITS)
-        found.append({content[start:end] for _, start, end in file.block_places()})
+        found.append({content[start:end] for _, start, end in file.block_spans()})
     return len(found[0] & found[1])
 
 

@@ -1,8 +1,8 @@
 """Avro container files: a header with a schema, then compressed blocks of records.
 
-Iceberg's manifests and manifest lists are such files, and clients hand them to the server. So every
-limit holds before memory is spent: on the file by the store, on the records of a block by its
-count, on a block's bytes while it is being decompressed.
+Iceberg's manifests and manifest lists are such files, and clients send them to the server. Every
+limit is therefore checked before memory is used: the size of the file by the store, the records of
+a block by its count, and the bytes of a block during decompression.
 """
 
 from __future__ import annotations
@@ -11,11 +11,8 @@ import bz2
 import os
 import struct
 import zlib
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Final, Protocol, TypeVar
 
 import zstandard
@@ -32,14 +29,11 @@ from frazil.format.avro.avro_types import (
 
 _MAGIC: Final = b"Obj\x01"
 _SYNC_BYTES: Final = 16
-_BLOCK_BYTES: Final = 64_000
+_BLOCK_RECORDS: Final = 500
 _MAX_BLOCK_BYTES: Final = 1 << 20
 _MAX_HEADER_ENTRIES: Final = 1_000
-_MANY_RECORDS_LEVEL: Final = 1
-"""Of deflate. On manifests the usual level, 6, saves about 1 % and takes four times as long."""
-_MOST_COMPRESSING: Final = 8
-_MOST_ADDED_BYTES: Final = 1 << 10
-"""What a block may grow by that cannot be compressed, and its head."""
+_DEFLATE_LEVEL: Final = 1
+"""For manifests the default level, 6, saves about 1 % and takes four times as long."""
 _ZSTANDARD_WINDOW_BYTES: Final = 1 << 27
 
 T = TypeVar("T")
@@ -47,11 +41,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class AvroLimits:
-    """What one file may cost."""
+    """The limits for reading one file."""
 
     file_bytes: int
     decoded_bytes: int
-    """Of all blocks together, after decompression."""
+    """The sum over all blocks, after decompression."""
     records: int
     record_bytes: int
 
@@ -99,7 +93,7 @@ class Projection:
 
 @dataclass(frozen=True, slots=True)
 class AvroFile:
-    """A file whose header has been read and whose blocks have not."""
+    """A file of which only the header has been read."""
 
     schema: RecordSchema
     metadata: Mapping[str, bytes]
@@ -115,7 +109,7 @@ class AvroFile:
         return None if value is None else _decoded(value)
 
     def records(self, read: Callable[[bytes, int], tuple[T, int]]) -> Iterator[tuple[T, bytes]]:
-        """Every record as `read` makes it of a block and a position, and the record's bytes."""
+        """Return what `read` reads at the position of each record, and the record's bytes."""
         for count, block in self.blocks():
             at = 0
             for _ in range(count):
@@ -133,17 +127,17 @@ class AvroFile:
                 raise UnreadableAvro("a block has bytes after its last record")
 
     def blocks(self) -> Iterator[tuple[int, bytes]]:
-        """How many records a block has, and its bytes, decompressed."""
+        """Return the number of records and the decompressed bytes of each block."""
         bytes_left = self.limits.decoded_bytes
-        for count, start, end in self.block_places():
+        for count, start, end in self.block_spans():
             block = decompress(self.codec, self.content[start:end], bytes_left)
             bytes_left -= len(block)
             if count * self.schema.record.min_bytes > len(block):
                 raise UnreadableAvro("a block claims more records than it has bytes for")
             yield count, block
 
-    def block_places(self) -> Iterator[tuple[int, int, int]]:
-        """How many records a block has, and where in the file it lies, still compressed."""
+    def block_spans(self) -> Iterator[tuple[int, int, int]]:
+        """Return for each block its records and where its compressed bytes begin and end."""
         at, content = self.blocks_at, self.content
         records_left = self.limits.records
         while at < len(content):
@@ -159,7 +153,7 @@ class AvroFile:
 
 
 def open_avro(content: bytes, limits: AvroLimits) -> AvroFile:
-    """Reads the header of a file. Raises UnreadableAvro."""
+    """Read the header of a file. Raises UnreadableAvro."""
     if len(content) > limits.file_bytes:
         raise UnreadableAvro(f"the file has more than {limits.file_bytes} bytes")
     try:
@@ -186,55 +180,41 @@ def open_avro(content: bytes, limits: AvroLimits) -> AvroFile:
 def write_avro(
     schema: RecordSchema, metadata: Mapping[str, bytes], codec: str, records: Iterable[bytes]
 ) -> bytes:
-    """A file of records that are already encoded by `schema`."""
-    sync = os.urandom(_SYNC_BYTES)
-    out = _file_head(schema, metadata, codec, sync)
-    block, count = bytearray(), 0
+    """Return a file of records that are already encoded by `schema`."""
+    writer = AvroWriter(schema, metadata, codec, _BLOCK_RECORDS)
     for record in records:
-        block += record
-        count += 1
-        if len(block) >= _BLOCK_BYTES:
-            _write_block(out, codec, bytes(block), count, sync)
-            block, count = bytearray(), 0
-    if count:
-        _write_block(out, codec, bytes(block), count, sync)
-    return bytes(out)
+        writer.write(record)
+    return writer.finish()
 
 
 @dataclass(frozen=True, slots=True)
 class AvroBlock:
-    """Some records of a file, compressed: the same bytes in every file that has them."""
+    """Compressed records, which are the same bytes in every file that contains them."""
 
     count: int
     data: bytes
 
 
 def avro_block(codec: str, records: Sequence[bytes]) -> AvroBlock:
-    return AvroBlock(len(records), _compress(codec, b"".join(records), _MANY_RECORDS_LEVEL))
+    return AvroBlock(len(records), _compress(codec, b"".join(records)))
 
 
 def write_avro_blocks(
     schema: RecordSchema, metadata: Mapping[str, bytes], codec: str, blocks: Iterable[AvroBlock]
 ) -> bytes:
-    """A file of blocks that are already compressed by `codec`."""
+    """Return a file of blocks that are already compressed by `codec`."""
     sync = os.urandom(_SYNC_BYTES)
     out = _file_head(schema, metadata, codec, sync)
     for block in blocks:
-        write_long(out, block.count)
-        write_long(out, len(block.data))
-        out += block.data
-        out += sync
+        _write_block(out, block.count, block.data, sync)
     return bytes(out)
 
 
 class AvroWriter:
-    """Writes a file block by block, so that its length is known on the way.
+    """Writes a file block by block, so that its length is known early.
 
-    Blocks have a number of records rather than of bytes: compression gains by large ones. A block
-    of large records ends earlier, for a reader needs the memory for a whole one.
-
-    Complete blocks are compressed by other threads while the next one is encoded; a file of one
-    block needs none.
+    A block has a number of records rather than of bytes, because large blocks compress better. A
+    block of large records ends earlier, because a reader needs memory for a whole block.
     """
 
     def __init__(
@@ -245,66 +225,15 @@ class AvroWriter:
         self._out = _file_head(schema, metadata, codec, self._sync)
         self._block: list[bytes] = []
         self._block_bytes = 0
-        self._compressing: deque[_Compressing] = deque()
         self.block_starts: list[int] = []
-        """Where the blocks begin that are complete, before compression."""
+        """Where the complete blocks begin, before compression."""
         self.decoded_bytes = 0
-        """Of the blocks that are complete, before compression."""
+        """The size of the complete blocks, before compression."""
 
     @property
     def length(self) -> int:
-        """Of the file as far as its blocks are complete."""
-        self._collect(0)
+        """The length of the file up to its last complete block."""
         return len(self._out)
-
-    def is_at_least(self, length: int) -> bool:
-        """Whether it is that long, waiting for blocks under way only where they may decide it."""
-        most = sum(block.size_bytes + _MOST_ADDED_BYTES for block in self._compressing)
-        return len(self._out) + most >= length and self.length >= length
-
-    def write(self, record: bytes) -> bool:
-        """Adds an encoded record; whether it completed a block."""
-        self._block.append(record)
-        self._block_bytes += len(record)
-        complete = len(self._block) >= self._block_records or self._block_bytes >= _MAX_BLOCK_BYTES
-        if complete:
-            self._end_block()
-        return complete
-
-    def write_many(self, records: Sequence[bytes]) -> int:
-        """Adds encoded records up to the end of a block; how many it took."""
-        batch = records[: self.records_left]
-        size = sum(map(len, batch))
-        if self._block_bytes + size < _MAX_BLOCK_BYTES:
-            self._block += batch
-            self._block_bytes += size
-            if len(self._block) >= self._block_records:
-                self._end_block()
-            return len(batch)
-        taken = 0
-        for record in batch:
-            taken += 1
-            if self.write(record):
-                break
-        return taken
-
-    @property
-    def records_left(self) -> int:
-        """How many more the block takes, unless they are large."""
-        return self._block_records - len(self._block)
-
-    def end_block(self) -> None:
-        """Ends the block under way, if there is one, however few its records are."""
-        if self._block:
-            self._end_block()
-
-    def copy_block(self, count: int, data: bytes, decoded_bytes: int) -> None:
-        """Adds a block as another file of the same schema and codec has it, compressed; the one
-        under way must have been ended."""
-        self._collect(0)
-        _write_compressed(self._out, count, data, self._sync)
-        self.block_starts.append(self.decoded_bytes)
-        self.decoded_bytes += decoded_bytes
 
     @property
     def at_block(self) -> bool:
@@ -316,55 +245,59 @@ class AvroWriter:
         """Where the next record will begin in the blocks, before compression."""
         return self.decoded_bytes + self._block_bytes
 
-    def finish(self) -> bytes:
-        """The whole file."""
+    @property
+    def records_left(self) -> int:
+        """How many more records the block takes, unless they are large."""
+        return self._block_records - len(self._block)
+
+    def write(self, record: bytes) -> bool:
+        """Add an encoded record. Return whether it completed a block."""
+        self._block.append(record)
+        self._block_bytes += len(record)
+        complete = len(self._block) >= self._block_records or self._block_bytes >= _MAX_BLOCK_BYTES
+        if complete:
+            self.end_block()
+        return complete
+
+    def write_many(self, records: Sequence[bytes]) -> int:
+        """Add encoded records up to the end of a block. Return how many were added."""
+        batch = records[: self.records_left]
+        size = sum(map(len, batch))
+        if self._block_bytes + size < _MAX_BLOCK_BYTES:
+            self._block += batch
+            self._block_bytes += size
+            if len(self._block) >= self._block_records:
+                self.end_block()
+            return len(batch)
+        taken = 0
+        for record in batch:
+            taken += 1
+            if self.write(record):
+                break
+        return taken
+
+    def end_block(self) -> None:
+        """End the open block, if there is one, even if it has few records."""
         if self._block:
-            # This thread has nothing else to do while it waits for the others.
-            count, block = self._take_block()
-            compressed = _compress(self._codec, block, _MANY_RECORDS_LEVEL)
-            self._collect(0)
-            _write_compressed(self._out, count, compressed, self._sync)
-        self._collect(0)
-        return bytes(self._out)
+            count, block = len(self._block), b"".join(self._block)
+            self._block, self._block_bytes = [], 0
+            self.copy_block(count, _compress(self._codec, block), len(block))
 
-    def _end_block(self) -> None:
-        count, block = self._take_block()
-        compressed = _compressors().submit(_compress, self._codec, block, _MANY_RECORDS_LEVEL)
-        self._compressing.append(_Compressing(count, len(block), compressed))
-        self._collect(_MOST_COMPRESSING)
-
-    def _take_block(self) -> tuple[int, bytes]:
-        count, block = len(self._block), b"".join(self._block)
+    def copy_block(self, count: int, data: bytes, decoded_bytes: int) -> None:
+        """Add a compressed block, for example of another file with the same schema and codec. The
+        open block must have ended."""
         self.block_starts.append(self.decoded_bytes)
-        self.decoded_bytes += len(block)
-        self._block, self._block_bytes = [], 0
-        return count, block
+        self.decoded_bytes += decoded_bytes
+        _write_block(self._out, count, data, self._sync)
 
-    def _collect(self, left: int) -> None:
-        """Writes compressed blocks in their order until only so many are under way."""
-        while len(self._compressing) > left:
-            block = self._compressing.popleft()
-            _write_compressed(self._out, block.count, block.compressed.result(), self._sync)
-
-
-@dataclass(frozen=True, slots=True)
-class _Compressing:
-    """A block that another thread compresses."""
-
-    count: int
-    size_bytes: int
-    """Before compression."""
-    compressed: Future[bytes]
-
-
-@cache
-def _compressors() -> ThreadPoolExecutor:
-    """zlib and zstd let other threads run meanwhile."""
-    return ThreadPoolExecutor(min(4, os.cpu_count() or 1), "frazil-compress")
+    def finish(self) -> bytes:
+        """Return the whole file."""
+        self.end_block()
+        return bytes(self._out)
 
 
 def decompress(codec: str, data: bytes, max_bytes: int) -> bytes:
-    """The block's bytes; never more than `max_bytes` are made."""
+    """Decompress a block, but no more than `max_bytes` of it."""
     try:
         block = _decompress(codec, data, max_bytes)
     except (zlib.error, OSError, EOFError, ValueError) as error:
@@ -400,11 +333,11 @@ def _complete(block: bytes, finished: bool, max_bytes: int) -> bytes:
     return block
 
 
-def _compress(codec: str, data: bytes, level: int = zlib.Z_DEFAULT_COMPRESSION) -> bytes:
+def _compress(codec: str, data: bytes) -> bytes:
     if codec == "null":
         return data
     if codec == "deflate":
-        deflate = zlib.compressobj(level, wbits=-zlib.MAX_WBITS)
+        deflate = zlib.compressobj(_DEFLATE_LEVEL, wbits=-zlib.MAX_WBITS)
         return deflate.compress(data) + deflate.flush()
     if codec == "bzip2":
         return bz2.compress(data)
@@ -428,11 +361,7 @@ def _file_head(
     return out
 
 
-def _write_block(out: bytearray, codec: str, block: bytes, count: int, sync: bytes) -> None:
-    _write_compressed(out, count, _compress(codec, block), sync)
-
-
-def _write_compressed(out: bytearray, count: int, compressed: bytes, sync: bytes) -> None:
+def _write_block(out: bytearray, count: int, compressed: bytes, sync: bytes) -> None:
     write_long(out, count)
     write_long(out, len(compressed))
     out += compressed

@@ -352,7 +352,7 @@ class Blocks:
     @classmethod
     def of(cls, file: AvroFile, columns: ManifestColumns) -> Blocks:
         """Raises UnreadableAvro where the columns are not those of the file."""
-        places = list(file.block_places())
+        places = list(file.block_spans())
         first_rows = np.cumsum([0, *(count for count, _, _ in places)])
         known = np.searchsorted(columns.data_file_at, columns.block_starts)
         if first_rows[-1] != len(columns) or not np.array_equal(first_rows[:-1], known):

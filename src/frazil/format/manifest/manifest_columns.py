@@ -419,7 +419,7 @@ def _some_blocks(file: AvroFile, columns: ManifestColumns, wanted: set[int]) -> 
     last = int(columns.data_file_end[-1]) if len(columns) else 0
     ends = [*starts[1:], last]
     blocks: dict[int, bytes] = {}
-    places = list(file.block_places())
+    places = list(file.block_spans())
     if len(places) != len(starts):
         raise UnreadableAvro("the manifest is not the one that the columns are of")
     bytes_left = file.limits.decoded_bytes

@@ -7,8 +7,8 @@ that manifests which stay keep all their fields, also those we do not know.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
 from functools import lru_cache
 from typing import Any, Final
@@ -36,7 +36,17 @@ from frazil.format.avro.avro_types import (
     Record,
     String,
     UnreadableAvro,
-    encode_long,
+)
+from frazil.format.manifest.manifest_schema import avro_schema, optional, required, schema_json
+from frazil.values.types import (
+    BINARY,
+    BOOLEAN,
+    INT,
+    LONG,
+    STRING,
+    ListType,
+    NestedField,
+    StructType,
 )
 
 DATA: Final = 0
@@ -59,55 +69,37 @@ CONTENT: Final = 517
 KEY_METADATA: Final = 519
 FIRST_ROW_ID: Final = 520
 
-_NAMES: Final[Mapping[int, str]] = {
-    PATH: "manifest_path",
-    LENGTH: "manifest_length",
-    SPEC_ID: "partition_spec_id",
-    CONTENT: "content",
-    SEQUENCE_NUMBER: "sequence_number",
-    MIN_SEQUENCE_NUMBER: "min_sequence_number",
-    ADDED_SNAPSHOT_ID: "added_snapshot_id",
-    ADDED_FILES: "added_files_count",
-    EXISTING_FILES: "existing_files_count",
-    DELETED_FILES: "deleted_files_count",
-    ADDED_ROWS: "added_rows_count",
-    EXISTING_ROWS: "existing_rows_count",
-    DELETED_ROWS: "deleted_rows_count",
-    PARTITIONS: "partitions",
-    KEY_METADATA: "key_metadata",
-    FIRST_ROW_ID: "first_row_id",
-}
-_TYPES: Final[Mapping[int, str]] = {
-    PATH: "string",
-    SPEC_ID: "int",
-    CONTENT: "int",
-    ADDED_FILES: "int",
-    EXISTING_FILES: "int",
-    DELETED_FILES: "int",
-    KEY_METADATA: "bytes",
-}
-"""Avro's names of the types; what is not listed is a long."""
+_SUMMARY_FIELDS: Final = (
+    required(509, "contains_null", BOOLEAN),
+    optional(518, "contains_nan", BOOLEAN),
+    optional(510, "lower_bound", BINARY),
+    optional(511, "upper_bound", BINARY),
+)
+_PARTITION_SUMMARIES: Final = ListType(required(508, "element", StructType(_SUMMARY_FIELDS)))
+_FIELDS_V2: Final = (
+    required(PATH, "manifest_path", STRING),
+    required(LENGTH, "manifest_length", LONG),
+    required(SPEC_ID, "partition_spec_id", INT),
+    required(CONTENT, "content", INT),
+    required(SEQUENCE_NUMBER, "sequence_number", LONG),
+    required(MIN_SEQUENCE_NUMBER, "min_sequence_number", LONG),
+    required(ADDED_SNAPSHOT_ID, "added_snapshot_id", LONG),
+    required(ADDED_FILES, "added_files_count", INT),
+    required(EXISTING_FILES, "existing_files_count", INT),
+    required(DELETED_FILES, "deleted_files_count", INT),
+    required(ADDED_ROWS, "added_rows_count", LONG),
+    required(EXISTING_ROWS, "existing_rows_count", LONG),
+    required(DELETED_ROWS, "deleted_rows_count", LONG),
+    optional(PARTITIONS, "partitions", _PARTITION_SUMMARIES),
+    optional(KEY_METADATA, "key_metadata", BINARY),
+)
+_FIRST_ROW_ID_FIELD: Final = optional(FIRST_ROW_ID, "first_row_id", LONG)
 _ORDER_V1: Final = (
     *(PATH, LENGTH, SPEC_ID, ADDED_SNAPSHOT_ID, ADDED_FILES, EXISTING_FILES, DELETED_FILES),
     *(PARTITIONS, ADDED_ROWS, EXISTING_ROWS, DELETED_ROWS, KEY_METADATA),
 )
-_ORDER_V2: Final = (
-    *(PATH, LENGTH, SPEC_ID, CONTENT, SEQUENCE_NUMBER, MIN_SEQUENCE_NUMBER, ADDED_SNAPSHOT_ID),
-    *(ADDED_FILES, EXISTING_FILES, DELETED_FILES, ADDED_ROWS, EXISTING_ROWS, DELETED_ROWS),
-    *(PARTITIONS, KEY_METADATA),
-)
-_ORDERS: Final = {1: _ORDER_V1, 2: _ORDER_V2, 3: (*_ORDER_V2, FIRST_ROW_ID)}
-_PLAIN_NUMBERS: Final = tuple(
-    field_id for field_id in _ORDER_V2 if field_id not in (PATH, PARTITIONS, KEY_METADATA)
-)
 _REQUIRED_V1: Final = frozenset({PATH, LENGTH, SPEC_ID, ADDED_SNAPSHOT_ID})
-_REQUIRED_V2: Final = frozenset(_ORDER_V2) - {PARTITIONS, KEY_METADATA}
-_SUMMARY_FIELDS: Final = (
-    (509, "contains_null", "boolean", True),
-    (518, "contains_nan", "boolean", False),
-    (510, "lower_bound", "bytes", False),
-    (511, "upper_bound", "bytes", False),
-)
+_NAMES: Final = {field.field_id: field.name for field in (*_FIELDS_V2, _FIRST_ROW_ID_FIELD)}
 _BLOCK_MANIFESTS: Final = 32
 
 _DEFAULTS: Final[Mapping[int, int]] = {CONTENT: DATA, SEQUENCE_NUMBER: 0, MIN_SEQUENCE_NUMBER: 0}
@@ -303,13 +295,10 @@ def new_listed(
     schema = manifest_list_schema(format_version)
     if like is not None:
         schema = _schema_like(format_version, like.schema)
-    if format_version > 1 and schema is manifest_list_schema(format_version):
-        raw = _encoded_by_our_schema(values, format_version)
-    else:
-        raw = b"".join(
-            _encoded_value(field, None if field.field_id is None else values.get(field.field_id))
-            for field in schema.record.fields
-        )
+    raw = b"".join(
+        _encoded_value(field, None if field.field_id is None else values.get(field.field_id))
+        for field in schema.record.fields
+    )
     return ListedManifest(_manifest_file([values.get(each) for each in _READ], raw), schema)
 
 
@@ -321,7 +310,7 @@ def empty_list(format_version: int, codec: str) -> ManifestList:
 @lru_cache(maxsize=8)
 def manifest_list_schema(format_version: int) -> RecordSchema:
     """The schema of the specification for a format version."""
-    return record_schema(json.dumps(_avro_tree(format_version)))
+    return avro_schema(StructType(_fields(format_version)), "manifest_file")
 
 
 # --- reading ---------------------------------------------------------------------------------
@@ -375,8 +364,8 @@ def _manifest_file(values: list[Any], raw: bytes) -> ManifestFile:
 
 def _summary(partitions: Field, item: Mapping[str, Any]) -> PartitionSummary:
     record = _summary_record(partitions)
-    found = [record.by_id(field_id) for field_id, _, _, _ in _SUMMARY_FIELDS]
-    null, nan, lower, upper = (None if field is None else item[field.name] for field in found)
+    known = [record.by_id(own.field_id) for own in _SUMMARY_FIELDS]
+    null, nan, lower, upper = (None if field is None else item[field.name] for field in known)
     return PartitionSummary(bool(null), nan, lower, upper)
 
 
@@ -388,41 +377,6 @@ def _summary_record(partitions: Field) -> Record:
 
 
 # --- writing ---------------------------------------------------------------------------------
-
-
-def _encoded_by_our_schema(values: Mapping[int, Any], format_version: int) -> bytes:
-    """A new manifest's record from version 2 on. Every commit writes one, and code that is made for
-    the schema takes a fifth of the time of the general one."""
-    path = values[PATH].encode()
-    parts = [encode_long(len(path)), path]
-    parts += [encode_long(values[field_id]) for field_id in _PLAIN_NUMBERS]
-    parts.append(b"\x02")
-    summaries = values[PARTITIONS]
-    if summaries:
-        parts.append(encode_long(len(summaries)))
-        parts += map(_encoded_summary, summaries)
-    parts.append(b"\x00")
-    parts.append(_optional_bytes(values.get(KEY_METADATA)))
-    if format_version > 2:
-        row_id = values.get(FIRST_ROW_ID)
-        parts.append(b"\x00" if row_id is None else b"\x02" + encode_long(row_id))
-    return b"".join(parts)
-
-
-def _encoded_summary(summary: PartitionSummary) -> bytes:
-    nan = summary.contains_nan
-    return b"".join(
-        (
-            b"\x01" if summary.contains_null else b"\x00",
-            b"\x00" if nan is None else b"\x02\x01" if nan else b"\x02\x00",
-            _optional_bytes(summary.lower_bound),
-            _optional_bytes(summary.upper_bound),
-        )
-    )
-
-
-def _optional_bytes(value: bytes | None) -> bytes:
-    return b"\x00" if value is None else b"\x02" + encode_long(len(value)) + value
 
 
 def _lacks_row_ids(entry: ListedManifest) -> bool:
@@ -479,16 +433,16 @@ def _encoded_value(target: Field, value: Any) -> bytes:
 
 def _summary_values(record: Record, summary: PartitionSummary) -> dict[str, Any]:
     values: dict[str, Any] = {field.name: None for field in record.fields}
-    for field_id, name, _, _ in _SUMMARY_FIELDS:
-        field = record.by_id(field_id)
+    for own in _SUMMARY_FIELDS:
+        field = record.by_id(own.field_id)
         if field is not None:
-            values[field.name] = getattr(summary, name)
+            values[field.name] = getattr(summary, own.name)
     return values
 
 
 def _schema_like(format_version: int, source: RecordSchema) -> RecordSchema:
     ids = {field.field_id for field in source.record.fields}
-    if ids.issuperset(_ORDERS[format_version]):
+    if ids.issuperset(field.field_id for field in _fields(format_version)):
         return source
     known = manifest_list_schema(format_version)
     unknown = [
@@ -519,51 +473,14 @@ def _iceberg_schema_header(
         return {} if kept is None else {"iceberg.schema": kept.decode("utf-8", "replace")}
     if schema is not manifest_list_schema(format_version):
         return {}
-    return {"iceberg.schema": json.dumps(_iceberg_tree(format_version))}
+    return {"iceberg.schema": schema_json(StructType(_fields(format_version)))}
 
 
-def _avro_tree(format_version: int) -> dict[str, Any]:
-    required = _REQUIRED_V1 if format_version == 1 else _REQUIRED_V2
-    fields = [
-        _avro_field(field_id, _NAMES[field_id], _avro_type(field_id), field_id in required)
-        for field_id in _ORDERS[format_version]
-    ]
-    return {"type": "record", "name": "manifest_file", "fields": fields}
-
-
-def _avro_type(field_id: int) -> Any:
-    if field_id != PARTITIONS:
-        return _TYPES.get(field_id, "long")
-    fields: Iterable[dict[str, Any]] = (_avro_field(*field) for field in _SUMMARY_FIELDS)
-    items = {"type": "record", "name": "r508", "fields": list(fields)}
-    return {"type": "array", "items": items, "element-id": 508}
-
-
-def _avro_field(field_id: int, name: str, kind: Any, required: bool) -> dict[str, Any]:
-    if required:
-        return {"name": name, "type": kind, "field-id": field_id}
-    return {"name": name, "type": ["null", kind], "default": None, "field-id": field_id}
-
-
-def _iceberg_tree(format_version: int) -> dict[str, Any]:
-    required = _REQUIRED_V1 if format_version == 1 else _REQUIRED_V2
-    element = {
-        "type": "struct",
-        "fields": [_iceberg_field(*field) for field in _SUMMARY_FIELDS],
-    }
-    partitions = {"type": "list", "element-id": 508, "element": element, "element-required": True}
-    fields = [
-        _iceberg_field(
-            field_id,
-            _NAMES[field_id],
-            partitions if field_id == PARTITIONS else _TYPES.get(field_id, "long"),
-            field_id in required,
-        )
-        for field_id in _ORDERS[format_version]
-    ]
-    return {"type": "struct", "schema-id": 0, "fields": fields}
-
-
-def _iceberg_field(field_id: int, name: str, kind: Any, required: bool) -> dict[str, Any]:
-    own = "binary" if kind == "bytes" else kind
-    return {"id": field_id, "name": name, "required": required, "type": own}
+def _fields(format_version: int) -> tuple[NestedField, ...]:
+    """Return the fields of a format version in the order of Java's classes."""
+    if format_version > 1:
+        return _FIELDS_V2 if format_version == 2 else (*_FIELDS_V2, _FIRST_ROW_ID_FIELD)
+    by_id = {field.field_id: field for field in _FIELDS_V2}
+    return tuple(
+        replace(by_id[field_id], required=field_id in _REQUIRED_V1) for field_id in _ORDER_V1
+    )

@@ -30,26 +30,26 @@ from frazil.values.types import (
 FORMAT_VERSIONS: Final = (1, 2, 3)
 
 
-def _required(field_id: int, name: str, type_: Type) -> NestedField:
+def required(field_id: int, name: str, type_: Type) -> NestedField:
     return NestedField(field_id, name, type_, required=True)
 
 
-def _optional(field_id: int, name: str, type_: Type) -> NestedField:
+def optional(field_id: int, name: str, type_: Type) -> NestedField:
     return NestedField(field_id, name, type_, required=False)
 
 
 def _metrics(field_id: int, name: str, key_id: int, value_id: int, value: Type) -> NestedField:
-    kind = MapType(_required(key_id, "key", INT), _required(value_id, "value", value))
-    return _optional(field_id, name, kind)
+    kind = MapType(required(key_id, "key", INT), required(value_id, "value", value))
+    return optional(field_id, name, kind)
 
 
-_CONTENT: Final = _required(134, "content", INT)
-_FILE: Final = (_required(100, "file_path", STRING), _required(101, "file_format", STRING))
+_CONTENT: Final = required(134, "content", INT)
+_FILE: Final = (required(100, "file_path", STRING), required(101, "file_format", STRING))
 _SIZES: Final = (
-    _required(103, "record_count", LONG),
-    _required(104, "file_size_in_bytes", LONG),
+    required(103, "record_count", LONG),
+    required(104, "file_size_in_bytes", LONG),
 )
-_BLOCK_SIZE: Final = _required(105, "block_size_in_bytes", LONG)
+_BLOCK_SIZE: Final = required(105, "block_size_in_bytes", LONG)
 _METRICS: Final = (
     _metrics(108, "column_sizes", 117, 118, LONG),
     _metrics(109, "value_counts", 119, 120, LONG),
@@ -57,35 +57,44 @@ _METRICS: Final = (
     _metrics(137, "nan_value_counts", 138, 139, LONG),
     _metrics(125, "lower_bounds", 126, 127, BINARY),
     _metrics(128, "upper_bounds", 129, 130, BINARY),
-    _optional(131, "key_metadata", BINARY),
-    _optional(132, "split_offsets", ListType(_required(133, "element", LONG))),
+    optional(131, "key_metadata", BINARY),
+    optional(132, "split_offsets", ListType(required(133, "element", LONG))),
 )
-_EQUALITY_IDS: Final = _optional(135, "equality_ids", ListType(_required(136, "element", INT)))
-_SORT_ORDER_ID: Final = _optional(140, "sort_order_id", INT)
-_FIRST_ROW_ID: Final = _optional(142, "first_row_id", LONG)
-_REFERENCED_DATA_FILE: Final = _optional(143, "referenced_data_file", STRING)
+_EQUALITY_IDS: Final = optional(135, "equality_ids", ListType(required(136, "element", INT)))
+_SORT_ORDER_ID: Final = optional(140, "sort_order_id", INT)
+_FIRST_ROW_ID: Final = optional(142, "first_row_id", LONG)
+_REFERENCED_DATA_FILE: Final = optional(143, "referenced_data_file", STRING)
 _DELETION_VECTOR: Final = (
-    _optional(144, "content_offset", LONG),
-    _optional(145, "content_size_in_bytes", LONG),
+    optional(144, "content_offset", LONG),
+    optional(145, "content_size_in_bytes", LONG),
 )
-_STATUS: Final = (_required(0, "status", INT), _optional(1, "snapshot_id", LONG))
+_STATUS: Final = (required(0, "status", INT), optional(1, "snapshot_id", LONG))
 _SEQUENCE_NUMBERS: Final = (
-    _optional(3, "sequence_number", LONG),
-    _optional(4, "file_sequence_number", LONG),
+    optional(3, "sequence_number", LONG),
+    optional(4, "file_sequence_number", LONG),
 )
 
 
 @lru_cache(maxsize=256)
 def manifest_schema(partition_type: StructType, format_version: int) -> RecordSchema:
     """The Avro schema of a manifest's entries."""
-    tree = _AvroTypes().struct(_entry_type(partition_type, format_version), "manifest_entry")
-    return record_schema(json.dumps(tree, separators=(",", ":")))
+    return avro_schema(_entry_type(partition_type, format_version), "manifest_entry")
 
 
 def iceberg_schema_json(partition_type: StructType, format_version: int) -> str:
     """The same schema in Iceberg's own terms, which Java writes beside Avro's."""
-    tree = {"schema-id": 0, **_iceberg_type(_entry_type(partition_type, format_version))}
-    return json.dumps(tree, separators=(",", ":"))
+    return schema_json(_entry_type(partition_type, format_version))
+
+
+def avro_schema(struct: StructType, name: str) -> RecordSchema:
+    """Return a struct as an Avro schema."""
+    tree = _AvroTypes().struct(struct, name)
+    return record_schema(json.dumps(tree, separators=(",", ":")))
+
+
+def schema_json(struct: StructType) -> str:
+    """Return a struct as the JSON of an Iceberg schema."""
+    return json.dumps({"schema-id": 0, **_iceberg_type(struct)}, separators=(",", ":"))
 
 
 def _entry_type(partition_type: StructType, format_version: int) -> StructType:
@@ -93,11 +102,11 @@ def _entry_type(partition_type: StructType, format_version: int) -> StructType:
         raise ValueError(f"format version {format_version} has no manifests that can be written")
     file = StructType(_file_fields(partition_type, format_version))
     numbers = _SEQUENCE_NUMBERS if format_version > 1 else ()
-    return StructType((*_STATUS, *numbers, _required(2, "data_file", file)))
+    return StructType((*_STATUS, *numbers, required(2, "data_file", file)))
 
 
 def _file_fields(partition_type: StructType, format_version: int) -> tuple[NestedField, ...]:
-    partition = _required(102, "partition", partition_type)
+    partition = required(102, "partition", partition_type)
     if format_version == 1:
         return (*_FILE, partition, *_SIZES, _BLOCK_SIZE, *_METRICS, _SORT_ORDER_ID)
     second = (_CONTENT, *_FILE, partition, *_SIZES, *_METRICS, _EQUALITY_IDS, _SORT_ORDER_ID)

@@ -296,7 +296,7 @@ class RollingManifestWriter:
         return (
             current.writer.decoded_bytes >= _MAX_DECODED_BYTES
             or sum(current.files) >= self._max_entries
-            or current.writer.is_at_least(self._target_size_bytes)
+            or current.writer.length >= self._target_size_bytes
         )
 
     def _roll(self, current: _OpenManifest) -> None:
