@@ -10,10 +10,10 @@ import numpy as np
 from frazil.format.manifest import manifest_list
 from frazil.format.manifest.manifest_columns import NO_SNAPSHOT, ManifestColumns
 from frazil.format.manifest.manifest_list import (
-    DATA,
     ManifestFile,
     ManifestList,
     manifest_list_schema,
+    new_listed,
 )
 from frazil.format.manifest.manifests import ADDED, DELETED, EXISTING
 
@@ -45,28 +45,7 @@ def _listed(snapshot_id: int, path: str, length: int, columns: ManifestColumns) 
         manifest_list.EXISTING_ROWS: rows[EXISTING],
         manifest_list.DELETED_ROWS: rows[DELETED],
     }
-    raw = b"".join(
-        field.encoded(values.get(field.field_id or -1))
-        for field in manifest_list_schema(1).record.fields
-    )
-    return ManifestFile(
-        manifest_path=path,
-        manifest_length=length,
-        partition_spec_id=0,
-        content=DATA,
-        sequence_number=0,
-        min_sequence_number=0,
-        added_snapshot_id=values[manifest_list.ADDED_SNAPSHOT_ID],
-        added_files_count=values[manifest_list.ADDED_FILES],
-        existing_files_count=values[manifest_list.EXISTING_FILES],
-        deleted_files_count=values[manifest_list.DELETED_FILES],
-        added_rows_count=rows[ADDED],
-        existing_rows_count=rows[EXISTING],
-        deleted_rows_count=rows[DELETED],
-        first_row_id=None,
-        encrypted=False,
-        raw=raw,
-    )
+    return new_listed(values, 1, None).manifest
 
 
 def _added_by(columns: ManifestColumns, snapshot_id: int) -> int:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from frazil.format.avro.avro_files import MANIFEST_LIMITS, AvroWriter, open_avro
 from frazil.format.avro.avro_types import Field, Fixed, Null, Record, UnreadableAvro
 from frazil.format.manifest import manifest_list
+from frazil.format.manifest.copied_columns import Copies, columns_of_copies
 from frazil.format.manifest.copied_entries import Blocks, CopiedRows, copied_rows, encoder_keeping
 from frazil.format.manifest.manifest_columns import ManifestColumns, decode_columns
 from frazil.format.manifest.manifest_encoder import ManifestEncoder
@@ -25,7 +26,6 @@ from frazil.format.manifest.manifest_fields import NO_SNAPSHOT, NONE
 from frazil.format.manifest.manifest_list import ManifestFile, PartitionSummary
 from frazil.format.manifest.manifests import ADDED, DELETED, EXISTING
 from frazil.format.manifest.partition_summaries import summarise
-from frazil.format.manifest.written_columns import WrittenRows
 from frazil.format.metadata.content_files import ContentFile
 from frazil.values.single_value import to_binary
 from frazil.values.types import Type
@@ -59,8 +59,8 @@ class WrittenManifest:
     existing_rows_count: int
     deleted_rows_count: int
     partitions: tuple[PartitionSummary, ...]
-    rows: WrittenRows = dataclass_field(repr=False)
-    """What the writer noted for `columns`."""
+    copies: Sequence[Copies] | None = dataclass_field(repr=False)
+    """The entries, if all of them are copies."""
     block_starts: Sequence[int] = dataclass_field(repr=False)
     encoder: ManifestEncoder = dataclass_field(repr=False)
     first_row_id: int | None = None
@@ -76,9 +76,11 @@ class WrittenManifest:
         return self.added_files_count + self.existing_files_count > 0
 
     def columns(self) -> ManifestColumns:
-        """What decoding the manifest gives, made of what went into it."""
-        made = self.rows.columns(self.encoder, self.block_starts)
-        return decode_columns(self.file) if made is None else made
+        """Return the columns of the manifest, without decoding it where that is possible."""
+        found = None
+        if self.copies:
+            found = columns_of_copies(self.copies, self.encoder, self.block_starts)
+        return decode_columns(self.file) if found is None else found
 
     def listed(self, snapshot_id: int, sequence_number: int) -> Mapping[int, Any]:
         """The record of a manifest list, by field id, once the commit has a sequence number."""
@@ -140,9 +142,8 @@ class RollingManifestWriter:
             batch = files[start : start + current.writer.records_left]
             data_files = self._encoder.data_files(batch)
             head = self._encoder.entry(*numbers, b"")
-            position = current.writer.position
             taken = current.writer.write_many([head + data_file for data_file in data_files])
-            current.add(numbers, batch[:taken], len(head), data_files, position)
+            current.count_all(ADDED, batch[:taken], sequence_number)
             start += taken
             if current.writer.at_block and self._is_full(current):
                 self._roll(current)
@@ -226,12 +227,9 @@ class RollingManifestWriter:
     ) -> None:
         encoder = self._encoder
         numbers = status, snapshot_id, sequence_number, file_sequence_number
-        data_file = encoder.data_file(file)
-        record = encoder.entry(*numbers, data_file)
+        record = encoder.entry(*numbers, encoder.data_file(file))
         current = self._opened()
-        current.count(status, file.record_count, sequence_number, file.partition)
-        end = current.writer.position + len(record)
-        current.collected.add(*numbers, file, end - len(data_file), end)
+        current.count_all(status, [file], sequence_number)
         if current.writer.write(record) and self._is_full(current):
             self._roll(current)
 
@@ -316,7 +314,7 @@ class RollingManifestWriter:
                 existing_rows_count=rows[EXISTING],
                 deleted_rows_count=rows[DELETED],
                 partitions=_summaries(encoder, current.partitions),
-                rows=current.collected,
+                copies=current.copies,
                 block_starts=current.writer.block_starts,
                 encoder=encoder,
             )
@@ -338,43 +336,23 @@ class _OpenManifest:
         self.rows = [0, 0, 0]
         self.min_sequence_number: int | None = None
         self.partitions: set[tuple[Any, ...]] = set()
-        self.collected = WrittenRows()
+        self.copies: list[Copies] | None = []
+        """The entries, or None if some of them are not copies."""
 
-    def count(
-        self,
-        status: int,
-        record_count: int,
-        sequence_number: int | None,
-        partition: tuple[Any, ...],
+    def count_all(
+        self, status: int, files: Sequence[ContentFile], sequence_number: int | None
     ) -> None:
-        self.files[status] += 1
-        self.rows[status] += record_count
-        self.partitions.add(partition)
-        if status != DELETED and sequence_number is not None:
-            least = self.min_sequence_number
-            if least is None or sequence_number < least:
-                self.min_sequence_number = sequence_number
-
-    def add(
-        self,
-        numbers: tuple[int, int | None, int | None, int | None],
-        files: Sequence[ContentFile],
-        head_bytes: int,
-        data_files: Sequence[bytes],
-        position: int,
-    ) -> None:
-        """Counts new files that were written from `position` on, each behind a head."""
-        status, _, sequence_number, _ = numbers
+        """Count entries that were encoded from files."""
+        self.copies = None
         self.files[status] += len(files)
         self.rows[status] += sum([file.record_count for file in files])
         self.partitions.update([file.partition for file in files])
-        if sequence_number is not None:
-            least = self.min_sequence_number
-            self.min_sequence_number = (
-                sequence_number if least is None else min(least, sequence_number)
-            )
-        sizes = [len(data_file) for data_file in data_files[: len(files)]]
-        self.collected.add_all(numbers, files, head_bytes, sizes, position)
+        if status != DELETED and sequence_number is not None:
+            self._count_sequence_number(sequence_number)
+
+    def _count_sequence_number(self, number: int) -> None:
+        known = self.min_sequence_number
+        self.min_sequence_number = number if known is None else min(known, number)
 
     def copy(
         self,
@@ -394,12 +372,12 @@ class _OpenManifest:
             self.rows[kind] += int(counts[of_kind].sum())
         staying = copied.inherited.sequence_number[chosen][status != DELETED]
         if len(staying):
-            known = self.min_sequence_number
-            least = int(staying.min())
-            self.min_sequence_number = least if known is None else min(known, least)
+            self._count_sequence_number(int(staying.min()))
         used = np.unique(copied.columns.partition[rows]).tolist()
         self.partitions.update(copied.partitions[index] for index in used)
-        self.collected.copy(copied, chosen, status, snapshot_id, data_file_at, data_file_end)
+        if self.copies is not None:
+            part = Copies(copied, chosen, status, snapshot_id, data_file_at, data_file_end)
+            self.copies.append(part)
 
 
 # --- partition summaries ---------------------------------------------------------------------
