@@ -1,7 +1,7 @@
-"""Columns of a frame made those of a schema, at every level, as expressions: no job is run.
+"""Convert the columns of a frame to those of a schema, at every level, as expressions.
 
-A struct is put together anew, a list or a map is transformed, and only where something in it is
-another. How fields find each other and what fills a missing one are the caller's rules.
+No job runs. A struct is rebuilt and a list or map is transformed only if something in it differs.
+Subclasses of `ColumnFitter` say how fields are matched and what fills a missing one.
 """
 
 from __future__ import annotations
@@ -25,25 +25,32 @@ POLICY_SETTING: Final = "spark.sql.storeAssignmentPolicy"
 
 
 class Assignment(Enum):
+    """How a value of one type is stored in a column of another."""
+
     SAME = auto()
     SAFE = auto()
-    """A cast that no value fails."""
+    """A cast that cannot fail."""
     CHECKED = auto()
-    """A cast that fails for values that do not fit."""
+    """A cast that fails if a value does not fit."""
     REFUSED = auto()
 
 
 def parse_policy(text: str) -> Policy:
+    """Parse the value of `spark.sql.storeAssignmentPolicy`."""
     lowered = text.lower()
     if lowered == "strict":
         return "strict"
     if lowered == "ansi":
         return "ansi"
-    raise BadRequest(f"{POLICY_SETTING} is {text}: set it to ANSI or STRICT, tables have no other")
+    raise BadRequest(f"{POLICY_SETTING} is {text}: set it to ANSI or STRICT, no other is supported")
 
 
 def assignment(found: st.DataType, target: st.DataType, policy: Policy) -> Assignment:
-    """Of types without parts."""
+    """Return how a value of a primitive type is stored in a column of another one.
+
+    The rules are Spark's `spark.sql.storeAssignmentPolicy`. ANSI takes numbers of any kind, fails
+    when a value does not fit, and takes no text for a number. STRICT takes only what cannot fail.
+    """
     if found == target:
         return Assignment.SAME
     if _is_up_cast(found, target):
@@ -77,7 +84,7 @@ def _is_day(type_: st.DataType) -> bool:
 
 
 def _digits(type_: st.DataType) -> tuple[int, int] | None:
-    """How many digits stand before and behind the point of the longest value."""
+    """Return how many digits the longest value has before and after the decimal point."""
     if isinstance(type_, st.DecimalType):
         return type_.precision - type_.scale, type_.scale
     whole = _WHOLE_DIGITS.get(type(type_))
@@ -92,7 +99,7 @@ _NUMBERS: Final[list[Any]] = [
     st.FloatType,
     st.DoubleType,
 ]
-"""Spark's order: each up-casts to those behind it."""
+"""In Spark's order: each type up-casts to the ones after it."""
 _WHOLE_DIGITS: Final[dict[Any, int]] = {
     st.ByteType: 3,
     st.ShortType: 5,
@@ -112,46 +119,48 @@ class Source:
 
 
 class ColumnFitter(ABC):
-    """Walks the schema and the frame's types side by side; problems are collected, not raised."""
+    """Walks the schema and the frame's types in parallel; collects problems in a list."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []
 
-    # --- the rules ---------------------------------------------------------------------------
+    # --- rules -------------------------------------------------------------------------------
 
     @abstractmethod
     def match(self, found: st.StructType, target: StructType, path: str) -> list[int | None]:
-        """For each field of the target the position of the one that it is taken from."""
+        """Return, for each target field, the position of its source, or None."""
 
     @abstractmethod
     def default(self, target: NestedField) -> Any:
-        """The internal value of a field that the frame does not have."""
+        """Return the internal value of a field that the frame does not have."""
 
     @abstractmethod
-    def assign(self, found: st.DataType, target: Type) -> Assignment: ...
+    def assign(self, found: st.DataType, target: Type) -> Assignment:
+        """Return how a value is stored in a field of the target type."""
 
-    # --- the walk ----------------------------------------------------------------------------
+    # --- walk --------------------------------------------------------------------------------
 
     def fields(
         self, sources: list[Source], found: st.StructType, target: StructType, path: str
     ) -> tuple[list[Column], bool]:
-        """The target's fields by their names, and whether any differs from the frame's."""
-        places = self.match(found, target, path)
-        changed = places != list(range(len(sources)))
+        """Return a column for each target field, and whether any differs from its source."""
+        positions = self.match(found, target, path)
+        changed = positions != list(range(len(sources)))
         columns = []
-        for field, place in zip(target.fields, places, strict=True):
-            where = f"{path}.{field.name}" if path else field.name
-            if place is None:
-                columns.append(self._missing(field, where).alias(field.name))
+        for field, position in zip(target.fields, positions, strict=True):
+            field_path = f"{path}.{field.name}" if path else field.name
+            if position is None:
+                columns.append(self._missing(field, field_path).alias(field.name))
                 continue
-            source = sources[place]
-            column, differs = self.field(source, field, where)
+            source = sources[position]
+            column, differs = self.field(source, field, field_path)
             differs = differs or source.name != field.name
             columns.append(column.alias(field.name) if differs or path else column)
             changed = changed or differs
         return columns, changed
 
     def field(self, source: Source, target: NestedField, path: str) -> tuple[Column, bool]:
+        """Return the source as the target field, and whether it differs from the source."""
         column, changed = self._converted(source, target.type, path)
         if not target.required or not source.nullable:
             return column, changed
@@ -191,15 +200,15 @@ class ColumnFitter(ABC):
         self, source: Source, found: st.StructType, target: StructType, path: str
     ) -> tuple[Column, bool]:
         sources = [
-            # A field of a null struct is null, but the struct is not put together there.
+            # A field of a null struct is null, but the struct is not rebuilt for it.
             Source(source.column.getField(field.name), field.dataType, field.nullable, field.name)
             for field in found.fields
         ]
         columns, changed = self.fields(sources, found, target, path)
         if not changed:
             return source.column, False
-        made = fn.struct(*columns)
-        return (fn.when(source.column.isNotNull(), made) if source.nullable else made), True
+        rebuilt = fn.struct(*columns)
+        return (fn.when(source.column.isNotNull(), rebuilt) if source.nullable else rebuilt), True
 
     def _list(
         self, source: Source, found: st.ArrayType, target: ListType, path: str
@@ -208,7 +217,7 @@ class ColumnFitter(ABC):
             element = Source(column, found.elementType, found.containsNull, "element")
             return self.field(element, target.element, f"{path}.element")
 
-        # Tried on a name first: what is as it should be is not walked through.
+        # Try a placeholder column first: a list that already fits is not transformed.
         if not self._differs(convert):
             return source.column, False
         return fn.transform(source.column, lambda element: convert(element)[0]), True
@@ -232,11 +241,9 @@ class ColumnFitter(ABC):
         return column, changed
 
     def _differs(self, convert: Any) -> bool:
-        known = len(self.problems)
+        problems = len(self.problems)
         changed: bool = convert(fn.col("element"))[1]
-        if len(self.problems) > known:
-            return False
-        return changed
+        return changed and len(self.problems) == problems
 
     def _leaf(self, source: Source, target: Type, path: str) -> tuple[Column, bool]:
         wanted = spark_type(target)
@@ -251,14 +258,14 @@ class ColumnFitter(ABC):
         return _checked_cast(source.column, wanted, target, path), True
 
     def _refuse(self, found: st.DataType, target: Type, path: str) -> None:
-        named = target.type_id.value if target.is_nested else str(target)
+        type_name = target.type_id.value if target.is_nested else str(target)
         self.problems.append(
-            f"column {path}: {found.simpleString()} cannot be stored as {named}: cast it before"
+            f"column {path}: {found.simpleString()} cannot be stored as {type_name}: cast it before"
         )
 
 
 def _checked_cast(column: Column, wanted: st.DataType, target: Type, path: str) -> Column:
-    """Fails for a value that does not fit, also where the session does not have ANSI's casts."""
+    """Return a cast that fails if a value does not fit, even if ANSI mode is off."""
     tried = column.try_cast(wanted)
     message = fn.concat(
         fn.lit(f"column {path}: the value "),

@@ -1,13 +1,12 @@
-"""Frames held against a table's schema before any file is written.
+"""Check a frame against a table's schema and convert it before any file is written.
 
-All is done on the plan: what is wrong with the columns is an error here, and what depends on values
-(a null in a required column, a number that does not fit) fails the job that writes, naming the
-column. No job is run for it.
+Everything is an expression on the frame's plan; no job runs. Wrong columns raise an error here. A
+wrong value, such as a null in a required column, fails the write job with the column's name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,6 +15,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from frazil.client.declare.client_table import Table
+from frazil.datafiles.footers.parquet_schema import fields_by_id
 from frazil.spark.core.name_matching import NameMatcher, column, names_of
 from frazil.spark.schema.column_fitting import (
     POLICY_SETTING,
@@ -28,20 +28,20 @@ from frazil.spark.schema.column_fitting import (
 )
 from frazil.spark.schema.schema_evolution import Evolution, evolve
 from frazil.spark.schema.spark_types import FIELD_ID_METADATA, spark_schema, spark_type
-from frazil.values.types import NestedField, StructType, Type, TypeId, child_fields
+from frazil.values.types import NestedField, StructType, Type, TypeId
 from frazil.wire.errors import BadRequest
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """A frame that can be written."""
+    """A frame whose columns are those of the table."""
 
     frame: DataFrame
-    """Exactly the table's columns, in its order and types."""
+    """The frame with exactly the table's columns, in their order and types."""
     schema: StructType
-    """The table's, or what it becomes."""
+    """The table's schema, with the columns that `mergeSchema` adds."""
     updates: tuple[Mapping[str, Any], ...] = ()
-    """What makes the schema the table's: for the commit that brings the rows."""
+    """Updates of the schema, for the commit that adds the rows."""
     requirements: tuple[Mapping[str, Any], ...] = ()
 
 
@@ -53,7 +53,10 @@ def fit(
     by_name: bool = True,
     store_assignment: Policy | None = None,
 ) -> Fitted:
-    """Without `store_assignment` the session's policy holds."""
+    """Convert a frame to the table's schema; raise BadRequest if it does not fit.
+
+    Without `store_assignment` the session's policy applies.
+    """
     spark = frame.sparkSession
     names = names_of(spark)
     if store_assignment is None:
@@ -64,8 +67,8 @@ def fit(
     evolution = evolve(table, found, names) if merge_schema else Evolution(table.schema)
     rules = _ByName(names, store_assignment) if by_name else _ByPosition(store_assignment)
     if not by_name and len(set(map(str.lower, found.names))) < len(found.names):
-        # A query may yield a name twice; by position both are meant.
-        frame = frame.toDF(*(f"_{place}" for place in range(len(found.names))))
+        # A query may return a name twice. By position both columns are written.
+        frame = frame.toDF(*(f"_{position}" for position in range(len(found.names))))
         found = st.StructType(
             [
                 st.StructField(name, field.dataType, field.nullable)
@@ -79,9 +82,11 @@ def fit(
 
 
 def mapped(frame: DataFrame, from_schema: StructType, to_schema: StructType) -> DataFrame:
-    """Columns that were read under one schema of a table as those of another, by field id at every
-    level; what is missing has its initial default or is null. Columns of the frame that are none of
-    the table's, such as `_file`, stay behind them."""
+    """Convert columns that were read with one schema of a table to those of another schema.
+
+    Fields are matched by ID at every level. A missing field is its initial default or null. Columns
+    that are not the table's, such as `_file`, follow.
+    """
     if from_schema == to_schema:
         return frame
     found = spark_schema(from_schema, field_ids=True)
@@ -107,11 +112,11 @@ def _raise(problems: list[str], where: str) -> None:
         raise BadRequest(f"{where}: {'; '.join(problems)}")
 
 
-# --- how fields find each other --------------------------------------------------------------
+# --- match fields ----------------------------------------------------------------------------
 
 
 class _Writing(ColumnFitter):
-    """What a frame does not have is written with its write default."""
+    """Rules for writes: a missing field is its write default."""
 
     def __init__(self, policy: Policy) -> None:
         super().__init__()
@@ -132,21 +137,23 @@ _ONLY_FROM: Final[dict[TypeId, type[st.DataType]]] = {
     TypeId.FIXED: st.BinaryType,
     TypeId.UNKNOWN: st.NullType,
 }
-"""Spark's type for these holds more than they do: a number is text, but no uuid."""
+"""Spark's types for these have more values: Spark stores a number as text, but it is no UUID."""
 
 
 class _ByName(_Writing):
+    """Rules for writes that match fields by name."""
+
     def __init__(self, names: NameMatcher, policy: Policy) -> None:
         super().__init__(policy)
         self._names = names
 
     def match(self, found: st.StructType, target: StructType, path: str) -> list[int | None]:
-        places = self._names.places(found.names, path)
-        matched = [places.pop(self._names.key(field.name), None) for field in target.fields]
+        positions = self._names.places(found.names, path)
+        matched = [positions.pop(self._names.key(field.name), None) for field in target.fields]
         prefix = f"{path}." if path else ""
-        for place in sorted(places.values()):
+        for position in sorted(positions.values()):
             self.problems.append(
-                f"column {prefix}{found.names[place]} is not in the table, which has "
+                f"column {prefix}{found.names[position]} is not in the table, which has "
                 f"{', '.join(field.name for field in target.fields)}: drop it, or write with "
                 "mergeSchema"
             )
@@ -154,6 +161,8 @@ class _ByName(_Writing):
 
 
 class _ByPosition(_Writing):
+    """Rules for writes that match fields by position."""
+
     def match(self, found: st.StructType, target: StructType, path: str) -> list[int | None]:
         wanted = len(target.fields)
         if len(found.names) != wanted:
@@ -162,17 +171,17 @@ class _ByPosition(_Writing):
                 f"{where}{len(found.names)} columns ({', '.join(found.names)}) cannot be written "
                 f"by position to {wanted} ({', '.join(field.name for field in target.fields)})"
             )
-        return [place if place < len(found.names) else None for place in range(wanted)]
+        return [index if index < len(found.names) else None for index in range(wanted)]
 
 
 class _ById(ColumnFitter):
-    """Columns of a scan: promoted where the newer schema has a wider type."""
+    """Rules for scans: match fields by ID and promote them to a wider type."""
 
     def match(self, found: st.StructType, target: StructType, path: str) -> list[int | None]:
-        places = {
-            field.metadata[FIELD_ID_METADATA]: place for place, field in enumerate(found.fields)
+        positions = {
+            field.metadata[FIELD_ID_METADATA]: index for index, field in enumerate(found.fields)
         }
-        return [places.get(field.field_id) for field in target.fields]
+        return [positions.get(field.field_id) for field in target.fields]
 
     def default(self, target: NestedField) -> Any:
         return target.initial_default
@@ -181,39 +190,43 @@ class _ById(ColumnFitter):
         return assignment(found, spark_type(target), "strict")
 
 
-def unpushable(column: Column, name: str) -> Column:
-    """The same values, in an expression that filters are not pushed through.
+# --- names in files -------------------------------------------------------------------------------
+# Spark's Parquet readers find the columns of rows by field ID, but find the statistics that skip
+# files and row groups by name. If a name now belongs to another column, they would skip rows that
+# match.
 
-    Spark moves no filter below a projection that is not deterministic; this one only says so.
+
+def unpushable(column: Column, name: str) -> Column:
+    """Return the column in an expression that Spark pushes no filter through.
+
+    Spark does not push filters below nondeterministic projections. This one only looks like one.
     """
     return F.when(F.spark_partition_id() >= 0, column).alias(name)
 
 
 def is_named_so(field: NestedField, schema: StructType) -> bool:
-    """Whether a schema calls a column, and all that is in it, by the same names.
+    """Return whether a schema has the same names for a column and all fields inside it.
 
-    Iceberg's runtime plans a scan of an old snapshot in the names of that snapshot's schema, but
-    looks them up in the table's present one.
+    Iceberg's runtime plans a scan of an old snapshot with the names of that snapshot's schema, but
+    looks them up in the current schema.
     """
-    known = dict(_names((*schema.fields,), ""))
-    return all(known.get(name) == field_id for name, field_id in _names((field,), ""))
+    known = _ids_by_name(schema.fields)
+    return all(known.get(name) == field_id for name, field_id in _ids_by_name((field,)).items())
 
 
 def is_always_named_so(field: NestedField, schemas: Iterable[StructType]) -> bool:
-    """Whether a column's names, at every level, were never another column's in these schemas.
+    """Return whether no schema gives one of the column's names, at any level, to another field.
 
     Files keep the names that they were written with.
     """
-    wanted = dict(_names((field,), ""))
+    wanted = _ids_by_name((field,))
     return all(
         wanted.get(name, field_id) == field_id
         for schema in schemas
-        for name, field_id in _names((*schema.fields,), "")
+        for name, field_id in _ids_by_name(schema.fields).items()
     )
 
 
-def _names(fields: tuple[NestedField, ...], prefix: str) -> Iterator[tuple[str, int]]:
-    for field in fields:
-        name = f"{prefix}{field.name}"
-        yield name, field.field_id
-        yield from _names(child_fields(field.type), f"{name}.")
+def _ids_by_name(fields: tuple[NestedField, ...]) -> dict[str, int]:
+    known = fields_by_id(StructType(fields))
+    return {found.name: field_id for field_id, found in known.items()}

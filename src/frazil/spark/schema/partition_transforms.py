@@ -1,8 +1,7 @@
-"""Partition transforms as columns of Spark, exact to the value.
+"""Compute partition transforms as Spark Columns, with exactly Iceberg's results.
 
-Whatever Spark can compute itself is an expression of its own, so that no row leaves the JVM: all
-but the hashes of text, bytes and decimals, which go through Arrow. Nothing depends on the
-session's time zone.
+Spark's own expressions compute everything but the hashes of text, bytes and decimals, which go
+through Arrow, so that no other rows leave the JVM. Nothing depends on the session's time zone.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from pyspark.sql import functions as fn
 from frazil.datafiles.footers.footer_partitions import PartitionField, partition_fields
 from frazil.datafiles.portable_table import FileTable
 from frazil.datafiles.writing.row_partitions import PARTITION_PREFIX as PARTITION_PREFIX
+from frazil.spark.core.name_matching import quoted
 from frazil.values import temporal
 from frazil.values.single_value import min_big_endian, unscaled
 from frazil.values.transforms import (
@@ -46,8 +46,11 @@ _MAX_PRECISION: Final = 38
 _WITHOUT_ZONE: Final = frozenset({TypeId.TIMESTAMP, TypeId.TIMESTAMP_NS})
 _WITH_ZONE: Final = frozenset({TypeId.TIMESTAMPTZ, TypeId.TIMESTAMPTZ_NS})
 _SEED_OF_ZERO: Final = -1693959553
-"""Spark's `hash` is the specification's murmur3 for whole words, but begins with the seed 42. The
-hash of one column is the seed for the next, and this int is the one whose hash is 0."""
+"""An int whose Spark `hash` is 0.
+
+For whole words, Spark's `hash` is the murmur3 of the Iceberg specification, but starts with seed
+42. The hash of one column is the seed for the next, so this column sets the seed to 0.
+"""
 
 ArrowFunction: TypeAlias = Callable[..., pa.Array]
 
@@ -55,7 +58,7 @@ ArrowFunction: TypeAlias = Callable[..., pa.Array]
 def partition_columns(
     table: FileTable, spec_id: int | None = None, schema: StructType | None = None
 ) -> list[Column]:
-    """The partition values of each row, named `_partition_0` and so on in the spec's order."""
+    """Return the partition values of each row as `_partition_0` and so on, in the spec's order."""
     return [
         partition_column(field, schema or table.schema).alias(f"{PARTITION_PREFIX}{position}")
         for position, field in enumerate(spec_fields(table, spec_id, schema))
@@ -65,11 +68,12 @@ def partition_columns(
 def spec_fields(
     table: FileTable, spec_id: int | None = None, schema: StructType | None = None
 ) -> tuple[PartitionField, ...]:
+    """Return the partition fields of a spec, the default one if `spec_id` is None."""
     return partition_fields(table.spec(spec_id), fields_by_id(schema or table.schema))
 
 
 def partition_column(field: PartitionField, schema: StructType) -> Column:
-    """A column that was dropped is null to everybody."""
+    """Return the value of a partition field. It is null if the source column was dropped."""
     if field.source is None or isinstance(field.transform, Void):
         return fn.lit(None).cast("int")
     source = source_column(schema, field.source_id)
@@ -77,11 +81,11 @@ def partition_column(field: PartitionField, schema: StructType) -> Column:
 
 
 def source_column(schema: StructType, field_id: int) -> Column:
-    """A column or a field of structs by its id."""
+    """Return the column, or field inside structs, with an ID."""
     path = _path(schema, field_id)
     if path is None:
         raise BadRequest(f"the schema has no field id {field_id} outside of lists and maps")
-    return fn.col(".".join(f"`{name.replace('`', '``')}`" for name in path))
+    return fn.col(quoted(*path))
 
 
 def _path(schema: StructType, field_id: int) -> tuple[str, ...] | None:
@@ -96,7 +100,7 @@ def _path(schema: StructType, field_id: int) -> tuple[str, ...] | None:
 
 
 def transform_column(transform: Transform, type_: Type, column: Column) -> Column:
-    """The transform of a column of an Iceberg type, as Spark has such columns; null stays null."""
+    """Return the transform of a column with an Iceberg type. Null stays null."""
     if not transform.accepts(type_):
         raise BadRequest(f"{transform} does not accept the type {type_}")
     make = _COLUMNS.get(type(transform))
@@ -109,10 +113,10 @@ def transform_column(transform: Transform, type_: Type, column: Column) -> Colum
 
 
 def unix_micros(type_: Type, column: Column) -> Column:
-    """Microseconds from 1970, also of a timestamp without a zone."""
+    """Return microseconds from 1970, also for a timestamp without a zone."""
     if type_.type_id in _WITH_ZONE:
         return fn.unix_micros(column)
-    # Its parts, since Spark's own differences of timestamps go through the session's zone.
+    # Add up the parts, because Spark computes differences of timestamps in the session's zone.
     seconds = fn.unix_date(column.cast("date")).cast("long") * temporal.SECONDS_PER_DAY
     seconds = seconds + fn.hour(column) * 3600 + fn.minute(column) * 60
     parts = fn.call_function("date_part", fn.lit("SECOND"), column) * fn.lit(1_000_000)
@@ -120,7 +124,7 @@ def unix_micros(type_: Type, column: Column) -> Column:
 
 
 def _floor_div(column: Column, by: int) -> Column:
-    """Down, where Spark's `div` goes towards zero."""
+    """Divide and round down; Spark's `div` rounds toward zero."""
     below = fn.when(column % fn.lit(by) < 0, 1).otherwise(0)
     return fn.call_function("div", column, fn.lit(by)) - below
 
@@ -165,8 +169,11 @@ def _void(_: Transform, __: Type, ___: Column) -> Column:
 
 
 def _truncate(transform: Transform, type_: Type, column: Column) -> Column:
-    """Of the least numbers the result lies below the type: then it is of a wider one, or Spark
-    says that it overflows."""
+    """Truncate a value.
+
+    The result for the smallest numbers is below the range of the type. It is then of a wider type,
+    or Spark reports an overflow.
+    """
     assert isinstance(transform, Truncate)
     if isinstance(type_, DecimalType):
         return _truncated_decimal(transform, type_, column)
@@ -178,7 +185,7 @@ def _truncate(transform: Transform, type_: Type, column: Column) -> Column:
 
 def _truncated_decimal(transform: Truncate, type_: DecimalType, column: Column) -> Column:
     if type_.precision == _MAX_PRECISION:
-        # The difference of two such numbers loses digits in Spark.
+        # Spark loses digits when it subtracts decimals with the maximum precision.
         function = partial(_truncated_decimals, transform, type_)
         return arrow_function(function, f"decimal({type_.precision},{type_.scale})")(column)
     width = Decimal(transform.width).scaleb(-type_.scale)
@@ -205,7 +212,7 @@ def _bucket(transform: Transform, type_: Type, column: Column) -> Column:
 
 
 def _whole_words(type_: Type, column: Column) -> Column | None:
-    """What Spark's own hash can take: lengths of four bytes and a multiple; None for the rest."""
+    """Return a column that Spark's `hash` can hash: whole words of four bytes. None for others."""
     if type_.type_id in (TypeId.INT, TypeId.LONG):
         return column.cast("long")
     if type_.type_id is TypeId.DATE:
@@ -220,13 +227,13 @@ def _whole_words(type_: Type, column: Column) -> Column | None:
 
 
 def _buckets(num_buckets: int, array: pa.Array) -> pa.Array:
-    """Of text, bytes and decimals; each distinct value is hashed once."""
+    """Return the buckets of text, bytes and decimals. Each distinct value is hashed once."""
     encoded = array if pa.types.is_dictionary(array.type) else pc.dictionary_encode(array)
-    found = [
+    buckets = [
         None if value is None else (mmh3.hash(_hashed(value), 0) & _MAX_INT) % num_buckets
         for value in encoded.dictionary.to_pylist()
     ]
-    return pa.array(found, pa.int32()).take(encoded.indices)
+    return pa.array(buckets, pa.int32()).take(encoded.indices)
 
 
 def _hashed(value: str | bytes | Decimal) -> str | bytes:
@@ -249,7 +256,7 @@ _COLUMNS: Final[Mapping[type[Transform], Callable[[Transform, Type, Column], Col
 
 
 def arrow_function(function: ArrowFunction, return_type: str) -> Callable[..., Column]:
-    """A function of Arrow arrays as one of columns. Spark 4.0 has them by way of pandas alone."""
+    """Turn a function of Arrow arrays into a function of Columns, with pandas on Spark 4.0."""
     make: Any = getattr(fn, "arrow_udf", None)
     if make is None:
         return _pandas_function(function, return_type)
@@ -257,10 +264,10 @@ def arrow_function(function: ArrowFunction, return_type: str) -> Callable[..., C
     def of_arrays(*arrays: pa.Array) -> pa.Array:
         return function(*arrays)
 
-    # Spark reads from the annotations what it must hand over.
+    # Spark reads the kind of the arguments from the annotations.
     of_arrays.__annotations__ = {"arrays": pa.Array, "return": pa.Array}
-    made: Callable[..., Column] = make(of_arrays, return_type)
-    return made
+    of_columns: Callable[..., Column] = make(of_arrays, return_type)
+    return of_columns
 
 
 def _pandas_function(function: ArrowFunction, return_type: str) -> Callable[..., Column]:
@@ -271,5 +278,5 @@ def _pandas_function(function: ArrowFunction, return_type: str) -> Callable[...,
 
     of_series.__annotations__ = {"series": pandas.Series, "return": pandas.Series}
     make: Any = getattr(fn, "pandas_udf")  # noqa: B009
-    made: Callable[..., Column] = make(of_series, return_type)
-    return made
+    of_columns: Callable[..., Column] = make(of_series, return_type)
+    return of_columns

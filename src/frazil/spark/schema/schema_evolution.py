@@ -1,10 +1,9 @@
-"""A table's schema made wide enough for a frame: `mergeSchema`.
+"""Extend a table's schema to fit a frame: `mergeSchema`.
 
-Columns that the table does not have are added at the end of their struct, optional, with ids that
-no column ever had; a type is widened where Iceberg can (int, float, the precision of a decimal).
-Nothing is dropped, narrowed or made optional. Java's `UnionByNameVisitor`, which also makes
-required columns optional: a frame's columns can almost always be null, so that no required column
-would be left.
+New columns are added at the end of their struct, optional, with new IDs. A type is widened where
+Iceberg allows it: int, float and the precision of a decimal. Nothing is dropped, narrowed or made
+optional. Java's `UnionByNameVisitor` also makes required columns optional; a frame's columns are
+almost always nullable, so that no required column would remain.
 """
 
 from __future__ import annotations
@@ -40,40 +39,47 @@ from frazil.values.types import (
 from frazil.wire.errors import BadRequest
 
 LAST_ADDED = -1
-"""The schema that the same request adds."""
+"""The ID of the schema, spec or order that the same request adds."""
 
 
 @dataclass(frozen=True)
 class Evolution:
+    """A schema and what makes it the table's current one."""
+
     schema: StructType
     updates: tuple[Mapping[str, Any], ...] = ()
     requirements: tuple[Mapping[str, Any], ...] = ()
 
 
 def evolve(table: Table, frame: st.StructType, names: NameMatcher) -> Evolution:
-    """The schema that takes the frame's columns, and what a commit needs to make it the table's."""
+    """Return a schema with the frame's columns, and the updates for the commit."""
     last_id = int(table.metadata["last-column-id"])
-    merger = _Merger(count(last_id + 1), names, table.format_version)
+    merger = _SchemaMerger(count(last_id + 1), names, table.format_version)
     schema = merger.struct(table.schema, frame, "")
     if schema == table.schema:
         return Evolution(schema)
     return Evolution(schema, _updates(table, schema, last_id), _requirements(table, last_id))
 
 
-class _Merger:
+class _SchemaMerger:
+    """Adds the columns of a frame to a schema and widens types."""
+
     def __init__(self, ids: Iterator[int], names: NameMatcher, format_version: int) -> None:
         self._ids = ids
         self._names = names
         self._format_version = format_version
 
     def struct(self, known: StructType, found: st.StructType, path: str) -> StructType:
-        places = self._names.places(found.names, path)
+        """Return the struct with the frame's new fields at the end."""
+        positions = self._names.places(found.names, path)
         fields = []
         for field in known.fields:
-            place = places.pop(self._names.key(field.name), None)
-            fields.append(field if place is None else self._field(field, found.fields[place], path))
+            position = positions.pop(self._names.key(field.name), None)
+            if position is not None:
+                field = self._field(field, found.fields[position], path)
+            fields.append(field)
         prefix = f"{path}." if path else ""
-        added = [found.fields[place] for place in sorted(places.values())]
+        added = [found.fields[position] for position in sorted(positions.values())]
         field_ids = [next(self._ids) for _ in added]
         for field_id, new in zip(field_ids, added, strict=True):
             fields.append(self._new_field(field_id, new, f"{prefix}{new.name}"))
@@ -95,8 +101,9 @@ class _Merger:
             self._check_version(part.type, f"{path}.{part.name}")
 
     def _field(self, known: NestedField, found: st.StructField, path: str) -> NestedField:
-        where = f"{path}.{known.name}" if path else known.name
-        type_ = self._type(known.type, found.dataType, where)
+        type_ = self._type(
+            known.type, found.dataType, f"{path}.{known.name}" if path else known.name
+        )
         return known if type_ is known.type else replace(known, type=type_)
 
     def _type(self, known: Type, found: st.DataType, path: str) -> Type:
@@ -109,7 +116,7 @@ class _Merger:
                 return known
             return ListType(replace(known.element, type=element))
         if isinstance(known, MapType) and isinstance(found, st.MapType):
-            # The keys of a map cannot change: rows that are there would be found by others.
+            # The type of map keys cannot change: lookups in older rows would fail.
             value = self._type(known.value.type, found.valueType, f"{path}.value")
             if value is known.value.type:
                 return known
@@ -118,7 +125,7 @@ class _Merger:
 
 
 def _widened(known: Type, found: st.DataType) -> Type:
-    """The wider type, where the frame's is one that the table's can be promoted to."""
+    """Return the frame's type if the table's can be promoted to it, else the table's type."""
     if known.type_id is TypeId.INT and isinstance(found, st.LongType):
         return LONG
     if known.type_id is TypeId.FLOAT and isinstance(found, st.DoubleType):
@@ -129,16 +136,16 @@ def _widened(known: Type, found: st.DataType) -> Type:
     return known
 
 
-# --- what a commit declares ------------------------------------------------------------------
+# --- updates ---------------------------------------------------------------------------------
 
 
 def schema_updates(table: Table, schema: StructType) -> tuple[Mapping[str, Any], ...]:
-    """Makes `schema` the table's current one; identifier fields stay."""
+    """Return updates that make `schema` the current one and keep the identifier fields."""
     return _updates(table, schema, int(table.metadata["last-column-id"]))
 
 
 def schema_requirements(table: Table) -> tuple[Mapping[str, Any], ...]:
-    """That nobody else changed the schema or gave out ids."""
+    """Return requirements that nobody else changed the schema or assigned field IDs."""
     return _requirements(table, int(table.metadata["last-column-id"]))
 
 
@@ -173,13 +180,12 @@ def _requirements(table: Table, last_id: int) -> tuple[Mapping[str, Any], ...]:
     )
 
 
-# --- the name mapping ------------------------------------------------------------------------
+# --- name mapping ----------------------------------------------------------------------------
 
 
 def _with_new_names(text: str, schema: StructType, last_id: int) -> str | None:
-    """The mapping with the names of new fields, as every schema update of Java's keeps it; None
-    where there is none."""
-    table_name_mapping({NAME_MAPPING_PROPERTY: text})  # Refuses an invalid mapping.
+    """Return the mapping with the new fields, as Java does; None if there are none."""
+    table_name_mapping({NAME_MAPPING_PROPERTY: text})  # Refuse an invalid mapping.
     mapping = json.loads(text)
     changed = _add_names(mapping, schema, last_id)
     return json.dumps(mapping, ensure_ascii=False) if changed else None
@@ -192,7 +198,7 @@ def _add_names(mapped: list[dict[str, Any]], type_: Type, last_id: int) -> bool:
         item = by_id.get(field.field_id)
         if item is None:
             if field.field_id <= last_id:
-                # Whoever made the mapping has left it out.
+                # The field was left out of the mapping on purpose.
                 continue
             for other in mapped:
                 other["names"] = [name for name in other["names"] if name != field.name]

@@ -1,4 +1,4 @@
-"""Iceberg's internal values as columns of Spark: write defaults and initial defaults."""
+"""Convert Iceberg's internal values to Columns, and DEFAULT expressions to internal values."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ _WITH_ZONE: Final = frozenset({TypeId.TIMESTAMPTZ, TypeId.TIMESTAMPTZ_NS})
 
 
 def literal(type_: Type, value: Any) -> Column:
-    """A value of a primitive type; None is a null of the type."""
-    made = fn.lit(None) if value is None else _MAKERS.get(type_.type_id, _plain)(type_, value)
-    return made.cast(spark_type(type_))
+    """Return a value of a primitive type as a Column. None becomes a null of the type."""
+    make = _COLUMNS.get(type_.type_id, _plain)
+    column = fn.lit(None) if value is None else make(type_, value)
+    return column.cast(spark_type(type_))
 
 
 def _plain(type_: Type, value: Any) -> Column:
@@ -47,13 +48,13 @@ def _time(type_: Type, value: int) -> Column:
 
 
 def _timestamp(type_: Type, value: int) -> Column:
-    """By its text, which has its zone: a number would need the session's."""
+    """Use the text, which has its zone. A number would be read in the session's zone."""
     micros = value // temporal.NANOS_PER_MICRO if type_.type_id in _NANOS else value
     with_zone = type_.type_id in _WITH_ZONE
     return fn.lit(temporal.timestamp_from_micros(micros, with_zone=with_zone))
 
 
-_MAKERS: Final[dict[TypeId, Callable[[Type, Any], Column]]] = {
+_COLUMNS: Final[dict[TypeId, Callable[[Type, Any], Column]]] = {
     TypeId.DECIMAL: _text,
     TypeId.UUID: _text,
     TypeId.FIXED: _binary,
@@ -74,7 +75,7 @@ _TEXTS: Final = frozenset({TypeId.STRING, TypeId.DECIMAL, TypeId.UUID, TypeId.DA
 
 
 def default_value(context: Context, column: str, type_: Type, text: str) -> Any:
-    """The value in Iceberg's internal form; None for NULL."""
+    """Evaluate a DEFAULT expression and return Iceberg's internal value; None for NULL."""
     if text.strip().upper() == "NULL":
         return None
     if type_.is_nested or type_.type_id not in _NUMBERS | _TEXTS | _TIMESTAMPS:
@@ -90,10 +91,10 @@ def default_value(context: Context, column: str, type_: Type, text: str) -> Any:
         (row,) = context.spark.sql("SELECT 1 AS `1`").select(expression).collect()
     except AnalysisException as error:
         raise BadRequest(f"column {column}: DEFAULT {text} is not a constant: {error}") from None
-    found = row[0]
-    if found is None or type_.type_id is TypeId.TIMESTAMPTZ:
-        return found
+    value = row[0]
+    if value is None or type_.type_id is TypeId.TIMESTAMPTZ:
+        return value
     try:
-        return from_json(type_, found)
+        return from_json(type_, value)
     except InvalidValue as error:
         raise BadRequest(f"column {column}: DEFAULT {text}: {error}") from None

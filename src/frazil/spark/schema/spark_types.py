@@ -1,7 +1,8 @@
-"""Iceberg's types as Spark's, and back.
+"""Convert Iceberg's types to Spark's and back, and assign field IDs.
 
-Spark has fewer: nanoseconds become microseconds, a uuid its text, a fixed plain binary. What Spark
-cannot hold is an error that names the column, because a scan must not leave values out silently.
+Spark has fewer types: nanoseconds become microseconds, a UUID becomes text, fixed becomes binary. A
+type that Spark does not have is an error with the column's name, because a scan must not leave out
+values silently.
 """
 
 from __future__ import annotations
@@ -42,21 +43,25 @@ from frazil.values.types import (
 from frazil.wire.errors import BadRequest
 
 FIELD_ID_METADATA: Final = "parquet.field.id"
-"""Where Spark's own Parquet reader and writer look for a column's field id."""
+"""The metadata key in which Spark's Parquet reader and writer look for a field ID."""
 COMMENT_METADATA: Final = "comment"
 MICROSECOND_DIGITS: Final = 6
 
 
-# --- Iceberg's to Spark's --------------------------------------------------------------------
+# --- from Iceberg to Spark -------------------------------------------------------------------
 
 
 def spark_schema(schema: StructType, *, field_ids: bool = False) -> st.StructType:
-    """`field_ids` puts the id of each field of a struct in its metadata; Spark has no place for
-    those of list elements, map keys and values."""
+    """Return a schema as Spark's type.
+
+    `field_ids` puts the ID of each struct field in its metadata. Spark cannot store the IDs of list
+    elements, map keys and map values.
+    """
     return _spark_struct(schema, "", field_ids)
 
 
 def spark_type(type_: Type) -> st.DataType:
+    """Return a type as Spark's; raise BadRequest if this Spark has none."""
     return _spark_type(type_, "", field_ids=False)
 
 
@@ -65,8 +70,8 @@ def _spark_type(type_: Type, path: str, field_ids: bool) -> st.DataType:
         return _spark_struct(type_, f"{path}.", field_ids)
     if isinstance(type_, ListType):
         element = type_.element
-        found = _spark_type(element.type, f"{path}.element", field_ids)
-        return st.ArrayType(found, containsNull=not element.required)
+        element_type = _spark_type(element.type, f"{path}.element", field_ids)
+        return st.ArrayType(element_type, containsNull=not element.required)
     if isinstance(type_, MapType):
         key = _spark_type(type_.key.type, f"{path}.key", field_ids)
         value = _spark_type(type_.value.type, f"{path}.value", field_ids)
@@ -77,35 +82,37 @@ def _spark_type(type_: Type, path: str, field_ids: bool) -> st.DataType:
 def _spark_struct(type_: StructType, prefix: str, field_ids: bool) -> st.StructType:
     fields = []
     for field in type_.fields:
-        found = _spark_type(field.type, f"{prefix}{field.name}", field_ids)
+        field_type = _spark_type(field.type, f"{prefix}{field.name}", field_ids)
         metadata: dict[str, Any] = {}
         if field.doc is not None:
             metadata[COMMENT_METADATA] = field.doc
         if field_ids:
             metadata[FIELD_ID_METADATA] = field.field_id
-        fields.append(st.StructField(field.name, found, not field.required, metadata))
+        fields.append(st.StructField(field.name, field_type, not field.required, metadata))
     return st.StructType(fields)
 
 
-def _missing_in_spark(type_: Type, path: str, needed: str) -> BadRequest:
-    where = f"column {path}: " if path else ""
-    return BadRequest(f"{where}this Spark has no type for {type_}, {needed}; select other columns")
+def _missing_in_spark(type_: Type, path: str, reason: str) -> BadRequest:
+    prefix = f"column {path}: " if path else ""
+    return BadRequest(f"{prefix}this Spark has no type for {type_}, {reason}; select other columns")
+
+
+def _newer_type(name: str, version: str, type_: Type, path: str) -> Any:
+    """Return a class of Spark's types that older versions do not have."""
+    cls = getattr(st, name, None)
+    if cls is None:
+        raise _missing_in_spark(type_, path, f"which PySpark {version} has")
+    return cls
 
 
 def _time(type_: Type, path: str) -> st.DataType:
-    time = getattr(st, "TimeType", None)
-    if time is None:
-        raise _missing_in_spark(type_, path, "which PySpark 4.1 has")
-    found: st.DataType = time(MICROSECOND_DIGITS)
-    return found
+    time: st.DataType = _newer_type("TimeType", "4.1", type_, path)(MICROSECOND_DIGITS)
+    return time
 
 
 def _variant(type_: Type, path: str) -> st.DataType:
-    variant = getattr(st, "VariantType", None)
-    if variant is None:
-        raise _missing_in_spark(type_, path, "which PySpark 4.0 has")
-    found: st.DataType = variant()
-    return found
+    variant: st.DataType = _newer_type("VariantType", "4.0", type_, path)()
+    return variant
 
 
 def _geometry(type_: Type, path: str) -> st.DataType:
@@ -121,14 +128,12 @@ def _geography(type_: Type, path: str) -> st.DataType:
 
 
 def _spatial(name: str, type_: Type, path: str, crs: str) -> st.DataType:
-    kind = getattr(st, name, None)
-    if kind is None:
-        raise _missing_in_spark(type_, path, "which PySpark 4.1 has")
+    cls = _newer_type(name, "4.1", type_, path)
     srid = srid_of(type_)
     if srid is None:
         raise _missing_in_spark(type_, path, f"which has the CRS {crs}")
-    found: st.DataType = kind(srid)
-    return found
+    spatial: st.DataType = cls(srid)
+    return spatial
 
 
 def _always(make: Callable[[], st.DataType]) -> Callable[[Type, str], st.DataType]:
@@ -164,25 +169,24 @@ _SPARK_TYPES: Final[dict[TypeId, Callable[[Type, str], st.DataType]]] = {
 }
 
 
-# --- Spark's to Iceberg's --------------------------------------------------------------------
+# --- from Spark to Iceberg -------------------------------------------------------------------
 
 
 def iceberg_schema(schema: st.StructType, *, all_optional: bool = False) -> StructType:
-    """A new table's schema, with ids of its own from 1.
+    """Return the schema of a new table, with IDs from 1.
 
-    `all_optional` as CREATE TABLE AS SELECT has it: that a query yields no nulls today is no
-    promise that the table makes.
+    `all_optional` is for CREATE TABLE AS SELECT: a query without nulls today does not make the
+    columns required.
     """
-    found = iceberg_type(schema, count(1), all_optional=all_optional)
-    assert isinstance(found, StructType)
-    return found
+    struct = iceberg_type(schema, count(1), all_optional=all_optional)
+    assert isinstance(struct, StructType)
+    return struct
 
 
 def iceberg_type(
     type_: st.DataType, ids: Iterator[int], *, all_optional: bool = False, path: str = ""
 ) -> Type:
-    """Ids are given as Java's `AssignFreshIds` does: all fields of a level before what is in
-    them."""
+    """Return Spark's type as Iceberg's, with IDs in the order of `with_ids`."""
     if isinstance(type_, st.StructType):
         return _iceberg_struct(type_, ids, all_optional, path)
     if isinstance(type_, st.ArrayType):
@@ -210,12 +214,12 @@ def _iceberg_struct(
     field_ids = [next(ids) for _ in type_.fields]
     fields = []
     for field_id, field in zip(field_ids, type_.fields, strict=True):
-        found = iceberg_type(
+        field_type = iceberg_type(
             field.dataType, ids, all_optional=all_optional, path=f"{prefix}{field.name}"
         )
-        required = not (field.nullable or all_optional) and found is not UNKNOWN
+        required = not (field.nullable or all_optional) and field_type is not UNKNOWN
         doc = (field.metadata or {}).get(COMMENT_METADATA)
-        fields.append(NestedField(field_id, field.name, found, required, doc))
+        fields.append(NestedField(field_id, field.name, field_type, required, doc))
     return StructType(tuple(fields))
 
 
@@ -229,9 +233,9 @@ def _iceberg_primitive(type_: st.DataType, path: str) -> Type:
     spatial = spatial_type(name, getattr(type_, "srid", None))
     if spatial is not None:
         return spatial
-    where = f"column {path}: " if path else ""
+    prefix = f"column {path}: " if path else ""
     raise BadRequest(
-        f"{where}Iceberg has no type for Spark's {type_.simpleString()}: cast it to another one"
+        f"{prefix}Iceberg has no type for Spark's {type_.simpleString()}: cast it to another one"
     )
 
 
@@ -254,10 +258,17 @@ _ICEBERG_TYPES: Final[dict[str, Type]] = {
     "NullType": UNKNOWN,
     "VariantType": VARIANT,
 }
-"""By the names of Spark's classes: not every version of PySpark has all of them."""
+"""Types by the name of Spark's class, because not every PySpark has all classes."""
+
+
+# --- field IDs --------------------------------------------------------------------------------
 
 
 def with_ids(type_: Type, ids: Iterator[int]) -> Type:
+    """Assign new field IDs inside a type, in the order of Java's `AssignFreshIds`.
+
+    All fields of a level get their IDs before the fields inside them.
+    """
     if isinstance(type_, StructType):
         return struct_with_ids(type_, ids)
     if isinstance(type_, ListType):
@@ -269,14 +280,15 @@ def with_ids(type_: Type, ids: Iterator[int]) -> Type:
 
 
 def struct_with_ids(struct: StructType, ids: Iterator[int] | None = None) -> StructType:
-    """Without `ids` those of a new table, from 1."""
-    given = count(1) if ids is None else ids
-    field_ids = [next(given) for _ in struct.fields]
+    """Assign new IDs to the fields of a struct, from 1 if `ids` is None."""
+    new_ids = count(1) if ids is None else ids
+    field_ids = [next(new_ids) for _ in struct.fields]
     fields = zip(struct.fields, field_ids, strict=True)
-    return StructType(tuple(_field(field, field_id, given) for field, field_id in fields))
+    return StructType(tuple(_field(field, field_id, new_ids) for field, field_id in fields))
 
 
 def field_with_ids(field: NestedField, ids: Iterator[int]) -> NestedField:
+    """Assign new IDs to a field and the fields inside it."""
     return _field(field, next(ids), ids)
 
 
