@@ -12,6 +12,9 @@ from decimal import Decimal
 from typing import Any
 
 from frazil.spark.parse.sql_tokens import Edit, Token, apply_edits, tokens_of
+from frazil.spark.schema.spark_types import spark_type
+from frazil.values.single_value import to_json
+from frazil.values.types import NestedField, TypeId
 from frazil.wire.errors import BadRequest
 
 Arguments = Mapping[str, Any] | Sequence[Any] | None
@@ -86,3 +89,16 @@ def literal_of(value: Any, name: str) -> str:
 def string_literal(value: str) -> str:
     """Return a text as a SQL string in single quotes."""
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def default_literal(field: NestedField) -> str:
+    """Return a column's write default as SQL. Like Spark, return NULL if it has none."""
+    if field.type.is_nested or field.type.type_id is TypeId.UNKNOWN:
+        return "NULL"
+    type_name = spark_type(field.type).simpleString()
+    if field.write_default is None:
+        return f"CAST(NULL AS {type_name})"
+    if field.type.type_id in (TypeId.BINARY, TypeId.FIXED):
+        return f"X'{field.write_default.hex()}'"
+    value = to_json(field.type, field.write_default)
+    return f"CAST({string_literal(str(value))} AS {type_name})"

@@ -1,7 +1,5 @@
-"""Check the columns of a Python data source's rows against a table and convert its batches.
-
-Such a source knows only the types of the columns, and Spark cannot cast them for it. Runs on
-executors too.
+"""The columns of a frame held against a table's, where only their types are known and not the plan:
+a Python source gets rows, and cannot have Spark cast them. Runs on executors too.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from frazil.spark.schema.spark_types import spark_type
 from frazil.values.types import NestedField, StructType, TypeId
 from frazil.wire.errors import BadRequest
 
-_INTEGERS: Final[Sequence[type[st.DataType]]] = (
+_WHOLE: Final[Sequence[type[st.DataType]]] = (
     st.ByteType,
     st.ShortType,
     st.IntegerType,
@@ -28,49 +26,46 @@ _INTEGERS: Final[Sequence[type[st.DataType]]] = (
 
 
 @dataclass(frozen=True)
-class BatchConverter:
-    """Converts batches of a frame to batches with the table's columns."""
+class Conform:
+    """Makes batches of the frame ones with the table's columns."""
 
     schema: StructType
-    positions: tuple[int | None, ...]
-    """The position of each table column in the frame; None if it is missing."""
+    places: tuple[int | None, ...]
+    """Where each of the table's columns stands in the frame; None: nowhere."""
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         columns, names = [], []
-        for field, position in zip(self.schema.fields, self.positions, strict=True):
+        for field, place in zip(self.schema.fields, self.places, strict=True):
             if field.type.type_id is TypeId.UNKNOWN:
                 continue
-            missing = position is None
-            columns.append(_default(field)(batch.num_rows) if missing else batch.column(position))
+            missing = place is None
+            columns.append(_default(field)(batch.num_rows) if missing else batch.column(place))
             names.append(field.name)
         return pa.RecordBatch.from_arrays(columns, names=names)
 
 
-def batch_converter(frame: st.StructType, schema: StructType, table: str) -> BatchConverter:
-    """Match columns by name; raise BadRequest if the frame does not fit the table."""
-    unmatched = {name.lower(): index for index, name in enumerate(frame.names)}
-    positions, problems = [], []
+def conform(frame: st.StructType, schema: StructType, table: str) -> Conform:
+    """BadRequest where the frame does not fit; columns are found by name."""
+    found = {name.lower(): place for place, name in enumerate(frame.names)}
+    places, problems = [], []
     for field in schema.fields:
-        position = unmatched.pop(field.name.lower(), None)
-        positions.append(position)
-        if position is None:
-            problem = _missing(field)
-        else:
-            problem = _misfit(frame.fields[position].dataType, field)
+        place = found.pop(field.name.lower(), None)
+        places.append(place)
+        problem = _missing(field) if place is None else _misfit(frame.fields[place].dataType, field)
         if problem is not None:
             problems.append(problem)
-    problems += [f"column {frame.names[index]} is not in the table" for index in unmatched.values()]
+    problems += [f"column {frame.names[place]} is not in the table" for place in found.values()]
     if len(frame.names) != len({name.lower() for name in frame.names}):
-        problems.append("the frame has a column twice")
+        problems.append("a column stands twice in the frame")
     if problems:
         known = ", ".join(field.name for field in schema.fields)
         raise BadRequest(f"{table}, which has {known}: {'; '.join(problems)}")
-    return BatchConverter(schema, tuple(positions))
+    return Conform(schema, tuple(places))
 
 
 def _missing(field: NestedField) -> str | None:
     if field.required and field.write_default is None:
-        return f"column {field.name} is missing; it is required and has no default"
+        return f"column {field.name} is missing, which is required and has no default"
     return None
 
 
@@ -81,14 +76,14 @@ def _misfit(found: st.DataType, field: NestedField) -> str | None:
     if _is_wider(found, target):
         return None
     return (
-        f"column {field.name} has the type {found.simpleString()}, but the table has "
+        f"column {field.name} has the type {found.simpleString()} where the table has "
         f"{target.simpleString()}: cast it"
     )
 
 
 def _is_wider(found: st.DataType, target: st.DataType) -> bool:
-    if type(found) in _INTEGERS and type(target) in _INTEGERS:
-        return _INTEGERS.index(type(found)) < _INTEGERS.index(type(target))
+    if type(found) in _WHOLE and type(target) in _WHOLE:
+        return _WHOLE.index(type(found)) < _WHOLE.index(type(target))
     if isinstance(found, st.DecimalType) and isinstance(target, st.DecimalType):
         return found.scale == target.scale and found.precision < target.precision
     return isinstance(found, st.FloatType) and isinstance(target, st.DoubleType)

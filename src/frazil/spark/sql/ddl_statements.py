@@ -1,4 +1,4 @@
-"""CREATE, ALTER, DROP and USE, carried out."""
+"""Run CREATE, ALTER, DROP and USE."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from frazil.spark.ddl import table_creation
 from frazil.spark.ddl.alter_table import change_table, column_field
 from frazil.spark.parse import parsed_statements as sql
 from frazil.spark.sql import result_frames
-from frazil.spark.sql.statement_tables import Reading
+from frazil.spark.sql.statement_tables import StatementTables
 from frazil.spark.sql.table_names import (
     CATALOG,
     current_namespace,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def create_table(session: Session, statement: sql.CreateTable) -> DataFrame:
-    """CREATE, REPLACE, and both AS SELECT, which say what they have written."""
+    """Run CREATE TABLE or REPLACE TABLE. With AS SELECT, return the result of the write."""
     identifier = identifier_of(session, statement.name)
     properties = dict(statement.properties)
     if statement.comment is not None:
@@ -41,9 +41,9 @@ def create_table(session: Session, statement: sql.CreateTable) -> DataFrame:
     if statement.query is not None:
         result = _as_select(session, identifier, statement, definition)
         return (
-            result_frames.nothing(session)
+            result_frames.no_columns(session)
             if result is None
-            else result_frames.outcome(session, result)
+            else result_frames.statement_result(session, result)
         )
     schema = _schema(session, statement)
     if statement.replace:
@@ -58,7 +58,7 @@ def create_table(session: Session, statement: sql.CreateTable) -> DataFrame:
             definition,
             if_not_exists=statement.if_not_exists,
         )
-    return result_frames.nothing(session)
+    return result_frames.no_columns(session)
 
 
 def _as_select(
@@ -71,7 +71,7 @@ def _as_select(
     context = session.context
     if statement.if_not_exists and session.client.table_exists(identifier):
         return None
-    with Reading(session) as reading:
+    with StatementTables(session) as reading:
         frame = reading.query(statement.query)
         if statement.replace:
             return table_creation.replace_table_as(
@@ -89,14 +89,17 @@ def _schema(session: Session, statement: sql.CreateTable) -> StructType:
     fields: list[NestedField] = []
     for column in statement.columns:
         if len(column.name) > 1 or column.position is not None:
-            raise BadRequest(f"column {'.'.join(column.name)}: only ALTER TABLE takes that")
+            raise BadRequest(
+                f"column {'.'.join(column.name)}: only ALTER TABLE takes nested names and positions"
+            )
         if any(field.name.lower() == column.name[0].lower() for field in fields):
-            raise BadRequest(f"column {column.name[0]} is there twice")
+            raise BadRequest(f"column {column.name[0]} is defined twice")
         fields.append(column_field(session.context, column, is_new_table=True))
     return StructType(tuple(fields))
 
 
 def drop_table(session: Session, statement: sql.DropTable) -> None:
+    """Run DROP TABLE."""
     try:
         session.client.drop_table(identifier_of(session, statement.name), purge=statement.purge)
     except (NoSuchTable, NoSuchNamespace):
@@ -105,20 +108,21 @@ def drop_table(session: Session, statement: sql.DropTable) -> None:
 
 
 def alter_table(session: Session, statement: sql.AlterTable) -> None:
+    """Run ALTER TABLE."""
     identifier = identifier_of(session, statement.name)
     change = statement.change
-    if isinstance(change, sql.RenameTable):
-        # A single name is a new name in the same namespace.
-        name = change.new_name
-        new = Identifier(identifier.namespace, name[0])
-        session.client.rename_table(
-            identifier, new if len(name) == 1 else identifier_of(session, name)
-        )
-    else:
+    if not isinstance(change, sql.RenameTable):
         change_table(session.context, identifier, change)
+        return
+    if len(change.new_name) == 1:
+        new = Identifier(identifier.namespace, change.new_name[0])
+    else:
+        new = identifier_of(session, change.new_name)
+    session.client.rename_table(identifier, new)
 
 
 def create_namespace(session: Session, statement: sql.CreateNamespace) -> None:
+    """Run CREATE NAMESPACE."""
     try:
         namespace = namespace_of(statement.name)
         session.client.create_namespace(namespace, statement.properties)
@@ -128,11 +132,13 @@ def create_namespace(session: Session, statement: sql.CreateNamespace) -> None:
 
 
 def alter_namespace(session: Session, statement: sql.AlterNamespace) -> None:
+    """Run ALTER NAMESPACE."""
     namespace = namespace_of(statement.name)
     session.client.update_namespace(namespace, statement.updates, statement.removals)
 
 
 def drop_namespace(session: Session, statement: sql.DropNamespace) -> None:
+    """Run DROP NAMESPACE; CASCADE also drops its tables."""
     namespace = namespace_of(statement.name)
     try:
         if statement.cascade:
@@ -147,6 +153,7 @@ def drop_namespace(session: Session, statement: sql.DropNamespace) -> None:
 
 
 def use(session: Session, statement: sql.UseStatement) -> None:
+    """Run USE. The name of the catalog alone leaves no namespace current."""
     if statement.name == (CATALOG,):
         use_namespace(session, ())
     else:

@@ -1,4 +1,4 @@
-"""From a statement to what carries it out."""
+"""Run a parsed statement: one function for each kind of statement."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ from frazil.spark.parse.sql_literals import Arguments, bind
 from frazil.spark.parse.statement_parser import parse
 from frazil.spark.sql import ddl_statements, result_frames, row_statements, show_statements
 from frazil.spark.sql.procedures import call
-from frazil.spark.sql.statement_tables import Reading
+from frazil.spark.sql.statement_tables import StatementTables
 
 if TYPE_CHECKING:
     from frazil.spark.session import Session
 
 
 def run(session: Session, text: str, args: Arguments = None) -> DataFrame:
-    """Runs one statement of Spark's SQL with Iceberg's extensions."""
+    """Run one statement. `args` are the values of its `:name` or `?` parameters."""
     statement = parse(text)
     if isinstance(statement, sql.QueryStatement):
-        with Reading(session) as reading:
+        with StatementTables(session) as reading:
             return reading.query(statement.text, args)
     if args:
         statement = parse(bind(text, args))
     kind = type(statement)
-    if kind in _CHANGES:
-        return result_frames.outcome(session, _CHANGES[kind](session, statement))
-    if kind in _DEFINITIONS:
-        _DEFINITIONS[kind](session, statement)
-        return result_frames.nothing(session)
-    return _ANSWERS[kind](session, statement)
+    if kind in _ROW_STATEMENTS:
+        return result_frames.statement_result(session, _ROW_STATEMENTS[kind](session, statement))
+    if kind in _DDL_STATEMENTS:
+        _DDL_STATEMENTS[kind](session, statement)
+        return result_frames.no_columns(session)
+    return _OTHER_STATEMENTS[kind](session, statement)
 
 
-_CHANGES: Final[Mapping[type, Callable[..., Any]]] = {
+_ROW_STATEMENTS: Final[Mapping[type, Callable[..., Any]]] = {
     sql.InsertStatement: row_statements.insert,
     sql.DeleteStatement: row_statements.delete,
     sql.UpdateStatement: row_statements.update,
     sql.MergeStatement: row_statements.merge,
     sql.TruncateStatement: row_statements.truncate,
 }
-_DEFINITIONS: Final[Mapping[type, Callable[..., None]]] = {
+_DDL_STATEMENTS: Final[Mapping[type, Callable[..., None]]] = {
     sql.DropTable: ddl_statements.drop_table,
     sql.AlterTable: ddl_statements.alter_table,
     sql.CreateNamespace: ddl_statements.create_namespace,
@@ -50,7 +50,7 @@ _DEFINITIONS: Final[Mapping[type, Callable[..., None]]] = {
     sql.DropNamespace: ddl_statements.drop_namespace,
     sql.UseStatement: ddl_statements.use,
 }
-_ANSWERS: Final[Mapping[type, Callable[..., DataFrame]]] = {
+_OTHER_STATEMENTS: Final[Mapping[type, Callable[..., DataFrame]]] = {
     sql.CreateTable: ddl_statements.create_table,
     sql.ShowTables: show_statements.show_tables,
     sql.ShowNamespaces: show_statements.show_namespaces,

@@ -1,6 +1,6 @@
-"""CALL: the procedures that change which snapshot a table or branch is at, and `register_table`.
+"""Run CALL: procedures that move branches to other snapshots, and `register_table`.
 
-Arguments, their order and the columns of the answers are those of Iceberg's own procedures.
+Parameters, their order and the result columns are those of Iceberg's own procedures.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import DataFrame
 
-from frazil.client.declare.client_table import Snapshot, Table
+from frazil.client.declare.client_table import Table
 from frazil.client.declare.metadata_updates import OwnUpdates
 from frazil.spark.parse.parsed_statements import CallStatement
 from frazil.spark.parse.sql_tokens import Cursor
@@ -32,42 +32,49 @@ _PUBLISHED: Final = "source_snapshot_id bigint, current_snapshot_id bigint"
 
 @dataclass(frozen=True)
 class Procedure:
+    """A procedure: its parameters, the columns of its result, and the function that runs it."""
+
     parameters: tuple[tuple[str, str], ...]
-    """Names and types, in the order in which they are given without names."""
-    answer: str
+    """Names and types, in the order of positional arguments."""
+    result_schema: str
     run: Callable[..., tuple[Any, ...]]
     optional: frozenset[str] = frozenset()
 
 
 def call(session: Session, statement: CallStatement) -> DataFrame:
+    """Run CALL."""
     procedure = PROCEDURES.get(statement.procedure)
     if procedure is None:
         known = ", ".join(sorted(PROCEDURES))
-        raise BadRequest(f"there is no procedure {statement.procedure}; there are {known}")
+        raise BadRequest(
+            f"there is no procedure {statement.procedure}; known procedures are {known}"
+        )
     arguments = _arguments(session, statement, procedure)
-    return result_frames.rows(session, procedure.answer, [procedure.run(session, **arguments)])
+    return result_frames.literal_rows(
+        session, procedure.result_schema, [procedure.run(session, **arguments)]
+    )
 
 
 def _arguments(session: Session, statement: CallStatement, procedure: Procedure) -> dict[str, Any]:
     names = [name for name, _ in procedure.parameters]
     if len(statement.positional) > len(names):
-        raise BadRequest(f"{statement.procedure} takes {', '.join(names)}, and nothing more")
-    given = dict(zip(names, statement.positional, strict=False))
+        raise BadRequest(f"{statement.procedure} takes only {', '.join(names)}")
+    texts = dict(zip(names, statement.positional, strict=False))
     for name, text in statement.named.items():
         if name not in names:
             raise BadRequest(f"{statement.procedure} has no argument {name}; it has {names}")
-        if name in given:
+        if name in texts:
             raise BadRequest(f"{statement.procedure}: {name} is given twice")
-        given[name] = text
-    missing = [name for name in names if name not in given and name not in procedure.optional]
+        texts[name] = text
+    missing = [name for name in names if name not in texts and name not in procedure.optional]
     if missing:
         raise BadRequest(f"{statement.procedure}: {', '.join(missing)} is missing")
     kinds = dict(procedure.parameters)
-    return {name: _value(session, name, kinds[name], text) for name, text in given.items()}
+    return {name: _value(session, name, kinds[name], text) for name, text in texts.items()}
 
 
 def _value(session: Session, name: str, kind: str, text: str) -> Any:
-    """Spark evaluates the argument, which may be any constant expression."""
+    """Let Spark evaluate an argument, which may be any constant expression."""
     if kind == "timestamp":
         return milliseconds_of(session, text)
     (row,) = session.spark.sql(f"SELECT CAST(({text}) AS {kind})").collect()
@@ -83,7 +90,7 @@ def _identifier(session: Session, text: str) -> Identifier:
     return identifier_of(session, name)
 
 
-# --- the procedures -------------------------------------------------------------------------------
+# --- implementations ------------------------------------------------------------------------------
 
 
 def _rollback_to_snapshot(session: Session, table: Identifier, snapshot_id: int) -> tuple[Any, ...]:
@@ -94,7 +101,7 @@ def _rollback_to_snapshot(session: Session, table: Identifier, snapshot_id: int)
 
 def _rollback_to_timestamp(session: Session, table: Identifier, timestamp: int) -> tuple[Any, ...]:
     loaded = session.client.load_table(table)
-    # To the last snapshot before that moment, not at it.
+    # Roll back to the last snapshot before the timestamp, not at it.
     loaded.rollback(timestamp_ms=timestamp - 1)
     return loaded.head(), session.client.load_table(table).head()
 
@@ -104,24 +111,24 @@ def _set_current_snapshot(
 ) -> tuple[Any, ...]:
     if (snapshot_id is None) == (ref is None):
         raise BadRequest("set_current_snapshot: give either snapshot_id or ref")
-    wanted: int | str = ref if ref is not None else int(snapshot_id or 0)
+    selector: int | str = ref if ref is not None else int(snapshot_id or 0)
     moved: dict[str, int | None] = {}
 
     def build(loaded: Table) -> OwnUpdates:
-        found = loaded.snapshot(wanted).snapshot_id
-        moved["previous"], moved["current"] = loaded.head(), found
+        new_head = loaded.snapshot(selector).snapshot_id
+        moved["previous"], moved["current"] = loaded.head(), new_head
         update: dict[str, Any] = {
             **((loaded.metadata.get("refs") or {}).get(MAIN) or {}),
             "action": "set-snapshot-ref",
             "ref-name": MAIN,
             "type": "branch",
-            "snapshot-id": found,
+            "snapshot-id": new_head,
         }
-        seen = loaded.refs.get(MAIN)
+        main = loaded.refs.get(MAIN)
         requirement = {
             "type": "assert-ref-snapshot-id",
             "ref": MAIN,
-            "snapshot-id": None if seen is None else seen.snapshot_id,
+            "snapshot-id": None if main is None else main.snapshot_id,
         }
         return [update], [requirement]
 
@@ -136,20 +143,15 @@ def _cherrypick_snapshot(session: Session, table: Identifier, snapshot_id: int) 
 
 def _publish_changes(session: Session, table: Identifier, wap_id: str) -> tuple[Any, ...]:
     loaded = session.client.load_table(table)
-    found = [one for one in loaded.snapshots if one.summary.get(WAP_ID) == wap_id]
-    staged = _one(found, loaded, wap_id)
-    return _cherrypick_snapshot(session, table, staged.snapshot_id)
-
-
-def _one(found: list[Snapshot], table: Table, wap_id: str) -> Snapshot:
-    if not found:
-        raise NotFound(f"{table} has no snapshot that was staged with {WAP_ID} {wap_id}")
-    if len(found) > 1:
-        ids = ", ".join(str(snapshot.snapshot_id) for snapshot in found)
+    staged = [one.snapshot_id for one in loaded.snapshots if one.summary.get(WAP_ID) == wap_id]
+    if not staged:
+        raise NotFound(f"{loaded} has no snapshot that was staged with {WAP_ID} {wap_id}")
+    if len(staged) > 1:
+        ids = ", ".join(map(str, staged))
         raise BadRequest(
-            f"{table}: {WAP_ID} {wap_id} is not unique: {ids}; use cherrypick_snapshot"
+            f"{loaded}: {WAP_ID} {wap_id} is not unique: {ids}; use cherrypick_snapshot"
         )
-    return found[0]
+    return _cherrypick_snapshot(session, table, staged[0])
 
 
 def _fast_forward(session: Session, table: Identifier, branch: str, to: str) -> tuple[Any, ...]:

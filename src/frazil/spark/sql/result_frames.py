@@ -1,4 +1,7 @@
-"""What statements give back: frames of Spark's."""
+"""Build the small frames that statements return, and the metadata tables.
+
+`ns.t.snapshots`, `ns.t.history` and `ns.t.refs` have the columns of Iceberg's metadata tables.
+"""
 
 from __future__ import annotations
 
@@ -23,16 +26,16 @@ RESULT_SCHEMA: Final = (
 )
 
 
-def nothing(session: Session) -> DataFrame:
-    """No rows and no columns, as Spark answers a definition."""
-    return rows(session, "nothing int", []).select()
+def no_columns(session: Session) -> DataFrame:
+    """Return a frame without rows and columns, as Spark does for DDL."""
+    return literal_rows(session, "nothing int", []).select()
 
 
-def rows(session: Session, schema: str, values: Sequence[Sequence[Any]]) -> DataFrame:
-    """Of literals, so that Spark needs no job and no Python worker to show them."""
+def literal_rows(session: Session, schema: str, rows: Sequence[Sequence[Any]]) -> DataFrame:
+    """Return a frame of literals, which Spark can show without a job or a Python worker."""
     columns = [column.split() for column in schema.split(", ")]
     names = ", ".join(name for name, _ in columns)
-    shown = values or [[None] * len(columns)]
+    shown = rows or [[None] * len(columns)]
     lines = ", ".join(
         "("
         + ", ".join(
@@ -42,12 +45,12 @@ def rows(session: Session, schema: str, values: Sequence[Sequence[Any]]) -> Data
         + ")"
         for row in shown
     )
-    found = session.spark.sql(f"SELECT * FROM VALUES {lines} AS answer({names})")
-    return found if values else found.limit(0)
+    frame = session.spark.sql(f"SELECT * FROM VALUES {lines} AS answer({names})")
+    return frame if rows else frame.limit(0)
 
 
-def outcome(session: Session, result: Result) -> DataFrame:
-    """One row that says what was done."""
+def statement_result(session: Session, result: Result) -> DataFrame:
+    """Return one row that describes what a statement changed."""
     row = (
         result.operation,
         result.mode,
@@ -58,17 +61,19 @@ def outcome(session: Session, result: Result) -> DataFrame:
         result.files_removed,
         result.attempts,
     )
-    return rows(session, RESULT_SCHEMA, [row])
+    return literal_rows(session, RESULT_SCHEMA, [row])
 
 
-_MOMENT: Final = pa.timestamp("us", tz="UTC")
+# --- metadata tables ------------------------------------------------------------------------------
+
+_TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 _MICROS_PER_MILLI: Final = 1000
 
 
 def _snapshots(table: Table) -> pa.Table:
     schema = pa.schema(
         [
-            pa.field("committed_at", _MOMENT),
+            pa.field("committed_at", _TIMESTAMP),
             pa.field("snapshot_id", pa.int64()),
             pa.field("parent_id", pa.int64()),
             pa.field("operation", pa.string()),
@@ -78,14 +83,14 @@ def _snapshots(table: Table) -> pa.Table:
     )
     rows = [
         {
-            "committed_at": one.timestamp_ms * _MICROS_PER_MILLI,
-            "snapshot_id": one.snapshot_id,
-            "parent_id": one.parent_snapshot_id,
-            "operation": one.operation,
-            "manifest_list": one.manifest_list,
-            "summary": [item for item in one.summary.items() if item[0] != "operation"],
+            "committed_at": snapshot.timestamp_ms * _MICROS_PER_MILLI,
+            "snapshot_id": snapshot.snapshot_id,
+            "parent_id": snapshot.parent_snapshot_id,
+            "operation": snapshot.operation,
+            "manifest_list": snapshot.manifest_list,
+            "summary": [item for item in snapshot.summary.items() if item[0] != "operation"],
         }
-        for one in table.snapshots
+        for snapshot in table.snapshots
     ]
     return pa.Table.from_pylist(rows, schema)
 
@@ -93,15 +98,15 @@ def _snapshots(table: Table) -> pa.Table:
 def _history(table: Table) -> pa.Table:
     schema = pa.schema(
         [
-            pa.field("made_current_at", _MOMENT),
+            pa.field("made_current_at", _TIMESTAMP),
             pa.field("snapshot_id", pa.int64()),
             pa.field("parent_id", pa.int64()),
             pa.field("is_current_ancestor", pa.bool_()),
         ]
     )
-    parents = {one.snapshot_id: one.parent_snapshot_id for one in table.snapshots}
+    parents = {snapshot.snapshot_id: snapshot.parent_snapshot_id for snapshot in table.snapshots}
     main = table.ancestors(MAIN) if MAIN in table.refs else ()
-    ancestors = {one.snapshot_id for one in main}
+    ancestors = {snapshot.snapshot_id for snapshot in main}
     rows = [
         {
             "made_current_at": entry["timestamp-ms"] * _MICROS_PER_MILLI,
@@ -147,4 +152,5 @@ METADATA_TABLES: Final[Mapping[str, Callable[[Table], pa.Table]]] = {
 
 
 def metadata_frame(spark: SparkSession, table: Table, name: str) -> DataFrame:
+    """Return one of the table's metadata tables."""
     return spark.createDataFrame(METADATA_TABLES[name](table))

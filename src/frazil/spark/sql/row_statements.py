@@ -1,7 +1,7 @@
-"""INSERT, DELETE, UPDATE, MERGE and TRUNCATE, carried out.
+"""Run INSERT, DELETE, UPDATE, MERGE and TRUNCATE.
 
-A statement that reads the table it changes is run as a whole, again from a new load of the table if
-need be, so that what it reads and what its commit is checked against are one snapshot.
+A statement that reads its own target runs again as a whole after a conflict, from a new load of the
+table. What it reads and what its commit is checked against are then the same snapshot.
 """
 
 from __future__ import annotations
@@ -31,95 +31,67 @@ from frazil.spark.parse.parsed_statements import (
     TruncateStatement,
     UpdateStatement,
 )
-from frazil.spark.parse.sql_literals import string_literal
-from frazil.spark.parse.sql_tokens import Cursor, Name
+from frazil.spark.parse.sql_literals import default_literal
+from frazil.spark.parse.sql_tokens import Cursor, Edit, Name, apply_edits
 from frazil.spark.parse.table_references import qualifiers_of
 from frazil.spark.rows import row_changes
 from frazil.spark.rows.merge_clauses import MergeBuilder
-from frazil.spark.schema.spark_types import spark_type
-from frazil.spark.sql.statement_tables import Reading
+from frazil.spark.sql.statement_tables import StatementTables
 from frazil.spark.sql.table_names import CATALOG, target_of
 from frazil.spark.writing import frame_statements
-from frazil.values.single_value import to_json
-from frazil.values.types import NestedField, TypeId
 from frazil.wire.errors import BadRequest
 
 if TYPE_CHECKING:
     from frazil.spark.session import Session
 
 
-DEFAULT = "DEFAULT"
+_DEFAULT: Final = "DEFAULT"
+_OVERWRITE_MODE_SETTING: Final = "spark.sql.sources.partitionOverwriteMode"
 
 
-class DefaultValues:
-    """The write defaults of a table's columns."""
+class _ColumnDefaults:
+    """Replaces DEFAULT in statements with the write defaults of a table's columns."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
-        self._fields = {one.name.lower(): one for one in table.schema.fields}
+        self._fields = {field.name.lower(): field for field in table.schema.fields}
 
-    def value(self, column: str, text: str) -> str | None:
-        """The default's text, where the word is all that the text has."""
-        if text.strip().upper() != DEFAULT:
+    def replaced(self, column: str, text: str) -> str | None:
+        """Return the default of a column if the text is only DEFAULT."""
+        if text.strip().upper() != _DEFAULT:
             return None
-        known = self._fields.get(column.lower())
-        if known is None:
+        field = self._fields.get(column.lower())
+        if field is None:
             raise BadRequest(f"{self._table} has no column {column} that could have a default")
-        return literal_of_default(known)
+        return default_literal(field)
 
-    def in_rows(self, query: str, columns: list[str]) -> str:
-        """VALUES with the defaults put in; any other query as it is."""
+    def in_values(self, query: str, columns: list[str]) -> str:
+        """Replace DEFAULT in the rows of VALUES; return any other query unchanged."""
         cursor = Cursor(query)
         if not cursor.accept("VALUES"):
             return query
-        edits: list[tuple[int, int, str]] = []
-        while True:
-            if cursor.at("("):
-                edits += self._in_row(cursor, columns)
-            else:
-                cursor.until("a row", ",")
-            if not cursor.accept(","):
-                break
-        for start, end, new in reversed(edits):
-            query = query[:start] + new + query[end:]
-        return query
+        rows = cursor.comma_list(lambda: self._row_edits(cursor, columns))
+        return apply_edits(query, [edit for row in rows for edit in row])
 
-    def _in_row(self, cursor: Cursor, columns: list[str]) -> list[tuple[int, int, str]]:
-        cursor.expect("(")
-        edits = []
-        place = 0
-        while True:
+    def _row_edits(self, cursor: Cursor, columns: list[str]) -> list[Edit]:
+        if not cursor.at("("):
+            cursor.until("a row", ",")
+            return []
+        names = iter(columns)
+
+        def value() -> Edit | None:
             first = cursor.peek()
             text = cursor.until("a value", ",")
-            if text.upper() == DEFAULT and place < len(columns):
-                assert first is not None
-                new = self.value(columns[place], text)
-                assert new is not None
-                edits.append((first.start, first.end, new))
-            place += 1
-            if not cursor.accept(","):
-                break
-        cursor.expect(")")
-        return edits
+            column = next(names, None)
+            new = None if column is None else self.replaced(column, text)
+            return None if new is None or first is None else (first.start, first.end, new)
+
+        return [edit for edit in cursor.parenthesized(value) if edit is not None]
 
 
-def literal_of_default(known: NestedField) -> str:
-    """NULL for a column that has none, as in Spark."""
-    if known.type.is_nested or known.type.type_id is TypeId.UNKNOWN:
-        return "NULL"
-    kind = spark_type(known.type).simpleString()
-    if known.write_default is None:
-        return f"CAST(NULL AS {kind})"
-    if known.type.type_id in (TypeId.BINARY, TypeId.FIXED):
-        return f"X'{known.write_default.hex()}'"
-    value = to_json(known.type, known.write_default)
-    return f"CAST({string_literal(str(value))} AS {kind})"
+class _Insertion:
+    """The rows that an INSERT writes, and what they replace."""
 
-
-MODE_SETTING: Final = "spark.sql.sources.partitionOverwriteMode"
-
-
-class Insertion:
     def __init__(self, session: Session, table: Table, statement: InsertStatement) -> None:
         self._session = session
         self._table = table
@@ -129,32 +101,31 @@ class Insertion:
         }
         self._check_partition()
 
-    def frame(self, reading: Reading) -> DataFrame:
-        """The rows, with columns by name."""
+    def frame(self, reading: StatementTables) -> DataFrame:
+        """Return the rows with the table's column names."""
         statement = self._statement
         if statement.by_name:
             return self._with_static(reading.query(statement.query))
-        names = self._positions()
-        text = DefaultValues(self._table).in_rows(statement.query, names)
-        frame = reading.query(text)
-        found = frame.columns
-        if len(found) != len(names) and not (statement.merge_schema and len(found) > len(names)):
+        names = self._query_columns()
+        frame = reading.query(_ColumnDefaults(self._table).in_values(statement.query, names))
+        extra = len(frame.columns) - len(names)
+        if extra < 0 or (extra > 0 and not statement.merge_schema):
             raise BadRequest(
                 f"{self._table} takes {len(names)} columns here ({', '.join(names)}), "
-                f"the query has {len(found)} ({', '.join(found)})"
+                f"the query has {len(frame.columns)} ({', '.join(frame.columns)})"
             )
-        return self._with_static(frame.toDF(*names, *found[len(names) :]))
+        return self._with_static(frame.toDF(*names, *frame.columns[len(names) :]))
 
     @property
     def replaces_partitions(self) -> bool:
-        """As Spark decides it: dynamic, unless PARTITION (…) says all values."""
-        mode = str(self._session.spark.conf.get(MODE_SETTING, "static"))
-        fields = [one for one in self._table.spec()["fields"] if one["transform"] != VOID]
+        """Like Spark, return True in dynamic mode unless PARTITION (…) has all values."""
+        mode = str(self._session.spark.conf.get(_OVERWRITE_MODE_SETTING, "static"))
+        fields = [field for field in self._table.spec()["fields"] if field["transform"] != VOID]
         return mode.lower() == "dynamic" and len(fields) > len(self._static)
 
     @property
     def static_condition(self) -> str | None:
-        """What PARTITION (…) says of the rows that go; None: all of them."""
+        """Return the condition of the rows that PARTITION (…) replaces; None for all rows."""
         parts = [
             f"{quoted(name)} IS NULL"
             if text.strip().upper() == "NULL"
@@ -163,13 +134,12 @@ class Insertion:
         ]
         return " AND ".join(parts) or None
 
-    # --- how --------------------------------------------------------------------------------------
-
-    def _positions(self) -> list[str]:
-        """The columns that the query gives, in its order."""
+    def _query_columns(self) -> list[str]:
+        """Return the table's columns that the query has values for, in order."""
         if self._statement.columns:
             return [self._column(name) for name in self._statement.columns]
-        return [one.name for one in self._table.schema.fields if one.name not in self._static]
+        names = (field.name for field in self._table.schema.fields)
+        return [name for name in names if name not in self._static]
 
     def _with_static(self, frame: DataFrame) -> DataFrame:
         for name, text in self._static.items():
@@ -177,26 +147,25 @@ class Insertion:
         return frame
 
     def _column(self, name: str) -> str:
-        fields = self._table.schema.fields
-        for known in fields:
-            if known.name.lower() == name.lower():
-                return known.name
-        known_names = ", ".join(one.name for one in fields)
-        raise BadRequest(f"{self._table} has no column {name}; it has {known_names}")
+        names = [field.name for field in self._table.schema.fields]
+        for known in names:
+            if known.lower() == name.lower():
+                return known
+        raise BadRequest(f"{self._table} has no column {name}; it has {', '.join(names)}")
 
     def _check_partition(self) -> None:
-        sources = {one.field_id: one.name for one in self._table.schema.fields}
+        names = {field.field_id: field.name for field in self._table.schema.fields}
         identity = {
-            sources.get(one["source-id"])
-            for one in self._table.spec()["fields"]
-            if one["transform"] == "identity"
+            names.get(field["source-id"])
+            for field in self._table.spec()["fields"]
+            if field["transform"] == "identity"
         }
         for name, _ in self._statement.partition:
             if self._column(name) not in identity:
-                known = ", ".join(sorted(one for one in identity if one)) or "none"
+                known = ", ".join(sorted(name for name in identity if name)) or "none"
                 raise BadRequest(
                     f"PARTITION ({name}): {self._table} is not partitioned by that column itself; "
-                    f"columns that it is partitioned by: {known}"
+                    f"its identity partition columns: {known}"
                 )
 
 
@@ -218,7 +187,7 @@ class Work:
     session: Session
     context: Context
     target: Target
-    reading: Reading
+    reading: StatementTables
     table: Table
     """As it was when the run began."""
 
@@ -246,7 +215,7 @@ def _carried_out(
 ) -> Result:
     context = session.context
     table = target.load(context)
-    with Reading(session, table) as reading:
+    with StatementTables(session, table) as reading:
         if not reading.reads(target.identifier, *texts, relation=relation):
             return do(Work(session, context, target, reading, table))
     # What is refused is run again here, with everything that it reads.
@@ -255,7 +224,7 @@ def _carried_out(
     def attempt(number: int) -> Result:
         loaded = target.load(context)
         fixed = LoadedTarget(target.identifier, target.branch, loaded)
-        with Reading(session, loaded) as reading:
+        with StatementTables(session, loaded) as reading:
             done = do(Work(session, once, fixed, reading, loaded))
         return replace(done, attempts=number)
 
@@ -267,7 +236,7 @@ def _carried_out(
 
 def insert(session: Session, statement: InsertStatement) -> Result:
     def do(work: Work) -> Result:
-        insertion = Insertion(session, work.table, statement)
+        insertion = _Insertion(session, work.table, statement)
         frame = insertion.frame(work.reading)
         options: tuple[bool, None, dict[str, Any]] = (statement.merge_schema, None, {})
         if statement.replace_where is not None:
@@ -321,13 +290,13 @@ def _expression(work: Work, text: str) -> str:
 
 def _assigned(work: Work, assignments: Assignments, alias: str | None) -> dict[str, str]:
     """By the columns' names, without the table's in front of them."""
-    defaults = DefaultValues(work.table)
+    defaults = _ColumnDefaults(work.table)
     found: dict[str, str] = {}
     for name, text in assignments:
         column = ".".join(_without_qualifier(work, name, alias))
         if column in found:
             raise BadRequest(f"column {column} is set twice")
-        value = defaults.value(column, text)
+        value = defaults.replaced(column, text)
         found[column] = _expression(work, text) if value is None else value
     return found
 

@@ -1,4 +1,4 @@
-"""SHOW and DESCRIBE, with the columns that Spark gives them."""
+"""Run SHOW and DESCRIBE, with the columns that Spark returns."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from frazil.client.declare.client_table import Table
 from frazil.spark.core.name_matching import quoted
 from frazil.spark.ddl.partition_terms import VOID
 from frazil.spark.parse import parsed_statements as sql
-from frazil.spark.parse.sql_literals import string_literal
+from frazil.spark.parse.sql_literals import default_literal, string_literal
 from frazil.spark.parse.sql_types import type_text
 from frazil.spark.schema.spark_types import spark_type
 from frazil.spark.sql import result_frames
-from frazil.spark.sql.row_statements import literal_of_default
 from frazil.spark.sql.table_names import current_namespace, identifier_of, namespace_of
 from frazil.values.types import NestedField, fields_by_id
 from frazil.wire.errors import BadRequest
@@ -30,31 +29,33 @@ _PARAMETER: Final = re.compile(r"(\w+)\[(\d+)\]")
 
 
 def show_tables(session: Session, statement: sql.ShowTables) -> DataFrame:
+    """Run SHOW TABLES."""
     if statement.namespace is not None:
         namespace = namespace_of(statement.namespace)
     else:
         namespace = current_namespace(session)
     if not namespace:
-        raise BadRequest("SHOW TABLES: name a namespace, as in SHOW TABLES IN ns, or say USE ns")
-    found = [
+        raise BadRequest("SHOW TABLES: name a namespace, as in SHOW TABLES IN ns, or run USE ns")
+    tables = [
         (".".join(table.namespace), table.name, False)
         for table in session.client.list_tables(namespace)
         if _matches(table.name, statement.pattern)
     ]
-    return result_frames.rows(
-        session, "namespace string, tableName string, isTemporary boolean", sorted(found)
+    return result_frames.literal_rows(
+        session, "namespace string, tableName string, isTemporary boolean", sorted(tables)
     )
 
 
 def show_namespaces(session: Session, statement: sql.ShowNamespaces) -> DataFrame:
+    """Run SHOW NAMESPACES."""
     parent = None if statement.parent is None else namespace_of(statement.parent)
     names = [".".join(levels) for levels in session.client.list_namespaces(parent)]
-    found = [(name,) for name in sorted(names) if _matches(name, statement.pattern)]
-    return result_frames.rows(session, "namespace string", found)
+    rows = [(name,) for name in sorted(names) if _matches(name, statement.pattern)]
+    return result_frames.literal_rows(session, "namespace string", rows)
 
 
 def _matches(name: str, pattern: str | None) -> bool:
-    """Spark's patterns: `*` for anything, `|` between choices."""
+    """Match a name with Spark's patterns: `*` is any text, `|` separates alternatives."""
     if pattern is None:
         return True
     choices = [
@@ -65,18 +66,19 @@ def _matches(name: str, pattern: str | None) -> bool:
 
 
 def show_properties(session: Session, statement: sql.ShowProperties) -> DataFrame:
+    """Run SHOW TBLPROPERTIES."""
     table = session.client.load_table(identifier_of(session, statement.name))
     properties = _properties(table)
     if statement.key is None:
-        found = sorted(properties.items())
+        rows = sorted(properties.items())
     else:
         missing = f"Table {table} does not have property: {statement.key}"
-        found = [(statement.key, properties.get(statement.key, missing))]
-    return result_frames.rows(session, "key string, value string", found)
+        rows = [(statement.key, properties.get(statement.key, missing))]
+    return result_frames.literal_rows(session, "key string, value string", rows)
 
 
 def _properties(table: Table) -> dict[str, str]:
-    """With those that Iceberg shows though nobody has set them."""
+    """Return the properties with those that Iceberg always shows."""
     head = table.head()
     return {
         **table.properties,
@@ -86,6 +88,7 @@ def _properties(table: Table) -> dict[str, str]:
 
 
 def describe_table(session: Session, statement: sql.DescribeTable) -> DataFrame:
+    """Run DESCRIBE TABLE."""
     table = session.client.load_table(identifier_of(session, statement.name))
     rows: list[tuple[str, str, str | None]] = [
         (field.name, _shown_type(field), field.doc) for field in table.schema.fields
@@ -93,7 +96,7 @@ def describe_table(session: Session, statement: sql.DescribeTable) -> DataFrame:
     transforms = _transforms(table)
     if transforms:
         rows += [("", "", ""), ("# Partitioning", "", "")]
-        rows += [(f"Part {place}", text, "") for place, text in enumerate(transforms)]
+        rows += [(f"Part {index}", text, "") for index, text in enumerate(transforms)]
     if statement.extended:
         rows += [("", "", ""), ("# Detailed Table Information", "", "")]
         rows += [
@@ -103,11 +106,11 @@ def describe_table(session: Session, statement: sql.DescribeTable) -> DataFrame:
             ("Table UUID", table.uuid, ""),
             ("Table Properties", _listed(_properties(table)), ""),
         ]
-    return result_frames.rows(session, _COLUMNS, rows)
+    return result_frames.literal_rows(session, _COLUMNS, rows)
 
 
 def _shown_type(field: NestedField) -> str:
-    """As Spark names it, where this Spark has such a type."""
+    """Return Spark's name of the type, or Iceberg's if this Spark does not have it."""
     try:
         return spark_type(field.type).simpleString()
     except BadRequest:
@@ -119,19 +122,21 @@ def _listed(properties: Mapping[str, str]) -> str:
 
 
 def describe_namespace(session: Session, statement: sql.DescribeNamespace) -> DataFrame:
+    """Run DESCRIBE NAMESPACE."""
     namespace = namespace_of(statement.name)
     properties = session.client.load_namespace(namespace)
     rows = [("Namespace Name", ".".join(namespace)), *sorted(properties.items())]
-    return result_frames.rows(session, "info_name string, info_value string", rows)
+    return result_frames.literal_rows(session, "info_name string, info_value string", rows)
 
 
 def show_create_table(session: Session, statement: sql.ShowCreateTable) -> DataFrame:
+    """Run SHOW CREATE TABLE."""
     table = session.client.load_table(identifier_of(session, statement.name))
-    return result_frames.rows(session, "createtab_stmt string", [(create_text(table),)])
+    return result_frames.literal_rows(session, "createtab_stmt string", [(create_text(table),)])
 
 
 def create_text(table: Table) -> str:
-    """The statement that makes such a table."""
+    """Return the CREATE TABLE statement of a table."""
     name = ".".join(quoted(part) for part in (*table.identifier.namespace, table.identifier.name))
     columns = ",\n  ".join(_column(field) for field in table.schema.fields)
     parts = [f"CREATE TABLE {name} (\n  {columns})", "USING iceberg"]
@@ -157,14 +162,14 @@ def _column(field: NestedField) -> str:
     if field.required:
         parts.append("NOT NULL")
     if field.write_default is not None:
-        parts.append(f"DEFAULT {literal_of_default(field)}")
+        parts.append(f"DEFAULT {default_literal(field)}")
     if field.doc is not None:
         parts.append(f"COMMENT {string_literal(field.doc)}")
     return " ".join(parts)
 
 
 def _transforms(table: Table) -> list[str]:
-    """The partition fields as CREATE TABLE writes them."""
+    """Return the partition fields as CREATE TABLE spells them."""
     fields = fields_by_id(table.schema)
     return [
         _transform(field, fields[field["source-id"]].name)

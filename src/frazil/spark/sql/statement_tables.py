@@ -1,5 +1,4 @@
-"""The catalog's tables that one statement reads: each at one snapshot, as frames under names that
-Spark knows."""
+"""Read the tables that one statement names, each at one snapshot, as frames."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from frazil.datafiles.arrow.metadata_columns import (
     ROW_ID,
 )
 from frazil.spark.conditions.sql_conditions import convert, is_case_sensitive
-from frazil.spark.parse.sql_tokens import Name
+from frazil.spark.parse.sql_tokens import Name, apply_edits
 from frazil.spark.parse.table_references import (
     QueryNeeds,
     Reference,
@@ -48,17 +47,18 @@ if TYPE_CHECKING:
     from frazil.spark.session import Session
 
 
-ALL: Final = QueryNeeds()
+_ALL_COLUMNS: Final = QueryNeeds()
 
 
-class Reading:
-    """Loads each table once, so that all of a statement sees the same snapshot of it.
+class StatementTables:
+    """The tables that one statement reads, as frames.
 
-    In a `with` block, because expressions outside of queries need temporary views.
+    Each table is loaded once, so that all parts of the statement see the same snapshot. Use it in a
+    `with` block: expressions outside of queries need temporary views, which are dropped at the end.
     """
 
     def __init__(self, session: Session, pinned: Table | None = None) -> None:
-        """`pinned`: the statement's target, which is read as it was loaded."""
+        """Create it; `pinned` is the statement's target, which is not loaded again."""
         self._session = session
         self._loaded: dict[Name, tuple[Table, Selector | None] | None] = {}
         self._tables: dict[Identifier, Table] = {}
@@ -67,7 +67,7 @@ class Reading:
         self._frames: dict[tuple[object, ...], DataFrame] = {}
         self._views: dict[int, str] = {}
 
-    def __enter__(self) -> Reading:
+    def __enter__(self) -> StatementTables:
         return self
 
     def __exit__(
@@ -82,134 +82,137 @@ class Reading:
     # --- texts ------------------------------------------------------------------------------------
 
     def query(self, text: str, args: Mapping[str, Any] | Sequence[Any] | None = None) -> DataFrame:
-        """The frame of a query."""
-        named = references(text)
-        found = self._frames_of(named, needs_of(text, named))
-        names = {reference: f"frazil_{number}" for number, reference in enumerate(found)}
+        """Return the frame of a query."""
+        tables = references(text)
+        frames = self._frames_of(tables, needs_of(text, tables))
         spark = self._session.spark
-        given: Any = list(args) if isinstance(args, tuple) else args
-        if not found:
-            return spark.sql(text, given)
+        arguments: Any = list(args) if isinstance(args, tuple) else args
+        if not frames:
+            return spark.sql(text, arguments)
+        names = {reference: f"frazil_{number}" for number, reference in enumerate(frames)}
         fields = {reference: f"{{{name}}}" for reference, name in names.items()}
-        frames: dict[str, Any] = {name: found[reference] for reference, name in names.items()}
-        full_names = {reference: self._full_name(reference) for reference in found}
-        return spark.sql(replaced(text, fields, full_names, braces=True), given, **frames)
+        named_frames: dict[str, Any] = {names[one]: frame for one, frame in frames.items()}
+        full_names = {reference: self._full_name(reference) for reference in frames}
+        edited = replaced(text, fields, full_names, braces=True)
+        return spark.sql(edited, arguments, **named_frames)
 
     def relation(self, text: str) -> DataFrame:
-        """The frame of what could stand behind FROM."""
+        """Return the frame of a text that can follow FROM."""
         return self.query(f"SELECT * FROM {text}")
 
     def expression(self, text: str, target: Identifier) -> str:
-        """An expression whose queries read views, and whose columns call the statement's target by
-        its own name alone."""
-        found = self._frames_of(references(text))
-        views = {one: self._view(frame) for one, frame in found.items()}
-        edited = replaced(text, views, {one: self._full_name(one) for one in found})
+        """Return an expression whose subqueries read temporary views.
+
+        Columns of the statement's target are qualified with the table's own name only.
+        """
+        frames = self._frames_of(references(text))
+        views = {reference: self._view(frame) for reference, frame in frames.items()}
+        edited = replaced(
+            text, views, {reference: self._full_name(reference) for reference in frames}
+        )
         names = qualifiers_of((CATALOG, *target.namespace, target.name))
-        for start, end, new in reversed(qualifier_edits(edited, names)):
-            edited = edited[:start] + new + edited[end:]
-        return edited
+        return apply_edits(edited, qualifier_edits(edited, names))
 
     def reads(self, identifier: Identifier, *texts: str | None, relation: str = "") -> bool:
-        """Whether one of the texts, or what stands behind FROM, names the table."""
-        named = [one for text in texts if text is not None for one in references(text)]
-        named += references(relation, relation=True) if relation else ()
-        return any(
-            found is not None and found[0].identifier == identifier
-            for found in (self._load(one) for one in named)
-        )
+        """Return whether one of the texts, or the text after FROM, names the table."""
+        tables = [table for text in texts if text is not None for table in references(text)]
+        tables += references(relation, relation=True) if relation else ()
+        loaded = map(self._load, tables)
+        return any(table is not None and table[0].identifier == identifier for table in loaded)
 
     # --- tables -----------------------------------------------------------------------------------
 
     def _frames_of(
-        self, named: Sequence[Reference], needs: QueryNeeds = ALL
+        self, tables: Sequence[Reference], needs: QueryNeeds = _ALL_COLUMNS
     ) -> dict[Reference, DataFrame]:
-        found = {reference: self._frame(reference, needs) for reference in named}
-        return {one: frame for one, frame in found.items() if frame is not None}
+        frames = {reference: self._frame(reference, needs) for reference in tables}
+        return {reference: frame for reference, frame in frames.items() if frame is not None}
 
     def _frame(self, reference: Reference, needs: QueryNeeds) -> DataFrame | None:
-        found = self._load(reference)
-        if found is None:
+        loaded = self._load(reference)
+        if loaded is None:
             if has_catalog(reference.name):
                 name = ".".join(reference.name)
                 raise NoSuchTable(f"Table does not exist: {name}")
             return None
-        table, selector = found
+        table, selector = loaded
         if selector is not None and selector.kind == METADATA:
             return self._metadata(reference, table, selector)
-        moment = _moment(self._session, reference, selector)
-        key = (table.identifier, needs, *sorted(moment.items()))
+        snapshot = _snapshot_options(self._session, reference, selector)
+        key = (table.identifier, needs, *sorted(snapshot.items()))
         if key not in self._frames:
-            part = self._part(table, moment, needs)
-            self._frames[key] = scan_of(self._session.context, table, **moment, **part)
+            options = {**snapshot, **self._column_options(table, snapshot, needs)}
+            self._frames[key] = scan_of(self._session.context, table, **options)
         return self._frames[key]
 
     def _metadata(self, reference: Reference, table: Table, selector: Selector) -> DataFrame:
         if reference.version is not None or reference.timestamp is not None:
-            raise BadRequest(f"{'.'.join(reference.name)}: only a table's rows have versions")
+            raise BadRequest(f"{'.'.join(reference.name)}: metadata tables have no versions")
         key = (table.identifier, selector)
         if key not in self._frames:
             spark = self._session.spark
             self._frames[key] = metadata_frame(spark, table, selector.value)
         return self._frames[key]
 
-    def _part(self, table: Table, moment: Mapping[str, Any], needs: QueryNeeds) -> dict[str, Any]:
-        """What of the table must be read, as the options of a scan."""
-        schema = _schema_at(table, moment)
+    def _column_options(
+        self, table: Table, snapshot: Mapping[str, Any], needs: QueryNeeds
+    ) -> dict[str, Any]:
+        """Return the options of a scan that limit it to the columns and rows that are needed."""
+        schema = _schema_at(table, snapshot)
         if schema is None:
             return {}
         known = [field.name for field in schema.fields]
-        part: dict[str, Any] = {
+        options: dict[str, Any] = {
             "columns": needs.columns(known),
             "metadata_columns": needs.metadata_columns(known, _metadata_columns(table)),
         }
         if needs.where is not None:
             context = self._session.context
-            part["filter"] = convert(
+            options["filter"] = convert(
                 needs.where,
                 schema,
                 alias=needs.alias,
                 case_sensitive=is_case_sensitive(context),
                 time_zone=context.time_zone,
             ).expression
-        return part
+        return options
 
     def _full_name(self, reference: Reference) -> Name:
-        found = self._load(reference)
-        if found is None or found[1] is not None:
+        loaded = self._load(reference)
+        if loaded is None or loaded[1] is not None:
             return reference.name
-        return (CATALOG, *found[0].identifier.namespace, reference.name[-1])
+        return (CATALOG, *loaded[0].identifier.namespace, reference.name[-1])
 
     def _load(self, reference: Reference) -> tuple[Table, Selector | None] | None:
         name = reference.name
         if name not in self._loaded:
-            self._loaded[name] = self._found(name)
+            self._loaded[name] = self._lookup(name)
         return self._loaded[name]
 
-    def _found(self, name: Name) -> tuple[Table, Selector | None] | None:
+    def _lookup(self, name: Name) -> tuple[Table, Selector | None] | None:
         if len(name) == 1 and self._is_view(name[0]):
             return None
         identifier = possible_identifier(self._session, name)
         if identifier in self._tables:
             return self._tables[identifier], None
         try:
-            found = load(self._session, name)
+            loaded = load(self._session, name)
         except BadRequest:
-            return None  # Such as parquet.`/a/../b`: no name that the catalog could have.
-        if found is None:
+            return None  # For example parquet.`/a/../b`, which cannot be a table of the catalog.
+        if loaded is None:
             return None
-        table, selector = found
+        table, selector = loaded
         return self._tables.setdefault(table.identifier, table), selector
 
     def _is_view(self, name: str) -> bool:
-        """Spark's temporary views hide tables, as they do in Spark."""
+        """Return whether a temporary view hides a table of this name, as in Spark."""
         try:
             return bool(self._session.spark.catalog.getTable(name).isTemporary)
         except AnalysisException:
             return False
 
     def _view(self, frame: DataFrame) -> str:
-        """Of a name that nobody else has."""
+        """Create a temporary view with a unique name."""
         key = id(frame)
         if key not in self._views:
             self._views[key] = f"_frazil_{uuid.uuid4().hex}"
@@ -217,8 +220,10 @@ class Reading:
         return self._views[key]
 
 
-def _moment(session: Session, reference: Reference, selector: Selector | None) -> dict[str, Any]:
-    """Which snapshot, as the options of a scan."""
+def _snapshot_options(
+    session: Session, reference: Reference, selector: Selector | None
+) -> dict[str, Any]:
+    """Return the options of a scan that choose the snapshot."""
     version, timestamp = reference.version, reference.timestamp
     if selector is not None:
         if version is not None or timestamp is not None:
@@ -242,20 +247,20 @@ def _metadata_columns(table: Table) -> list[str]:
     return [name for name in METADATA_FIELDS if lineage or name not in (ROW_ID, LAST_UPDATED)]
 
 
-def _schema_at(table: Table, moment: Mapping[str, Any]) -> StructType | None:
-    """The columns that a query sees; None where that takes more than the table's metadata."""
-    if "timestamp" in moment:
+def _schema_at(table: Table, snapshot: Mapping[str, Any]) -> StructType | None:
+    """Return the schema that a scan uses; None if the loaded metadata does not determine it."""
+    if "timestamp" in snapshot:
         return None
-    if "snapshot" in moment:
-        return schema_of(table, moment["snapshot"])
-    ref = table.refs.get(moment.get("ref", MAIN))
+    if "snapshot" in snapshot:
+        return schema_of(table, snapshot["snapshot"])
+    ref = table.refs.get(snapshot.get("ref", MAIN))
     if ref is not None and ref.type == "tag":
         return schema_of(table, ref.snapshot_id)
     return table.schema
 
 
 def milliseconds_of(session: Session, expression: str) -> int:
-    """A constant expression as a moment."""
+    """Evaluate a constant expression to milliseconds from 1970."""
     text = f"SELECT unix_millis(CAST(({expression}) AS TIMESTAMP))"
     (row,) = session.spark.sql(text).collect()
     if row[0] is None:

@@ -1,4 +1,4 @@
-"""Which table of the catalog a name in a statement means."""
+"""Resolve names in statements to tables, branches, snapshots and namespaces of the catalog."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from frazil.spark.session import Session
 
 CATALOG: Final = "frazil"
-"""May stand in front of every name, as the name of a catalog does in Spark."""
+"""The catalog name, which every table name may begin with, as in Spark."""
 METADATA: Final = "metadata"
 """The kind of a selector that names a metadata table."""
 _SELECTOR: Final = re.compile(r"(branch|tag|snapshot_id|at_timestamp)_(.+)")
 _NUMBERED: Final = frozenset({"snapshot_id", "at_timestamp"})
-_NOT_THERE: Final = (NoSuchTable, NoSuchNamespace)
+_DOES_NOT_EXIST: Final = (NoSuchTable, NoSuchNamespace)
 
 _current: WeakKeyDictionary[Session, Namespace] = WeakKeyDictionary()
 
@@ -38,33 +38,34 @@ class Selector:
 
 
 def current_namespace(session: Session) -> Namespace:
-    """What USE has chosen; empty where it has not been said."""
+    """Return the namespace of the last USE; empty if there was none."""
     return _current.get(session, ())
 
 
 def use_namespace(session: Session, namespace: Namespace) -> None:
-    """An empty one: none is current any more."""
+    """Set the current namespace; an empty one clears it."""
     if namespace:
         session.client.load_namespace(namespace)
     _current[session] = namespace
 
 
 def namespace_of(name: Name) -> Namespace:
-    """Without the catalog's name."""
+    """Return the name of a namespace without the catalog's name."""
     if name[0].lower() == CATALOG and len(name) > 1:
         return name[1:]
     return name
 
 
 def identifier_of(session: Session, name: Name) -> Identifier:
-    found = possible_identifier(session, name)
-    if found is None:
-        raise BadRequest(f"{name[0]}: name its namespace too, as in ns.{name[0]}, or say USE ns")
-    return found
+    """Return the table that a name means; raise BadRequest if its namespace is unknown."""
+    identifier = possible_identifier(session, name)
+    if identifier is None:
+        raise BadRequest(f"{name[0]}: name its namespace too, as in ns.{name[0]}, or run USE ns")
+    return identifier
 
 
 def possible_identifier(session: Session, name: Name) -> Identifier | None:
-    """None where it is a single name and no namespace is current."""
+    """Return the table that a name means; None for a single name without a current namespace."""
     current = current_namespace(session)
     if has_catalog(name) and (len(name) > 2 or current):
         name = name[1:]
@@ -74,10 +75,12 @@ def possible_identifier(session: Session, name: Name) -> Identifier | None:
 
 
 def has_catalog(name: Name) -> bool:
+    """Return whether a name begins with the catalog's name."""
     return len(name) > 1 and name[0].lower() == CATALOG
 
 
 def selector_of(name: Name) -> Selector | None:
+    """Return the selector that a name ends with, if it ends with one."""
     if len(name) > 1 and name[-1].lower() in METADATA_TABLES:
         return Selector(METADATA, name[-1].lower())
     matched = _SELECTOR.fullmatch(name[-1])
@@ -89,28 +92,29 @@ def selector_of(name: Name) -> Selector | None:
 
 
 def load(session: Session, name: Name) -> tuple[Table, Selector | None] | None:
-    """The table, and what its name says of the snapshot; None where the catalog has no such table.
+    """Load the table of a name, and return the selector at the end of the name.
 
-    As Iceberg's own catalog does it, a table that is really named so comes first.
+    Return None if the catalog has no such table. Like in Iceberg's own catalog, a table whose name
+    looks like a selector takes precedence.
     """
     identifier = possible_identifier(session, name)
     if identifier is None:
         return None
     try:
         return session.client.load_table(identifier), None
-    except _NOT_THERE:
+    except _DOES_NOT_EXIST:
         selector = selector_of(name)
         parent = None if selector is None else possible_identifier(session, name[:-1])
         if parent is None:
             return None
     try:
         return session.client.load_table(parent), selector
-    except _NOT_THERE:
+    except _DOES_NOT_EXIST:
         return None
 
 
 def target_of(session: Session, name: Name) -> Target:
-    """Where a statement writes: a table, or a branch of one."""
+    """Return the table or branch that a statement writes to."""
     identifier = identifier_of(session, name)
     selector = selector_of(name)
     if selector is None or session.client.table_exists(identifier):

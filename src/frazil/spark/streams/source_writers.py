@@ -31,7 +31,7 @@ from frazil.datafiles.writing.data_file_writer import ArrowFileWriter
 from frazil.datafiles.writing.row_partitions import Partitioner
 from frazil.datafiles.writing.write_properties import FileOptions, file_options
 from frazil.spark.executor.worker_tasks import task_name
-from frazil.spark.schema.source_batches import BatchConverter, batch_converter
+from frazil.spark.schema.source_batches import Conform, conform
 from frazil.spark.streams.source_options import SourceOptions
 from frazil.spark.streams.stream_ids import StreamId, is_committed, stream_id
 from frazil.spark.writing.write_commit import Write
@@ -64,7 +64,7 @@ class FileTask:
     facts: PortableTable
     storage: Storage
     options: FileOptions
-    convert: BatchConverter
+    conform: Conform
 
     def write(self, batches: Iterator[pa.RecordBatch], folder: str) -> tuple[bytes, ...]:
         partitioned = Partitioner(self.facts)
@@ -73,7 +73,7 @@ class FileTask:
         )
         try:
             for batch in batches:
-                writer.write(partitioned(self.convert(batch)))
+                writer.write(partitioned(self.conform(batch)))
             return tuple(writer.close())
         except BaseException:
             writer.abort()
@@ -87,7 +87,7 @@ def file_task(options: SourceOptions, table: Table, schema: SparkStruct) -> File
         facts,
         options.storage(table.config),
         file_options(facts.properties, target_file_size_bytes=options.target_file_size_bytes),
-        batch_converter(schema, facts.schema, facts.name),
+        conform(schema, facts.schema, facts.name),
     )
 
 
