@@ -15,7 +15,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from frazil.client.declare.client_table import Table
-from frazil.datafiles.footers.parquet_schema import fields_by_id
 from frazil.spark.core.name_matching import NameMatcher, column, names_of
 from frazil.spark.schema.column_fitting import (
     POLICY_SETTING,
@@ -28,7 +27,7 @@ from frazil.spark.schema.column_fitting import (
 )
 from frazil.spark.schema.schema_evolution import Evolution, evolve
 from frazil.spark.schema.spark_types import FIELD_ID_METADATA, spark_schema, spark_type
-from frazil.values.types import NestedField, StructType, Type, TypeId
+from frazil.values.types import NestedField, StructType, Type, TypeId, fields_by_id
 from frazil.wire.errors import BadRequest
 
 
