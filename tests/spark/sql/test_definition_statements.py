@@ -196,7 +196,7 @@ def test_register_table(
     [
         ("nope('t')", "fast_forward"),
         ("rollback_to_snapshot('t')", "snapshot_id is missing"),
-        ("rollback_to_snapshot('t', 1, 2)", "nothing more"),
+        ("rollback_to_snapshot('t', 1, 2)", "takes only"),
         ("rollback_to_snapshot(table => 't', nope => 1)", "no argument nope"),
         ("rollback_to_snapshot('t', table => 't')", "given twice"),
         ("rollback_to_snapshot('ns.t', NULL)", "is null"),
