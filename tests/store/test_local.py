@@ -120,7 +120,7 @@ def test_a_disk_that_fills_up_leaves_nothing(unnamed: str, tmp_path: Path) -> No
     ended = _run(
         """
         import resource, sys
-        from frazil.store import local
+        from frazil.store import local_store as local
         from frazil.store.object_store import StoreError
         if sys.argv[2] == "no":
             local._O_TMPFILE = None
