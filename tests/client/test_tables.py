@@ -140,7 +140,7 @@ def test_rollback(client: Client, new_table: NewTable) -> None:
         client.rollback(table, timestamp_ms=1)
     with pytest.raises(BadRequest, match="either a snapshot or timestamp_ms"):
         client.rollback(table)
-    with pytest.raises(BadRequest, match="gone another way"):
+    with pytest.raises(BadRequest, match="has diverged"):
         client.fast_forward(table, "dev", "main")
 
 

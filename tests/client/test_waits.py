@@ -13,7 +13,7 @@ import pytest
 from frazil.client.catalog_client import Client
 from frazil.client.send.http_transport import HttpTransport
 from frazil.client.send.retry_policy import Clock, RetryPolicy
-from frazil.client.send.submit import Accepted, Persistence, Request, submit
+from frazil.client.send.submit import Accepted, Request, SubmitPolicy, submit
 from frazil.wire.errors import (
     BadRequest,
     CommitFailed,
@@ -82,7 +82,7 @@ def append(operation: Append) -> Request:
     return Request("POST", path, body, {"Prefer": "return=minimal"})
 
 
-def send(proxy: Proxy, operation: Append, persistence: Persistence, *faults: Fault) -> Accepted:
+def send(proxy: Proxy, operation: Append, persistence: SubmitPolicy, *faults: Fault) -> Accepted:
     proxy.script(*faults)
     return submit(HttpTransport(proxy.url), lambda: append(operation), persistence)
 
@@ -95,7 +95,7 @@ def test_full_jitter_between_nothing_and_a_limit_that_doubles(
 ) -> None:
     operation = Append(truth)
     accepted = send(
-        proxy, operation, Persistence(POLICY, clock=held.clock()), *[Respond(429, 0)] * 6
+        proxy, operation, SubmitPolicy(POLICY, clock=held.clock()), *[Respond(429, 0)] * 6
     )
     assert accepted.attempts == 7
     assert held.limits == [(0, 0.1), (0, 0.2), (0, 0.4), (0, 0.8), (0, 1.0), (0, 1.0)]
@@ -105,7 +105,7 @@ def test_full_jitter_between_nothing_and_a_limit_that_doubles(
 
 def test_chance_may_be_kind(truth: Truth, proxy: Proxy, held: HeldClock) -> None:
     held.jitter = 0.0
-    send(proxy, Append(truth), Persistence(POLICY, clock=held.clock()), *[DropRequest()] * 3)
+    send(proxy, Append(truth), SubmitPolicy(POLICY, clock=held.clock()), *[DropRequest()] * 3)
     assert held.slept == [0.0, 0.0, 0.0]
 
 
@@ -114,14 +114,14 @@ def test_what_the_server_asks_for_is_waited(
     status: int, truth: Truth, proxy: Proxy, held: HeldClock
 ) -> None:
     operation = Append(truth)
-    send(proxy, operation, Persistence(POLICY, clock=held.clock()), Respond(status, 7))
+    send(proxy, operation, SubmitPolicy(POLICY, clock=held.clock()), Respond(status, 7))
     assert held.slept == [7.1]
     assert operation.times() == 1
 
 
 def test_no_wait_goes_beyond_the_total(truth: Truth, proxy: Proxy, held: HeldClock) -> None:
     operation = Append(truth)
-    persistence = Persistence(changed(POLICY, total_timeout_ms=6_000), clock=held.clock())
+    persistence = SubmitPolicy(changed(POLICY, total_timeout_ms=6_000), clock=held.clock())
     with pytest.raises(TooManyRequests) as refused:
         send(proxy, operation, persistence, Respond(429, 7))
     assert refused.value.retry_after_s == 7
@@ -131,7 +131,7 @@ def test_no_wait_goes_beyond_the_total(truth: Truth, proxy: Proxy, held: HeldClo
 
 def test_no_retry_beyond_the_number(truth: Truth, proxy: Proxy, held: HeldClock) -> None:
     operation = Append(truth)
-    persistence = Persistence(changed(POLICY, num_retries=2), clock=held.clock())
+    persistence = SubmitPolicy(changed(POLICY, num_retries=2), clock=held.clock())
     with pytest.raises(TooManyRequests):
         send(proxy, operation, persistence, *[Respond(429, 0)] * 9)
     assert len(proxy.changes) == 3
@@ -143,7 +143,7 @@ def test_an_unknown_outcome_is_asked_after_when_the_retries_are_used_up(
 ) -> None:
     operation = Append(truth)
     checks = RetryPolicy(num_retries=3, min_wait_ms=2_000, max_wait_ms=60_000)
-    persistence = Persistence(changed(POLICY, num_retries=1), checks, clock=held.clock())
+    persistence = SubmitPolicy(changed(POLICY, num_retries=1), checks, clock=held.clock())
     accepted = send(proxy, operation, persistence, *[DropAnswer()] * 4)
     assert accepted.attempts == 5
     assert held.slept == [0.1, 2.0, 4.0, 8.0]
@@ -159,7 +159,7 @@ def test_a_key_that_may_be_forgotten_is_not_sent_again(
     truth: Truth, proxy: Proxy, held: HeldClock
 ) -> None:
     operation = Append(truth)
-    persistence = Persistence(POLICY, key_lifetime_s=0.25, clock=held.clock())
+    persistence = SubmitPolicy(POLICY, key_lifetime_s=0.25, clock=held.clock())
     with pytest.raises(CommitStateUnknown):
         send(proxy, operation, persistence, *[DropAnswer()] * 9)
     # After 0.1 s it still held, after 0.3 s it did not.
@@ -172,7 +172,7 @@ def test_a_catalog_that_knows_no_keys_is_asked_once(
 ) -> None:
     """Sending the same bytes twice could do the change twice there."""
     operation = Append(truth)
-    persistence = Persistence(POLICY, key_lifetime_s=None, clock=held.clock())
+    persistence = SubmitPolicy(POLICY, key_lifetime_s=None, clock=held.clock())
     with pytest.raises(CommitStateUnknown):
         send(proxy, operation, persistence, DropAnswer())
     (change,) = proxy.changes
@@ -187,11 +187,11 @@ def test_a_success_that_is_not_the_catalogs_proves_nothing(
     truth: Truth, proxy: Proxy, held: HeldClock
 ) -> None:
     operation = Append(truth)
-    accepted = send(proxy, operation, Persistence(POLICY, clock=held.clock()), Respond(200))
+    accepted = send(proxy, operation, SubmitPolicy(POLICY, clock=held.clock()), Respond(200))
     assert accepted.attempts == 2
     assert operation.times() == 1
     with pytest.raises(CommitStateUnknown):
-        persistence = Persistence(POLICY, clock=held.clock())
+        persistence = SubmitPolicy(POLICY, clock=held.clock())
         send(proxy, Append(truth), persistence, *[Respond(200)] * 20)
 
 
@@ -200,7 +200,7 @@ def test_a_gateway_that_asks_for_patience_proves_nothing(
 ) -> None:
     operation = Append(truth)
     with pytest.raises(CommitStateUnknown):
-        persistence = Persistence(POLICY, clock=held.clock())
+        persistence = SubmitPolicy(POLICY, clock=held.clock())
         send(proxy, operation, persistence, *[Respond(503, 1, forwarded=True)] * 20)
     assert operation.times() == 1
 
@@ -230,7 +230,7 @@ def test_rebuilding_counts_as_a_retry(truth: Truth, proxy: Proxy, held: HeldCloc
         path = f"namespaces/{NAMESPACE}/tables/{name.split('.')[1]}"
         return Request("POST", path, msgspec.json.encode(body))
 
-    persistence = Persistence(changed(POLICY, num_retries=3), clock=held.clock())
+    persistence = SubmitPolicy(changed(POLICY, num_retries=3), clock=held.clock())
     proxy.script(*[Pass(action=overtake)] * 4)
     with pytest.raises(CommitFailed):
         submit(HttpTransport(proxy.url), build, persistence)
@@ -253,7 +253,7 @@ def test_without_rebuilding_a_failed_requirement_is_the_last_word(
     }
     path = f"namespaces/{NAMESPACE}/tables/{name.split('.')[1]}"
     request = Request("POST", path, msgspec.json.encode(body))
-    persistence = Persistence(POLICY, clock=held.clock())
+    persistence = SubmitPolicy(POLICY, clock=held.clock())
     with pytest.raises(CommitFailed):
         submit(HttpTransport(proxy.url), lambda: request, persistence, rebuilds=False)
     assert len(proxy.changes) == 1

@@ -1,11 +1,11 @@
-"""`frazil.Client`: a catalog's namespaces and tables, and the operations on them."""
+"""`frazil.Client`: the namespaces and tables of a catalog, and changes of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 import msgspec
 from msgspec import Raw, Struct
@@ -22,18 +22,16 @@ from frazil.client.declare.client_table import Snapshot, Table
 from frazil.client.declare.client_transaction import Pending, Transaction
 from frazil.client.declare.metadata_updates import creation
 from frazil.client.declare.table_verbs import (
+    CatalogVerbs,
     Change,
-    Changes,
     Commit,
     CommittedSnapshot,
-    OfTables,
     TableName,
-    of_table,
 )
 from frazil.client.send.catalog_calls import Calls, decode
 from frazil.client.send.http_transport import DEFAULT_TIMEOUT_S, Answer, HttpTransport, Transport
 from frazil.client.send.retry_policy import RetryPolicy
-from frazil.client.send.submit import Request
+from frazil.client.send.submit import Accepted, Request
 from frazil.wire.errors import BadRequest, CommitStateUnknown
 from frazil.wire.file_actions import MAIN, Once
 from frazil.wire.identifiers import Identifier, Namespace
@@ -60,7 +58,7 @@ _MINIMAL = {"Prefer": "return=minimal"}
 class _Loaded(Struct, frozen=True, rename="kebab"):
     metadata: dict[str, Any]
     metadata_location: str | None = None
-    """A staged table has none yet."""
+    """None for a staged table."""
     config: dict[str, str] = {}
 
 
@@ -75,8 +73,17 @@ class _CommittedTables(Struct, frozen=True):
     tables: tuple[_Committed, ...]
 
 
-class Client(OfTables[Commit]):
-    """A catalog. Safe to use from several threads; close it, or use it in a `with` block."""
+class CreateOptions(TypedDict, total=False):
+    """Optional parts of a new table; the JSON parts are those of Iceberg's specification."""
+
+    partition_spec: Mapping[str, Any] | None
+    write_order: Mapping[str, Any] | None
+    location: str | None
+    properties: Mapping[str, str] | None
+
+
+class Client(CatalogVerbs[Commit]):
+    """A catalog. It is safe for use from several threads. Close it, or use it in `with`."""
 
     def __init__(
         self,
@@ -93,8 +100,12 @@ class Client(OfTables[Commit]):
         properties: Mapping[str, str] | None = None,
         transport: Transport | None = None,
     ) -> None:
-        """`retry` wins over the tables' own `commit.retry.*`; `transport` over all that is said
-        about the connection. `properties`, such as `s3.access-key-id`, are for reading footers."""
+        """Create a client of the catalog at `uri`.
+
+        `retry` wins over the `commit.retry.*` properties of tables. `transport` replaces all
+        options of the connection. `properties`, such as `s3.access-key-id`, are for reading
+        Parquet footers.
+        """
         self._properties = dict(properties or {})
         self._http = None
         if transport is None:
@@ -110,12 +121,15 @@ class Client(OfTables[Commit]):
 
     @classmethod
     def from_config(cls, name: str | None = None, **overrides: Any) -> Client:
-        """The catalog that `.pyiceberg.yaml` and `PYICEBERG_CATALOG__*` describe."""
+        """Create a client of the catalog in `.pyiceberg.yaml` and `PYICEBERG_CATALOG__*`."""
         from frazil.client.catalog_config import catalog_properties, client_arguments
 
         properties = catalog_properties(name)
-        found = client_arguments(properties)
-        arguments: dict[str, Any] = {**found, "properties": properties, **overrides}
+        arguments: dict[str, Any] = {
+            **client_arguments(properties),
+            "properties": properties,
+            **overrides,
+        }
         return cls(**arguments)
 
     def close(self) -> None:
@@ -147,7 +161,7 @@ class Client(OfTables[Commit]):
         self._post("namespaces", request)
 
     def load_namespace(self, namespace: NamespaceName) -> dict[str, str]:
-        """The namespace's properties."""
+        """Return the properties of a namespace."""
         answer = self._calls.get(namespace_path(namespace_of(namespace)))
         properties: dict[str, str] = decode(answer, dict[str, Any]).get("properties") or {}
         return properties
@@ -178,7 +192,7 @@ class Client(OfTables[Commit]):
     def load_table(
         self, name: str | tuple[str, ...] | Identifier, snapshots: Literal["all", "refs"] = "all"
     ) -> Table:
-        """The table as it is now; `refs` leaves out all snapshots but the heads of refs."""
+        """Load a table; with `snapshots="refs"` only the snapshots that refs point to."""
         identifier = identifier_of(name)
         answer = self._calls.get(table_path(identifier), {"snapshots": snapshots})
         return self._table(identifier, decode(answer, _Loaded))
@@ -190,52 +204,40 @@ class Client(OfTables[Commit]):
         self,
         name: str | tuple[str, ...] | Identifier,
         schema: Mapping[str, Any],
-        *,
-        partition_spec: Mapping[str, Any] | None = None,
-        write_order: Mapping[str, Any] | None = None,
-        location: str | None = None,
-        properties: Mapping[str, str] | None = None,
+        **options: Unpack[CreateOptions],
     ) -> Table:
-        """`schema`, `partition_spec` and `write_order` in the JSON of Iceberg's specification."""
-        return self._create(
-            name, schema, partition_spec, write_order, location, properties, stage=False
-        )
+        """Create a table; its parts are given in the JSON of Iceberg's specification."""
+        return self._create(name, schema, options, stage=False)
 
     def stage_table(
         self,
         name: str | tuple[str, ...] | Identifier,
         schema: Mapping[str, Any],
-        *,
-        partition_spec: Mapping[str, Any] | None = None,
-        write_order: Mapping[str, Any] | None = None,
-        location: str | None = None,
-        properties: Mapping[str, str] | None = None,
+        **options: Unpack[CreateOptions],
     ) -> Table:
-        """A table that its first change creates: it appears with its data, or not at all."""
-        return self._create(
-            name, schema, partition_spec, write_order, location, properties, stage=True
-        )
+        """Return a table that its first change creates: it appears with its data, or not at all."""
+        return self._create(name, schema, options, stage=True)
 
     def _create(
         self,
         name: str | tuple[str, ...] | Identifier,
         schema: Mapping[str, Any],
-        partition_spec: Mapping[str, Any] | None,
-        write_order: Mapping[str, Any] | None,
-        location: str | None,
-        properties: Mapping[str, str] | None,
+        options: CreateOptions,
         *,
         stage: bool,
     ) -> Table:
+        unknown = options.keys() - CreateOptions.__annotations__.keys()
+        if unknown:
+            raise TypeError(f"unknown options of a table: {', '.join(sorted(unknown))}")
         identifier = identifier_of(name)
         request = CreateTableRequest(
             name=identifier.name,
             schema=_raw(schema),
-            location=location,
-            partition_spec_json=_raw(partition_spec),
-            write_order_json=_raw(write_order),
+            location=options.get("location"),
+            partition_spec_json=_raw(options.get("partition_spec")),
+            write_order_json=_raw(options.get("write_order")),
             stage_create=stage,
-            properties=dict(properties or {}),
+            properties=dict(options.get("properties") or {}),
         )
         answer = self._post(tables_path(identifier.namespace), request)
         table = self._table(identifier, decode(answer, _Loaded, CommitStateUnknown))
@@ -254,7 +256,7 @@ class Client(OfTables[Commit]):
         return self._table(identifier, decode(answer, _Loaded, CommitStateUnknown))
 
     def drop_table(self, name: str | tuple[str, ...] | Identifier, *, purge: bool = False) -> None:
-        """`purge` also deletes the table's files."""
+        """Drop a table; with `purge` also delete its files."""
         query = {"purgeRequested": "true" if purge else "false"}
         self._delete(table_path(identifier_of(name)), query)
 
@@ -267,9 +269,9 @@ class Client(OfTables[Commit]):
         self._post("tables/rename", request)
 
     def history(self, table: TableName, ref: str | int = MAIN) -> list[Snapshot]:
-        """The snapshots of a branch or tag as they are now, newest first; of an empty table none.
+        """Load the snapshots of a branch or tag, newest first; an empty table has none.
 
-        What a table had when it was loaded is in its own `ancestors`.
+        `Table.ancestors` returns those that were known when the table was loaded.
         """
         loaded = self.load_table(table.identifier if isinstance(table, Table) else table)
         if ref == MAIN and MAIN not in loaded.refs:
@@ -279,86 +281,74 @@ class Client(OfTables[Commit]):
     # --- changes -------------------------------------------------------------------------------
 
     def table(self, name: TableName) -> Table:
-        """A table's verbs, with its present heads as their base."""
+        """Load a table with its current heads as the base of changes."""
         return name if isinstance(name, Table) else self.load_table(name, snapshots="refs")
 
-    append_files = of_table(Changes[Commit].append_files)
-    delete_files = of_table(Changes[Commit].delete_files)
-    overwrite_files = of_table(Changes[Commit].overwrite_files)
-    row_delta = of_table(Changes[Commit].row_delta)
-    rewrite_files = of_table(Changes[Commit].rewrite_files)
-    replace_partitions = of_table(Changes[Commit].replace_partitions)
-    create_branch = of_table(Changes[Commit].create_branch)
-    create_tag = of_table(Changes[Commit].create_tag)
-    remove_branch = of_table(Changes[Commit].remove_branch)
-    remove_tag = of_table(Changes[Commit].remove_tag)
-    rollback = of_table(Changes[Commit].rollback)
-    fast_forward = of_table(Changes[Commit].fast_forward)
-    cherry_pick = of_table(Changes[Commit].cherry_pick)
-    set_properties = of_table(Changes[Commit].set_properties)
-    remove_properties = of_table(Changes[Commit].remove_properties)
-    change_metadata = of_table(Changes[Commit].change_metadata)
-    declare_metadata = of_table(Changes[Commit].declare_metadata)
-
     def transaction(self) -> Transaction:
-        """Several operations over several tables as one commit."""
+        """Begin a transaction: changes of several tables in one commit."""
         return Transaction(self.table, self._commit_all)
 
-    # --- how ------------------------------------------------------------------------------------
+    # --- requests -------------------------------------------------------------------------------
 
     def _commit(self, table: Table, change: Change) -> Commit:
-        path = self._calls.path(table_path(table.identifier))
+        def build() -> CommitTableRequest:
+            return _request(self._fresh_base(table, (change,)), (change,))
 
-        def build() -> Request:
-            request = _request(self._state(table, (change,)), (change,))
-            return Request("POST", path, msgspec.json.encode(request), _MINIMAL)
-
-        if change.rebuilds:
-            accepted = self._calls.rebuild(build, table.properties)
-        else:
-            accepted = self._calls.change(build(), table.properties)
+        path = table_path(table.identifier)
+        accepted = self._submit(path, build, table.properties, rebuilds=change.rebuilds)
         committed = decode(accepted.answer, _Committed, CommitStateUnknown)
         return _commit_of(table.identifier, committed, accepted.attempts)
 
     def _commit_all(self, pending: Sequence[Pending]) -> tuple[Commit, ...]:
-        path = self._calls.path("transactions/commit")
-
-        def build() -> Request:
+        def build() -> CommitTransactionRequest:
             requests = tuple(
-                _request(self._state(read, changes), changes, _named(read.identifier))
-                for read, changes in pending
+                _request(self._fresh_base(table, changes), changes, _named(table.identifier))
+                for table, changes in pending
             )
-            body = msgspec.json.encode(CommitTransactionRequest(table_changes=requests))
-            return Request("POST", path, body, _MINIMAL)
+            return CommitTransactionRequest(table_changes=requests)
 
+        rebuilds = any(change.rebuilds for _, changes in pending for change in changes)
         properties = pending[0][0].properties
-        if any(change.rebuilds for _, changes in pending for change in changes):
-            accepted = self._calls.rebuild(build, properties)
-        else:
-            accepted = self._calls.change(build(), properties)
+        accepted = self._submit("transactions/commit", build, properties, rebuilds=rebuilds)
         committed = decode(accepted.answer, _CommittedTables, CommitStateUnknown).tables
         return tuple(
-            _commit_of(read.identifier, table, accepted.attempts)
-            for (read, _), table in zip(pending, committed, strict=True)
+            _commit_of(table.identifier, result, accepted.attempts)
+            for (table, _), result in zip(pending, committed, strict=True)
         )
 
-    def _state(self, read: Table, changes: Sequence[Change]) -> Table:
-        """What changes are built on, asked for again at each attempt.
+    def _submit(
+        self,
+        path: str,
+        build: Callable[[], Struct],
+        properties: Mapping[str, str],
+        *,
+        rebuilds: bool,
+    ) -> Accepted:
+        """Send a commit; `build` is called again for each rebuilt attempt."""
+        full_path = self._calls.path(path)
 
-        What depends on the table's state needs all its snapshots as they are now: a handle may be
-        old, or know only the heads of refs. Declared files keep the base that they were made on.
+        def request() -> Request:
+            return Request("POST", full_path, msgspec.json.encode(build()), _MINIMAL)
+
+        return self._calls.submit(request, properties, rebuilds=rebuilds)
+
+    def _fresh_base(self, table: Table, changes: Sequence[Change]) -> Table:
+        """Return the table to build changes on, loaded again at each attempt if they depend on it.
+
+        Changes that depend on the table's state need all of its snapshots as they are now: `table`
+        may be old or know only the heads of refs. Declared files keep the base that was read.
         """
-        if read.is_staged or not any(change.rebuilds for change in changes):
-            return read
-        loaded = self.load_table(read.identifier)
-        if loaded.uuid != read.uuid:
-            raise BadRequest(f"{read} is another table now than when it was loaded: load it again")
+        if table.is_staged or not any(change.rebuilds for change in changes):
+            return table
+        loaded = self.load_table(table.identifier)
+        if loaded.uuid != table.uuid:
+            raise BadRequest(f"{table} is another table now than when it was loaded: load it again")
         return loaded
 
     def _table(self, identifier: Identifier, loaded: _Loaded) -> Table:
         catalog = self._calls.config
-        # As Iceberg's clients put them together: what the catalog insists on wins over what the
-        # user says, which wins over the catalog's defaults; what it says of this table comes last.
+        # The order of Iceberg's clients: the catalog's defaults, the user's properties, the
+        # catalog's overrides, the table's own config. Later ones win.
         config = {**catalog.defaults, **self._properties, **catalog.overrides, **loaded.config}
         return Table(
             identifier,
@@ -389,10 +379,12 @@ class Client(OfTables[Commit]):
 
     def _post(self, path: str, request: Struct) -> Answer:
         body = msgspec.json.encode(request)
-        return self._calls.change(Request("POST", self._calls.path(path), body)).answer
+        post = Request("POST", self._calls.path(path), body)
+        return self._calls.submit(lambda: post).answer
 
     def _delete(self, path: str, query: Mapping[str, str] | None = None) -> None:
-        self._calls.change(Request("DELETE", self._calls.path(path), query=query or {}))
+        delete = Request("DELETE", self._calls.path(path), query=query or {})
+        self._calls.submit(lambda: delete)
 
 
 def _request(
@@ -414,10 +406,10 @@ def _request(
 
 
 def _once(changes: Sequence[Change]) -> Once | None:
-    given = {change.once for change in changes if change.once is not None}
-    if len(given) > 1:
+    epochs = {change.once for change in changes if change.once is not None}
+    if len(epochs) > 1:
         raise BadRequest("once: all operations on a table must carry the same stream and epoch")
-    return next(iter(given), None)
+    return next(iter(epochs), None)
 
 
 def _commit_of(identifier: Identifier, committed: _Committed, attempts: int) -> Commit:

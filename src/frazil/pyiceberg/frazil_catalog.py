@@ -30,7 +30,7 @@ from pyiceberg.utils.config import Config
 
 from frazil.client.send.catalog_calls import CatalogConfig
 from frazil.client.send.http_transport import DEFAULT_TIMEOUT_S
-from frazil.client.send.submit import Persistence, Request, submit
+from frazil.client.send.submit import Request, SubmitPolicy, submit
 from frazil.pyiceberg.commit_errors import translated
 from frazil.pyiceberg.commit_messages import commit_body, commit_response
 from frazil.pyiceberg.frazil_transaction import (
@@ -118,8 +118,8 @@ class FrazilCatalog(RestCatalog):
         self._check_endpoint(Capability.V1_UPDATE_TABLE)
         request = Request("POST", self._commit_path(table), commit_body(requirements, updates))
         try:
-            persistence = Persistence.of(table.metadata.properties, self._key_lifetime_s)
-            accepted = submit(self._transport(table), lambda: request, persistence, rebuilds=False)
+            policy = SubmitPolicy.of(table.metadata.properties, self._key_lifetime_s)
+            accepted = submit(self._transport(table), lambda: request, policy, rebuilds=False)
         except FrazilError as error:
             raise translated(error) from error
         return commit_response(accepted.answer.body)

@@ -1,4 +1,4 @@
-"""Names of namespaces and tables, as callers write them and as paths carry them."""
+"""Names of namespaces and tables, and their URL paths."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _SEPARATOR = "\x1f"
 
 
 def namespace_of(name: NamespaceName) -> Namespace:
-    """`a.b` or `("a", "b")`; levels that hold dots need the second form."""
+    """Parse `a.b` or `("a", "b")`; levels with dots need the second form."""
     return check_namespace(tuple(name.split(".")) if isinstance(name, str) else tuple(name))
 
 
 def identifier_of(name: str | tuple[str, ...] | Identifier) -> Identifier:
-    """`a.b.t` or `("a", "b", "t")`: the last part is the table."""
+    """Parse `a.b.t` or `("a", "b", "t")`, whose last part is the table."""
     if isinstance(name, Identifier):
         return name
     parts = tuple(name.split(".")) if isinstance(name, str) else tuple(name)

@@ -1,7 +1,7 @@
 """A table as it was loaded: an immutable view of its metadata.
 
-Operations that must not run over unseen changes take their base from it: the head of the branch at
-the time of loading is what the caller has read.
+The head of the branch at the time of loading is the base of operations: it is what the caller read,
+and the server checks the commits since then for conflicts.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, convert
 
-from frazil.client.declare.table_verbs import Change, Changes, Commit
-from frazil.datafiles.portable_table import TableMetadataMixin
+from frazil.client.declare.table_verbs import Change, Commit, TableVerbs
+from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.wire.errors import BadRequest, NotFound
 from frazil.wire.file_actions import MAIN
 from frazil.wire.identifiers import Identifier
@@ -37,14 +37,14 @@ class Ref(Struct, frozen=True, rename="kebab"):
 
 
 class Snapshot(Struct, frozen=True, rename="kebab"):
-    """One state of the table, without its files."""
+    """One snapshot of the table, without its files."""
 
     snapshot_id: int
     timestamp_ms: int
     manifest_list: str | None = None
     parent_snapshot_id: int | None = None
     sequence_number: int = 0
-    """Tables of version 1 have none."""
+    """0 in tables of version 1, which have no sequence numbers."""
     summary: dict[str, str] = {}
     schema_id: int | None = None
 
@@ -54,30 +54,28 @@ class Snapshot(Struct, frozen=True, rename="kebab"):
 
 
 @dataclass(frozen=True)
-class Table(TableMetadataMixin, Changes[Commit]):
-    """Its verbs (`append_files` and the like) commit at once."""
+class Table(TableMetadata, TableVerbs[Commit]):
+    """A loaded table, whose methods such as `append_files` commit at once."""
 
     identifier: Identifier
     metadata: Mapping[str, Any]
-    """The JSON of the table's metadata, as the catalog gave it."""
+    """The JSON of the table's metadata as the catalog returned it."""
     metadata_location: str
     config: Mapping[str, str] = field(default_factory=dict)
-    """What the catalog says about reading and writing this table's files."""
+    """The catalog's properties for access to this table's files."""
     committer: Callable[[Table, Change], Commit] | None = field(
         default=None, repr=False, compare=False
     )
-    """The client that loaded the table, which carries out its changes."""
+    """Commits changes; a method of the client that loaded the table."""
     planner: Callable[[Table, PlanTableScanRequest, PlanExtras, int | None], Plan] | None = field(
         default=None, repr=False, compare=False
     )
-    """The same client, which has its scans planned."""
+    """Plans scans; a method of the client that loaded the table."""
     is_staged: bool = False
-    """It does not exist yet: the first change creates it, if nobody else has done so."""
+    """The table does not exist yet; its first change creates it."""
 
     def __str__(self) -> str:
         return str(self.identifier)
-
-    # --- what the metadata says ----------------------------------------------------------------
 
     @property
     def uuid(self) -> str:
@@ -90,13 +88,13 @@ class Table(TableMetadataMixin, Changes[Commit]):
         refs = convert(self.metadata.get("refs") or {}, dict[str, Ref])
         current = self.metadata.get("current-snapshot-id")
         if MAIN not in refs and current is not None and current >= 0:
-            # Written before refs were: the current snapshot is the head of main.
+            # Old metadata has no refs; the current snapshot is the head of main.
             refs[MAIN] = Ref(current, "branch")
         return MappingProxyType(refs)
 
     @cached_property
     def snapshots(self) -> tuple[Snapshot, ...]:
-        """As loaded: with `snapshots="refs"` only the heads of branches and tags."""
+        """The loaded snapshots; with `snapshots="refs"` only the heads of branches and tags."""
         return convert(self.metadata.get("snapshots") or [], tuple[Snapshot, ...])
 
     @cached_property
@@ -104,7 +102,7 @@ class Table(TableMetadataMixin, Changes[Commit]):
         return {snapshot.snapshot_id: snapshot for snapshot in self.snapshots}
 
     def head(self, branch: str = MAIN) -> int | None:
-        """The snapshot that a commit to the branch goes on from.
+        """Return the parent of the next snapshot on a branch.
 
         A branch that does not exist yet starts at the head of main.
         """
@@ -112,7 +110,7 @@ class Table(TableMetadataMixin, Changes[Commit]):
         return None if ref is None else ref.snapshot_id
 
     def snapshot(self, ref_or_id: str | int) -> Snapshot:
-        """The snapshot of a branch, a tag or an id; digits are an id unless a ref is named so."""
+        """Return the snapshot of a branch, a tag or an id; a ref named like an id wins."""
         snapshot_id: int | None = None
         if isinstance(ref_or_id, int):
             snapshot_id = ref_or_id
@@ -120,14 +118,14 @@ class Table(TableMetadataMixin, Changes[Commit]):
             snapshot_id = self.refs[ref_or_id].snapshot_id
         elif ref_or_id.isdigit():
             snapshot_id = int(ref_or_id)
-        found = None if snapshot_id is None else self._snapshots_by_id.get(snapshot_id)
-        if found is None:
+        snapshot = None if snapshot_id is None else self._snapshots_by_id.get(snapshot_id)
+        if snapshot is None:
             refs = ", ".join(sorted(self.refs)) or "none"
             raise NotFound(f"{self} has no snapshot, branch or tag {ref_or_id}; its refs: {refs}")
-        return found
+        return snapshot
 
     def ancestors(self, ref_or_id: str | int = MAIN) -> Iterator[Snapshot]:
-        """From a snapshot back to the oldest that is still known, newest first."""
+        """Yield a snapshot and its ancestors, newest first, as far as they are known."""
         snapshot: Snapshot | None = self.snapshot(ref_or_id)
         while snapshot is not None:
             yield snapshot
@@ -151,15 +149,17 @@ class Table(TableMetadataMixin, Changes[Commit]):
         explain: bool = False,
         max_files: int | None = None,
     ) -> Plan:
-        """The files that a scan must read, with their deletes and residual filters, found by the
-        catalog.
+        """Let the catalog plan a scan: the files to read, with their deletes and residual filters.
 
-        Of `snapshot`, a ref or an id, without one of main's head when the table was loaded; or of
-        what was appended after `from_snapshot` up to `to_snapshot`, without one up to that head.
-        `stats_fields` are columns whose statistics are wanted; `explain` adds what the planner has
-        seen and skipped; `sequence_numbers` adds each data file's, where the catalog is Frazil;
-        `max_files` are enough. The filter names columns as the table's schema does for a branch and
-        as the snapshot's own does for a tag or an id, unless `use_snapshot_schema` says which.
+        Plans `snapshot`, a ref or an id, by default the head of main when the table was loaded. Or
+        plans the files appended after `from_snapshot` up to `to_snapshot`, by default that head.
+
+        - `stats_fields` names columns whose statistics the plan includes.
+        - `explain` adds counts of what the planner read and skipped.
+        - `sequence_numbers` adds the sequence number of each data file, if the catalog is Frazil.
+        - `max_files` limits the number of files.
+        - `use_snapshot_schema` selects the schema for column names in the filter. By default it is
+          the table's schema for a branch, and the snapshot's own for a tag or an id.
         """
         from frazil.client.declare.scan_plans import PlanExtras, plan_request
 
@@ -179,12 +179,12 @@ class Table(TableMetadataMixin, Changes[Commit]):
         extras = PlanExtras(explain=explain, sequence_numbers=sequence_numbers)
         return self.planner(self, request, extras, max_files)
 
-    # --- as the base of changes ----------------------------------------------------------------
+    # --- changes -------------------------------------------------------------------------------
 
-    def _target(self) -> Table:
+    def _base(self) -> Table:
         return self
 
-    def _change(self, change: Change) -> Commit:
+    def _apply(self, change: Change) -> Commit:
         if self.committer is None:
             raise BadRequest(f"{self} was not loaded by a client, so nothing can be committed")
         return self.committer(self, change)

@@ -1,4 +1,4 @@
-"""Several changes of several tables that take place together, or not at all."""
+"""A transaction of changes to several tables, which commit together or not at all."""
 
 from __future__ import annotations
 
@@ -6,7 +6,13 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeAlias
 
-from frazil.client.declare.table_verbs import Change, Changes, Commit, OfTables, TableName, of_table
+from frazil.client.declare.table_verbs import (
+    CatalogVerbs,
+    Change,
+    Commit,
+    TableName,
+    TableVerbs,
+)
 from frazil.wire.errors import BadRequest
 from frazil.wire.identifiers import Identifier
 
@@ -16,8 +22,8 @@ if TYPE_CHECKING:
 Pending: TypeAlias = "tuple[Table, tuple[Change, ...]]"
 
 
-class Transaction(OfTables[None]):
-    """Collects changes; leaving its `with` block commits them, an exception drops them."""
+class Transaction(CatalogVerbs[None]):
+    """Collects changes. Leaving its `with` block commits them; an exception drops them."""
 
     def __init__(
         self,
@@ -29,40 +35,25 @@ class Transaction(OfTables[None]):
         self._tables: dict[Identifier, TableInTransaction] = {}
         self._ended = False
         self.commits: tuple[Commit, ...] = ()
-        """One for each table, in the order in which they were first named; filled by `commit`."""
+        """One commit for each table, in the order in which they were first named."""
 
     def table(self, name: TableName) -> TableInTransaction:
-        """The verbs of a table; it is read when it is first named, which is its base."""
+        """Return the methods of a table.
+
+        The table is read when it is first named; that is its base.
+        """
         if self._ended:
             raise BadRequest("this transaction has ended: begin a new one")
         table = self._load(name)
         return self._tables.setdefault(table.identifier, TableInTransaction(table))
 
-    append_files = of_table(Changes[None].append_files)
-    delete_files = of_table(Changes[None].delete_files)
-    overwrite_files = of_table(Changes[None].overwrite_files)
-    row_delta = of_table(Changes[None].row_delta)
-    rewrite_files = of_table(Changes[None].rewrite_files)
-    replace_partitions = of_table(Changes[None].replace_partitions)
-    create_branch = of_table(Changes[None].create_branch)
-    create_tag = of_table(Changes[None].create_tag)
-    remove_branch = of_table(Changes[None].remove_branch)
-    remove_tag = of_table(Changes[None].remove_tag)
-    rollback = of_table(Changes[None].rollback)
-    fast_forward = of_table(Changes[None].fast_forward)
-    cherry_pick = of_table(Changes[None].cherry_pick)
-    set_properties = of_table(Changes[None].set_properties)
-    remove_properties = of_table(Changes[None].remove_properties)
-    change_metadata = of_table(Changes[None].change_metadata)
-    declare_metadata = of_table(Changes[None].declare_metadata)
-
     def commit(self) -> tuple[Commit, ...]:
-        """Commits all changes; nothing is sent where there are none."""
+        """Commit all changes; without changes nothing is sent."""
         if self._ended:
             raise BadRequest("this transaction has ended: begin a new one")
         self._ended = True
         pending = [
-            (table.read, tuple(table.changes)) for table in self._tables.values() if table.changes
+            (table.table, tuple(table.changes)) for table in self._tables.values() if table.changes
         ]
         if pending:
             self.commits = self._commit(pending)
@@ -82,15 +73,15 @@ class Transaction(OfTables[None]):
         self._ended = True
 
 
-class TableInTransaction(Changes[None]):
-    """A table's verbs inside a transaction: each is remembered, in order."""
+class TableInTransaction(TableVerbs[None]):
+    """The methods of a table inside a transaction, which collects their changes in order."""
 
-    def __init__(self, read: Table) -> None:
-        self.read = read
+    def __init__(self, table: Table) -> None:
+        self.table = table
         self.changes: list[Change] = []
 
-    def _target(self) -> Table:
-        return self.read
+    def _base(self) -> Table:
+        return self.table
 
-    def _change(self, change: Change) -> None:
+    def _apply(self, change: Change) -> None:
         self.changes.append(change)

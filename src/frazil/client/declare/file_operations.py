@@ -1,4 +1,4 @@
-"""The six operations as updates of the wire, each with the clauses that its Java class checks.
+"""The six file operations as updates, each with the validation clauses that Java checks.
 
     operation            action                          clauses
     append_files         append                          none
@@ -9,7 +9,7 @@
                                                          not-allowed-new-deletes-for-data-files
     replace_partitions   overwrite, replace-partitions   those of an overwrite, in its partitions
 
-Pure: a table as it was read and the files go in, an update comes out.
+Each function takes a table as it was read and the files, and returns an update.
 """
 
 from __future__ import annotations
@@ -57,26 +57,28 @@ if TYPE_CHECKING:
 
 
 Command: TypeAlias = Literal["delete", "update", "merge"]
-"""The SQL command that an operation carries out; each has an isolation property of its own."""
+"""The SQL command of an operation; each has its own isolation property."""
 
 
 class Isolation(StrEnum):
+    """How a row-level command is isolated from concurrent commits."""
+
     SERIALIZABLE = "serializable"
-    """As if the command had run alone: no file that may hold its rows was added meanwhile."""
+    """No file that may contain matching rows was added concurrently."""
     SNAPSHOT = "snapshot"
-    """Rows that others added meanwhile are not seen, rows that they changed are not lost."""
+    """Concurrently added rows are ignored; concurrent changes of rows are not lost."""
 
 
 def isolation_of(
-    properties: Mapping[str, str], command: Command, given: Isolation | str | None = None
+    properties: Mapping[str, str], command: Command, requested: Isolation | str | None = None
 ) -> Isolation:
-    """What the caller asks for, or else the table's `write.<command>.isolation-level`."""
+    """Return the requested isolation, or the table's `write.<command>.isolation-level`."""
     name = f"write.{command}.isolation-level"
-    text = properties.get(name, Isolation.SERIALIZABLE) if given is None else given
+    text = properties.get(name, Isolation.SERIALIZABLE) if requested is None else requested
     try:
         return Isolation(text.lower())
     except ValueError:
-        where = name if given is None else "isolation"
+        where = name if requested is None else "isolation"
         raise BadRequest(f"{where}: {text!r} must be serializable or snapshot") from None
 
 
@@ -85,32 +87,32 @@ RemovedDeletes: TypeAlias = AddedDeleteFile | NamedDeleteFile | DeleteFileRefere
 
 
 class CommitOptions(TypedDict, total=False):
-    """Of every operation."""
+    """Options of every operation."""
 
     branch: str
     summary: Mapping[str, str]
-    """Further keys of the snapshot's summary; those that the server computes are refused."""
+    """More keys for the snapshot summary. Keys that the server computes are refused."""
     stage_only: bool
-    """Makes the snapshot without moving the branch: it can be cherry-picked later."""
+    """Create the snapshot without moving the branch, to cherry-pick it later."""
     once: Once
-    """The stream and the epoch that this commit carries, so that it is applied only once."""
+    """The stream and epoch of this commit, which is then applied only once."""
 
 
 class CheckOptions(CommitOptions, total=False):
-    """Of the operations that change what others may be changing too."""
+    """Options of operations that can conflict with other commits."""
 
     base_snapshot_id: int | None
-    """What was read; without it the head of the branch as the table was loaded. None is the state
-    before the first snapshot."""
+    """The snapshot that was read, by default the head of the branch when the table was loaded. None
+    is the state before the first snapshot."""
     conflict_filter: Filter
-    """Which rows were read; without it all of the table."""
+    """The rows that were read, by default the whole table."""
     isolation: Isolation | str
     command: Command
     case_sensitive: bool
 
 
 def append_files(table: Table, files: Iterable[AddedDataFile], options: CommitOptions) -> Append:
-    return Append(add_data_files=tuple(files), **_placed(options))
+    return Append(add_data_files=tuple(files), **_common_fields(options))
 
 
 def delete_files(
@@ -124,7 +126,7 @@ def delete_files(
     return Delete(
         remove_data_files=paths,
         delete_row_filter_json=_raw(row_filter),
-        **_checked(table, clauses, options),
+        **_validated_fields(table, clauses, options),
     )
 
 
@@ -135,27 +137,34 @@ def overwrite_files(
     row_filter: Filter | None,
     options: CheckOptions,
 ) -> Overwrite:
-    """As Java's BaseOverwriteFiles.validate, with `validateNoConflictingData` if serializable and
-    `validateNoConflictingDeletes` always."""
+    """Build the clauses of Java's BaseOverwriteFiles.validate.
+
+    `validateNoConflictingData` applies under serializable isolation, and
+    `validateNoConflictingDeletes` always.
+    """
     added, paths = tuple(add), _paths(remove)
-    given = _raw(options.get("conflict_filter"))
-    row = _raw(row_filter)
-    scope = given if given is not NULL else (row if not paths else NULL)
+    conflict_filter = _raw(options.get("conflict_filter"))
+    row_filter_json = _raw(row_filter)
+    data_filter = conflict_filter
+    if conflict_filter is NULL and not paths:
+        data_filter = row_filter_json
     clauses: list[CommitValidation] = []
     if _isolation(table, options, "update" if added else "delete") is Isolation.SERIALIZABLE:
-        clauses.append(NotAllowedAddedDataFiles(filter_json=scope))
-    if row is not NULL:
-        rows = given if given is not NULL else row
+        clauses.append(NotAllowedAddedDataFiles(filter_json=data_filter))
+    if row_filter_json is not NULL:
+        rows = conflict_filter if conflict_filter is not NULL else row_filter_json
         clauses.append(NotAllowedAddedDeleteFiles(filter_json=rows))
         clauses.append(RequiredDataFiles(filter_json=rows))
     if paths:
         clauses.append(RequiredDataFiles(file_paths=paths))
-        clauses.append(NotAllowedNewDeletesForDataFiles(file_paths=paths, filter_json=given))
+        clauses.append(
+            NotAllowedNewDeletesForDataFiles(file_paths=paths, filter_json=conflict_filter)
+        )
     return Overwrite(
         add_data_files=added,
         remove_data_files=paths,
-        delete_row_filter_json=row,
-        **_checked(table, clauses, options),
+        delete_row_filter_json=row_filter_json,
+        **_validated_fields(table, clauses, options),
     )
 
 
@@ -168,18 +177,18 @@ def row_delta(
     referenced_data_files: Iterable[str],
     options: CheckOptions,
 ) -> Overwrite:
-    """As Spark's SparkPositionDeltaWrite asks Java's RowDelta.
+    """Build the clauses that Spark's SparkPositionDeltaWrite requests of Java's RowDelta.
 
-    A DELETE that meets a file which another DELETE has removed has nothing left to do there; an
-    UPDATE or MERGE would bring its rows back. The clause on the referenced files carries no filter:
-    a removal of one of them is never harmless, whatever the filter says.
+    If a concurrent DELETE removed a referenced file, another DELETE has nothing left to do there,
+    but an UPDATE or MERGE would bring its rows back. The clause on referenced files has no filter,
+    because removing one of them is a conflict whatever the filter matches.
     """
     added, deletes = tuple(add_data), tuple(add_deletes)
     removed, removed_deletes = _paths(remove_data), tuple(remove_deletes)
     command: Command = options.get("command") or ("update" if added else "delete")
-    scope = _raw(options.get("conflict_filter"))
+    conflict_filter = _raw(options.get("conflict_filter"))
     clauses: list[CommitValidation] = []
-    referenced = _referenced(deletes, referenced_data_files)
+    referenced = _referenced_data_files(deletes, referenced_data_files)
     if referenced:
         allowed: tuple[RemoveOperation, ...] = ("DELETE",) if command == "delete" else ()
         clauses.append(RequiredDataFiles(file_paths=referenced, allowed_remove_operations=allowed))
@@ -187,17 +196,17 @@ def row_delta(
         clauses.append(RequiredDataFiles(file_paths=removed))
         clauses.append(NotAllowedNewDeletesForDataFiles(file_paths=removed))
     if removed_deletes:
-        clauses.append(RequiredDeleteFiles(file_paths=_references(removed_deletes)))
+        clauses.append(RequiredDeleteFiles(file_paths=_delete_file_references(removed_deletes)))
     if command != "delete":
-        clauses.append(NotAllowedAddedDeleteFiles(filter_json=scope))
+        clauses.append(NotAllowedAddedDeleteFiles(filter_json=conflict_filter))
     if _isolation(table, options, command) is Isolation.SERIALIZABLE:
-        clauses.append(NotAllowedAddedDataFiles(filter_json=scope))
+        clauses.append(NotAllowedAddedDataFiles(filter_json=conflict_filter))
     return Overwrite(
         add_data_files=added,
         add_delete_files=deletes,
         remove_data_files=removed,
-        remove_delete_files=_named(removed_deletes),
-        **_checked(table, clauses, options),
+        remove_delete_files=_removed_delete_files(removed_deletes),
+        **_validated_fields(table, clauses, options),
     )
 
 
@@ -210,43 +219,46 @@ def rewrite_files(
     data_sequence_number: int | None,
     options: CheckOptions,
 ) -> Replace:
-    """The checks of Java's BaseRewriteFiles, which no isolation level turns off."""
+    """Build the clauses of Java's BaseRewriteFiles, which apply at every isolation level."""
     paths, removed_deletes = _paths(remove_data), tuple(remove_deletes)
     clauses: list[CommitValidation] = []
     if paths:
         clauses.append(RequiredDataFiles(file_paths=paths))
         clauses.append(NotAllowedNewDeletesForDataFiles(file_paths=paths))
     if removed_deletes:
-        clauses.append(RequiredDeleteFiles(file_paths=_references(removed_deletes)))
+        clauses.append(RequiredDeleteFiles(file_paths=_delete_file_references(removed_deletes)))
     return Replace(
         add_data_files=tuple(add_data),
         add_delete_files=tuple(add_deletes),
         remove_data_files=paths,
-        remove_delete_files=_named(removed_deletes),
+        remove_delete_files=_removed_delete_files(removed_deletes),
         data_sequence_number=data_sequence_number,
-        **_checked(table, clauses, options),
+        **_validated_fields(table, clauses, options),
     )
 
 
 def replace_partitions(
     table: Table, add: Iterable[AddedDataFile], options: CheckOptions
 ) -> Overwrite:
-    """The clauses carry no filter: the server scopes them to the partitions of the added files."""
+    """Build clauses without filters; the server limits them to the partitions of the added
+    files."""
     clauses: list[CommitValidation] = []
     if _isolation(table, options, "update") is Isolation.SERIALIZABLE:
         clauses.append(NotAllowedAddedDataFiles())
     clauses.append(RequiredDataFiles())
     clauses.append(NotAllowedAddedDeleteFiles())
     return Overwrite(
-        add_data_files=tuple(add), replace_partitions=True, **_checked(table, clauses, options)
+        add_data_files=tuple(add),
+        replace_partitions=True,
+        **_validated_fields(table, clauses, options),
     )
 
 
 # --- parts ---------------------------------------------------------------------------------------
 
 
-def _placed(options: CommitOptions) -> dict[str, Any]:
-    """Where the snapshot goes and what its summary says."""
+def _common_fields(options: CommitOptions) -> dict[str, Any]:
+    """Return the fields of every operation: branch, staging and summary."""
     return {
         "branch": options.get("branch", MAIN),
         "stage_only": options.get("stage_only", False),
@@ -254,18 +266,18 @@ def _placed(options: CommitOptions) -> dict[str, Any]:
     }
 
 
-def _checked(
+def _validated_fields(
     table: Table, clauses: Iterable[CommitValidation], options: CheckOptions
 ) -> dict[str, Any]:
-    placed = _placed(options)
+    common = _common_fields(options)
     validations = tuple(clauses)
     base: int | None = None
     if "base_snapshot_id" in options:
         base = options["base_snapshot_id"]
     elif validations:
-        base = table.head(placed["branch"])
+        base = table.head(common["branch"])
     return {
-        **placed,
+        **common,
         "base_snapshot_id": base,
         "commit_validations": validations,
         "case_sensitive": options.get("case_sensitive", True),
@@ -286,8 +298,10 @@ def _paths(files: Iterable[RemovedData]) -> tuple[str, ...]:
     return tuple(data_file_path(file) for file in files)
 
 
-def _referenced(deletes: Iterable[AddedDeleteFile], named: Iterable[str]) -> tuple[str, ...]:
-    """The data files that new delete files refer to, and those that only the caller knows."""
+def _referenced_data_files(
+    deletes: Iterable[AddedDeleteFile], named: Iterable[str]
+) -> tuple[str, ...]:
+    """Return the data files that new delete files refer to, and those that the caller names."""
     by_file = (
         file.referenced_data_file
         for file in deletes
@@ -296,14 +310,16 @@ def _referenced(deletes: Iterable[AddedDeleteFile], named: Iterable[str]) -> tup
     return tuple(dict.fromkeys((*by_file, *named)))
 
 
-def _references(files: Iterable[RemovedDeletes]) -> tuple[str | DeleteFileReference, ...]:
+def _delete_file_references(
+    files: Iterable[RemovedDeletes],
+) -> tuple[str | DeleteFileReference, ...]:
     keys = [delete_file_key(file) for file in files]
     return tuple(
         path if offset is None else DeleteFileReference(path, offset) for path, offset in keys
     )
 
 
-def _named(files: Iterable[RemovedDeletes]) -> tuple[RemovedDeleteFile, ...]:
+def _removed_delete_files(files: Iterable[RemovedDeletes]) -> tuple[RemovedDeleteFile, ...]:
     keys = [delete_file_key(file) for file in files]
     return tuple(
         path if offset is None else NamedDeleteFile(file_path=path, content_offset=offset)

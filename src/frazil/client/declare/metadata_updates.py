@@ -1,7 +1,7 @@
-"""Branches, tags and properties: each change as updates with the requirements that guard them.
+"""Changes of table metadata as updates and requirements: refs, properties, staged tables.
 
-A change of a ref asserts where the ref stood when it was built, so that it cannot undo what it has
-not seen; it is built again on fresh metadata when that does not hold.
+A change of a ref requires that the ref has not moved since the change was built, so it cannot undo
+a change that it has not seen. If the requirement fails, the change is rebuilt on fresh metadata.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def create_ref(
         max_snapshot_age_ms=max_snapshot_age_ms,
         min_snapshots_to_keep=min_snapshots_to_keep,
     )
-    return (update,), (_as_seen(table, name),)
+    return (update,), (_unmoved(table, name),)
 
 
 def remove_ref(table: Table, name: str, kind: RefType | None = None) -> Built:
@@ -65,41 +65,41 @@ def remove_ref(table: Table, name: str, kind: RefType | None = None) -> Built:
         raise BadRequest(f"{name} of {table} is a {ref.type}, not a {kind}")
     if name == MAIN:
         raise BadRequest(f"main of {table} cannot be removed")
-    return (RemoveSnapshotRef(ref_name=name),), (_as_seen(table, name),)
+    return (RemoveSnapshotRef(ref_name=name),), (_unmoved(table, name),)
 
 
 def rollback(
     table: Table, snapshot: str | int | None, timestamp_ms: int | None, branch: str
 ) -> Built:
-    """Back to an ancestor of the branch: by its id or ref, or the last one at a point in time."""
+    """Move a branch back to an ancestor, given by id, by ref or by a point in time."""
     if (snapshot is None) == (timestamp_ms is None):
         raise BadRequest("rollback: give either a snapshot or timestamp_ms")
     _ref(table, branch)
     ancestors = list(table.ancestors(branch))
     if timestamp_ms is not None:
-        older = (found for found in ancestors if found.timestamp_ms <= timestamp_ms)
+        older = (ancestor for ancestor in ancestors if ancestor.timestamp_ms <= timestamp_ms)
         target = next(older, None)
         if target is None:
             raise NotFound(f"{branch} of {table} has no snapshot as old as {timestamp_ms}")
         return _move(table, branch, target.snapshot_id)
     assert snapshot is not None
     snapshot_id = _snapshot_id(table, snapshot)
-    if snapshot_id not in {found.snapshot_id for found in ancestors}:
+    if snapshot_id not in {ancestor.snapshot_id for ancestor in ancestors}:
         raise BadRequest(
             f"snapshot {snapshot_id} is not an ancestor of {branch} of {table}; "
-            "to take over a snapshot from elsewhere use cherry-pick or a new branch"
+            "to use a snapshot of another branch, use cherry-pick or a new branch"
         )
     return _move(table, branch, snapshot_id)
 
 
 def fast_forward(table: Table, branch: str, to: str | int) -> Built:
-    """Moves a branch ahead, to a snapshot that it is an ancestor of; made where it is missing."""
+    """Move a branch ahead to a descendant of its head; create the branch if it is missing."""
     target = _snapshot_id(table, to)
     ref = table.refs.get(branch)
     if ref is not None and ref.snapshot_id not in {
-        found.snapshot_id for found in table.ancestors(target)
+        ancestor.snapshot_id for ancestor in table.ancestors(target)
     }:
-        raise BadRequest(f"{branch} of {table} has gone another way than {to}: cannot fast-forward")
+        raise BadRequest(f"{branch} of {table} has diverged from {to}: cannot fast-forward")
     return _move(table, branch, target)
 
 
@@ -120,7 +120,7 @@ def change_properties(updates: Mapping[str, str], removals: Iterable[str]) -> Bu
 
 
 def _move(table: Table, branch: str, snapshot_id: int) -> Built:
-    """The branch at another snapshot, with the retention that it has."""
+    """Move a branch to another snapshot and keep its retention settings."""
     ref = table.refs.get(branch)
     if ref is not None and ref.type != "branch":
         raise BadRequest(f"{branch} of {table} is a {ref.type}, not a branch")
@@ -132,10 +132,11 @@ def _move(table: Table, branch: str, snapshot_id: int) -> Built:
         max_snapshot_age_ms=None if ref is None else ref.max_snapshot_age_ms,
         min_snapshots_to_keep=None if ref is None else ref.min_snapshots_to_keep,
     )
-    return (update,), (_as_seen(table, branch),)
+    return (update,), (_unmoved(table, branch),)
 
 
-def _as_seen(table: Table, name: str) -> AssertRefSnapshotId:
+def _unmoved(table: Table, name: str) -> AssertRefSnapshotId:
+    """Require that the ref is where the table was read."""
     ref = table.refs.get(name)
     return AssertRefSnapshotId(ref=name, snapshot_id=None if ref is None else ref.snapshot_id)
 
@@ -154,24 +155,25 @@ def _snapshot_id(table: Table, at: str | int) -> int:
     return table.snapshot(at).snapshot_id
 
 
-OwnParts: TypeAlias = Iterable[Mapping[str, Any]]
-OwnUpdates: TypeAlias = tuple[OwnParts, OwnParts]
-"""Updates and requirements, in the JSON of Iceberg's REST specification."""
+JsonParts: TypeAlias = Iterable[Mapping[str, Any]]
+MetadataUpdates: TypeAlias = tuple[JsonParts, JsonParts]
+"""Updates and requirements in the JSON of Iceberg's REST specification."""
 
 LAST_ADDED: Final = -1
-"""Stands for the schema, spec or sort order that the same request has added."""
+"""The id of the schema, spec or sort order that the same request adds."""
 
 _updates: Final = msgspec.json.Decoder(tuple[TableUpdate, ...])
 _requirements: Final = msgspec.json.Decoder(tuple[TableRequirement, ...])
 
 
-def own_updates(updates: OwnParts, requirements: OwnParts = ()) -> Built:
+def decoded_updates(updates: JsonParts, requirements: JsonParts = ()) -> Built:
+    """Check and decode updates and requirements of Iceberg's REST specification."""
     return _decoded(_updates, updates, "updates"), _decoded(
         _requirements, requirements, "requirements"
     )
 
 
-def _decoded(decoder: msgspec.json.Decoder[Any], parts: OwnParts, name: str) -> Any:
+def _decoded(decoder: msgspec.json.Decoder[Any], parts: JsonParts, name: str) -> Any:
     try:
         return decoder.decode(msgspec.json.encode([dict(part) for part in parts]))
     except msgspec.ValidationError as error:
@@ -179,7 +181,7 @@ def _decoded(decoder: msgspec.json.Decoder[Any], parts: OwnParts, name: str) -> 
 
 
 def creation(table: Table) -> Built:
-    """What makes a staged table a real one: all of its metadata, if nobody else has made it."""
+    """Create a staged table with all of its metadata, unless it exists already."""
     metadata = table.metadata
     properties = dict(table.properties)
     updates: list[dict[str, Any]] = [
@@ -193,7 +195,7 @@ def creation(table: Table) -> Built:
             properties,
         ),
     ]
-    return own_updates(updates, [{"type": "assert-create"}])
+    return decoded_updates(updates, [{"type": "assert-create"}])
 
 
 def definition(
@@ -202,7 +204,7 @@ def definition(
     order: Mapping[str, Any],
     properties: Mapping[str, str],
 ) -> list[dict[str, Any]]:
-    """Makes these the table's current ones, whatever it had before."""
+    """Return updates that make these the current schema, spec, order and properties."""
     updates: list[dict[str, Any]] = [
         {"action": "add-schema", "schema": schema},
         {"action": "set-current-schema", "schema-id": LAST_ADDED},

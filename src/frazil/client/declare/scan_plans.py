@@ -1,7 +1,7 @@
-"""Scans that the catalog plans: the files to read, their deletes, and what is left of the filter.
+"""Scans planned by the catalog: the files to read, their deletes and residual filters.
 
-A plan may come in pages, and one that takes long is asked for again; both are done here, so that a
-caller sees one answer. Planning changes nothing: whatever goes wrong on the way is tried again.
+The catalog may return a plan in pages, and a slow plan must be polled. This module does both, so
+the caller gets one complete plan. Planning changes nothing, so every failure can be retried.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ if TYPE_CHECKING:
 EXPLAIN_HEADER: Final = "X-Frazil-Explain"
 SEQUENCE_NUMBERS_HEADER: Final = "X-Frazil-Sequence-Numbers"
 _ENDPOINT: Final = "POST /v1/{prefix}/namespaces/{namespace}/tables/{table}/plan"
-_PAGES_AT_ONCE: Final = 4
+_PARALLEL_PAGES: Final = 4
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 2.0
 
 
-# --- what a caller gets ---------------------------------------------------------------------------
+# --- results --------------------------------------------------------------------------------------
 
 
 class Walk(Struct, frozen=True, kw_only=True, rename="kebab"):
-    """What the planner has seen and skipped at each level."""
+    """Counts of what the planner read and skipped at each level."""
 
     data_manifests: int
     data_manifests_skipped_by_partition: int
@@ -66,33 +66,35 @@ class Walk(Struct, frozen=True, kw_only=True, rename="kebab"):
 
 @dataclass(frozen=True, slots=True)
 class PlanExtras:
-    """What a plan has beyond the REST specification, where it is asked for."""
+    """Optional parts of a plan that are not in the REST specification."""
 
     explain: bool = False
     sequence_numbers: bool = False
 
     def headers(self) -> dict[str, str]:
-        asked = {
+        headers = {
             EXPLAIN_HEADER: self.explain,
             SEQUENCE_NUMBERS_HEADER: self.sequence_numbers,
         }
-        return {name: "true" for name, is_asked in asked.items() if is_asked}
+        return {name: "true" for name, is_requested in headers.items() if is_requested}
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
+    """The planned files of a scan."""
+
     tasks: tuple[FileScanTask, ...]
     walk: Walk | None = None
-    """Where it was asked for, and the catalog tells it."""
+    """Set if it was requested and the catalog returned it."""
     is_whole: bool = True
-    """False where `max_files` has ended it before its last file."""
+    """False if `max_files` cut the plan short."""
 
     @property
     def files(self) -> tuple[PlannedDataFile, ...]:
         return tuple(task.data_file for task in self.tasks)
 
 
-# --- what is asked --------------------------------------------------------------------------------
+# --- requests -------------------------------------------------------------------------------------
 
 
 def plan_request(
@@ -107,7 +109,7 @@ def plan_request(
     stats_fields: Sequence[str],
     use_snapshot_schema: bool | None = None,
 ) -> PlanTableScanRequest:
-    """The request for a scan of the table as it was loaded."""
+    """Return the request for a scan of the table as it was loaded."""
     incremental = from_snapshot is not None or to_snapshot is not None
     if incremental and snapshot is not None:
         raise BadRequest("plan: give either a snapshot, or from_snapshot and to_snapshot")
@@ -132,20 +134,25 @@ def plan_request(
 
 
 def _snapshot_id(table: Table, snapshot: str | int) -> int:
-    """An id need not be known here: a table may have been loaded with the heads of refs alone."""
+    """Return the id of a snapshot.
+
+    An id is not checked: the table may know only the heads of refs.
+    """
     return snapshot if isinstance(snapshot, int) else table.snapshot(snapshot).snapshot_id
 
 
 def _reads_own_schema(table: Table, snapshot: str | int | None) -> bool:
-    """As Java's SnapshotUtil.schemaFor: a branch is read with the table's schema, a tag or an
-    older snapshot with the one it was written with."""
+    """Check whether a scan uses the schema of its snapshot, like Java's SnapshotUtil.schemaFor.
+
+    A branch is read with the table's schema, a tag or an older snapshot with its own.
+    """
     if snapshot is None or snapshot == MAIN:
         return False
     ref = table.refs.get(snapshot) if isinstance(snapshot, str) else None
     return ref is None or ref.type != "branch"
 
 
-# --- how it is got --------------------------------------------------------------------------------
+# --- planning -------------------------------------------------------------------------------------
 
 
 class _Task(Struct, frozen=True, rename="kebab"):
@@ -155,7 +162,7 @@ class _Task(Struct, frozen=True, rename="kebab"):
 
 
 class _Page(Struct, frozen=True, rename="kebab"):
-    """A part of a plan, or word that there is none yet."""
+    """A part of a plan, or the status of a plan that is not ready."""
 
     status: str = "completed"
     plan_id: str | None = None
@@ -172,7 +179,7 @@ class _Page(Struct, frozen=True, rename="kebab"):
 
 
 class Planning:
-    """One scan of one table."""
+    """Plans one scan of one table."""
 
     def __init__(self, calls: Calls, identifier: Identifier, extras: PlanExtras) -> None:
         self._calls = calls
@@ -185,9 +192,9 @@ class Planning:
         first = self._completed(request)
         tasks = list(first.tasks())
         waiting = list(first.plan_tasks)
-        with ThreadPoolExecutor(_PAGES_AT_ONCE, "frazil-plan") as pool:
+        with ThreadPoolExecutor(_PARALLEL_PAGES, "frazil-plan") as pool:
             while waiting and (max_files is None or len(tasks) < max_files):
-                wave, waiting = waiting[:_PAGES_AT_ONCE], waiting[_PAGES_AT_ONCE:]
+                wave, waiting = waiting[:_PARALLEL_PAGES], waiting[_PARALLEL_PAGES:]
                 for page in pool.map(self._tasks, wave):
                     tasks += page.tasks()
                     waiting += page.plan_tasks
@@ -196,13 +203,13 @@ class Planning:
 
     def _completed(self, request: PlanTableScanRequest) -> _Page:
         body = msgspec.json.encode(request)
-        page = decode(self._calls.ask(f"{self._path}/plan", body, self._headers), _Page)
+        page = decode(self._calls.post_read(f"{self._path}/plan", body, self._headers), _Page)
         if page.status != "submitted":
             return self._checked(page)
         if page.plan_id is None:
-            raise FrazilError("the catalog has submitted the plan and given no id for it")
+            raise FrazilError("the catalog is still planning, but did not return a plan id")
         path = f"{self._path}/plan/{quote(page.plan_id, safe='')}"
-        with self._cancelled_on_the_way_out(path):
+        with self._cancelled_on_failure(path):
             return self._polled(path)
 
     def _polled(self, path: str) -> _Page:
@@ -219,8 +226,8 @@ class Planning:
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
     @contextmanager
-    def _cancelled_on_the_way_out(self, path: str) -> Iterator[None]:
-        """Whoever stops waiting leaves no work behind at the server."""
+    def _cancelled_on_failure(self, path: str) -> Iterator[None]:
+        """Cancel the plan on the server if waiting for it fails."""
         try:
             yield
         except BaseException:
@@ -234,11 +241,11 @@ class Planning:
         if page.status == "cancelled":
             raise ServiceUnavailable("the plan was cancelled: plan the scan again")
         if page.status != "failed" or page.error is None:
-            raise FrazilError(f"the catalog says of the plan that it is {page.status!r}")
+            raise FrazilError(f"the catalog returned the plan status {page.status!r}")
         code = page.error.get("code")
         body = msgspec.json.encode({"error": page.error})
         raise error_of(Answer(code if isinstance(code, int) else 500, {}, body))
 
     def _tasks(self, plan_task: str) -> _Page:
         body = msgspec.json.encode(FetchScanTasksRequest(plan_task))
-        return decode(self._calls.ask(f"{self._path}/tasks", body), _Page)
+        return decode(self._calls.post_read(f"{self._path}/tasks", body), _Page)

@@ -1,7 +1,8 @@
-"""The verbs of a table: what can be changed, whether at once or as part of a transaction.
+"""The methods that change a table, at once or as part of a transaction, and their result.
 
-Each verb makes a `Change`, an immutable intent. One that depends on the table's state is built
-again on fresh metadata after a failed requirement; one that only declares files never has to be.
+Each method creates a `Change`, which never changes itself. A change that depends on the state of
+the table is rebuilt on fresh metadata after a failed requirement. A change that only declares files
+is sent as it is.
 """
 
 from __future__ import annotations
@@ -22,8 +23,14 @@ from frazil.client.declare.file_operations import (
     RemovedData,
     RemovedDeletes,
 )
-from frazil.client.declare.metadata_updates import Built, OwnParts, OwnUpdates, own_updates
-from frazil.wire.declared_content import AddedDataFile, AddedDeleteFile, DeclaredDataFile
+from frazil.client.declare.metadata_updates import (
+    Built,
+    JsonParts,
+    MetadataUpdates,
+    decoded_updates,
+)
+from frazil.wire.content_files import DataFile
+from frazil.wire.declared_content import AddedDataFile, AddedDeleteFile
 from frazil.wire.file_actions import MAIN, FileUpdate, Once
 from frazil.wire.filter_builders import Filter
 from frazil.wire.identifiers import Identifier
@@ -33,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class CommittedSnapshot(Struct, frozen=True, rename="kebab"):
-    """The snapshot that one update of the request has made."""
+    """The snapshot that one update of a request created."""
 
     update: int
     """Index in the request's `updates`."""
@@ -43,20 +50,20 @@ class CommittedSnapshot(Struct, frozen=True, rename="kebab"):
 
 
 class Commit(Struct, frozen=True, kw_only=True):
-    """One table's part of a commit that took place."""
+    """The result of a commit for one table."""
 
     identifier: Identifier
     metadata_location: str
     snapshots: tuple[CommittedSnapshot, ...] = ()
-    """Empty where only properties or refs changed."""
+    """Empty if only properties or refs changed."""
     already_committed: bool = False
-    """Under `once`: this epoch had been committed before, so nothing was done now."""
+    """With `once`: this epoch had been committed before, so nothing changed now."""
     attempts: int = 1
-    """How often something was sent."""
+    """How often a request was sent."""
 
     @property
     def snapshot_id(self) -> int | None:
-        """The last snapshot that it made."""
+        """The id of the last snapshot that the commit created."""
         return self.snapshots[-1].snapshot_id if self.snapshots else None
 
     @property
@@ -72,36 +79,37 @@ R = TypeVar("R")
 P = ParamSpec("P")
 
 NewData: TypeAlias = AddedDataFile | str | Path
-"""A data file, or the path of a Parquet file whose footer is read."""
+"""A data file, or the path of a Parquet file, whose footer is then read."""
 
 TableName: TypeAlias = "str | tuple[str, ...] | Identifier | Table"
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """An intent: what is to become of a table, whatever state it is found in."""
+    """A change of a table that can be applied to any state of it."""
 
     build: Callable[[Table], Built]
     rebuilds: bool = False
-    """Whether it is built from the table's state, so that building it again can help."""
+    """Whether the change depends on the table's state, so that rebuilding it can succeed."""
     once: Once | None = None
 
 
-class Changes(ABC, Generic[R]):
-    """The verbs; `R` is what each gives back."""
+class TableVerbs(ABC, Generic[R]):
+    """The methods that change a table; each returns `R`."""
 
     @abstractmethod
-    def _target(self) -> Table:
-        """The table as it was read."""
+    def _base(self) -> Table:
+        """Return the table as it was read."""
 
     @abstractmethod
-    def _change(self, change: Change) -> R: ...
+    def _apply(self, change: Change) -> R:
+        """Commit the change, or add it to a transaction."""
 
-    # --- the six operations --------------------------------------------------------------------
+    # --- files --------------------------------------------------------------------------------
 
     def append_files(self, files: Iterable[NewData], **options: Unpack[CommitOptions]) -> R:
-        """Adds data files. Never conflicts with anything."""
-        table = self._target()
+        """Add data files. This never conflicts with other commits."""
+        table = self._base()
         return self._declare(
             file_operations.append_files(table, _read(table, files), options), options
         )
@@ -113,8 +121,8 @@ class Changes(ABC, Generic[R]):
         row_filter: Filter | None = None,
         **options: Unpack[CheckOptions],
     ) -> R:
-        """Removes data files by path, and those whose rows all match a filter."""
-        update = file_operations.delete_files(self._target(), files, row_filter, options)
+        """Remove data files by path, and data files whose rows all match a filter."""
+        update = file_operations.delete_files(self._base(), files, row_filter, options)
         return self._declare(update, options)
 
     def overwrite_files(
@@ -125,8 +133,8 @@ class Changes(ABC, Generic[R]):
         row_filter: Filter | None = None,
         **options: Unpack[CheckOptions],
     ) -> R:
-        """Replaces data files, by path or by a filter: copy-on-write."""
-        table = self._target()
+        """Replace data files, selected by path or by a filter (copy-on-write)."""
+        table = self._base()
         update = file_operations.overwrite_files(
             table, _read(table, add), remove, row_filter, options
         )
@@ -142,12 +150,12 @@ class Changes(ABC, Generic[R]):
         referenced_data_files: Iterable[str] = (),
         **options: Unpack[CheckOptions],
     ) -> R:
-        """Adds rows and deletes of rows: merge-on-read.
+        """Add rows and deletes of rows (merge-on-read).
 
-        `referenced_data_files` are those that position deletes refer to without saying so in
+        `referenced_data_files` are data files that position deletes refer to without naming them in
         `referenced-data-file`.
         """
-        table = self._target()
+        table = self._base()
         update = file_operations.row_delta(
             table,
             _read(table, add_data),
@@ -169,8 +177,8 @@ class Changes(ABC, Generic[R]):
         data_sequence_number: int | None = None,
         **options: Unpack[CheckOptions],
     ) -> R:
-        """Puts the same rows into other files: compaction."""
-        table = self._target()
+        """Replace files by others with the same rows (compaction)."""
+        table = self._base()
         update = file_operations.rewrite_files(
             table,
             remove_data,
@@ -183,13 +191,13 @@ class Changes(ABC, Generic[R]):
         return self._declare(update, options)
 
     def replace_partitions(self, add: Iterable[NewData], **options: Unpack[CheckOptions]) -> R:
-        """Replaces all rows of the partitions that the new files belong to."""
-        table = self._target()
+        """Replace all rows in the partitions of the new files."""
+        table = self._base()
         update = file_operations.replace_partitions(table, _read(table, add), options)
         return self._declare(update, options)
 
     def _declare(self, update: FileUpdate, options: CommitOptions) -> R:
-        return self._change(Change(lambda _: ((update,), ()), once=options.get("once")))
+        return self._apply(Change(lambda _: ((update,), ()), once=options.get("once")))
 
     # --- refs and properties -------------------------------------------------------------------
 
@@ -203,7 +211,7 @@ class Changes(ABC, Generic[R]):
         max_snapshot_age_ms: int | None = None,
         min_snapshots_to_keep: int | None = None,
     ) -> R:
-        """A branch at a snapshot, given by its id, a branch or a tag; else at the head of main."""
+        """Create a branch at a snapshot (an id, a branch or a tag), by default the head of main."""
         return self._rebuild(
             metadata_updates.create_ref,
             "branch",
@@ -223,6 +231,7 @@ class Changes(ABC, Generic[R]):
         replace: bool = False,
         max_ref_age_ms: int | None = None,
     ) -> R:
+        """Create a tag at a snapshot (an id, a branch or a tag), by default the head of main."""
         return self._rebuild(
             metadata_updates.create_ref,
             "tag",
@@ -245,66 +254,87 @@ class Changes(ABC, Generic[R]):
         timestamp_ms: int | None = None,
         branch: str = MAIN,
     ) -> R:
-        """Moves a branch back to one of its ancestors; later snapshots stay in the table."""
+        """Move a branch back to an ancestor of its head; later snapshots stay in the table."""
         return self._rebuild(metadata_updates.rollback, snapshot, timestamp_ms, branch)
 
     def fast_forward(self, branch: str, to: str | int) -> R:
+        """Move a branch ahead to a descendant of its head."""
         return self._rebuild(metadata_updates.fast_forward, branch, to)
 
     def cherry_pick(self, snapshot_id: int, branch: str = MAIN) -> R:
-        """Publishes a staged snapshot on a branch."""
-        return self._change(Change(lambda _: metadata_updates.cherry_pick(snapshot_id, branch)))
+        """Apply the changes of a snapshot, often a staged one, to a branch."""
+        return self._apply(Change(lambda _: metadata_updates.cherry_pick(snapshot_id, branch)))
 
     def set_properties(self, updates: Mapping[str, str]) -> R:
-        return self._change(Change(lambda _: metadata_updates.change_properties(updates, ())))
+        return self._apply(Change(lambda _: metadata_updates.change_properties(updates, ())))
 
     def remove_properties(self, *names: str) -> R:
-        return self._change(Change(lambda _: metadata_updates.change_properties({}, names)))
+        return self._apply(Change(lambda _: metadata_updates.change_properties({}, names)))
 
-    def change_metadata(self, build: Callable[[Table], OwnUpdates]) -> R:
-        """Iceberg's own updates and the requirements that guard them, both in the JSON of its REST
-        specification; built again on fresh metadata where a requirement does not hold."""
-        return self._change(Change(lambda table: own_updates(*build(table)), rebuilds=True))
+    def change_metadata(self, build: Callable[[Table], MetadataUpdates]) -> R:
+        """Apply updates under requirements, both in the JSON of Iceberg's REST specification.
 
-    def declare_metadata(self, updates: OwnParts, requirements: OwnParts = ()) -> R:
-        """The same, made for the table as it was loaded: a failed requirement ends it."""
-        built = own_updates(updates, requirements)
-        return self._change(Change(lambda _: built))
+        `build` is called again with fresh metadata after a failed requirement.
+        """
+        return self._apply(Change(lambda table: decoded_updates(*build(table)), rebuilds=True))
+
+    def declare_metadata(self, updates: JsonParts, requirements: JsonParts = ()) -> R:
+        """Apply updates under requirements that a failed requirement does not rebuild."""
+        built = decoded_updates(updates, requirements)
+        return self._apply(Change(lambda _: built))
 
     def _rebuild(self, build: Callable[..., Built], *args: Any, **kwargs: Any) -> R:
         def built(table: Table) -> Built:
             return build(table, *args, **kwargs)
 
-        return self._change(Change(built, rebuilds=True))
+        return self._apply(Change(built, rebuilds=True))
 
 
-def of_table(
-    verb: Callable[Concatenate[Changes[R], P], R],
-) -> Callable[Concatenate[OfTables[R], TableName, P], R]:
-    """The verb with the table's name as its first argument."""
+def _by_name(
+    method: Callable[Concatenate[TableVerbs[R], P], R],
+) -> Callable[Concatenate[CatalogVerbs[R], TableName, P], R]:
+    """Return the method with the name of the table as its first argument."""
 
-    @wraps(verb)
-    def call(self: OfTables[R], table: TableName, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return verb(self.table(table), *args, **kwargs)
+    @wraps(method)
+    def call(self: CatalogVerbs[R], table: TableName, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return method(self.table(table), *args, **kwargs)
 
     return call
 
 
-class OfTables(ABC, Generic[R]):
-    """The same verbs for a client or a transaction, which have many tables."""
+class CatalogVerbs(ABC, Generic[R]):
+    """The methods of `TableVerbs` for a client or a transaction, which name the table first."""
 
     @abstractmethod
-    def table(self, name: TableName) -> Changes[R]:
-        """The verbs of one table."""
+    def table(self, name: TableName) -> TableVerbs[R]:
+        """Return an object with the methods for one table."""
+
+    append_files = _by_name(TableVerbs[R].append_files)
+    delete_files = _by_name(TableVerbs[R].delete_files)
+    overwrite_files = _by_name(TableVerbs[R].overwrite_files)
+    row_delta = _by_name(TableVerbs[R].row_delta)
+    rewrite_files = _by_name(TableVerbs[R].rewrite_files)
+    replace_partitions = _by_name(TableVerbs[R].replace_partitions)
+    create_branch = _by_name(TableVerbs[R].create_branch)
+    create_tag = _by_name(TableVerbs[R].create_tag)
+    remove_branch = _by_name(TableVerbs[R].remove_branch)
+    remove_tag = _by_name(TableVerbs[R].remove_tag)
+    rollback = _by_name(TableVerbs[R].rollback)
+    fast_forward = _by_name(TableVerbs[R].fast_forward)
+    cherry_pick = _by_name(TableVerbs[R].cherry_pick)
+    set_properties = _by_name(TableVerbs[R].set_properties)
+    remove_properties = _by_name(TableVerbs[R].remove_properties)
+    change_metadata = _by_name(TableVerbs[R].change_metadata)
+    declare_metadata = _by_name(TableVerbs[R].declare_metadata)
 
 
 def _read(table: Table, files: Iterable[NewData]) -> tuple[AddedDataFile, ...]:
-    """Data files as they are, paths by their footers, which are read in parallel."""
-    given = tuple(files)
-    paths = [str(file) for file in given if not isinstance(file, DeclaredDataFile)]
+    """Return data files; those given by path are read from their footers, in parallel."""
+    files = tuple(files)
+    paths = [str(file) for file in files if not isinstance(file, DataFile)]
     if not paths:
-        return tuple(file for file in given if isinstance(file, DeclaredDataFile))
+        return tuple(file for file in files if isinstance(file, DataFile))
     from frazil.datafiles.footers.files_from_parquet import read_data_files
 
     read = iter(read_data_files(paths, table))
-    return tuple(file if isinstance(file, DeclaredDataFile) else next(read) for file in given)
+    return tuple(file if isinstance(file, DataFile) else next(read) for file in files)

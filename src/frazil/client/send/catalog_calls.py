@@ -1,4 +1,4 @@
-"""Requests to the catalog: reads that may be repeated freely, and changes that carry a key."""
+"""Requests to one catalog: reads, which may be repeated freely, and changes, which carry a key."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from frazil.client.send.error_answers import CatalogUnreachable, error_of
-from frazil.client.send.http_transport import Answer, AnswerLost, NotSent, Transport
-from frazil.client.send.retry_policy import Clock, Patience, RetryPolicy
-from frazil.client.send.submit import Accepted, Persistence, Request, submit
+from frazil.client.send.http_transport import Answer, Transport
+from frazil.client.send.retry_policy import Clock, RetryPolicy
+from frazil.client.send.submit import Accepted, Request, SubmitPolicy, read, submit
 from frazil.wire.errors import FrazilError
 
 T = TypeVar("T")
@@ -21,11 +20,10 @@ _DURATION: Final = re.compile(
     r"P(?:(?P<d>[0-9.]+)D)?(?:T(?:(?P<h>[0-9.]+)H)?(?:(?P<m>[0-9.]+)M)?(?:(?P<s>[0-9.]+)S)?)?"
 )
 PAGE_SIZE: Final = 1_000
-_REPEATABLE: Final = frozenset({429, 500, 502, 503, 504})
 
 
 class CatalogConfig(msgspec.Struct, frozen=True, rename="kebab"):
-    """What `/v1/config` says."""
+    """The response of `/v1/config`."""
 
     defaults: dict[str, str] = {}
     overrides: dict[str, str] = {}
@@ -39,7 +37,7 @@ class CatalogConfig(msgspec.Struct, frozen=True, rename="kebab"):
 
     @property
     def key_lifetime_s(self) -> float | None:
-        """None where the catalog does not know idempotency keys."""
+        """Return the lifetime of idempotency keys; None if the catalog does not support them."""
         text = self.idempotency_key_lifetime
         match = None if text is None else _DURATION.fullmatch(text)
         if match is None:
@@ -61,19 +59,19 @@ class Calls:
         clock: Clock | None = None,
         page_size: int = PAGE_SIZE,
     ) -> None:
+        self.clock = clock or Clock()
         self._page_size = page_size
         self._transport = transport
         self._warehouse = warehouse
-        self._given_prefix = prefix
+        self._configured_prefix = prefix
         self._retry = retry
-        self._clock = clock or Clock()
         self._config: CatalogConfig | None = None
-        self._asking = threading.Lock()
+        self._config_lock = threading.Lock()
 
     @property
     def config(self) -> CatalogConfig:
-        """Asked for once, at the first request."""
-        with self._asking:
+        """Return the catalog's configuration, which is requested once."""
+        with self._config_lock:
             if self._config is None:
                 query = {} if self._warehouse is None else {"warehouse": self._warehouse}
                 answer = self._read(Request("GET", "config", query=query))
@@ -81,12 +79,8 @@ class Calls:
             return self._config
 
     @property
-    def clock(self) -> Clock:
-        return self._clock
-
-    @property
     def total_timeout_s(self) -> float:
-        """How long to wait for something that the catalog is still at."""
+        """Return how long to wait for work that the catalog has not finished."""
         return (self._retry or RetryPolicy()).total_timeout_ms / 1000
 
     def get(
@@ -97,85 +91,65 @@ class Calls:
     ) -> Answer:
         return self._read(Request("GET", self.path(path), headers=headers or {}, query=query or {}))
 
-    def ask(self, path: str, body: bytes, headers: Mapping[str, str] | None = None) -> Answer:
-        """A POST that changes nothing."""
+    def post_read(self, path: str, body: bytes, headers: Mapping[str, str] | None = None) -> Answer:
+        """Send a POST that changes nothing."""
         return self._read(Request("POST", self.path(path), body, headers or {}))
 
     def cancel(self, path: str) -> None:
-        """Takes back something that was only asked for: doing it twice does no harm."""
-        self._read(Request("DELETE", self.path(path)), missing=True)
+        """Send a DELETE that is safe to repeat."""
+        self._read(Request("DELETE", self.path(path)), missing_is_answer=True)
 
     def exists(self, path: str) -> bool:
-        answer = self._read(Request("HEAD", self.path(path)), missing=True)
+        answer = self._read(Request("HEAD", self.path(path)), missing_is_answer=True)
         return answer.status != 404
 
     def pages(self, path: str, query: Mapping[str, str] | None = None) -> Iterator[dict[str, Any]]:
-        """The documents of a list that comes in pages."""
-        asked = {**(query or {}), "pageToken": "", "pageSize": str(self._page_size)}
+        """Yield the documents of a list, page by page."""
+        page_query = {**(query or {}), "pageToken": "", "pageSize": str(self._page_size)}
         while True:
-            page: dict[str, Any] = decode(self.get(path, asked), dict[str, Any])
+            page: dict[str, Any] = decode(self.get(path, page_query), dict[str, Any])
             yield page
             token = page.get("next-page-token")
             if not token:
                 return
-            asked["pageToken"] = token
+            page_query["pageToken"] = token
 
-    def change(self, request: Request, properties: Mapping[str, str] | None = None) -> Accepted:
-        """A change that is the same however often it is built."""
-        return submit(
-            self._transport, lambda: request, self.persistence(properties), rebuilds=False
-        )
-
-    def rebuild(
-        self, build: Callable[[], Request], properties: Mapping[str, str] | None = None
+    def submit(
+        self,
+        build: Callable[[], Request],
+        properties: Mapping[str, str] | None = None,
+        *,
+        rebuilds: bool = False,
     ) -> Accepted:
-        """A change that is built again when a requirement does not hold."""
-        return submit(self._transport, build, self.persistence(properties))
+        """Send a change until its outcome is known; see `frazil.client.send.submit`.
+
+        `properties` are those of the table, whose retry settings apply unless the client has its
+        own.
+        """
+        policy = SubmitPolicy(
+            self._retry or RetryPolicy.of(properties or {}),
+            RetryPolicy.of_status_checks(properties or {}),
+            self.config.key_lifetime_s,
+            self.clock,
+        )
+        return submit(self._transport, build, policy, rebuilds=rebuilds)
 
     def path(self, path: str) -> str:
-        prefix = self._given_prefix
+        """Return the path with the catalog's prefix."""
+        prefix = self._configured_prefix
         return f"{self.config.prefix if prefix is None else f'{prefix}/' if prefix else ''}{path}"
 
-    def persistence(self, properties: Mapping[str, str] | None) -> Persistence:
-        given = properties or {}
-        return Persistence(
-            self._retry or RetryPolicy.of(given),
-            RetryPolicy.of_status_checks(given),
-            self.config.key_lifetime_s,
-            self._clock,
+    def _read(self, request: Request, *, missing_is_answer: bool = False) -> Answer:
+        retries = self._retry or RetryPolicy()
+        return read(
+            self._transport, request, retries, self.clock, missing_is_answer=missing_is_answer
         )
-
-    def _read(self, request: Request, *, missing: bool = False) -> Answer:
-        """Changes nothing, so whatever goes wrong on the way may simply be tried again."""
-        patience = Patience(self._retry or RetryPolicy(), self._clock)
-        while True:
-            pause_s = 0.0
-            try:
-                answer = self._transport.send(
-                    request.method,
-                    request.path,
-                    body=request.body,
-                    headers=request.headers,
-                    query=request.query,
-                )
-            except (NotSent, AnswerLost) as error:
-                failure: FrazilError = CatalogUnreachable(str(error))
-                failure.__cause__ = error
-            else:
-                if answer.status < 300 or (missing and answer.status == 404):
-                    return answer
-                failure = error_of(answer)
-                if answer.status not in _REPEATABLE:
-                    raise failure
-                pause_s = failure.retry_after_s or 0.0
-            if not patience.wait(pause_s):
-                raise failure
 
 
 def decode(answer: Answer, kind: type[T], failure: type[FrazilError] = FrazilError) -> T:
-    """The answer's document; a catalog that answers something else is said so.
+    """Decode the body of a response; raise `failure` if it has another shape.
 
-    After a change the failure is CommitStateUnknown: something said yes, but not to what.
+    After a change `failure` is CommitStateUnknown: something answered, but not as the catalog does.
     """
     try:
         return msgspec.json.decode(answer.body, type=kind)

@@ -1,9 +1,9 @@
-"""Answers that are errors, as the exceptions of the one error tree.
+"""Convert error responses to exceptions.
 
 FrazilError
-├── … what the server says: see `frazil.wire.errors`
-├── CommitStateUnknown     sent, and nobody could say what became of it: delete nothing
-└── CatalogUnreachable     never sent, so nothing has happened
+├── … errors of the server: see `frazil.wire.errors`
+├── CommitStateUnknown     the request was sent and its outcome is unknown: delete nothing
+└── CatalogUnreachable     the request was never sent, so nothing has happened
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from frazil.client.send.http_transport import Answer
 from frazil.wire import errors
 from frazil.wire.errors import FrazilError, ServiceUnavailable, ValidationError
 
-_MAX_SHOWN: Final = 300
+_MAX_MESSAGE_BYTES: Final = 300
 
 
 class CatalogUnreachable(FrazilError):
-    """No connection to the catalog could be made, so the request was not sent."""
+    """No connection to the catalog was possible, so the request was not sent."""
 
     status = 503
     type = "ServiceUnavailableException"
@@ -30,10 +30,10 @@ class CatalogUnreachable(FrazilError):
 
 
 def error_of(answer: Answer) -> FrazilError:
-    """The exception that an answer with an error status stands for.
+    """Return the exception for an error response.
 
-    By the type that the server names; from something between us and the server, such as a load
-    balancer, by the status alone.
+    The server names the type. A response of something in between, such as a load balancer, has no
+    type; then the status decides.
     """
     error = _error_object(answer.body)
     message = error.get("message")
@@ -45,13 +45,13 @@ def error_of(answer: Answer) -> FrazilError:
     if kind is ValidationError:
         conflicts = error.get("conflicts")
         return ValidationError(message, conflicts if isinstance(conflicts, list) else ())
-    made = kind(message)
-    made.retry_after_s = retry_after_s(answer)
-    return made
+    failure = kind(message)
+    failure.retry_after_s = retry_after_s(answer)
+    return failure
 
 
 def retry_after_s(answer: Answer) -> int | None:
-    """Seconds that the server asks to wait; its date form is not used by catalogs."""
+    """Return the seconds in `Retry-After`; catalogs do not use its date form."""
     text = answer.headers.get("retry-after", "").strip()
     return int(text) if text.isdigit() else None
 
@@ -67,7 +67,7 @@ def _error_object(body: bytes) -> dict[str, Any]:
 
 @cache
 def _kinds() -> dict[str, type[FrazilError]]:
-    """The error classes by Java's exception name; of two with one name the more general."""
+    """Return the error classes by Java's exception name; the more general of two with one name."""
     kinds: dict[str, type[FrazilError]] = {}
     for kind in _tree(FrazilError):
         if kind.__module__ == errors.__name__:
@@ -76,7 +76,7 @@ def _kinds() -> dict[str, type[FrazilError]]:
 
 
 def _by_status(status: int) -> type[FrazilError]:
-    """Only below 500: above it, what a status means depends on what was asked for."""
+    """Return the class for a status below 500; above, its meaning depends on the request."""
     for kind in _tree(FrazilError):
         if kind.status == status < 500 and kind.__module__ == errors.__name__:
             return kind
@@ -90,5 +90,5 @@ def _tree(kind: type[FrazilError]) -> Iterator[type[FrazilError]]:
 
 
 def _shown(body: bytes) -> str:
-    text = " ".join(body[:_MAX_SHOWN].decode(errors="replace").split())
+    text = " ".join(body[:_MAX_MESSAGE_BYTES].decode(errors="replace").split())
     return text or "no message"

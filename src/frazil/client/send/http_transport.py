@@ -1,8 +1,8 @@
-"""How a request reaches the catalog, and what is known when it does not.
+"""Send one request over HTTP.
 
-A transport sends once and never retries: only `submit` knows whether sending again is safe. What it
-must say exactly is whether the server can have seen the request, because after that an outcome is
-unknown until the server itself is asked.
+A transport never retries, because only `submit` knows whether a retry is safe. If sending fails,
+the transport reports whether the server may have received the request: then the outcome is unknown
+until the server is asked.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 DEFAULT_TIMEOUT_S: Final = 60.0
 CONNECT_TIMEOUT_S: Final = 10.0
-_CONNECTIONS: Final = 16
-_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+_MAX_CONNECTIONS: Final = 16
+_EMPTY: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the server said. Header names are in lower case."""
+    """The response of the server. Header names are in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -32,15 +32,15 @@ class Answer:
 
 
 class NotSent(Exception):
-    """Proven: the server has not got the request (refused, no such host, no trust)."""
+    """The server cannot have received the request: refused, unknown host, untrusted certificate."""
 
 
 class AnswerLost(Exception):
-    """The request was sent, at least in part, and no whole answer came back."""
+    """The request was sent, at least in part, and no complete response arrived."""
 
 
 class Transport(Protocol):
-    """Sends one request; paths begin after `/v1/` and are percent-encoded already."""
+    """Sends one request. Paths are percent-encoded and start after `/v1/`."""
 
     def send(
         self,
@@ -48,20 +48,20 @@ class Transport(Protocol):
         path: str,
         *,
         body: bytes | None = None,
-        headers: Mapping[str, str] = _NOTHING,
-        query: Mapping[str, str] = _NOTHING,
+        headers: Mapping[str, str] = _EMPTY,
+        query: Mapping[str, str] = _EMPTY,
     ) -> Answer: ...
 
 
 class HttpTransport:
-    """HTTP/1.1 over a pool of connections; safe to use from several threads."""
+    """HTTP/1.1 over a connection pool; safe to use from several threads."""
 
     def __init__(
         self,
         uri: str,
         *,
         token: str | None = None,
-        headers: Mapping[str, str] = _NOTHING,
+        headers: Mapping[str, str] = _EMPTY,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         ca_file: str | None = None,
         client_certificate: tuple[str, str] | None = None,
@@ -77,7 +77,7 @@ class HttpTransport:
         if token is not None:
             self._headers["Authorization"] = f"Bearer {token}"
         self._pool: urllib3.PoolManager | None = None
-        self._making = threading.Lock()
+        self._pool_lock = threading.Lock()
 
     def send(
         self,
@@ -85,8 +85,8 @@ class HttpTransport:
         path: str,
         *,
         body: bytes | None = None,
-        headers: Mapping[str, str] = _NOTHING,
-        query: Mapping[str, str] = _NOTHING,
+        headers: Mapping[str, str] = _EMPTY,
+        query: Mapping[str, str] = _EMPTY,
     ) -> Answer:
         from urllib.parse import urlencode
 
@@ -107,20 +107,20 @@ class HttpTransport:
         )
 
     def close(self) -> None:
-        with self._making:
+        with self._pool_lock:
             if self._pool is not None:
                 self._pool.clear()
             self._pool = None
 
     def _open(self) -> urllib3.PoolManager:
-        """Made at the first request: importing the HTTP library costs more than all the rest."""
-        with self._making:
+        """Return the pool; import urllib3 on first use, because it is the slowest import."""
+        with self._pool_lock:
             if self._pool is None:
                 import urllib3
 
                 self._pool = urllib3.PoolManager(
                     retries=False,
-                    maxsize=_CONNECTIONS,
+                    maxsize=_MAX_CONNECTIONS,
                     timeout=urllib3.Timeout(
                         connect=min(CONNECT_TIMEOUT_S, self._timeout_s), read=self._timeout_s
                     ),
@@ -130,7 +130,7 @@ class HttpTransport:
 
 
 def base_url(uri: str) -> str:
-    """The address under which all routes lie, for a URI with or without `/v1` at its end."""
+    """Return the URL that all paths extend, for a URI with or without `/v1` at its end."""
     if not uri.startswith(("http://", "https://")):
         raise ValueError(f"uri: {uri!r} must begin with http:// or https://")
     return f"{uri.rstrip('/').removesuffix('/v1')}/v1/"
@@ -141,13 +141,13 @@ def _failure(error: Exception, base: str) -> NotSent | AnswerLost:
 
     from urllib3 import exceptions
 
-    # Connecting failed before a byte of the request was written. A failing handshake is not among
-    # these but for the certificate: over TLS errors may also come in the midst of an answer.
-    unsent = (exceptions.NewConnectionError, exceptions.ConnectTimeoutError)
-    distrust = isinstance(error, exceptions.SSLError) and isinstance(
+    # These fail before a byte of the request is written. Other TLS errors may also occur in the
+    # middle of a response, so only an untrusted certificate counts as not sent.
+    unsent_errors = (exceptions.NewConnectionError, exceptions.ConnectTimeoutError)
+    is_untrusted = isinstance(error, exceptions.SSLError) and isinstance(
         error.args[0] if error.args else None, ssl.SSLCertVerificationError
     )
-    kind = NotSent if isinstance(error, unsent) or distrust else AnswerLost
+    kind = NotSent if isinstance(error, unsent_errors) or is_untrusted else AnswerLost
     return kind(f"{base}: {error}")
 
 

@@ -1,7 +1,7 @@
-"""How often and how long to try again: Iceberg's own properties, with full jitter.
+"""How often and how long to retry: Iceberg's table properties, with full jitter.
 
-Full jitter (a wait drawn evenly from zero to the limit) spreads writers that failed together; a
-fixed wait with a little noise would let them meet again.
+Full jitter (a wait drawn evenly between zero and the limit) spreads writers that failed together.
+With a fixed wait and a little noise they would collide again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ STATUS_CHECK = "commit.status-check"
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Time and chance, so that a test can hold them."""
+    """Time and randomness, which tests replace."""
 
     now_s: Callable[[], float] = time.monotonic
     sleep_s: Callable[[float], None] = time.sleep
@@ -29,7 +29,7 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """As a table's `commit.retry.*` properties have it; the defaults are Iceberg's."""
+    """The `commit.retry.*` properties of a table, with Iceberg's defaults."""
 
     num_retries: int = 4
     min_wait_ms: int = 100
@@ -38,28 +38,30 @@ class RetryPolicy:
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> RetryPolicy:
+        """Read `commit.retry.*`."""
         return _read(properties, COMMIT_RETRY, cls())
 
     @classmethod
     def of_status_checks(cls, properties: Mapping[str, str]) -> RetryPolicy:
-        """How long an unknown outcome is asked after, once the retries are used up."""
+        """Read `commit.status-check.*`: how long to ask for an unknown outcome after the
+        retries."""
         return _read(properties, STATUS_CHECK, cls(num_retries=3, min_wait_ms=1_000))
 
     def longest_wait_ms(self, retry: int) -> int:
-        """The upper end of the wait before a retry, the first of which is 0."""
-        # The exponent is bounded, so that no number of retries makes an endless power.
+        """Return the longest wait before a retry; the first retry is number 0."""
+        # The exponent is limited so that the power stays small for any number of retries.
         return min(self.min_wait_ms << min(retry, 32), self.max_wait_ms)
 
 
 FULL_JITTER: Final = (0.0, 1.0)
-"""Waits from nothing to the policy's limit: nobody stands in line for anything."""
+"""Wait between zero and the limit: for requests that do not depend on each other."""
 AROUND_THE_LIMIT: Final = (0.5, 1.5)
-"""Waits as long as without jitter on average: for a swap that all must win one after the other,
-where coming back early only costs a retry."""
+"""Wait as long as the limit on average: for a swap that only one writer can win at a time, where an
+early retry only fails."""
 
 
-class Patience:
-    """What is left of a policy for one call."""
+class RetryBudget:
+    """The retries and the time that are left for one call."""
 
     def __init__(
         self, policy: RetryPolicy, clock: Clock, jitter: tuple[float, float] = FULL_JITTER
@@ -71,13 +73,14 @@ class Patience:
         self.retries = 0
 
     def wait(self, at_least_s: float = 0.0) -> bool:
-        """Waits for the next retry, or says at once that there is none left."""
+        """Wait before the next retry; return False at once if none is left."""
         if self.retries >= self._policy.num_retries:
             return False
         limit_s = self._policy.longest_wait_ms(self.retries) / 1000
         shortest, longest = self._jitter
         jitter_s = self._clock.uniform(shortest * limit_s, longest * limit_s)
-        # What the server asks for comes first; the jitter keeps those apart that it told the same.
+        # First wait as long as the server asked; the jitter spreads clients that got the same
+        # answer.
         wait_s = at_least_s + jitter_s
         if self._clock.now_s() + wait_s > self._deadline_s:
             return False

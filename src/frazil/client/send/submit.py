@@ -1,15 +1,17 @@
-"""The client's only retry loop: a change is sent until its outcome is known.
+"""Send requests to the catalog until their outcome is known: the client's only retry loops.
 
-What may be sent again, and how:
+`read` repeats a request that changes nothing after every failure that may pass.
 
-    a failed requirement (409 CommitFailed)       rebuilt on fresh metadata, with a new key
-    429                                           the same bytes after the pause, the same key
-    no connection, a lost answer, 5xx             the same bytes, the same key
+`submit` sends a change. How it retries depends on the failure:
 
-The key makes the last safe: the server answers a key it has finished from its record, and judges a
-request again only if that key has done nothing. Everything else is the server's last word and is
-raised at once, above all a ValidationError. Where the outcome stays unknown after all patience,
-CommitStateUnknown is raised, which never means that nothing happened.
+    a failed requirement (409 CommitFailed)       rebuild on fresh metadata, with a new key
+    429                                           same bytes and same key, after the pause
+    no connection, a lost response, 5xx           same bytes and same key
+
+The idempotency key makes the last case safe: the server answers a finished key from its record, and
+executes the request only if the key has not been used. Any other error is final and raised at once,
+above all a ValidationError. If the outcome is still unknown when all retries are used up,
+CommitStateUnknown is raised. It never means that nothing happened.
 """
 
 from __future__ import annotations
@@ -23,13 +25,14 @@ from uuid import UUID
 
 from frazil.client.send.error_answers import CatalogUnreachable, error_of
 from frazil.client.send.http_transport import Answer, AnswerLost, NotSent, Transport
-from frazil.client.send.retry_policy import Clock, Patience, RetryPolicy
+from frazil.client.send.retry_policy import Clock, RetryBudget, RetryPolicy
 from frazil.wire.errors import CommitFailed, CommitStateUnknown, FrazilError
 
 KEY_HEADER: Final = "Idempotency-Key"
-_PROVES_NOTHING: Final = frozenset({401, 403, 404, 405, 413, 415, 422})
-"""Answers that say nothing about an earlier sending whose answer was lost: they are given before
-the key is looked up, or because the table has gone since."""
+_RETRIED_READ_STATUSES: Final = frozenset({429, 500, 502, 503, 504})
+_INCONCLUSIVE_STATUSES: Final = frozenset({401, 403, 404, 405, 413, 415, 422})
+"""Statuses that do not show what happened to an earlier attempt whose response was lost. The server
+sends them before it looks up the key, or because the table has been dropped since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,54 +48,83 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The server has done it, once."""
+    """The response to a change that the server has executed once."""
 
     answer: Answer
     attempts: int
-    """How often something was sent; 1 where nothing was retried."""
+    """How often a request was sent; 1 without retries."""
     rebuilt: int = 0
-    """How often the request was made anew because a requirement did not hold."""
+    """How often the request was rebuilt after a failed requirement."""
 
 
 @dataclass(frozen=True, slots=True)
-class Persistence:
-    """How long to try: the retries, then for unknown outcomes alone the status checks."""
+class SubmitPolicy:
+    """How long to try: first the retries, then the status checks for unknown outcomes only."""
 
     retries: RetryPolicy = field(default_factory=RetryPolicy)
     status_checks: RetryPolicy = field(
         default_factory=lambda: RetryPolicy.of_status_checks({}),
     )
     key_lifetime_s: float | None = 1_800.0
-    """How long the server remembers a key; None where it does not know keys at all."""
+    """How long the server remembers a key; None if it does not support keys."""
     clock: Clock = field(default_factory=Clock)
 
     @classmethod
-    def of(cls, properties: Mapping[str, str], key_lifetime_s: float | None) -> Persistence:
+    def of(cls, properties: Mapping[str, str], key_lifetime_s: float | None) -> SubmitPolicy:
+        """Return the policy of a table's properties."""
         return cls(
             RetryPolicy.of(properties), RetryPolicy.of_status_checks(properties), key_lifetime_s
         )
 
 
+def read(
+    transport: Transport,
+    request: Request,
+    retries: RetryPolicy,
+    clock: Clock,
+    *,
+    missing_is_answer: bool = False,
+) -> Answer:
+    """Send a request that changes nothing; with `missing_is_answer` a 404 is returned too."""
+    budget = RetryBudget(retries, clock)
+    while True:
+        pause_s = 0.0
+        try:
+            answer = _send(transport, request, request.headers)
+        except (NotSent, AnswerLost) as error:
+            failure: FrazilError = CatalogUnreachable(str(error))
+            failure.__cause__ = error
+        else:
+            if answer.status < 300 or (missing_is_answer and answer.status == 404):
+                return answer
+            failure = error_of(answer)
+            if answer.status not in _RETRIED_READ_STATUSES:
+                raise failure
+            pause_s = failure.retry_after_s or 0.0
+        if not budget.wait(pause_s):
+            raise failure
+
+
 def submit(
     transport: Transport,
     build: Callable[[], Request],
-    persistence: Persistence,
+    policy: SubmitPolicy,
     *,
     rebuilds: bool = True,
 ) -> Accepted:
-    """Sends what `build` makes until it is done or refused.
+    """Send the request that `build` returns until it is executed or refused.
 
-    `build` is called again after a failed requirement, so it must read the metadata it builds on by
-    itself. `rebuilds` is False where building again could only give the same request.
+    After a failed requirement `build` is called again, so it must read the metadata itself. Set
+    `rebuilds` to False if building again would give the same request.
     """
-    patience = Patience(persistence.retries, persistence.clock)
+    budget = RetryBudget(policy.retries, policy.clock)
     attempts = rebuilt = 0
     while True:
-        delivery = _Delivery(transport, build(), persistence, patience)
+        delivery = _Delivery(transport, build(), policy, budget)
         try:
             answer = delivery.outcome()
         except CommitFailed:
-            if not rebuilds or not patience.wait():
+            if not rebuilds or not budget.wait():
                 raise
             attempts += delivery.attempts
             rebuilt += 1
@@ -101,27 +133,30 @@ def submit(
 
 
 class _Delivery:
-    """One request with one key: the same bytes, as often as it takes."""
+    """Sends one request with one key, the same bytes in each attempt."""
 
     def __init__(
-        self, transport: Transport, request: Request, persistence: Persistence, patience: Patience
+        self, transport: Transport, request: Request, policy: SubmitPolicy, budget: RetryBudget
     ) -> None:
         self._transport = transport
         self._request = request
-        self._persistence = persistence
-        self._patience = patience
-        self._status_checks: Patience | None = None
-        self._key = str(new_key())
-        self._first_sent_s = persistence.clock.now_s()
+        self._policy = policy
+        self._budget = budget
+        self._status_checks: RetryBudget | None = None
+        self._first_sent_s = policy.clock.now_s()
         self._in_doubt = False
+        """An attempt may have been executed although its response is missing."""
         self.attempts = 0
+        self._headers = dict(request.headers)
+        if policy.key_lifetime_s is not None:
+            self._headers[KEY_HEADER] = str(new_key())
 
     def outcome(self) -> Answer:
         while True:
             pause_s = 0.0
             self.attempts += 1
             try:
-                answer = self._send()
+                answer = _send(self._transport, self._request, self._headers)
             except NotSent as error:
                 failure: FrazilError = CatalogUnreachable(str(error))
                 failure.__cause__ = error
@@ -130,24 +165,15 @@ class _Delivery:
                 failure = CommitStateUnknown(f"the answer was lost: {error}")
                 failure.__cause__ = error
             else:
-                if answer.status < 300 and _is_catalogs(answer):
+                if answer.status < 300 and _is_from_catalog(answer):
                     return answer
-                failure = self._refused(answer)
+                failure = self._retryable_failure(answer)
                 pause_s = failure.retry_after_s or 0.0
-            if not self._again(pause_s):
-                raise self._last_word(failure)
+            if not self._may_retry(pause_s):
+                raise self._final_error(failure)
 
-    def _send(self) -> Answer:
-        request = self._request
-        headers = dict(request.headers)
-        if self._persistence.key_lifetime_s is not None:
-            headers[KEY_HEADER] = self._key
-        return self._transport.send(
-            request.method, request.path, body=request.body, headers=headers, query=request.query
-        )
-
-    def _refused(self, answer: Answer) -> FrazilError:
-        """What to retry; raises what is the server's last word."""
+    def _retryable_failure(self, answer: Answer) -> FrazilError:
+        """Return the error to retry after; raise errors that are final."""
         if answer.status < 300:
             self._in_doubt = True
             return CommitStateUnknown("the answer is not one of the catalog's")
@@ -155,35 +181,35 @@ class _Delivery:
         if answer.status == 429:
             return error
         if answer.status >= 500:
-            # Also a 503 with Retry-After: a gateway may say it after it has passed the request on.
+            # Even a 503 with Retry-After: a gateway may send it after forwarding the request.
             self._in_doubt = True
             return error
-        if self._in_doubt and answer.status in _PROVES_NOTHING:
+        if self._in_doubt and answer.status in _INCONCLUSIVE_STATUSES:
             raise CommitStateUnknown(
                 "an answer was lost, and the server could not be asked for the outcome "
                 f"(HTTP status {answer.status}: {error.message})"
             ) from error
         raise error
 
-    def _again(self, pause_s: float) -> bool:
+    def _may_retry(self, pause_s: float) -> bool:
+        """Wait before the next attempt; return False if none is left or none is safe."""
         if not self._in_doubt:
-            return self._patience.wait(pause_s)
-        if not self._key_holds():
+            return self._budget.wait(pause_s)
+        if not self._key_is_valid():
             return False
-        if self._patience.wait(pause_s):
-            return self._key_holds()
+        if self._budget.wait(pause_s):
+            return self._key_is_valid()
         if self._status_checks is None:
-            checks = self._persistence.status_checks
-            self._status_checks = Patience(checks, self._persistence.clock)
-        return self._status_checks.wait(pause_s) and self._key_holds()
+            self._status_checks = RetryBudget(self._policy.status_checks, self._policy.clock)
+        return self._status_checks.wait(pause_s) and self._key_is_valid()
 
-    def _key_holds(self) -> bool:
-        """A key that the server may have forgotten would let the same change happen twice."""
-        lifetime_s = self._persistence.key_lifetime_s
-        passed_s = self._persistence.clock.now_s() - self._first_sent_s
+    def _key_is_valid(self) -> bool:
+        """Check that the server still knows the key; otherwise a retry could repeat the change."""
+        lifetime_s = self._policy.key_lifetime_s
+        passed_s = self._policy.clock.now_s() - self._first_sent_s
         return lifetime_s is not None and passed_s < lifetime_s
 
-    def _last_word(self, failure: FrazilError) -> FrazilError:
+    def _final_error(self, failure: FrazilError) -> FrazilError:
         if not self._in_doubt or isinstance(failure, CommitStateUnknown):
             return failure
         unknown = CommitStateUnknown(
@@ -193,13 +219,19 @@ class _Delivery:
         return unknown
 
 
-def _is_catalogs(answer: Answer) -> bool:
-    """Whether a success can be the catalog's own, and not of something that sits before it."""
+def _send(transport: Transport, request: Request, headers: Mapping[str, str]) -> Answer:
+    return transport.send(
+        request.method, request.path, body=request.body, headers=headers, query=request.query
+    )
+
+
+def _is_from_catalog(answer: Answer) -> bool:
+    """Check that a success comes from the catalog, not from something in front of it."""
     return answer.status == 204 or answer.body.lstrip()[:1] == b"{"
 
 
 def new_key() -> UUID:
-    """A UUID of version 7, as the REST specification asks for: ordered by time, then chance."""
+    """Return a random UUID of version 7, which the REST specification asks for."""
     number = int.from_bytes(os.urandom(16), "big")
     number &= (1 << 80) - 1
     number |= (time.time_ns() // 1_000_000) << 80

@@ -50,7 +50,7 @@ from pyiceberg.table.update import (
 from pyiceberg.table.update.snapshot import UpdateSnapshot
 from pyiceberg.typedef import EMPTY_DICT
 
-from frazil.client.send.retry_policy import AROUND_THE_LIMIT, Clock, Patience, RetryPolicy
+from frazil.client.send.retry_policy import AROUND_THE_LIMIT, Clock, RetryBudget, RetryPolicy
 from frazil.pyiceberg.retry.commit_checks import Claim, check, isolation_level
 from frazil.pyiceberg.retry.history_window import EntryReader, Window
 from frazil.pyiceberg.retry.retrying_producers import Retryable, RetryableUpdateSnapshot
@@ -285,19 +285,19 @@ class RetryingTransaction(Transaction):
     def _swap_until_decided(self) -> None:
         with self._deleting_all_on_failure():
             policy = RetryPolicy.of(self._base.properties)
-            patience = Patience(policy, Clock(), AROUND_THE_LIMIT)
+            budget = RetryBudget(policy, Clock(), AROUND_THE_LIMIT)
         while True:
             lost = self._swap()
             if lost is None:
                 break
-            may_retry = patience.wait()
+            may_retry = budget.wait()
             self._refresh_after(lost)
             if self._has_landed():
                 break
             with self._deleting_all_on_failure():
                 if not may_retry:
                     raise lost
-                logger.info("Another writer was faster, retry %s: %s", patience.retries, lost)
+                logger.info("Another writer was faster, retry %s: %s", budget.retries, lost)
                 self._rebuild()
         self._delete_lost_attempts()
 
@@ -317,7 +317,7 @@ class RetryingTransaction(Transaction):
 
     def _resolve(self, unknown: Exception) -> Exception | None:
         """Asks the table after the snapshots of an attempt that ended with some exception."""
-        patience = Patience(RetryPolicy.of_status_checks(self._base.properties), Clock())
+        budget = RetryBudget(RetryPolicy.of_status_checks(self._base.properties), Clock())
         while True:
             try:
                 self._refresh()
@@ -332,7 +332,7 @@ class RetryingTransaction(Transaction):
                     lost = CommitFailedException(f"Another branch has moved: {unknown}")
                     lost.__cause__ = unknown
                     return lost
-            if not patience.wait():
+            if not budget.wait():
                 raise unknown
 
     def _is_outrun(self) -> bool:

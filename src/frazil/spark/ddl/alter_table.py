@@ -10,7 +10,7 @@ from itertools import count
 from typing import Any, Final, TypeAlias
 
 from frazil.client.declare.client_table import Table
-from frazil.client.declare.metadata_updates import OwnUpdates
+from frazil.client.declare.metadata_updates import MetadataUpdates
 from frazil.spark.conditions.sql_conditions import is_case_sensitive
 from frazil.spark.core.context import Context
 from frazil.spark.ddl.partition_terms import VOID, SpecEditor, sort_order
@@ -68,13 +68,13 @@ def change_table(context: Context, identifier: Identifier, change: sql.MetadataC
 # --- columns --------------------------------------------------------------------------------------
 
 
-def schema_change(context: Context, change: SchemaChange) -> Callable[[Table], OwnUpdates]:
+def schema_change(context: Context, change: SchemaChange) -> Callable[[Table], MetadataUpdates]:
     """What builds the updates from a table's metadata."""
     if isinstance(change, sql.SetIdentifierFields | sql.DropIdentifierFields):
         return lambda table: _identifier_fields(context, table, change)
     editor = SchemaEditor(is_case_sensitive(context))
 
-    def build(table: Table) -> OwnUpdates:
+    def build(table: Table) -> MetadataUpdates:
         schema = _edited(context, editor, table, change)
         if schema == table.schema:
             return (), ()
@@ -190,7 +190,7 @@ def _identifier_ids(table: Table) -> list[int]:
 
 def _identifier_fields(
     context: Context, table: Table, change: sql.SetIdentifierFields | sql.DropIdentifierFields
-) -> OwnUpdates:
+) -> MetadataUpdates:
     editor = SchemaEditor(is_case_sensitive(context))
     named = []
     for path in change.columns:
@@ -227,7 +227,7 @@ def _check_identifier(field: NestedField, name: str) -> None:
 # --- partitions, order, properties ----------------------------------------------------------------
 
 
-def _partition_change(table: Table, change: sql.PartitionChange) -> OwnUpdates:
+def _partition_change(table: Table, change: sql.PartitionChange) -> MetadataUpdates:
     editor = SpecEditor(table)
     if isinstance(change, sql.AddPartitionField):
         editor.add(change.term, change.name)
@@ -250,7 +250,7 @@ def _partition_change(table: Table, change: sql.PartitionChange) -> OwnUpdates:
     return updates, requirements
 
 
-def _write_order(table: Table, change: sql.WriteOrder) -> OwnUpdates:
+def _write_order(table: Table, change: sql.WriteOrder) -> MetadataUpdates:
     order_id = max(order["order-id"] for order in table.metadata["sort-orders"]) + 1
     order = sort_order(table.schema, change.ordered_by, order_id=order_id)
     updates: list[dict[str, Any]] = [

@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from frazil.client.declare.client_table import Table
-from frazil.client.declare.table_verbs import Changes, Commit
+from frazil.client.declare.table_verbs import Commit, TableVerbs
 from frazil.datafiles.footers.files_from_parquet import DataFile
 from frazil.spark.core import statement_runs
 from frazil.spark.core.context import Context
@@ -79,7 +79,7 @@ def create_table_as(
     staged = context.client.stage_table(identifier, **_arguments(schema, definition))
     placed = placed_options(context, Target(identifier), commit_options or {})
 
-    def declare(changes: Changes[Any], files: Sequence[DataFile]) -> Any:
+    def declare(changes: TableVerbs[Any], files: Sequence[DataFile]) -> Any:
         return changes.append_files(files, **placed)
 
     with progress(context, f"create {identifier}"):

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from frazil.client.declare.client_table import Table
 from frazil.client.declare.file_operations import Command
-from frazil.client.declare.table_verbs import Changes, Commit
+from frazil.client.declare.table_verbs import Commit, TableVerbs
 from frazil.datafiles.reading.scan_tasks import DeletedRows, ScanTask
 from frazil.spark.core.context import Context
 from frazil.spark.core.results import Result
@@ -118,7 +118,7 @@ class RowCommit:
                 "upgrade the table"
             )
 
-    def _submitted(self, declare: Callable[[Changes[Any]], Any], *, has_files: bool) -> Commit:
+    def _submitted(self, declare: Callable[[TableVerbs[Any]], Any], *, has_files: bool) -> Commit:
         return submitted(self.context, self.table, self.evolution, declare, has_files=has_files)
 
     def _checks(self) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
 
 from frazil.client.declare.client_table import Table
-from frazil.client.declare.table_verbs import Changes
+from frazil.client.declare.table_verbs import TableVerbs
 from frazil.spark.core import statement_runs
 from frazil.spark.core.context import Context
 from frazil.spark.core.name_matching import column, names_of, quoted
@@ -209,7 +209,7 @@ def _by_equality(
             return Result(commit=None, operation=_OPERATION)
         placed = placed_options(context, target, commit_options, table)
 
-        def declare(changes: Changes[Any]) -> Any:
+        def declare(changes: TableVerbs[Any]) -> Any:
             # Nothing was read, so that there is nothing that others could have changed meanwhile.
             return changes.row_delta(
                 files, deletes, command="delete", isolation="snapshot", **placed

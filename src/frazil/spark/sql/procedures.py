@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import DataFrame
 
 from frazil.client.declare.client_table import Table
-from frazil.client.declare.metadata_updates import OwnUpdates
+from frazil.client.declare.metadata_updates import MetadataUpdates
 from frazil.spark.parse.parsed_statements import CallStatement
 from frazil.spark.parse.sql_tokens import Cursor
 from frazil.spark.sql import result_frames
@@ -114,7 +114,7 @@ def _set_current_snapshot(
     selector: int | str = ref if ref is not None else int(snapshot_id or 0)
     moved: dict[str, int | None] = {}
 
-    def build(loaded: Table) -> OwnUpdates:
+    def build(loaded: Table) -> MetadataUpdates:
         new_head = loaded.snapshot(selector).snapshot_id
         moved["previous"], moved["current"] = loaded.head(), new_head
         update: dict[str, Any] = {

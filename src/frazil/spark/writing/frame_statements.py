@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from pyspark.sql import Column, DataFrame
 
 from frazil.client.declare.client_table import Table
-from frazil.client.declare.table_verbs import Changes
+from frazil.client.declare.table_verbs import TableVerbs
 from frazil.datafiles.footers.files_from_parquet import DataFile
 from frazil.spark.conditions.sql_conditions import exact_filter
 from frazil.spark.core import statement_runs
@@ -28,7 +28,7 @@ from frazil.wire.expressions import AlwaysTrue, Expression
 from frazil.wire.file_actions import MAIN
 
 Options: TypeAlias = Mapping[str, Any]
-Declare: TypeAlias = Callable[[Changes[Any], Sequence[DataFile]], Any]
+Declare: TypeAlias = Callable[[TableVerbs[Any], Sequence[DataFile]], Any]
 """Declares the written files by one of the client's operations."""
 
 
@@ -41,7 +41,7 @@ def append(
     commit_options: Options,
 ) -> Result:
     plan = _Plan(context, target, frame, merge_schema, options, commit_options)
-    return plan.run("append", Changes.append_files)
+    return plan.run("append", TableVerbs.append_files)
 
 
 def overwrite(
@@ -58,7 +58,7 @@ def overwrite(
         return {"row_filter": found}
 
     plan = _Plan(context, target, frame, merge_schema, options, commit_options)
-    return plan.run("overwrite", Changes.overwrite_files, row_filter, even_empty=True)
+    return plan.run("overwrite", TableVerbs.overwrite_files, row_filter, even_empty=True)
 
 
 def overwrite_partitions(
@@ -70,7 +70,7 @@ def overwrite_partitions(
     commit_options: Options,
 ) -> Result:
     plan = _Plan(context, target, frame, merge_schema, options, commit_options)
-    return plan.run("overwrite", Changes.replace_partitions)
+    return plan.run("overwrite", TableVerbs.replace_partitions)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from uuid import uuid4
 from pyspark.sql import SparkSession
 
 from frazil.client.declare.client_table import Table
-from frazil.client.declare.table_verbs import Changes, Commit
+from frazil.client.declare.table_verbs import Commit, TableVerbs
 from frazil.spark.core.context import LOGGER, Context
 from frazil.spark.writing.write_folder import WriteFolder, new_folder
 from frazil.wire.errors import CommitStateUnknown, FrazilError, ValidationError
@@ -121,7 +121,7 @@ def submitted(
     context: Context,
     table: Table,
     schema: SchemaChange,
-    declare: Callable[[Changes[Any]], Any],
+    declare: Callable[[TableVerbs[Any]], Any],
     *,
     has_files: bool,
 ) -> Commit:
