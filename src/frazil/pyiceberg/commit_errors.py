@@ -1,10 +1,10 @@
-"""What a commit through Frazil can raise, in PyIceberg's own exceptions.
+"""Errors of commits through Frazil, as PyIceberg's exceptions.
 
-    ValidationError         PyIceberg's ValidationException and Frazil's ValidationError in one
-    └── DuplicateFilesError also a ValueError, as PyIceberg raises for files that are there already
+    ValidationError         both PyIceberg's ValidationException and Frazil's ValidationError
+    └── DuplicateFilesError also a ValueError, which PyIceberg raises for existing files
 
-Whoever catches PyIceberg's exceptions needs to know no others; whoever wants to know why a commit
-was refused finds the server's `conflicts` in the error.
+Code that catches PyIceberg's exceptions needs no others. The `conflicts` of a ValidationError tell
+why the server refused the commit.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ DUPLICATE_FILE: Final = "duplicate-file"
 
 
 class ValidationError(exceptions.ValidationException, errors.ValidationError):
-    """What others have committed stands against this change; `conflicts` says what and where."""
+    """The change conflicts with other commits; `conflicts` lists them."""
 
 
 class DuplicateFilesError(ValidationError, ValueError):
-    """Files that were to be added are in the table already."""
+    """Files to add are already in the table."""
 
 
 _TRANSLATIONS: Final[tuple[tuple[type[FrazilError], type[Exception]], ...]] = (
@@ -44,7 +44,7 @@ _TRANSLATIONS: Final[tuple[tuple[type[FrazilError], type[Exception]], ...]] = (
 
 
 def translated(error: FrazilError) -> Exception:
-    """PyIceberg's exception for a refusal; Frazil's own goes along as its cause."""
+    """Return PyIceberg's exception for an error of Frazil."""
     if isinstance(error, errors.ValidationError):
         return _validation_error(error)
     for kind, exception in _TRANSLATIONS:
@@ -54,9 +54,9 @@ def translated(error: FrazilError) -> Exception:
 
 
 def proves_rejection(error: BaseException | None) -> bool:
-    """Whether it is certain that nothing was committed, so that written files may go.
+    """Check that nothing was committed, so that written files may be deleted.
 
-    A 5xx proves nothing, whoever sent it; that no connection was made does.
+    A status of 500 or above proves nothing, but a failed connection does.
     """
     return isinstance(error, FrazilError) and (
         isinstance(error, CatalogUnreachable) or error.status < 500
@@ -64,7 +64,7 @@ def proves_rejection(error: BaseException | None) -> bool:
 
 
 def duplicate_paths(conflicts: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """The files that the server says are in the table already."""
+    """Yield the files that are already in the table according to the server."""
     for conflict in conflicts:
         if conflict.get("clause") == DUPLICATE_FILE:
             for file in conflict.get("files", ()):

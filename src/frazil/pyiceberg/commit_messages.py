@@ -1,4 +1,9 @@
-"""The body of a commit: PyIceberg's own updates and staged changes, in the order of staging."""
+"""Request and response bodies of commits.
+
+A request contains PyIceberg's own updates and staged changes, in the order of staging. Nearly all
+snapshots of a response were in the previous response too. A snapshot never changes, so each is
+validated once and then found by its bytes.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +22,11 @@ from frazil.wire.file_actions import CommitValidation, FileUpdate
 
 
 def commit_body(requirements: Iterable[TableRequirement], updates: Iterable[TableUpdate]) -> bytes:
-    """The bytes of a CommitTableRequest."""
+    """Return the bytes of a CommitTableRequest."""
     raw = msgspec.Raw
     return msgspec.json.encode(
         {
-            "requirements": [raw(one.model_dump_json().encode()) for one in requirements],
+            "requirements": [raw(each.model_dump_json().encode()) for each in requirements],
             "updates": _updates_json(updates),
         }
     )
@@ -29,20 +34,20 @@ def commit_body(requirements: Iterable[TableRequirement], updates: Iterable[Tabl
 
 def _updates_json(updates: Iterable[TableUpdate]) -> list[msgspec.Raw]:
     seen: set[tuple[object, ...]] = set()
-    found: list[msgspec.Raw] = []
+    documents: list[msgspec.Raw] = []
     for update in updates:
         if isinstance(update, StagedRef):
             continue
         if isinstance(update, StagedChange):
             change = _without_repeated_clauses(update.wire, seen)
-            found.append(msgspec.Raw(msgspec.json.encode(change)))
+            documents.append(msgspec.Raw(msgspec.json.encode(change)))
         else:
-            found.append(msgspec.Raw(update.model_dump_json().encode()))
-    return found
+            documents.append(msgspec.Raw(update.model_dump_json().encode()))
+    return documents
 
 
 def _without_repeated_clauses(change: FileUpdate, seen: set[tuple[object, ...]]) -> FileUpdate:
-    """All clauses of a request are about the history before it, so that each is needed once."""
+    """Drop clauses that an earlier update of the request contains: all check the same history."""
     kept: list[CommitValidation] = []
     for clause in change.validations:
         base = change.base_snapshot_id
@@ -55,7 +60,7 @@ def _without_repeated_clauses(change: FileUpdate, seen: set[tuple[object, ...]])
     return msgspec.structs.replace(change, commit_validations=tuple(kept))
 
 
-_KNOWN_SNAPSHOTS: Final = 4096
+_MAX_CACHED_SNAPSHOTS: Final = 4096
 _SNAPSHOTS: Final = "snapshots"
 
 
@@ -65,8 +70,9 @@ class _Answer(msgspec.Struct, rename="kebab"):
 
 
 def commit_response(body: bytes) -> CommitTableResponse:
+    """Decode the response to a commit."""
     answer = msgspec.json.decode(body, type=_Answer)
-    # Constructed, because validating a response would validate its metadata a second time.
+    # Validating the response would validate its metadata a second time.
     return CommitTableResponse.model_construct(
         metadata=_metadata(answer.metadata), metadata_location=answer.metadata_location
     )
@@ -82,6 +88,6 @@ def _metadata(fields: dict[str, msgspec.Raw]) -> TableMetadata:
     return TableMetadataUtil.parse_obj(document)
 
 
-@lru_cache(_KNOWN_SNAPSHOTS)
+@lru_cache(_MAX_CACHED_SNAPSHOTS)
 def _snapshot(raw: bytes) -> Snapshot:
     return Snapshot.model_validate_json(raw)

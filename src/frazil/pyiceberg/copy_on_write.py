@@ -1,4 +1,4 @@
-"""Copy-on-write: files of which some rows match a predicate, written again without those rows."""
+"""Copy-on-write: rewrite files without the rows that match a predicate."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from pyiceberg.typedef import KeyDefaultDict
 from frazil.pyiceberg.row_lineage import RowLineage, UpdatedRows, lineage_metadata
 
 Rewritten = tuple[DataFile, list[DataFile]]
-"""A file, and those that hold its remaining rows."""
+"""A file, and the new files with its remaining rows."""
 
 
 class Rewriter:
-    """One rewrite, of the state that a transaction sees."""
+    """Rewrites files of the state that a transaction sees."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Rewriter:
         self._counter = itertools.count(0)
 
     def rewritten_files(self, metadata: TableMetadata, snapshot_id: int | None) -> list[Rewritten]:
-        """What becomes of the files of a snapshot; a file of which no row matches stays."""
+        """Rewrite the files of a snapshot that contain matching rows."""
         self._metadata = metadata
         tasks = self._tasks(snapshot_id)
         lineage = self._lineage(tasks, snapshot_id)
@@ -65,7 +65,7 @@ class Rewriter:
         return rewritten
 
     def note_rows_of(self, dropped: Collection[DataFile], snapshot_id: int | None) -> None:
-        """Rows of files that are dropped unread may come back as rows of an upsert."""
+        """Remember the row ids of dropped files, because an upsert may add their rows again."""
         if not dropped:
             return
         tasks = [task for task in self._tasks(snapshot_id) if task.file in dropped]
@@ -81,7 +81,7 @@ class Rewriter:
         return RowLineage.of(self._metadata, self._io, snapshot_id, paths, self._may_match())
 
     def _may_match(self) -> Callable[[ManifestFile], bool]:
-        """By the partitions of a manifest: a file that is rewritten is in one that may match."""
+        """Return a check of a manifest's partitions: it may contain matching files."""
         planner = ManifestGroupPlanner(
             self._metadata, self._io, self._predicate, self._case_sensitive
         )
@@ -99,7 +99,7 @@ class Rewriter:
         return list(scan.plan_files())
 
     def _rows(self, task: FileScanTask, lineage: RowLineage | None) -> pa.Table:
-        """All live rows of a file in the current schema, with position deletes applied."""
+        """Return all live rows of a file in the current schema, with position deletes applied."""
         if lineage is not None:
             return lineage.rows(task)
         return ArrowScan(

@@ -1,4 +1,4 @@
-"""PyIceberg's data files as a commit declares them."""
+"""Convert PyIceberg's data files to the files that a commit declares."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from frazil.wire import declared_content as wire
 ROW_ID_FIELD: Final = 2147483540
 LAST_UPDATED_FIELD: Final = 2147483539
 _RESERVED: Final = frozenset({ROW_ID_FIELD, LAST_UPDATED_FIELD})
-"""Columns of row lineage: their values are no part of the table's schema, nor are their metrics."""
+"""Columns of row lineage, which are not in the table's schema, so their metrics are dropped."""
 
 
 def spec_id_of(file: DataFile, metadata: TableMetadata) -> int:
-    """A file that was just written has none: it is of the table's default spec."""
+    """Return the spec id of a file; a new file has none and uses the table's default spec."""
     return int(getattr(file, "_spec_id", metadata.default_spec_id))
 
 
-def added_data_file(file: DataFile, metadata: TableMetadata) -> wire.DeclaredDataFile:
-    """The file with all that PyIceberg has measured; bounds stay the bytes that they are."""
+def added_data_file(file: DataFile, metadata: TableMetadata) -> wire.DataFile:
+    """Convert a file with all of its metrics; bounds keep their bytes."""
     spec_id = spec_id_of(file, metadata)
     spec = metadata.specs().get(spec_id)
     if spec is None:
@@ -55,11 +55,11 @@ def added_data_file(file: DataFile, metadata: TableMetadata) -> wire.DeclaredDat
 
 
 def partition_json(partition: Record, spec: PartitionSpec, schema: Schema) -> tuple[Any, ...]:
-    """The partition's values in the order of the spec's fields."""
+    """Return the partition values in the order of the spec's fields."""
     fields = spec.partition_type(schema).fields
     return tuple(
-        None if partition[place] is None else _partition_value(field, partition[place])
-        for place, field in enumerate(fields)
+        None if partition[index] is None else _partition_value(field, partition[index])
+        for index, field in enumerate(fields)
     )
 
 
@@ -68,8 +68,8 @@ def _partition_value(field: NestedField, value: Any) -> Any:
         return value_json(field.field_type, value)
     except InvalidValue as error:
         raise ValueError(
-            f"partition field {field.name!r}: {error}, so that rows with it cannot be committed "
-            "to a partition of their own: filter them out, or partition by another transform"
+            f"partition field {field.name!r}: {error}, so rows with it cannot be committed to "
+            "a partition of their own: filter them out, or partition by another transform"
         ) from error
 
 

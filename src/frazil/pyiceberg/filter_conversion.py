@@ -1,12 +1,11 @@
-"""PyIceberg's expressions as Iceberg's expression JSON, typed by the table's schema.
+"""Convert PyIceberg's expressions to Iceberg's expression JSON, typed by the table's schema.
 
-PyIceberg's own JSON is incomplete: it writes a date as a number and bytes not at all. Here every
-predicate is bound first, so that a literal has the type of its column and is written as that type's
-JSON single value.
+PyIceberg's own JSON is incomplete: it writes dates as numbers and cannot write bytes. Here every
+predicate is bound first, so that a literal has the type of its column and is written as the JSON
+single value of that type.
 
-Chains of `and` and `or` are flattened and put together again as balanced trees, and equalities on
-one column become one `in`: neither Python's stack nor the server's limit of depth is met, however
-many keys an upsert has.
+Chains of `and` and `or` become balanced trees, and equalities on one column become one `in`. Thus
+an upsert with many keys exceeds neither Python's stack nor the server's limit of depth.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ TRUE: Final[Json] = {"type": "true"}
 FALSE: Final[Json] = {"type": "false"}
 
 IN_LIMIT: Final = 200
-"""Above so many values Iceberg's metrics evaluators do not look into an `in`."""
+"""Iceberg's metrics evaluators ignore an `in` with more values."""
 
 _NAMES: Final[dict[type[BoundPredicate], str]] = {
     BoundIsNull: "is-null",
@@ -79,17 +78,16 @@ _NAMES: Final[dict[type[BoundPredicate], str]] = {
 def filter_json(
     expression: BooleanExpression, schema: Schema, *, case_sensitive: bool = True
 ) -> Json:
-    """The JSON of exactly this expression; raises InvalidValue for a value that JSON cannot hold
-    (an infinity)."""
+    """Return the JSON of this expression; raise InvalidValue for an infinity."""
     return _Writer(schema, case_sensitive, widens=False).json(expression)
 
 
 def conflict_filter(
     expression: BooleanExpression, schema: Schema, *, case_sensitive: bool = True
 ) -> msgspec.Raw:
-    """A filter that matches at least the rows of the expression, and is quick to judge.
+    """Return a filter that matches at least the rows of the expression and is fast to evaluate.
 
-    A conflict may be found too many that way, never one too few.
+    It may report a conflict too many, but never misses one.
     """
     try:
         document = _Writer(schema, case_sensitive, widens=True).json(expression)
@@ -100,12 +98,12 @@ def conflict_filter(
 
 @cache
 def value_type(iceberg_type: IcebergType) -> Type:
-    """The type by which Frazil writes values of a primitive type of PyIceberg."""
+    """Return Frazil's type for a primitive type of PyIceberg."""
     return parse_type(str(iceberg_type))
 
 
 def value_json(iceberg_type: IcebergType, value: Any) -> Any:
-    """A value as PyIceberg holds it, in the JSON of its type."""
+    """Convert a value of PyIceberg to the JSON of its type."""
     type_ = value_type(iceberg_type)
     if type_.type_id is TypeId.UUID and not isinstance(value, UUID):
         value = UUID(bytes=value) if isinstance(value, bytes) else UUID(str(value))
@@ -127,7 +125,7 @@ class _Writer:
             case AlwaysFalse():
                 return FALSE
             case Not(child=child):
-                # A wider child would make the negation narrower.
+                # Widening the child would narrow the negation.
                 exact = _Writer(self._schema, self._case_sensitive, widens=False)
                 return _negated(exact.json(child))
             case And():
@@ -141,13 +139,13 @@ class _Writer:
         raise TypeError(f"not an expression of PyIceberg: {expression!r}")
 
     def _operands(self, expression: And | Or, kind: type[And] | type[Or]) -> list[Json]:
-        """The parts of a chain from left to right, without recursion along the chain."""
+        """Return the parts of a chain from left to right, without recursion."""
         parts: list[Json] = []
-        ahead: list[BooleanExpression] = [expression]
-        while ahead:
-            part = ahead.pop()
+        pending: list[BooleanExpression] = [expression]
+        while pending:
+            part = pending.pop()
             if isinstance(part, kind):
-                ahead += (part.right, part.left)
+                pending += (part.right, part.left)
             else:
                 parts.append(self.json(part))
         return parts
@@ -178,39 +176,39 @@ class _Writer:
             value = predicate.literal.value
             return {"type": name, "term": column, "value": value_json(field.field_type, value)}
         if isinstance(predicate, BoundSetPredicate):
-            found = (value_json(field.field_type, value) for value in predicate.value_set)
-            values = sorted(found, key=_order)
+            documents = (value_json(field.field_type, value) for value in predicate.value_set)
+            values = sorted(documents, key=_order)
             if name == "in":
                 return self._in(column, values)
             return {"type": name, "term": column, "values": values}
         return {"type": name, "term": column}
 
     def _in(self, column: str, values: list[Any]) -> Json:
-        """With its range beside it where there are so many values that they are not looked at."""
+        """Return an `in`, with its range if it has more values than evaluators look at."""
         if len(values) == 1:
             return {"type": "eq", "term": column, "value": values[0]}
-        inside = {"type": "in", "term": column, "values": values}
+        membership = {"type": "in", "term": column, "values": values}
         if not self._widens or len(values) <= IN_LIMIT or not self._is_ordered(column):
-            return inside
+            return membership
         lowest, highest = min(values), max(values)
         return _balanced(
             "and",
             [
                 {"type": "gt-eq", "term": column, "value": lowest},
                 {"type": "lt-eq", "term": column, "value": highest},
-                inside,
+                membership,
             ],
             neutral=TRUE,
         )
 
     def _is_ordered(self, column: str) -> bool:
         type_ = value_type(self._schema.find_field(column).field_type).type_id
-        # Texts of years beyond 9999 or before 0 are not in the order of their dates; ids are.
+        # Dates outside the years 0 to 9999 do not sort like their text, so only these types.
         return type_ in (TypeId.INT, TypeId.LONG, TypeId.STRING)
 
 
 def _gathered(parts: Iterable[Json]) -> list[Json]:
-    """Equalities and sets of one column as one set, at the place of the first."""
+    """Merge equalities and sets of one column into one set, at the position of the first."""
     gathered: list[Json] = []
     values: dict[str, dict[tuple[str, Any], Any]] = {}
     for part in parts:
@@ -232,7 +230,7 @@ def _gathered(parts: Iterable[Json]) -> list[Json]:
 
 
 def _columns_of_keys(parts: list[Json]) -> dict[str, list[Any]] | None:
-    """The values of each column, where every part is one key of several columns."""
+    """Return the values of each column if every part is one key over the same columns."""
     columns: dict[str, dict[tuple[str, Any], Any]] = {}
     for part in parts:
         key = list(_equalities(part))
@@ -246,22 +244,22 @@ def _columns_of_keys(parts: list[Json]) -> dict[str, list[Any]] | None:
 
 
 def _equalities(part: Json) -> Iterable[tuple[str, Any]]:
-    """The columns and values of `a = 1 and b = 2`; nothing where it is anything else."""
-    found: list[tuple[str, Any]] = []
-    ahead = [part]
-    while ahead:
-        piece = ahead.pop()
+    """Return the columns and values of `a = 1 and b = 2`; nothing for any other expression."""
+    equalities: list[tuple[str, Any]] = []
+    pending = [part]
+    while pending:
+        piece = pending.pop()
         if piece["type"] == "and":
-            ahead += (piece["left"], piece["right"])
+            pending += (piece["left"], piece["right"])
         elif piece["type"] == "eq":
-            found.append((piece["term"], piece["value"]))
+            equalities.append((piece["term"], piece["value"]))
         else:
             return ()
-    return found
+    return equalities
 
 
 def _balanced(kind: str, parts: list[Json], *, neutral: Json) -> Json:
-    """The parts under one operator, as flat as two operands each allow."""
+    """Combine the parts with one operator into a balanced binary tree."""
     deciding = FALSE if neutral is TRUE else TRUE
     level = [part for part in parts if part != neutral]
     if deciding in level:
@@ -284,5 +282,5 @@ def _negated(child: Json) -> Json:
 
 
 def _order(value: Any) -> tuple[str, Any]:
-    """Tells 1 from True, which Python holds to be equal."""
+    """Return a sort key that distinguishes 1 from True, which are equal in Python."""
     return type(value).__name__, value

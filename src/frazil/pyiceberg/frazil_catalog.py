@@ -2,7 +2,7 @@
 
     load_catalog("prod", **{"py-catalog-impl": "frazil.pyiceberg.FrazilCatalog"})
 
-Everything but commits is PyIceberg's own: sessions, authentication, namespaces, views, scans.
+Only commits differ. Sessions, authentication, namespaces, views and scans are PyIceberg's.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ PREFIX: Final = "prefix"
 
 
 class FrazilCatalog(RestCatalog):
-    """`py-catalog-impl: frazil.pyiceberg.FrazilCatalog`."""
+    """The catalog for `py-catalog-impl: frazil.pyiceberg.FrazilCatalog`."""
 
     _key_lifetime_s: float | None = None
-    """How long the server remembers an Idempotency-Key; None where it does not know keys."""
+    """How long the server remembers an Idempotency-Key; None if it does not support keys."""
 
     def __init__(self, name: str, **properties: str) -> None:
         if PY_CATALOG_IMPL in properties:
-            # PyIceberg's `load_catalog` gives the configured properties to its own catalogs alone.
+            # PyIceberg's `load_catalog` passes the configured properties only to its own catalogs.
             properties = {**_configured(name), **properties}
         super().__init__(name, **properties)
         self._timeout_s = _timeout_s(self.properties)
@@ -110,10 +110,9 @@ class FrazilCatalog(RestCatalog):
         requirements: tuple[TableRequirement, ...],
         updates: tuple[TableUpdate, ...],
     ) -> CommitTableResponse:
-        """Sends a commit until its outcome is known; never the same change twice.
+        """Send a commit until its outcome is known, without ever applying it twice.
 
-        A failed requirement is raised at once: the same requirements would fail again, and appends
-        have none that could.
+        A failed requirement is raised at once, because the same requirements would fail again.
         """
         self._check_endpoint(Capability.V1_UPDATE_TABLE)
         request = Request("POST", self._commit_path(table), commit_body(requirements, updates))
@@ -145,11 +144,11 @@ class FrazilCatalog(RestCatalog):
 
     def _create_session(self) -> requests.Session:
         session = super()._create_session()
-        session.hooks["response"].append(self._note_configuration)
+        session.hooks["response"].append(self._read_key_lifetime)
         return session
 
-    def _note_configuration(self, answer: requests.Response, *_: Any, **__: Any) -> None:
-        """PyIceberg reads the configuration and drops what it does not know."""
+    def _read_key_lifetime(self, answer: requests.Response, *_: Any, **__: Any) -> None:
+        """Read the lifetime of idempotency keys, which PyIceberg ignores, from `/v1/config`."""
         if answer.status_code != 200 or not answer.url.split("?")[0].endswith("/v1/config"):
             return
         configuration = msgspec.json.decode(answer.content, type=CatalogConfig)
@@ -157,18 +156,19 @@ class FrazilCatalog(RestCatalog):
 
 
 def load_catalog(name: str | None = None, **properties: str | None) -> Catalog:
-    """PyIceberg's `load_catalog`, which heeds `py-catalog-impl` in a configuration file too.
+    """Load a catalog like PyIceberg, but read `py-catalog-impl` from the configuration file too.
 
-    PyIceberg 0.12 looks for it among the arguments alone and opens a plain REST catalog otherwise.
+    PyIceberg 0.12 reads it only from the arguments and otherwise opens a plain REST catalog.
     """
-    known = Config().get_default_catalog_name() if name is None else name
-    if PY_CATALOG_IMPL not in properties and (found := _configured(known).get(PY_CATALOG_IMPL)):
-        properties = {**properties, PY_CATALOG_IMPL: found}
-    return pyiceberg.catalog.load_catalog(known, **properties)
+    name = Config().get_default_catalog_name() if name is None else name
+    implementation = _configured(name).get(PY_CATALOG_IMPL)
+    if implementation and PY_CATALOG_IMPL not in properties:
+        properties = {**properties, PY_CATALOG_IMPL: implementation}
+    return pyiceberg.catalog.load_catalog(name, **properties)
 
 
 def _configured(name: str) -> dict[str, Any]:
-    """What the configuration file and the environment say about a catalog."""
+    """Return the properties of a catalog in the configuration file and the environment."""
     return dict(Config().get_catalog_config(name) or {})
 
 

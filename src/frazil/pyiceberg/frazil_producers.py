@@ -1,8 +1,8 @@
-"""PyIceberg's snapshot producers, whose commit is one fine-grained update.
+"""PyIceberg's snapshot producers, each of which commits one fine-grained update.
 
-A producer collects files as PyIceberg's does. What it stages then is a wire update with its clauses
-and, for the rest of the transaction, a `PendingSnapshot` in memory: no manifest, no manifest list
-and no assertion about the branch's head.
+A producer collects files like PyIceberg's own. Then it stages a wire update with its clauses and,
+for the rest of the transaction, a `PendingSnapshot` in memory. It writes no manifest and no
+manifest list, and requires nothing of the branch's head.
 """
 
 from __future__ import annotations
@@ -15,12 +15,6 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.expressions import AlwaysFalse, AlwaysTrue, BooleanExpression
-from pyiceberg.expressions.visitors import (
-    ROWS_MIGHT_NOT_MATCH,
-    ROWS_MUST_MATCH,
-    _InclusiveMetricsEvaluator,
-    _StrictMetricsEvaluator,
-)
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import (
     DataFile,
@@ -45,7 +39,8 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 from frazil.client.declare.file_operations import Command, Isolation
 from frazil.pyiceberg.file_declarations import added_data_file
 from frazil.pyiceberg.filter_conversion import conflict_filter
-from frazil.pyiceberg.staged_changes import Leaves, PendingSnapshot, StagedChange, StagedRef
+from frazil.pyiceberg.staged_changes import IsRemoved, PendingSnapshot, StagedChange, StagedRef
+from frazil.pyiceberg.transacting_table import split_by_predicate
 from frazil.wire.file_actions import (
     MAIN,
     SERVER_SUMMARY_KEYS,
@@ -66,10 +61,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Reads:
-    """What an operation has read, and how far it is kept apart from what others add meanwhile.
+    """The rows that an operation read, and its isolation from concurrent commits.
 
-    An operation such as an upsert stages several updates; the clause about what it has read is sent
-    with the first of them, whichever that is.
+    An operation such as an upsert stages several updates. The first of them carries the clause
+    about the rows that were read.
     """
 
     predicate: BooleanExpression
@@ -78,12 +73,12 @@ class Reads:
 
 
 def command_of(operation: Operation) -> Command:
-    """PyIceberg tells a delete from everything that also writes rows."""
+    """Return the command of an operation; all that write rows count as updates."""
     return "update" if operation == Operation.OVERWRITE else "delete"
 
 
 def checked_summary(properties: dict[str, str]) -> dict[str, str]:
-    """Refuses keys that the server computes, before anything is written."""
+    """Refuse keys that the server computes, before anything is written."""
     for key in properties:
         if key in SERVER_SUMMARY_KEYS or key.startswith("partitions."):
             raise ValueError(
@@ -93,20 +88,21 @@ def checked_summary(properties: dict[str, str]) -> dict[str, str]:
 
 
 class _FineGrained(_SnapshotProducer[Any]):
-    """What all producers have in common: staging an update in place of writing manifests."""
+    """Base of all producers: stages an update instead of writing manifests."""
 
     _transaction: FrazilTransaction
 
     def _current_branch_head_id(self) -> int | None:
-        """A branch that does not exist yet begins where main is, as the server and Java have it."""
+        """Return the head of the branch; a new branch starts at main, as on the server and in
+        Java."""
         return self._transaction.head_id(self._target_branch)
 
     def _change(self) -> FileUpdate | None:
-        """The wire update; None where nothing would change."""
+        """Return the wire update; None if nothing would change."""
         raise NotImplementedError
 
-    def _leaving(self) -> tuple[Leaves | None, Iterable[str]]:
-        """Which files leave, for the transaction's own eyes, and those that are known by path."""
+    def _removed_files(self) -> tuple[IsRemoved | None, Iterable[str]]:
+        """Return a check for removed files, used inside the transaction, and their known paths."""
         paths = frozenset(file.file_path for file in self._deleted_data_files)
         return (lambda file: file.file_path in paths) if paths else None, paths
 
@@ -115,7 +111,7 @@ class _FineGrained(_SnapshotProducer[Any]):
         if change is None:
             return (), ()
         metadata = self._transaction.table_metadata
-        leaves, paths = self._leaving()
+        is_removed, paths = self._removed_files()
         parent = None
         if self._parent_snapshot_id is not None:
             parent = metadata.snapshot_by_id(self._parent_snapshot_id)
@@ -124,8 +120,8 @@ class _FineGrained(_SnapshotProducer[Any]):
             parent,
             snapshot_id=self._snapshot_id,
             added=self._added_data_files,
-            leaves=leaves,
-            # The server counts; only the operation is of use before.
+            is_removed=is_removed,
+            # The server computes the counts; until then only the operation is needed.
             summary=Summary(operation=self._operation, **self.snapshot_properties),
         )
         staged = StagedChange.of(snapshot, change, paths)
@@ -149,12 +145,12 @@ class _FineGrained(_SnapshotProducer[Any]):
         }
 
     def _with_clauses(self, clauses: Iterable[CommitValidation]) -> dict[str, Any]:
-        """The base goes along only where something is measured by it."""
-        found = tuple(clauses)
-        if not found:
+        """Return the clauses and the base they refer to; without clauses no base is needed."""
+        validations = tuple(clauses)
+        if not validations:
             return {}
         base = self._transaction.committed_base(self._starting_snapshot_id)
-        return {"commit_validations": found, "base_snapshot_id": base}
+        return {"commit_validations": validations, "base_snapshot_id": base}
 
     def _read_clause(self, own: Reads | None = None) -> Iterable[CommitValidation]:
         reads = self._transaction.take_reads(own)
@@ -172,7 +168,8 @@ class _FineGrained(_SnapshotProducer[Any]):
         )
 
     def _own_reads(self) -> Reads:
-        """As the producer stands for itself; without a predicate it may have read everything."""
+        """Return the reads of a producer on its own; without a predicate it may have read all
+        rows."""
         unknown = isinstance(self._predicate, AlwaysFalse)
         return Reads(
             AlwaysTrue() if unknown else self._predicate,
@@ -181,7 +178,7 @@ class _FineGrained(_SnapshotProducer[Any]):
         )
 
     def _committed(self, files: Iterable[DataFile]) -> tuple[str, ...]:
-        """Paths that others can know of: not those that this very transaction adds."""
+        """Return the paths of committed files, without those that this transaction adds."""
         own = self._transaction.pending_paths()
         return tuple(sorted(file.file_path for file in files if file.file_path not in own))
 
@@ -202,18 +199,18 @@ class _Appending(_FineGrained):
 
 
 class FrazilFastAppend(_Appending, _FastAppendFiles):
-    """The same as a merging append: when manifests are merged is the server's affair."""
+    """The same as a merge append, because the server decides when to merge manifests."""
 
 
 class FrazilMergeAppend(_Appending, _MergeAppendFiles):
-    """The same as a fast append: when manifests are merged is the server's affair."""
+    """The same as a fast append, because the server decides when to merge manifests."""
 
 
 class FrazilOverwrite(_FineGrained, _OverwriteFiles):
     """Removes files by name and adds others."""
 
     _carried_from: set[DataFile] | None = None
-    """Files whose rows are carried over into the added ones; None: all that are removed."""
+    """Removed files whose remaining rows are in the added files; None means all."""
 
     def _change(self) -> FileUpdate | None:
         removed = self._deleted_data_files
@@ -231,7 +228,7 @@ class FrazilOverwrite(_FineGrained, _OverwriteFiles):
         )
 
     def _clauses(self) -> Iterable[CommitValidation]:
-        yield from _still_there(self._committed(self._deleted_data_files))
+        yield from _required_files(self._committed(self._deleted_data_files))
         carried = self._deleted_data_files if self._carried_from is None else self._carried_from
         if self._added_data_files and (paths := self._committed(carried)):
             yield NotAllowedNewDeletesForDataFiles(file_paths=paths)
@@ -239,7 +236,7 @@ class FrazilOverwrite(_FineGrained, _OverwriteFiles):
 
 
 class FrazilReplacePartitions(_FineGrained, _OverwriteFiles):
-    """Replaces the partitions of the added files, whatever the partition's transforms are."""
+    """Replaces the partitions of the added files, for any partition transform."""
 
     def _change(self) -> FileUpdate | None:
         if not self._added_data_files:
@@ -252,23 +249,23 @@ class FrazilReplacePartitions(_FineGrained, _OverwriteFiles):
         )
 
     def _clauses(self) -> Iterable[CommitValidation]:
-        """About the replaced partitions, as Java's ReplacePartitions under Spark."""
+        """Return the clauses of Java's ReplacePartitions as Spark uses it."""
         if self._transaction.isolation("update") is Isolation.SERIALIZABLE:
             yield NotAllowedAddedDataFiles()
         yield RequiredDataFiles()
         yield NotAllowedAddedDeleteFiles()
 
-    def _leaving(self) -> tuple[Leaves | None, Iterable[str]]:
+    def _removed_files(self) -> tuple[IsRemoved | None, Iterable[str]]:
         spec_id = self._transaction.table_metadata.default_spec_id
         partitions = {_partition_key(file.partition) for file in self._added_data_files}
 
-        def leaves(file: DataFile) -> bool:
+        def is_removed(file: DataFile) -> bool:
             return file.spec_id == spec_id and _partition_key(file.partition) in partitions
 
-        return leaves, ()
+        return is_removed, ()
 
     def refuse_other_specs(self) -> None:
-        """Rows of a partition may lie in files of an older spec, which replacing would leave."""
+        """Refuse if files of an older spec may contain rows of a replaced partition."""
         metadata = self._transaction.table_metadata
         head_id = self._parent_snapshot_id
         snapshot = None if head_id is None else metadata.snapshot_by_id(head_id)
@@ -287,10 +284,10 @@ class FrazilReplacePartitions(_FineGrained, _OverwriteFiles):
 
 
 class FrazilDelete(_FineGrained, _DeleteFiles):
-    """Drops the files of which all rows match."""
+    """Drops the files whose rows all match."""
 
     _carries_row_ids = False
-    """Whether the dropped rows come back as updated ones, which nobody may have deleted since."""
+    """Whether the dropped rows return as updated rows; then nobody may have deleted them since."""
 
     def _change(self) -> FileUpdate | None:
         if not self.files_affected:
@@ -303,27 +300,20 @@ class FrazilDelete(_FineGrained, _DeleteFiles):
 
     def _clauses(self) -> Iterable[CommitValidation]:
         paths = self._committed(self._deleted_data_files)
-        yield from _still_there(paths)
+        yield from _required_files(paths)
         if self._carries_row_ids and paths:
             yield NotAllowedNewDeletesForDataFiles(file_paths=paths)
         yield from self._read_clause(self._own_reads())
 
     @cached_property
     def _compute_deletes(self) -> tuple[list[ManifestFile], list[ManifestEntry], bool]:
-        """As PyIceberg plans a delete, without writing what remains of the manifests."""
-        metadata = self._transaction.table_metadata
-        schema = metadata.schema()
-        must_match = _StrictMetricsEvaluator(schema, self._predicate, self._case_sensitive).eval
-        may_match = _InclusiveMetricsEvaluator(schema, self._predicate, self._case_sensitive).eval
-        dropped: list[ManifestEntry] = []
-        partly = False
-        for entry in self._entries_that_may_match():
-            if must_match(entry.data_file) == ROWS_MUST_MATCH:
-                dropped.append(entry)
-            elif may_match(entry.data_file) != ROWS_MIGHT_NOT_MATCH:
-                partly = True
+        """Plan a delete like PyIceberg, but without writing the remaining manifests."""
+        schema = self._transaction.table_metadata.schema()
+        dropped, others_may_match = split_by_predicate(
+            self._entries_that_may_match(), schema, self._predicate, self._case_sensitive
+        )
         self._deleted_data_files = {entry.data_file for entry in dropped}
-        return [], dropped, partly
+        return [], dropped, others_may_match
 
     def _entries_that_may_match(self) -> Iterable[ManifestEntry]:
         if self._parent_snapshot_id is None:
@@ -343,7 +333,7 @@ class FrazilDelete(_FineGrained, _DeleteFiles):
 
 
 class FrazilUpdateSnapshot(UpdateSnapshot):
-    """Gives out producers that stage fine-grained updates."""
+    """Creates producers that stage fine-grained updates."""
 
     _transaction: FrazilTransaction
 
@@ -388,10 +378,10 @@ class FrazilUpdateSnapshot(UpdateSnapshot):
         }
 
 
-def _still_there(paths: tuple[str, ...]) -> Iterable[CommitValidation]:
+def _required_files(paths: tuple[str, ...]) -> Iterable[CommitValidation]:
     if paths:
         yield RequiredDataFiles(file_paths=paths)
 
 
 def _partition_key(partition: Record) -> tuple[Any, ...]:
-    return tuple(partition[place] for place in range(len(partition)))
+    return tuple(partition[index] for index in range(len(partition)))

@@ -1,8 +1,9 @@
 """PyIceberg's transaction, committed as one request of fine-grained changes.
 
-Operations write their data files with PyIceberg's own code. What they stage is seen by the later
-operations of the transaction and by nobody else until the commit, which either takes place once, is
-refused (then the files go that this transaction wrote), or stays unknown (then none is touched).
+Operations write their data files with PyIceberg's own code. Staged changes are visible only to
+later operations of the transaction until the commit. The commit has one of three outcomes:
+committed once; refused, and the files that this transaction wrote are deleted; or unknown, and no
+file is deleted.
 """
 
 from __future__ import annotations
@@ -54,18 +55,17 @@ from frazil.pyiceberg.row_lineage import UpdatedRows, lineage_metadata
 from frazil.pyiceberg.staged_changes import (
     PendingSnapshot,
     StagedChange,
-    on_base,
     refuse_staged_ids,
-    subject,
+    requirement_on_base,
     with_updates,
 )
-from frazil.pyiceberg.transacting_table import TransactingTable
+from frazil.pyiceberg.transacting_table import TransactingTable, key_columns, requirement_subject
 from frazil.pyiceberg.written_files import WrittenFiles
 from frazil.wire.errors import BadRequest
 
 
 class FrazilTransaction(Transaction):
-    """A transaction on the metadata that the table had when it began."""
+    """A transaction on the metadata of the table when the transaction began."""
 
     def __init__(self, table: Table, autocommit: bool = False) -> None:
         self._written = WrittenFiles(table.io)
@@ -73,26 +73,32 @@ class FrazilTransaction(Transaction):
         own = copy.copy(table)
         own.io = self._written.begin()
         super().__init__(own, autocommit)
-        self._seen: tuple[TableMetadata, tuple[TableUpdate, ...], TableMetadata] | None = None
+        self._staged_metadata: (
+            tuple[TableMetadata, tuple[TableUpdate, ...], TableMetadata] | None
+        ) = None
         self._depth = 0
         self._reads: Reads | None = None
         self._in_reads = False
         self._updated_rows: UpdatedRows | None = None
 
-    # --- what the transaction sees -----------------------------------------------------------
+    # --- state with staged changes -----------------------------------------------------------
 
     @property
     def table_metadata(self) -> TableMetadata:
         base, updates = self._table.metadata, self._updates
-        if self._seen is None or self._seen[0] is not base or self._seen[1] is not updates:
-            self._seen = (base, updates, with_updates(base, updates))
-        return self._seen[2]
+        if (
+            self._staged_metadata is None
+            or self._staged_metadata[0] is not base
+            or self._staged_metadata[1] is not updates
+        ):
+            self._staged_metadata = (base, updates, with_updates(base, updates))
+        return self._staged_metadata[2]
 
     def staged_changes(self) -> Iterator[StagedChange]:
         return (update for update in self._updates if isinstance(update, StagedChange))
 
     def pending_paths(self) -> set[str]:
-        """Data files that this transaction adds, and has not removed again."""
+        """Return data files that this transaction added and has not removed again."""
         paths: set[str] = set()
         for change in self.staged_changes():
             paths -= change.removed_paths
@@ -100,7 +106,7 @@ class FrazilTransaction(Transaction):
         return paths
 
     def committed_base(self, snapshot_id: int | None) -> int | None:
-        """The snapshot that the server knows, for one that this transaction may have staged."""
+        """Return the id of the committed snapshot below one that may be staged."""
         if snapshot_id is None:
             return None
         snapshot = self.table_metadata.snapshot_by_id(snapshot_id)
@@ -109,7 +115,8 @@ class FrazilTransaction(Transaction):
         return None if snapshot is None else snapshot.snapshot_id
 
     def head_id(self, branch: str | None) -> int | None:
-        """A branch that does not exist yet begins where main is, as the server and Java have it."""
+        """Return the head of a branch; a new branch starts at main, as on the server and in
+        Java."""
         metadata = self.table_metadata
         head = metadata.snapshot_by_name(branch) or metadata.current_snapshot()
         return None if head is None else head.snapshot_id
@@ -133,20 +140,20 @@ class FrazilTransaction(Transaction):
         for update in updates:
             refuse_staged_ids(update, staged)
         self._updates += updates
-        known = {subject(requirement) for requirement in self._requirements}
+        known = {requirement_subject(requirement) for requirement in self._requirements}
         for requirement in requirements:
-            # Only the first of a kind is about the table as the server has it.
-            if subject(requirement) not in known:
-                self._requirements += (on_base(requirement, self._table.metadata),)
-                known.add(subject(requirement))
+            # Only the first requirement about a subject is about the table on the server.
+            if requirement_subject(requirement) not in known:
+                self._requirements += (requirement_on_base(requirement, self._table.metadata),)
+                known.add(requirement_subject(requirement))
         return self
 
     def _register_snapshot_producer(self, producer: _SnapshotProducer[Any]) -> None:
-        """Nothing is rebuilt on a newer head, so that nothing needs to be remembered."""
+        """Do nothing: producers are not rebuilt on a newer head."""
 
     @contextmanager
     def _operation(self) -> Iterator[None]:
-        """All of an operation or nothing: one that fails leaves neither changes nor files."""
+        """Undo the changes and files of an operation that fails."""
         updates, requirements, paths = self._updates, self._requirements, self._written.paths
         autocommit, self._autocommit = self._autocommit, False
         if self._depth == 0:
@@ -170,7 +177,7 @@ class FrazilTransaction(Transaction):
     def _reading(
         self, predicate: BooleanExpression, command: Command, case_sensitive: bool
     ) -> Iterator[None]:
-        """An operation reads the rows of the predicate; what it calls reads for it."""
+        """Record that an operation reads the rows of the predicate, also in nested operations."""
         if self._in_reads:
             yield
             return
@@ -182,7 +189,7 @@ class FrazilTransaction(Transaction):
             self._reads, self._in_reads = None, False
 
     def take_reads(self, own: Reads | None) -> Reads | None:
-        """What the operation has read, for its first update; without one, the producer's own."""
+        """Return the reads of the operation once, for its first update; outside of one, `own`."""
         if not self._in_reads:
             return own
         reads, self._reads = self._reads, None
@@ -225,7 +232,7 @@ class FrazilTransaction(Transaction):
             super().add_files(file_paths, snapshot_properties, check_duplicate_files, branch)
 
     def _find_referenced_data_files(self, file_paths: list[str]) -> list[str]:
-        """Only this transaction's own: what is committed, the server knows better."""
+        """Look only at this transaction's files; the server checks the committed ones."""
         pending = self.pending_paths()
         return [path for path in file_paths if path in pending]
 
@@ -252,7 +259,7 @@ class FrazilTransaction(Transaction):
         snapshot_properties: dict[str, str],
         branch: str | None,
     ) -> None:
-        """Rows of an upsert that were there before keep their row ids."""
+        """Append updated rows, which keep their row ids."""
         self._check_schema(df)
         with self._append_snapshot_producer(snapshot_properties, branch) as appending:
             metadata = lineage_metadata(self.table_metadata)
@@ -282,7 +289,7 @@ class FrazilTransaction(Transaction):
         case_sensitive: bool,
         branch: str | None,
     ) -> bool:
-        """Drops the files of which all rows match, then rewrites those of which some do."""
+        """Drop files whose rows all match, then rewrite files with some matching rows."""
         update = self.update_snapshot(snapshot_properties, branch)
         rewriter = Rewriter(
             self.table_metadata, self._table.io, predicate, case_sensitive, self._updated_rows
@@ -345,15 +352,11 @@ class FrazilTransaction(Transaction):
             )
 
     def _key_columns(self, df: pa.Table, join_cols: list[str] | None) -> list[str]:
-        """The columns of an upsert's keys; none where PyIceberg will say what is missing.
+        """Return the key columns of an upsert; none if PyIceberg will refuse the upsert.
 
-        All keys are read, also those that are not there: they must not have come meanwhile.
+        All keys are read, also missing ones: nobody may have added their rows concurrently.
         """
-        schema = self.table_metadata.schema()
-        columns = join_cols
-        if columns is None:
-            names = map(schema.find_column_name, schema.identifier_field_ids)
-            columns = [name for name in names if name is not None]
+        columns = key_columns(self.table_metadata.schema(), join_cols)
         known = set(df.column_names)
         return columns if len(df) > 0 and known.issuperset(columns) else []
 
@@ -389,7 +392,7 @@ class FrazilTransaction(Transaction):
     def _overwrite_partitions(
         self, df: pa.Table, snapshot_properties: dict[str, str], branch: str | None
     ) -> None:
-        """A partition by identity is a predicate: its rows go, wherever they are."""
+        """Overwrite identity partitions, whose values are a predicate on rows in any file."""
         metadata = self.table_metadata
         columns = [
             metadata.schema().find_column_name(field.source_id) or field.name
@@ -430,7 +433,7 @@ class FrazilTransaction(Transaction):
             table_metadata=metadata, write_uuid=write_uuid, df=df, io=self._table.io
         )
 
-    # --- the end -----------------------------------------------------------------------------
+    # --- commit ------------------------------------------------------------------------------
 
     def __exit__(
         self,
@@ -451,7 +454,7 @@ class FrazilTransaction(Transaction):
             )
         if self._updates:
             self._commit_once(self._final_requirements())
-        # Whatever was written and is in no change is in no table.
+        # Delete files that were written but are in no change.
         self._written.discard()
         self._updates = ()
         self._requirements = ()
@@ -480,7 +483,7 @@ class FrazilTransaction(Transaction):
 
 
 class FrazilCreateTableTransaction(CreateTableTransaction, FrazilTransaction):
-    """Brings a table into being with all that was written to it."""
+    """Creates a table together with its first changes."""
 
     def __init__(self, table: StagedTable) -> None:
         super().__init__(table)
@@ -493,11 +496,11 @@ class FrazilCreateTableTransaction(CreateTableTransaction, FrazilTransaction):
 
 
 class FrazilTable(TransactingTable):
-    """PyIceberg's table; only what leads to a commit differs."""
+    """PyIceberg's table with commits of fine-grained changes."""
 
     def begin(self, *, autocommit: bool = False) -> FrazilTransaction:
         return FrazilTransaction(self, autocommit)
 
 
 class FrazilStagedTable(StagedTable):
-    """A table that comes into being with the commit of its transaction."""
+    """A table that the commit of its transaction creates."""

@@ -1,12 +1,14 @@
-"""Row lineage of format version 3: what a rewrite must carry along (spec, "Row Lineage").
+"""Row lineage of format version 3, which a rewrite must preserve (spec, "Row Lineage").
 
-A row keeps its `_row_id` and `_last_updated_sequence_number` when it is copied into another file.
-In its first file both are implied: the id is the file's `first_row_id` plus the row's position, the
-sequence number is the file's. A rewrite writes both as columns; where they are null, the file that
-holds the row implies them again.
+A row keeps its `_row_id` and `_last_updated_sequence_number` when it is copied to another file. In
+its first file both are implied: the id is the file's `first_row_id` plus the row's position, and
+the sequence number is the file's. A rewrite writes both as columns; a null is again implied by the
+file.
 
-PyIceberg's manifest reader drops `first_row_id`, so that manifests are read here with the schema of
-version 3.
+PyIceberg's manifest reader drops `first_row_id`, so this module reads manifests with the schema of
+version 3. PyIceberg updates a row by deleting and appending it. It is still the same row: it keeps
+its `_row_id`, and its `_last_updated_sequence_number` is null, which means the commit that writes
+it.
 """
 
 from __future__ import annotations
@@ -56,7 +58,7 @@ _FIRST_ROW_ID_OF_MANIFEST: Final = [
 
 @dataclass(frozen=True, slots=True)
 class FileLineage:
-    """What a data file implies about its rows."""
+    """The lineage that a data file implies for its rows."""
 
     first_row_id: int
     sequence_number: int
@@ -77,22 +79,22 @@ class RowLineage:
         io: FileIO,
         snapshot_id: int,
         paths: Collection[str],
-        may_hold: Callable[[ManifestFile], bool] = lambda _: True,
+        may_contain: Callable[[ManifestFile], bool] = lambda _: True,
     ) -> RowLineage:
-        """Of the given files in a snapshot; files that are only staged imply nothing yet.
+        """Read the lineage of files in a snapshot; staged files have none yet.
 
-        Manifests that cannot hold one of them need not be read.
+        Manifests for which `may_contain` returns False are skipped.
         """
         snapshot = metadata.snapshot_by_id(snapshot_id)
         if isinstance(snapshot, PendingSnapshot):
             snapshot = snapshot.committed_ancestor
         if snapshot is None or not paths:
             return cls(metadata, io, {})
-        manifests = [manifest for manifest in _manifests(snapshot, io) if may_hold(manifest)]
+        manifests = [manifest for manifest in _manifests(snapshot, io) if may_contain(manifest)]
         return cls(metadata, io, _file_lineage(manifests, io, paths))
 
     def rows(self, task: FileScanTask) -> pa.Table:
-        """All live rows in the current schema, with the two columns of their lineage."""
+        """Return all live rows in the current schema, with the two lineage columns."""
         rows = ArrowScan(
             table_metadata=self._metadata,
             io=self._io,
@@ -105,15 +107,15 @@ class RowLineage:
         row_ids = pc.add(self._positions(task), pa.scalar(implied.first_row_id, pa.int64()))
         if len(row_ids) != len(rows):
             raise ValueError(
-                f"{task.file.file_path}: {len(rows)} rows were read, and its manifest and delete "
-                f"files say that there are {len(row_ids)}"
+                f"{task.file.file_path}: {len(rows)} rows were read, but its manifest and delete "
+                f"files count {len(row_ids)}"
             )
         sequence_number = pa.scalar(implied.sequence_number, pa.int64())
         rows = _filled(rows, ROW_ID, row_ids)
         return _filled(rows, LAST_UPDATED, sequence_number)
 
     def _positions(self, task: FileScanTask) -> pa.Array:
-        """Where the live rows stand in the file, in order."""
+        """Return the positions of the live rows in the file."""
         deletes = _read_all_delete_files(self._io, [task]).get(task.file.file_path)
         if deletes:
             return _combine_positional_deletes(deletes, 0, task.file.record_count).cast(pa.int64())
@@ -121,7 +123,7 @@ class RowLineage:
 
 
 def lineage_schema(schema: Schema) -> Schema:
-    """The schema with the columns of row lineage at its end."""
+    """Return the schema with the lineage columns at its end."""
     for name in (ROW_ID, LAST_UPDATED):
         if name in schema.column_names:
             raise ValueError(
@@ -138,7 +140,7 @@ def lineage_schema(schema: Schema) -> Schema:
 
 
 def lineage_metadata(metadata: TableMetadata) -> TableMetadata:
-    """For PyIceberg's writer alone: the table as if lineage were part of its schema."""
+    """Return metadata with lineage in its schema, for PyIceberg's writer only."""
     current = metadata.schema()
     schemas = [
         lineage_schema(schema) if schema.schema_id == current.schema_id else schema
@@ -174,7 +176,7 @@ def _file_lineage(
 def _lineage_of_manifest(
     manifest: ManifestFile, io: FileIO
 ) -> Iterator[tuple[str, FileLineage | None]]:
-    """Files without an id take theirs from the manifest, one after another."""
+    """Return the lineage of a manifest's files; files without an id continue the manifest's ids."""
     next_row_id = manifest._data[_FIRST_ROW_ID_OF_MANIFEST]
     with AvroFile[ManifestEntry](
         io.new_input(manifest.manifest_path),
@@ -212,18 +214,20 @@ def _manifests(snapshot: Snapshot, io: FileIO) -> Iterator[ManifestFile]:
 
 
 class UpdatedRows:
+    """The row ids of the rows that an upsert replaces, by their keys."""
+
     def __init__(self, key_columns: tuple[str, ...]) -> None:
         self._key_columns = list(key_columns)
         self._row_ids: dict[tuple[Any, ...], int] = {}
 
     def note(self, rows: pa.Table) -> None:
-        """Rows as they were, with the columns of their lineage."""
+        """Remember the ids of rows before the update."""
         for key, row_id in zip(self._keys(rows), rows[ROW_ID].to_pylist(), strict=True):
             if row_id is not None:
                 self._row_ids.setdefault(key, row_id)
 
     def with_row_ids(self, rows: pa.Table) -> pa.Table:
-        """Rows as they shall be. Each id is given out once: two rows never share one."""
+        """Return the rows after the update with their ids. Each id is used once."""
         row_ids = [self._row_ids.pop(key, None) for key in self._keys(rows)]
         rows = rows.append_column(ROW_ID, pa.array(row_ids, pa.int64()))
         return rows.append_column(LAST_UPDATED, pa.nulls(len(rows), pa.int64()))

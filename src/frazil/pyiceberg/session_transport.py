@@ -1,8 +1,8 @@
-"""The client's transport over RestCatalog's own session.
+"""The client's transport over the session of PyIceberg's RestCatalog.
 
-Whatever is configured for PyIceberg holds for commits too: auth managers, OAuth2, signatures, TLS,
-headers and the prefix. What the session lacks is added: a time limit, and the exact word on whether
-the server can have seen a request that failed.
+PyIceberg's configuration applies to commits too: auth managers, OAuth2, signatures, TLS, headers
+and the prefix. This transport adds a time limit, and tells whether the server can have received a
+request that failed.
 """
 
 from __future__ import annotations
@@ -18,19 +18,21 @@ from urllib3 import exceptions
 
 from frazil.client.send.http_transport import CONNECT_TIMEOUT_S, Answer, AnswerLost, NotSent
 
-_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
-_EXPIRED: Final = frozenset({401, 419})
-"""Answers after which RestCatalog asks for a new token and tries once more."""
+_EMPTY: Final[Mapping[str, str]] = MappingProxyType({})
+_EXPIRED_TOKEN_STATUSES: Final = frozenset({401, 419})
+"""Statuses after which RestCatalog requests a new token and retries once."""
 
 
 class SessionTransport:
+    """Sends requests through a `requests` session."""
+
     def __init__(
         self,
         session: requests.Session,
         url: Callable[[str], str],
         *,
         timeout_s: float,
-        headers: Mapping[str, str] = _NOTHING,
+        headers: Mapping[str, str] = _EMPTY,
         renew_token: Callable[[], None] = lambda: None,
     ) -> None:
         self._session = session
@@ -45,12 +47,12 @@ class SessionTransport:
         path: str,
         *,
         body: bytes | None = None,
-        headers: Mapping[str, str] = _NOTHING,
-        query: Mapping[str, str] = _NOTHING,
+        headers: Mapping[str, str] = _EMPTY,
+        query: Mapping[str, str] = _EMPTY,
     ) -> Answer:
         answer = self._send(method, path, body, headers, query)
-        if answer.status in _EXPIRED:
-            # Proven not done, so that the same request may go out again with another token.
+        if answer.status in _EXPIRED_TOKEN_STATUSES:
+            # The request was refused, so it is safe to send again with a new token.
             self._renew_token()
             answer = self._send(method, path, body, headers, query)
         return answer
@@ -84,7 +86,7 @@ class SessionTransport:
         return Answer(answer.status_code, headers_of_answer, answer.content)
 
     def _prepared(self, request: requests.Request) -> requests.PreparedRequest:
-        """With authentication, which may itself ask a server that refuses or does not answer."""
+        """Add authentication, which may itself call a server that refuses or does not answer."""
         try:
             return self._session.prepare_request(request)
         except Exception as error:
@@ -92,16 +94,16 @@ class SessionTransport:
 
 
 def _failure(error: requests.RequestException, url: str) -> NotSent | AnswerLost:
-    """Only what failed while connecting proves that the server has not got the request."""
+    """Convert an error; only failures to connect prove that the server got no request."""
     reason: object = error.args[0] if error.args else None
     if isinstance(reason, exceptions.MaxRetryError):
         reason = reason.reason
-    distrust = isinstance(error, requests.exceptions.SSLError) and isinstance(
+    is_untrusted = isinstance(error, requests.exceptions.SSLError) and isinstance(
         _first_argument(reason), ssl.SSLCertVerificationError
     )
     unsent = (exceptions.NewConnectionError, exceptions.ConnectTimeoutError)
     connecting = isinstance(error, requests.ConnectTimeout) or isinstance(reason, unsent)
-    return (NotSent if connecting or distrust else AnswerLost)(f"{url}: {error}")
+    return (NotSent if connecting or is_untrusted else AnswerLost)(f"{url}: {error}")
 
 
 def _first_argument(error: object) -> object:

@@ -1,8 +1,8 @@
-"""Snapshots that a transaction has staged and the server has not made yet.
+"""Snapshots that a transaction has staged and the server has not created yet.
 
-Later operations of the transaction read them as they read any snapshot: their manifests are made
-when asked for, in memory, out of the parent's manifests and of what was added and removed. Nothing
-is written, and none of their ids leaves the process: the server gives out its own.
+Later operations of the transaction read them like any snapshot. Their manifests are built in
+memory, from the parent's manifests and the added and removed files. Nothing is written, and their
+ids never leave the process, because the server assigns its own.
 """
 
 from __future__ import annotations
@@ -40,18 +40,20 @@ from frazil.pyiceberg.file_declarations import spec_id_of
 from frazil.wire.file_actions import FileUpdate
 
 PATH_PREFIX: Final = "frazil-pending:"
-"""Where the manifests of a staged snapshot would be: nowhere."""
+"""Prefix of the paths of staged manifests, which do not exist."""
 
-Leaves = Callable[[DataFile], bool]
-"""Whether a data file of the parent leaves the table."""
+_V3_FIELDS: Final = frozenset(TableMetadataV3.model_fields)
+
+IsRemoved = Callable[[DataFile], bool]
+"""Returns whether a data file of the parent is removed from the table."""
 
 
 class PendingSnapshot(Snapshot):
-    """A snapshot of which only the changes are known."""
+    """A staged snapshot: a parent, and the files added and removed."""
 
     _parent: Snapshot | None = PrivateAttr(default=None)
     _added: tuple[ManifestFile, ...] = PrivateAttr(default=())
-    _leaves: Leaves | None = PrivateAttr(default=None)
+    _is_removed: IsRemoved | None = PrivateAttr(default=None)
 
     @classmethod
     def of(
@@ -61,7 +63,7 @@ class PendingSnapshot(Snapshot):
         *,
         snapshot_id: int,
         added: Sequence[DataFile],
-        leaves: Leaves | None,
+        is_removed: IsRemoved | None,
         summary: Any,
     ) -> PendingSnapshot:
         pending = cls.model_validate(
@@ -77,7 +79,7 @@ class PendingSnapshot(Snapshot):
         )
         pending._parent = parent
         pending._added = tuple(_added_manifests(pending, added, metadata))
-        pending._leaves = leaves
+        pending._is_removed = is_removed
         return pending
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> PendingSnapshot:
@@ -85,7 +87,7 @@ class PendingSnapshot(Snapshot):
 
     @property
     def committed_ancestor(self) -> Snapshot | None:
-        """What the transaction has read from the catalog: the base of all it stages."""
+        """Return the snapshot that was loaded from the catalog, the base of the transaction."""
         snapshot: Snapshot | None = self
         while isinstance(snapshot, PendingSnapshot):
             snapshot = snapshot._parent
@@ -93,10 +95,10 @@ class PendingSnapshot(Snapshot):
 
     def manifests(self, io: FileIO) -> list[ManifestFile]:
         inherited = [] if self._parent is None else self._parent.manifests(io)
-        leaves = self._leaves
-        if leaves is not None:
+        is_removed = self._is_removed
+        if is_removed is not None:
             inherited = [
-                RemainingManifest(manifest, leaves, self.snapshot_id)
+                RemainingManifest(manifest, is_removed, self.snapshot_id)
                 if manifest.content == ManifestContent.DATA
                 else manifest
                 for manifest in inherited
@@ -105,7 +107,7 @@ class PendingSnapshot(Snapshot):
 
 
 class AddedManifest(ManifestFile):
-    """The files that a staged snapshot adds, of one partition spec."""
+    """A manifest of the files that a staged snapshot adds, for one partition spec."""
 
     def __init__(
         self, manifest: ManifestFile, files: Sequence[DataFile], snapshot: PendingSnapshot
@@ -130,20 +132,20 @@ class AddedManifest(ManifestFile):
 class RemainingManifest(ManifestFile):
     """A manifest without the files that a staged snapshot removes."""
 
-    def __init__(self, whole: ManifestFile, leaves: Leaves, snapshot_id: int) -> None:
+    def __init__(self, whole: ManifestFile, is_removed: IsRemoved, snapshot_id: int) -> None:
         super().__init__(*whole._data)
-        # Another path, because PyIceberg holds manifests of one path to be the same.
+        # Change the path, because PyIceberg treats manifests with the same path as equal.
         self._data[0] = f"{whole.manifest_path}#{PATH_PREFIX}{snapshot_id}"
         self._whole = whole
-        self._leaves = leaves
+        self._is_removed = is_removed
 
     def fetch_manifest_entry(self, io: FileIO, discard_deleted: bool = True) -> list[ManifestEntry]:
         entries = self._whole.fetch_manifest_entry(io, discard_deleted)
-        return [entry for entry in entries if not self._leaves(entry.data_file)]
+        return [entry for entry in entries if not self._is_removed(entry.data_file)]
 
 
 class StagedChange(AddSnapshotUpdate):
-    """One producer's change: in memory a snapshot, on the wire a fine-grained update."""
+    """The change of one producer: a snapshot in memory, a fine-grained update on the wire."""
 
     _wire: FileUpdate = PrivateAttr()
     _removed: frozenset[str] = PrivateAttr(default=frozenset())
@@ -172,11 +174,11 @@ class StagedChange(AddSnapshotUpdate):
 
 
 class StagedRef(SetSnapshotRefUpdate):
-    """Moves the branch in memory; on the server the change itself does."""
+    """Moves the branch in memory. On the server the change itself moves it."""
 
 
 def _row_ids(metadata: TableMetadata, added: Sequence[DataFile]) -> dict[str, int]:
-    """What format version 3 asks of a snapshot; the server gives out the real ids."""
+    """Return the row ids that format version 3 requires; the server assigns the real ones."""
     if not isinstance(metadata, TableMetadataV3):
         return {}
     return {
@@ -216,13 +218,8 @@ def _added_manifests(
         yield AddedManifest(manifest, files, snapshot)
 
 
-def subject(requirement: TableRequirement) -> tuple[type, str | None]:
-    """What a requirement is about: for refs, each ref by itself."""
-    return type(requirement), getattr(requirement, "ref", None)
-
-
-def on_base(requirement: TableRequirement, base: TableMetadata) -> TableRequirement:
-    """The same about the table as it was read: staged snapshots have no id on the server."""
+def requirement_on_base(requirement: TableRequirement, base: TableMetadata) -> TableRequirement:
+    """Return the requirement for the table as it was read: the server knows no staged snapshot."""
     if not isinstance(requirement, AssertRefSnapshotId):
         return requirement
     ref = base.refs.get(requirement.ref)
@@ -231,7 +228,7 @@ def on_base(requirement: TableRequirement, base: TableMetadata) -> TableRequirem
 
 
 def refuse_staged_ids(update: TableUpdate, staged: Set[int]) -> None:
-    """Refuses an update that names a snapshot of its own transaction."""
+    """Refuse an update that names a snapshot staged in its own transaction."""
     named = _named_snapshots(update) & staged
     if named:
         raise ValueError(
@@ -256,7 +253,11 @@ def _named_snapshots(update: TableUpdate) -> Set[int]:
 
 
 def with_updates(base: TableMetadata, updates: tuple[TableUpdate, ...]) -> TableMetadata:
-    """Shares with the base whatever did not change: metadata is never changed in place."""
+    """Apply updates to metadata in memory; unchanged parts are shared with the base.
+
+    PyIceberg's `update_table_metadata` copies all snapshots at every call, and does not support
+    format version 3.
+    """
     if not updates:
         return base
     context = _TableMetadataUpdateContext()
@@ -275,13 +276,10 @@ def _upgraded_to_3(metadata: TableMetadata) -> TableMetadata:
     if metadata.format_version == 3:
         return metadata
     if metadata.format_version == 1:
-        # PyIceberg knows what version 1 leaves out.
+        # PyIceberg adds the fields that version 1 lacks.
         second: dict[str, Any] = {"format_version": 2}
         metadata = TableMetadataUtil._construct_without_validation(
             metadata.model_copy(update=second)
         )
     kept = {name: value for name, value in dict(metadata).items() if name in _V3_FIELDS}
     return TableMetadataV3.model_construct(**{**kept, "format_version": 3, "next_row_id": 0})
-
-
-_V3_FIELDS = frozenset(TableMetadataV3.model_fields)

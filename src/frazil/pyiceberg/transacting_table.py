@@ -1,11 +1,22 @@
-"""PyIceberg's table with transactions of another kind: what the two tables here share."""
+"""PyIceberg's table with another kind of transaction, and helpers that both kinds share."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterable
 
+from pyiceberg.expressions import BooleanExpression
+from pyiceberg.expressions.visitors import (
+    ROWS_MIGHT_NOT_MATCH,
+    ROWS_MUST_MATCH,
+    _InclusiveMetricsEvaluator,
+    _StrictMetricsEvaluator,
+)
+from pyiceberg.manifest import ManifestEntry
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.maintenance import MaintenanceTable
+from pyiceberg.table.update import TableRequirement
 from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.table.update.snapshot import ExpireSnapshots, ManageSnapshots
 from pyiceberg.table.update.sorting import UpdateSortOrder
@@ -14,11 +25,11 @@ from pyiceberg.table.update.statistics import UpdateStatistics
 
 
 class TransactingTable(Table):
-    """All that leads to a commit goes through `begin`."""
+    """A table that begins every commit with `begin`."""
 
     @abstractmethod
     def begin(self, *, autocommit: bool = False) -> Transaction:
-        """A transaction of the table's own kind; one that commits what is staged at once."""
+        """Return a transaction; with `autocommit` it commits each change at once."""
 
     def transaction(self) -> Transaction:
         return self.begin()
@@ -55,3 +66,35 @@ class _Maintenance(MaintenanceTable):
 
     def expire_snapshots(self) -> ExpireSnapshots:
         return ExpireSnapshots(transaction=self.tbl.begin(autocommit=True))
+
+
+def requirement_subject(requirement: TableRequirement) -> tuple[type, str | None]:
+    """Return what a requirement is about: its type, and the ref it names."""
+    return type(requirement), getattr(requirement, "ref", None)
+
+
+def key_columns(schema: Schema, join_cols: list[str] | None) -> list[str]:
+    """Return the key columns of an upsert, by default the identifier fields."""
+    if join_cols is not None:
+        return join_cols
+    names = map(schema.find_column_name, schema.identifier_field_ids)
+    return [name for name in names if name is not None]
+
+
+def split_by_predicate(
+    entries: Iterable[ManifestEntry],
+    schema: Schema,
+    predicate: BooleanExpression,
+    case_sensitive: bool,
+) -> tuple[list[ManifestEntry], bool]:
+    """Return the files whose rows all match, and whether rows of other files may match too."""
+    must_match = _StrictMetricsEvaluator(schema, predicate, case_sensitive).eval
+    may_match = _InclusiveMetricsEvaluator(schema, predicate, case_sensitive).eval
+    matching: list[ManifestEntry] = []
+    others_may_match = False
+    for entry in entries:
+        if must_match(entry.data_file) == ROWS_MUST_MATCH:
+            matching.append(entry)
+        elif may_match(entry.data_file) != ROWS_MIGHT_NOT_MATCH:
+            others_may_match = True
+    return matching, others_may_match

@@ -1,7 +1,7 @@
-"""The files that a transaction writes, so that an honest failure leaves none behind.
+"""Track the files that a transaction writes, to delete them if it fails.
 
-They are seen where they come from: the transaction writes through a copy of the table's FileIO that
-notes every new output. Files that a user hands in (`add_files`) are never among them.
+The transaction writes through a copy of the table's FileIO that records every new output. Files
+that a user passes to `add_files` are never recorded.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from pyiceberg.io import FileIO, OutputFile, OutputStream
 
 _logger = logging.getLogger(__name__)
 
-_CLOSING_S: Final = 60.0
-"""How long a thread that still writes a file of a failed operation is waited for."""
-_POLL_S: Final = 0.01
+_MAX_CLOSING_WAIT_S: Final = 60.0
+"""How long to wait for a thread that still writes a file of a failed operation."""
+_POLL_INTERVAL_S: Final = 0.01
 
 
 class FilesAbandoned(RuntimeError):
-    """A thread wants to write for an operation that has failed already."""
+    """A thread tried to write for an operation that has already failed."""
 
 
 class WrittenFiles:
-    """What a transaction has written and is not known to be committed."""
+    """The files that a transaction wrote and that are not known to be committed."""
 
     def __init__(self, io: FileIO) -> None:
         self._io = io
@@ -43,28 +43,28 @@ class WrittenFiles:
             return frozenset(self._streams)
 
     def begin(self) -> FileIO:
-        """The FileIO of one operation: what it writes is noted, until it is abandoned."""
+        """Return a FileIO for one operation, which records its files until it is abandoned."""
         return _recording(self._io, self, next(self._operations))
 
     def abandon(self, io: FileIO, *, keep: Collection[str]) -> None:
-        """The operation has failed. Threads that still wait to write for it will write nothing."""
+        """Delete the files of a failed operation, and stop its threads from writing more."""
         assert isinstance(io, _Recording)
         with self._lock:
             self._abandoned.add(io._operation)
         self.discard(keep=keep)
 
     def forget(self, paths: Collection[str] | None = None) -> None:
-        """They are committed, or nobody knows: from now on they are not ours to delete."""
+        """Forget files that are committed, or whose commit is unknown: they must not be deleted."""
         with self._lock:
             for path in list(self._streams) if paths is None else paths:
                 self._streams.pop(path, None)
 
     def discard(self, *, keep: Collection[str] = ()) -> None:
-        """Deletes what was written, but for what is to be kept."""
+        """Delete the written files except those to keep."""
         with self._lock:
-            gone = [path for path in self._streams if path not in keep]
-            streams = [self._streams.pop(path) for path in gone]
-        for path, stream in zip(gone, streams, strict=True):
+            deleted = [path for path in self._streams if path not in keep]
+            streams = [self._streams.pop(path) for path in deleted]
+        for path, stream in zip(deleted, streams, strict=True):
             _wait_until_closed(stream)
             self._delete(path)
 
@@ -74,28 +74,28 @@ class WrittenFiles:
         except FileNotFoundError:
             return
         except Exception:
-            # What went wrong before is what the user must see; the file is named for a clean-up.
-            _logger.warning("could not delete %s, which is in no table", path, exc_info=True)
+            # The user must see the original error; the log names the file for a clean-up.
+            _logger.warning("could not delete %s, which belongs to no table", path, exc_info=True)
 
     def _open(self, operation: int, path: str, create: Callable[[], OutputStream]) -> OutputStream:
         with self._lock:
             if operation in self._abandoned:
                 raise FilesAbandoned(f"{path} is not written: its operation has failed")
-            # Opened under the lock, so that no file is opened while its operation is abandoned.
+            # Open under the lock, so that no file is opened while its operation is abandoned.
             stream = create()
             self._streams[path] = stream
             return stream
 
 
 def _wait_until_closed(stream: Any) -> None:
-    """Writers run in threads of their own, which go on when another one has failed."""
-    deadline_s = time.monotonic() + _CLOSING_S
+    """Wait for a writer thread, which continues when another thread has failed."""
+    deadline_s = time.monotonic() + _MAX_CLOSING_WAIT_S
     while not getattr(stream, "closed", True) and time.monotonic() < deadline_s:
-        time.sleep(_POLL_S)
+        time.sleep(_POLL_INTERVAL_S)
 
 
 class _Recording(FileIO):
-    """Notes outputs; stands before the real FileIO's class in the order of resolution."""
+    """Records outputs; precedes the real FileIO class in the method resolution order."""
 
     _written: WrittenFiles
     _operation: int
@@ -115,13 +115,13 @@ class _Recording(FileIO):
 
 @cache
 def _recording_class(kind: type[FileIO]) -> type[FileIO]:
-    """A subclass, because PyIceberg asks what kind of FileIO it has."""
+    """Return a subclass of the FileIO, because PyIceberg checks its class."""
     return type(f"Recording{kind.__name__}", (_Recording, kind), {})
 
 
 def _recording(io: FileIO, written: WrittenFiles, operation: int) -> FileIO:
     kind = _recording_class(type(io))
     copy = kind.__new__(kind)
-    # The same connections: only what is noted is new.
+    # Share the connections of the original.
     copy.__dict__.update(io.__dict__, _written=written, _operation=operation)
     return copy

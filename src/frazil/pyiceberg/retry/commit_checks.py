@@ -1,13 +1,18 @@
-"""What must still hold at the head of a branch before a change planned at a base may land there.
+"""Check that a change planned at a base may be committed at the head of a branch.
 
-A `Claim` is what one operation has read and what it removes. It never changes: each attempt checks
-the same claim against a longer window. A claim that does not hold is a `ValidationException`, which
-no retry can help; it names the snapshots and the files in the way.
+A `Claim` lists what one operation read and what it removes. It never changes; each attempt checks
+the same claim against a longer window of snapshots. A violated claim raises a
+`ValidationException`, which names the conflicting snapshots and files. Retrying cannot help then.
 
 The checks are those of Java's `MergingSnapshotProducer`, with two differences. A plan made by
-reading names every file with a matching row, so a removal of other files since then is none of its
-business. And new deletes are looked for on all rows of a removed file, not only on those of the
-filter, because a rewritten file carries the others along.
+reading names every file with a matching row, so it does not matter if other files were removed
+since. And new deletes conflict on any row of a removed file, not only on rows of the filter,
+because a rewritten file contains the other rows too.
+
+The rules for delete files are those of Java's `DeleteFileIndex`. An equality delete applies if its
+sequence number is above the data file's, a position delete also at the same number. Both apply only
+within their spec and partition, with two exceptions: an equality delete of an unpartitioned spec
+applies to every file, and a position delete that names its data file applies only to that file.
 """
 
 from __future__ import annotations
@@ -30,9 +35,9 @@ from frazil.pyiceberg.retry.row_filter import RowFilter
 ADDS_DATA = frozenset({Operation.APPEND, Operation.OVERWRITE})
 ADDS_DELETES = frozenset({Operation.OVERWRITE, Operation.DELETE})
 REMOVES_DATA = frozenset({Operation.OVERWRITE, Operation.REPLACE, Operation.DELETE})
-# A replace changes files and no rows.
+# A replace changes files, but no rows.
 REMOVES_ROWS = REMOVES_DATA - {Operation.REPLACE}
-NAMED_FILES = 10
+MAX_NAMED_FILES = 10
 DEFAULT_ISOLATION_LEVEL = IsolationLevel.SERIALIZABLE.value
 
 
@@ -42,15 +47,15 @@ class Claim:
 
     branch: str | None
     rows: RowFilter
-    """Under serializable isolation no row of these may have been added."""
+    """Under serializable isolation, no rows that match may have been added."""
     isolation: IsolationLevel
     reads_kept_rows: bool = False
-    """Rows of the filter were read and left where they are: under serializable isolation none of
-    them may have been deleted either."""
+    """Rows of the filter were read but not changed: under serializable isolation none of them may
+    have been deleted either."""
     removed: frozenset[DataFile] = field(default_factory=frozenset)
-    """Must be live, without deletes that the base does not have."""
+    """Files that must still be live and must have no new deletes."""
     added_once: frozenset[str] = field(default_factory=frozenset)
-    """Paths that nobody else may have added."""
+    """Paths that no other commit may have added."""
 
     @property
     def relies_on_nothing(self) -> bool:
@@ -58,7 +63,7 @@ class Claim:
 
 
 def isolation_level(properties: Mapping[str, str], command: str) -> IsolationLevel:
-    """`write.delete|update|merge.isolation-level`, serializable where it is not set."""
+    """Return `write.delete|update|merge.isolation-level`, serializable by default."""
     name = f"write.{command}.isolation-level"
     value = properties.get(name, DEFAULT_ISOLATION_LEVEL)
     try:
@@ -68,7 +73,7 @@ def isolation_level(properties: Mapping[str, str], command: str) -> IsolationLev
 
 
 def check(claim: Claim, window: Window) -> None:
-    """Raises `ValidationException` where another writer has taken what the claim relies on."""
+    """Raise `ValidationException` if another commit violates the claim."""
     if claim.relies_on_nothing or not window.snapshots:
         return
     if claim.isolation == IsolationLevel.SERIALIZABLE and not claim.rows.matches_nothing:
@@ -84,54 +89,58 @@ def check(claim: Claim, window: Window) -> None:
 
 
 def _no_added_data_files(rows: RowFilter, window: Window) -> None:
-    found = _matching(rows, window, ADDS_DATA, ManifestEntryStatus.ADDED)
-    _refuse(found, f"Found conflicting files that can contain records matching {rows}")
+    conflicts = _matching(rows, window, ADDS_DATA, ManifestEntryStatus.ADDED)
+    _raise_conflicts(conflicts, f"Found conflicting files that can contain records matching {rows}")
 
 
 def _no_deleted_data_files(rows: RowFilter, window: Window) -> None:
-    found = _matching(rows, window, REMOVES_ROWS, ManifestEntryStatus.DELETED)
-    _refuse(found, f"Found conflicting deleted files that can contain records matching {rows}")
+    conflicts = _matching(rows, window, REMOVES_ROWS, ManifestEntryStatus.DELETED)
+    _raise_conflicts(
+        conflicts, f"Found conflicting deleted files that can contain records matching {rows}"
+    )
 
 
 def _no_new_delete_files(rows: RowFilter, window: Window) -> None:
-    found = [
+    conflicts = [
         (delete.snapshot, delete.file.file_path)
         for delete in _new_deletes(window)
         if rows.may_match_file(delete.file, window.metadata)
     ]
-    _refuse(found, f"Found new conflicting delete files that can apply to records matching {rows}")
+    _raise_conflicts(
+        conflicts, f"Found new conflicting delete files that can apply to records matching {rows}"
+    )
 
 
 def _data_files_exist(removed: frozenset[DataFile], window: Window) -> None:
     paths = {file.file_path for file in removed}
-    found = [
+    conflicts = [
         (snapshot, entry.data_file.file_path)
         for snapshot, _, entries in window.entries(ManifestContent.DATA, REMOVES_DATA)
         for entry in entries
         if entry.status == ManifestEntryStatus.DELETED and entry.data_file.file_path in paths
     ]
-    _refuse(found, "Cannot commit, missing data files")
+    _raise_conflicts(conflicts, "Cannot commit, missing data files")
 
 
 def _no_new_deletes_for_data_files(removed: frozenset[DataFile], window: Window) -> None:
     deletes = _new_deletes(window)
-    found = [
+    conflicts = [
         (delete.snapshot, f"{delete.file.file_path} for {data_file.file_path}")
         for data_file in sorted(removed, key=lambda file: file.file_path)
         for delete in deletes
         if delete.applies_to(data_file, window.base_sequence_number, window.metadata)
     ]
-    _refuse(found, "Cannot commit, found new deletes for replaced data files")
+    _raise_conflicts(conflicts, "Cannot commit, found new deletes for replaced data files")
 
 
 def _not_added_twice(paths: frozenset[str], window: Window) -> None:
-    found = [
+    conflicts = [
         (snapshot, entry.data_file.file_path)
         for snapshot, _, entries in window.entries(ManifestContent.DATA, ADDS_DATA)
         for entry in entries
         if entry.status == ManifestEntryStatus.ADDED and entry.data_file.file_path in paths
     ]
-    _refuse(found, "Cannot add files that another writer has added")
+    _raise_conflicts(conflicts, "Cannot add files that another writer has added")
 
 
 def _matching(
@@ -152,7 +161,7 @@ def _matching(
 
 
 def _new_deletes(window: Window) -> list[NewDelete]:
-    """Live delete files newer than the base; a table of version 1 has none."""
+    """Return live delete files newer than the base; tables of version 1 have none."""
     if window.metadata.format_version < 2:
         return []
     return [
@@ -164,9 +173,9 @@ def _new_deletes(window: Window) -> list[NewDelete]:
     ]
 
 
-def _refuse(found: Iterable[tuple[Snapshot, str]], message: str) -> None:
+def _raise_conflicts(conflicts: Iterable[tuple[Snapshot, str]], message: str) -> None:
     by_snapshot: dict[int, tuple[Snapshot, list[str]]] = {}
-    for snapshot, path in found:
+    for snapshot, path in conflicts:
         by_snapshot.setdefault(snapshot.snapshot_id, (snapshot, []))[1].append(path)
     if by_snapshot:
         named = "; ".join(_named(snapshot, paths) for snapshot, paths in by_snapshot.values())
@@ -174,15 +183,15 @@ def _refuse(found: Iterable[tuple[Snapshot, str]], message: str) -> None:
 
 
 def _named(snapshot: Snapshot, paths: list[str]) -> str:
-    shown = ", ".join(paths[:NAMED_FILES])
-    more = f" and {len(paths) - NAMED_FILES} more" if len(paths) > NAMED_FILES else ""
+    shown = ", ".join(paths[:MAX_NAMED_FILES])
+    more = f" and {len(paths) - MAX_NAMED_FILES} more" if len(paths) > MAX_NAMED_FILES else ""
     operation = operation_of(snapshot).value
     return f"snapshot {snapshot.snapshot_id} ({operation}): {shown}{more}"
 
 
-# The reserved field of a position delete's `file_path` column.
+# The reserved field id of the `file_path` column of position deletes.
 PATH_FIELD_ID = 2147483546
-# Where version 3 of a manifest entry has `referenced_data_file`.
+# The index of `referenced_data_file` in a data file of version 3.
 _REFERENCED_DATA_FILE = 17
 
 
@@ -197,7 +206,7 @@ class NewDelete:
     def applies_to(
         self, data_file: DataFile, sequence_number: int, metadata: TableMetadata
     ) -> bool:
-        """Whether it may delete rows of a data file that is at most as new as the number."""
+        """Check whether it may delete rows of a data file with at most this sequence number."""
         if self.file.content == DataFileContent.EQUALITY_DELETES:
             return self.sequence_number > sequence_number and self._equality_may_match(
                 data_file, metadata
@@ -216,7 +225,7 @@ class NewDelete:
             return False
         schema = metadata.schema()
         ids = self.file.equality_ids or ()
-        return all(_values_may_meet(field_id, self.file, data_file, schema) for field_id in ids)
+        return all(_may_share_values(field_id, self.file, data_file, schema) for field_id in ids)
 
     def _same_partition(self, data_file: DataFile) -> bool:
         return self.file.spec_id == data_file.spec_id and self.file.partition == data_file.partition
@@ -238,9 +247,9 @@ def _path_in_bounds(file: DataFile, path: str) -> bool:
     return (lower is None or lower <= encoded) and (upper is None or encoded <= upper)
 
 
-def _values_may_meet(field_id: int, delete: DataFile, data: DataFile, schema: Schema) -> bool:
-    """False only where the two files' values of an equality column are proven apart."""
-    if _may_hold_null(field_id, delete) and _may_hold_null(field_id, data):
+def _may_share_values(field_id: int, delete: DataFile, data: DataFile, schema: Schema) -> bool:
+    """Return False only if the two files cannot share a value of an equality column."""
+    if _may_contain_null(field_id, delete) and _may_contain_null(field_id, data):
         return True
     if field_id not in schema.field_ids:
         return True
@@ -257,16 +266,16 @@ def _values_may_meet(field_id: int, delete: DataFile, data: DataFile, schema: Sc
     if not isinstance(field_type, PrimitiveType) or None in ends:
         return True
     if isinstance(field_type, FloatType | DoubleType):
-        # Bounds leave out NaN, which two files may share.
+        # Bounds ignore NaN, which both files may contain.
         return True
     try:
         values = [from_bytes(field_type, end) for end in ends if end is not None]
     except (struct.error, UnicodeDecodeError):
-        # Bounds from before a promotion, or cut inside a character: they prove nothing.
+        # The bounds predate a promotion or end inside a character, so they prove nothing.
         return True
     delete_lower, delete_upper, data_lower, data_upper = values
     return bool(delete_lower <= data_upper and data_lower <= delete_upper)
 
 
-def _may_hold_null(field_id: int, file: DataFile) -> bool:
+def _may_contain_null(field_id: int, file: DataFile) -> bool:
     return (file.null_value_counts or {}).get(field_id) != 0

@@ -1,4 +1,4 @@
-"""What other writers have committed to a branch between a base and its head."""
+"""The snapshots that other writers committed to a branch after a base."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot
 
 INITIAL_SEQUENCE_NUMBER = 0
-# The reader's own version leaves out `referenced_data_file` and the place of a deletion vector.
+# PyIceberg's default schema lacks `referenced_data_file` and the offset of deletion vectors.
 _FULL_ENTRY = MANIFEST_ENTRY_SCHEMAS[3]
 
 
 class EntryReader:
-    """Entries of manifests, each read once: manifests never change, a window only grows."""
+    """Reads each manifest once: manifests never change, and a window only grows."""
 
     def __init__(self, io: FileIO) -> None:
         self.io = io
@@ -66,14 +66,14 @@ class Window:
 
     @property
     def base_sequence_number(self) -> int:
-        """Of the base, never of the head: deletes that came between are newer than the base."""
+        """The sequence number of the base; deletes in the window are newer."""
         if self.base is None:
             return INITIAL_SEQUENCE_NUMBER
         return self.base.sequence_number or INITIAL_SEQUENCE_NUMBER
 
     @cached_property
     def snapshots(self) -> tuple[Snapshot, ...]:
-        """Newest first, without the base; `ValidationException` where the base is not reached."""
+        """The snapshots after the base, newest first; raises if the base is not an ancestor."""
         base_id = self.base.snapshot_id if self.base is not None else None
         passed: list[Snapshot] = []
         snapshot = self.head
@@ -92,7 +92,7 @@ class Window:
     def entries(
         self, content: ManifestContent, operations: frozenset[Operation]
     ) -> Iterator[tuple[Snapshot, ManifestFile, tuple[ManifestEntry, ...]]]:
-        """The entries of the manifests that each snapshot of these operations has written."""
+        """Yield the entries of manifests written by each snapshot with one of these operations."""
         for snapshot in self.snapshots:
             if operation_of(snapshot) not in operations:
                 continue
@@ -105,7 +105,7 @@ class Window:
 
 
 def operation_of(snapshot: Snapshot) -> Operation:
-    """A snapshot without a summary says nothing of itself: taken for the one that may do all."""
+    """Return the operation; without a summary assume an overwrite, which may do anything."""
     return Operation.OVERWRITE if snapshot.summary is None else snapshot.summary.operation
 
 

@@ -1,9 +1,9 @@
-"""PyIceberg's snapshot producers, made so that a retry applies the same intent to a new head.
+"""PyIceberg's snapshot producers, which a retry can apply to a new head.
 
-What a producer adds and removes is fixed when it is committed to its transaction. An attempt only
-says where that goes: under which parent, beside which manifests. Every attempt writes its manifests
-anew, although Java uses some again: PyIceberg remembers manifests by their path with the sequence
-number that they had when it first saw them, and that changes from attempt to attempt.
+The files that a producer adds and removes are fixed when it is committed to its transaction. An
+attempt only decides the parent and the manifests. Every attempt writes new manifests, although Java
+reuses some: PyIceberg caches manifests by path with the sequence number of the first attempt, which
+changes from attempt to attempt.
 """
 
 from __future__ import annotations
@@ -17,9 +17,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pyiceberg.exceptions import ValidationException
 from pyiceberg.expressions import AlwaysFalse, AlwaysTrue
 from pyiceberg.expressions.visitors import (
-    ROWS_MUST_MATCH,
-    _InclusiveMetricsEvaluator,
-    _StrictMetricsEvaluator,
     manifest_evaluator,
 )
 from pyiceberg.manifest import (
@@ -55,6 +52,7 @@ from pyiceberg.typedef import EMPTY_DICT, Record
 
 from frazil.pyiceberg.retry.commit_checks import Claim, isolation_level
 from frazil.pyiceberg.retry.row_filter import RowFilter, schema_of_spec
+from frazil.pyiceberg.transacting_table import split_by_predicate
 
 if TYPE_CHECKING:
     from frazil.pyiceberg.retry.retrying_transaction import RetryingTransaction
@@ -63,7 +61,7 @@ U = TypeVar("U")
 
 
 class Retryable(_SnapshotProducer[U]):
-    """What all producers have in common; a subclass names PyIceberg's own beside it."""
+    """Base of all producers; a subclass also inherits from PyIceberg's producer."""
 
     _transaction: RetryingTransaction
 
@@ -71,9 +69,9 @@ class Retryable(_SnapshotProducer[U]):
         super().__init__(*args, **kwargs)
         self._referenced: frozenset[str] = frozenset()
         self.files_of_list: dict[str, frozenset[str]] = {}
-        """The manifests that each manifest list of this producer refers to."""
+        """The manifests of each manifest list that this producer wrote."""
 
-    # -- intent
+    # --- files ----------------------------------------------------------------------------------
 
     def append_data_file(self, data_file: DataFile) -> Retryable[U]:
         self._fix_spec(data_file)
@@ -90,7 +88,7 @@ class Retryable(_SnapshotProducer[U]):
         self._transaction.stage_producer(self)
 
     def claim(self) -> Claim:
-        """What this operation relies on; asked for once, after its first `_commit`."""
+        """Return what this operation relies on; called once, after its first `_commit`."""
         return self._claim(AlwaysFalse(), IsolationLevel.SNAPSHOT)
 
     def _claim(self, rows: Any, isolation: IsolationLevel) -> Claim:
@@ -103,7 +101,8 @@ class Retryable(_SnapshotProducer[U]):
         )
 
     def _removing_claim(self) -> Claim:
-        """A removal by name, with no filter, may have read the whole table (BaseOverwriteFiles)."""
+        """Return the claim of a removal. Without a filter it may have read the whole table, as in
+        Java's BaseOverwriteFiles."""
         command = self._transaction.command or (
             "update" if self._isolation_operation == Operation.OVERWRITE else "delete"
         )
@@ -112,16 +111,16 @@ class Retryable(_SnapshotProducer[U]):
         return self._claim(rows, isolation_level(metadata.properties, command))
 
     def _fix_spec(self, data_file: DataFile) -> None:
-        """A file belongs to the spec it was written for, whatever the default becomes beside it."""
+        """Fix the spec of a new file: the default spec may change before a later attempt."""
         if not hasattr(data_file, "_spec_id"):
             data_file.spec_id = self._transaction.table_metadata.default_spec_id
 
-    # -- one attempt
+    # --- one attempt ----------------------------------------------------------------------------
 
     def rebase(self) -> None:
-        """Turns to the head that the transaction has now; the snapshot id stays.
+        """Move to the transaction's current head and keep the snapshot id.
 
-        It is the same in every attempt, so that a lost answer can be found in the table.
+        The id stays the same, so that the table shows whether an earlier attempt was committed.
         """
         self._parent_snapshot_id = self._current_branch_head_id()
         self._io = self._transaction._table.io
@@ -132,8 +131,8 @@ class Retryable(_SnapshotProducer[U]):
         if updates:
             self.files_of_list[self._written_manifest_lists[-1]] = self._referenced
         if not updates or self._target_branch is None:
-            # Neither a delete that found nothing nor a staged snapshot moves a ref, and PyIceberg
-            # then requires nothing; but what they rely on was read at this head.
+            # PyIceberg requires nothing if no ref moves: for a delete without matches and for a
+            # staged snapshot. But both rely on what was read at this head.
             branch = self._target_branch or MAIN_BRANCH
             head = {"ref": branch, "snapshot-id": self._parent_snapshot_id}
             requirements = (AssertRefSnapshotId.model_validate(head),)
@@ -186,45 +185,47 @@ class Retryable(_SnapshotProducer[U]):
     def _without_removed(
         self, manifests: Iterable[ManifestFile], metadata: TableMetadata
     ) -> list[ManifestFile]:
-        """The manifests of the head, those with a removed file written anew without it.
+        """Return the manifests of the head, rewritten without the removed files.
 
-        Delete manifests are carried over as they are: PyIceberg's reader drops fields of them.
+        Delete manifests are kept as they are, because PyIceberg's reader drops some of their
+        fields.
         """
         live = [each for each in manifests if each.has_added_files() or each.has_existing_files()]
         removed = {file.file_path for file in self._deleted_data_files}
         likely, unlikely = self._by_partitions(live, metadata)
-        replaced, found = self._rewritten(likely, removed, metadata)
-        if removed - found:
-            # A file under another partition than its manifest says: looked for by its path.
-            others, found_there = self._rewritten(unlikely, removed, metadata)
+        replaced, found_paths = self._rewritten(likely, removed, metadata)
+        if removed - found_paths:
+            # The manifest does not show the file's partition, so search the others by path.
+            others, more_paths = self._rewritten(unlikely, removed, metadata)
             replaced |= others
-            found |= found_there
-        if removed - found:
-            missing = ", ".join(sorted(removed - found))
+            found_paths |= more_paths
+        if removed - found_paths:
+            missing = ", ".join(sorted(removed - found_paths))
             raise ValidationException(f"Cannot commit, missing data files: {missing}")
         return [replaced.get(manifest.manifest_path, manifest) for manifest in live]
 
     def _rewritten(
         self, manifests: Iterable[ManifestFile], removed: set[str], metadata: TableMetadata
     ) -> tuple[dict[str, ManifestFile], set[str]]:
-        """What takes the place of each manifest with a removed file, and which were found."""
+        """Rewrite each manifest with a removed file; return them by path, and the files found."""
         replaced: dict[str, ManifestFile] = {}
-        found: set[str] = set()
+        found_paths: set[str] = set()
         for manifest in manifests if removed else ():
             entries = manifest.fetch_manifest_entry(self._io)
-            here = removed & {entry.data_file.file_path for entry in entries}
-            if here:
-                found |= here
+            removed_here = removed & {entry.data_file.file_path for entry in entries}
+            if removed_here:
+                found_paths |= removed_here
                 spec = metadata.specs()[manifest.partition_spec_id]
                 replaced[manifest.manifest_path] = self._write(
                     spec, map(self._carried_entry, entries)
                 )
-        return replaced, found
+        return replaced, found_paths
 
     def _by_partitions(
         self, manifests: Iterable[ManifestFile], metadata: TableMetadata
     ) -> tuple[list[ManifestFile], list[ManifestFile]]:
-        """Data manifests: those whose partitions may have a removed file, and the others."""
+        """Split data manifests into those whose partitions may contain a removed file, and
+        others."""
         evaluators = self._removal_evaluators(metadata)
         likely: list[ManifestFile] = []
         unlikely: list[ManifestFile] = []
@@ -263,7 +264,7 @@ class Retryable(_SnapshotProducer[U]):
         )
 
     def _summary(self, snapshot_properties: dict[str, str] = EMPTY_DICT) -> Summary:
-        """As PyIceberg's, each file under the spec it was written for."""
+        """Build the summary like PyIceberg, but with each file's own spec."""
         metadata = self._transaction.table_metadata
         limit = metadata.properties.get(
             TableProperties.WRITE_PARTITION_SUMMARY_LIMIT,
@@ -292,18 +293,20 @@ class RetryableFastAppend(Retryable["_FastAppendFiles"], _FastAppendFiles):
 
 
 class RetryableMergeAppend(Retryable["_FastAppendFiles"], _MergeAppendFiles):
-    """Appends never conflict; what is merged depends on the head of the attempt."""
+    """Appends never conflict; the head of the attempt decides which manifests are merged."""
 
 
 class RetryableOverwrite(Retryable["_OverwriteFiles"], _OverwriteFiles):
+    """Removes files by name and adds others."""
+
     def claim(self) -> Claim:
         return self._removing_claim()
 
 
 class RetryableDelete(Retryable["_DeleteFiles"], _DeleteFiles):
-    """Drops the files whose rows must all match, as they were found at the base.
+    """Drops the files whose rows all match at the base.
 
-    A retry looks for these very files: one that came later was never seen and stays.
+    A retry drops the same files. Files added later were not read and stay.
     """
 
     def claim(self) -> Claim:
@@ -311,20 +314,16 @@ class RetryableDelete(Retryable["_DeleteFiles"], _DeleteFiles):
 
     @cached_property
     def _compute_deletes(self) -> tuple[list[ManifestFile], list[ManifestEntry], bool]:
-        """The plan, made once: nothing, the entries to drop, and whether others match in part."""
+        """Plan once: no manifests, the entries to drop, and whether other files match in part."""
         metadata = self._transaction.table_metadata
-        schema = metadata.schema()
-        must_match = _StrictMetricsEvaluator(schema, self._predicate, self._case_sensitive).eval
-        may_match = _InclusiveMetricsEvaluator(schema, self._predicate, self._case_sensitive).eval
-        dropped: list[ManifestEntry] = []
-        others_match = False
-        for entry in self._entries_to_plan(metadata):
-            if must_match(entry.data_file) == ROWS_MUST_MATCH:
-                dropped.append(entry)
-            elif may_match(entry.data_file):
-                others_match = True
+        dropped, others_may_match = split_by_predicate(
+            self._entries_to_plan(metadata),
+            metadata.schema(),
+            self._predicate,
+            self._case_sensitive,
+        )
         self._deleted_data_files = {entry.data_file for entry in dropped}
-        return [], dropped, others_match
+        return [], dropped, others_may_match
 
     def _entries_to_plan(self, metadata: TableMetadata) -> Iterator[ManifestEntry]:
         parent_id = self._parent_snapshot_id
@@ -338,7 +337,7 @@ class RetryableDelete(Retryable["_DeleteFiles"], _DeleteFiles):
 
 
 class RetryableUpdateSnapshot(UpdateSnapshot):
-    """Makes the producers above where PyIceberg makes its own."""
+    """Creates the producers above instead of PyIceberg's."""
 
     def fast_append(self) -> _FastAppendFiles:
         return RetryableFastAppend(**self._arguments(Operation.APPEND))

@@ -1,6 +1,6 @@
-"""`retrying(table)`: PyIceberg's table, with commits that know when to try again.
+"""`retrying(table)`: a PyIceberg table of any catalog whose commits are checked and retried.
 
-For catalogs other than Frazil. See `frazil.pyiceberg.retry.retrying_transaction` for the loop.
+`frazil.pyiceberg.retry.retrying_transaction` contains the loop.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from frazil.pyiceberg.transacting_table import TransactingTable
 
 
 def retrying(table: Table) -> Table:
-    """The same table, whose writes are retried on other writers' commits and checked against them.
+    """Return the table with commits that are checked against other commits and retried.
 
     `append`, `overwrite`, `dynamic_partition_overwrite`, `delete`, `upsert`, `add_files` and
-    `transaction()` work as PyIceberg's. A conflict is raised at once as `ValidationException`.
+    `transaction()` work like PyIceberg's. A conflict raises `ValidationException` at once.
     """
     if isinstance(table, StaticTable | StagedTable):
         raise ValueError(
@@ -32,7 +32,7 @@ def retrying(table: Table) -> Table:
 
 
 class RetryingTable(TransactingTable):
-    """A table whose transactions, also those of one call, are `RetryingTransaction`s."""
+    """A table that commits with `RetryingTransaction`, also for single calls."""
 
     def begin(self, *, autocommit: bool = False) -> Transaction:
         return RetryingTransaction(self, autocommit)

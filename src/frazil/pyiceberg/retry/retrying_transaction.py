@@ -1,17 +1,16 @@
-"""Transactions of PyIceberg that know when to try again and when to stop.
+"""PyIceberg transactions that retry their commit, for catalogs where the client builds snapshots.
 
-For catalogs where the client builds the snapshot. The loop is that of Java's
-`SnapshotProducer.commit`: swap; when another writer was faster, load the table, see whether a
-former attempt has landed after all, check every operation against the base it was planned at, build
-its manifests on the new head, and swap again. How often and how long: the table's `commit.retry.*`
-properties.
+The loop is that of Java's `SnapshotProducer.commit`. Try to swap the metadata. If another writer
+was faster, load the table, look whether an earlier attempt was committed after all, check every
+operation against its base, rebuild the manifests on the new head, and try again. The table's
+`commit.retry.*` properties limit the number of retries and the time.
 
-An attempt ends in one of three ways, and only the second may delete what the call has written:
+An attempt has one of three outcomes. Only after a rejection may the written files be deleted.
 
-    landed     its snapshots are in the table; what lost attempts have left is deleted
-    rejected   proven: a failed check, a failed requirement, a refusal by the catalog
-    unknown    nothing is proven; the table is asked for the snapshots (`commit.status-check.*`),
-               and if they are not there, every file stays and the exception is raised as it is
+    committed  the snapshots are in the table; files of lost attempts are deleted
+    rejected   certain: a failed check, a failed requirement, or a refusal by the catalog
+    unknown    not certain: the table is asked for the snapshots (`commit.status-check.*`), and if
+               they are not there, all files stay and the exception is raised unchanged
 """
 
 from __future__ import annotations
@@ -42,7 +41,6 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import IsolationLevel, Snapshot
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
-    AssertRefSnapshotId,
     AssertTableUUID,
     TableRequirement,
     TableUpdate,
@@ -55,15 +53,16 @@ from frazil.pyiceberg.retry.commit_checks import Claim, check, isolation_level
 from frazil.pyiceberg.retry.history_window import EntryReader, Window
 from frazil.pyiceberg.retry.retrying_producers import Retryable, RetryableUpdateSnapshot
 from frazil.pyiceberg.retry.row_filter import RowFilter
+from frazil.pyiceberg.transacting_table import key_columns, requirement_subject
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 logger = logging.getLogger(__name__)
 
-# Answers that prove that the catalog has not taken the commit. A later one may be taken:
+# The catalog has certainly not executed the commit. A retry can succeed:
 RETRIED = (CommitFailedException, TooManyRequestsError)
-# No later one will be taken:
+# A retry cannot succeed:
 REJECTIONS = (
     AuthorizationExpiredError,
     BadRequestError,
@@ -75,7 +74,7 @@ REJECTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """Updates that no producer made: sent again as they are, if their requirements still hold."""
+    """Updates without a producer, sent again unchanged while their requirements hold."""
 
     updates: tuple[TableUpdate, ...]
     requirements: tuple[TableRequirement, ...]
@@ -83,12 +82,14 @@ class _Change:
 
 @dataclass(frozen=True, slots=True)
 class _Production:
+    """A producer and what it relies on."""
+
     producer: Retryable[Any]
     claim: Claim
 
 
 class RetryingTransaction(Transaction):
-    """Works on a table of its own, so that a refresh of the user's does not move its base."""
+    """A transaction on a copy of the table, so that refreshing the original keeps the base."""
 
     def __init__(self, table: Table, autocommit: bool = False) -> None:
         own = Table(
@@ -102,7 +103,7 @@ class RetryingTransaction(Transaction):
         super().__init__(own, autocommit)
         self._users_table = table
         self.command: str | None = None
-        """Whose isolation level counts, where a call is more than a delete or an update."""
+        """The command whose isolation level applies, if a call is more than a delete or update."""
         self._writes_files = False
         self._checks_duplicates = False
         self._staged: tuple[TableMetadata, tuple[TableUpdate, ...], TableMetadata] | None = None
@@ -121,14 +122,14 @@ class RetryingTransaction(Transaction):
 
     @property
     def table_metadata(self) -> TableMetadata:
-        """As PyIceberg's, but made once for each state: it is asked for many times a commit."""
+        """Return the metadata with staged updates, which a commit needs many times; cached."""
         metadata, updates = self._table.metadata, self._updates
         staged = self._staged
         if staged is None or staged[0] is not metadata or staged[1] is not updates:
             staged = self._staged = (metadata, updates, super().table_metadata)
         return staged[2]
 
-    # -- what is staged
+    # --- staging --------------------------------------------------------------------------------
 
     def update_snapshot(
         self,
@@ -141,9 +142,9 @@ class RetryingTransaction(Transaction):
 
     def stage_producer(self, producer: Retryable[Any]) -> None:
         self._register_snapshot_producer(producer)
-        made = producer._commit()
+        updates, requirements = producer._commit()
         step = _Production(producer, producer.claim())
-        self._apply_made(*made)
+        self._add_updates(updates, requirements)
         self._steps.append(step)
         if self._autocommit:
             self.commit_transaction()
@@ -153,23 +154,25 @@ class RetryingTransaction(Transaction):
         updates: tuple[TableUpdate, ...],
         requirements: tuple[TableRequirement, ...] = (),
     ) -> Transaction:
-        self._apply_made(updates, requirements)
+        self._add_updates(updates, requirements)
         self._steps.append(_Change(updates, requirements))
         return self
 
-    def _apply_made(
+    def _add_updates(
         self,
         updates: tuple[TableUpdate, ...],
         requirements: tuple[TableRequirement, ...],
     ) -> None:
-        """Keeps the first requirement of each kind, and of each branch: it is that of the base."""
+        """Stage updates. Keep the first requirement about each subject, which is about the base."""
         for requirement in requirements:
             requirement.validate(self.table_metadata)
         self._updates += updates
-        known = {_kind(requirement) for requirement in self._requirements}
-        self._requirements += tuple(new for new in requirements if _kind(new) not in known)
+        known = {requirement_subject(requirement) for requirement in self._requirements}
+        self._requirements += tuple(
+            new for new in requirements if requirement_subject(new) not in known
+        )
 
-    # -- what the calls write and read
+    # --- operations -----------------------------------------------------------------------------
 
     def append(self, *args: Any, **kwargs: Any) -> None:
         with self._writing_files():
@@ -220,7 +223,7 @@ class RetryingTransaction(Transaction):
         check_duplicate_files: bool = True,
         branch: str | None = MAIN_BRANCH,
     ) -> None:
-        """Files that are handed in are never deleted, and no two calls may add the same one."""
+        """Add existing files, which are never deleted on failure and may be added only once."""
         self._checks_duplicates = check_duplicate_files
         try:
             super().add_files(file_paths, snapshot_properties, check_duplicate_files, branch)
@@ -245,7 +248,7 @@ class RetryingTransaction(Transaction):
             return frozenset()
         return frozenset(data_file.file_path for data_file in data_files)
 
-    # -- the commit
+    # --- commit ---------------------------------------------------------------------------------
 
     def __exit__(
         self,
@@ -256,7 +259,7 @@ class RetryingTransaction(Transaction):
         if exctype is None:
             self.commit_transaction()
         elif not self._failed:
-            # Nothing of this has been sent: it is as good as rejected.
+            # Nothing was sent, so the files can be deleted as after a rejection.
             self._failed = True
             self._delete_all()
 
@@ -292,7 +295,7 @@ class RetryingTransaction(Transaction):
                 break
             may_retry = budget.wait()
             self._refresh_after(lost)
-            if self._has_landed():
+            if self._is_committed():
                 break
             with self._deleting_all_on_failure():
                 if not may_retry:
@@ -302,7 +305,7 @@ class RetryingTransaction(Transaction):
         self._delete_lost_attempts()
 
     def _swap(self) -> Exception | None:
-        """None when it has landed, the exception when another attempt may land."""
+        """Try to commit; return None on success, or the error if a retry can succeed."""
         requirements = (*self._requirements, AssertTableUUID(uuid=self._base.table_uuid))
         try:
             self._table._do_commit(updates=self._updates, requirements=requirements)
@@ -316,18 +319,18 @@ class RetryingTransaction(Transaction):
         return None
 
     def _resolve(self, unknown: Exception) -> Exception | None:
-        """Asks the table after the snapshots of an attempt that ended with some exception."""
+        """Ask the table whether an attempt with an unknown outcome was committed."""
         budget = RetryBudget(RetryPolicy.of_status_checks(self._base.properties), Clock())
         while True:
             try:
                 self._refresh()
             except Exception as error:
-                logger.warning("The outcome of a commit could not be asked for: %s", error)
+                logger.warning("Could not ask for the outcome of a commit: %s", error)
             else:
-                if self._has_landed():
-                    logger.warning("The commit has landed, but its answer was lost: %s", unknown)
+                if self._is_committed():
+                    logger.warning("The commit succeeded, but its response was lost: %s", unknown)
                     return None
-                if self._is_outrun():
+                if self._is_outdated():
                     self._has_unknown_attempt = True
                     lost = CommitFailedException(f"Another branch has moved: {unknown}")
                     lost.__cause__ = unknown
@@ -335,23 +338,23 @@ class RetryingTransaction(Transaction):
             if not budget.wait():
                 raise unknown
 
-    def _is_outrun(self) -> bool:
-        """Whether the attempt's sequence number was given away, so that no catalog takes it now.
+    def _is_outdated(self) -> bool:
+        """Check whether another commit used the attempt's sequence number, so it cannot succeed.
 
-        A commit to one branch requires nothing of the others, yet all share the numbers, and
-        PyIceberg's own catalogs then fail with an error that does not say so. The next attempt has
-        the same snapshot ids, so that at most one of the two can land.
+        A commit to one branch requires nothing of other branches, but all share the numbers.
+        PyIceberg's own catalogs then fail with an unclear error. The next attempt has the same
+        snapshot ids, so at most one of the two can be committed.
         """
         if self._table.format_version == 1:
             return False
         last = self._table.last_sequence_number
         return any((each.sequence_number or 0) <= last for each in self._added_snapshots())
 
-    def _has_landed(self) -> bool:
-        """The snapshot ids are the same in each attempt, so any of them is found."""
+    def _is_committed(self) -> bool:
+        """Check whether any attempt was committed: all have the same snapshot ids."""
         added = self._added_snapshots()
-        found = self._table.metadata.snapshot_by_id
-        return bool(added) and all(found(each.snapshot_id) is not None for each in added)
+        snapshot_by_id = self._table.metadata.snapshot_by_id
+        return bool(added) and all(snapshot_by_id(each.snapshot_id) for each in added)
 
     def _added_snapshots(self) -> list[Snapshot]:
         return [each.snapshot for each in self._updates if isinstance(each, AddSnapshotUpdate)]
@@ -360,7 +363,7 @@ class RetryingTransaction(Transaction):
         try:
             self._refresh()
         except Exception as error:
-            # Whether a former attempt has landed cannot be seen: nothing is deleted.
+            # An earlier attempt may have been committed, so nothing may be deleted.
             raise lost from error
 
     def _refresh(self) -> None:
@@ -372,8 +375,8 @@ class RetryingTransaction(Transaction):
                 f"{self._base.table_uuid} is {metadata.table_uuid} now"
             )
         if fresh.catalog.properties.get("snapshot-loading-mode") == "refs":
-            # The catalog left out all snapshots but the heads; neither a former attempt nor the
-            # history since the base could be found in those.
+            # The catalog returned only the heads of refs, which show neither an earlier attempt nor
+            # the history since the base.
             metadata = FromInputFile.table_metadata(fresh.io.new_input(fresh.metadata_location))
         self._table.metadata = metadata
         self._table.metadata_location = fresh.metadata_location
@@ -381,16 +384,16 @@ class RetryingTransaction(Transaction):
         self._table.config = fresh.config
 
     def _rebuild(self) -> None:
-        """Checks all that this transaction relies on, then builds it on the new head."""
+        """Check all claims of this transaction, then rebuild it on the new head."""
         self._check_claims()
         self._updates = ()
         self._requirements = ()
         for step in self._steps:
             if isinstance(step, _Change):
-                self._apply_made(step.updates, step.requirements)
+                self._add_updates(step.updates, step.requirements)
             else:
                 step.producer.rebase()
-                self._apply_made(*step.producer._commit())
+                self._add_updates(*step.producer._commit())
 
     def _check_claims(self) -> None:
         windows: dict[str | None, Window] = {}
@@ -406,16 +409,17 @@ class RetryingTransaction(Transaction):
             check(claim, windows[claim.branch])
 
     def _check_that_nothing_was_missed(self) -> None:
-        """A delete that found no row has nothing to commit, but must not have missed one."""
+        """Check the claims of a delete without matches: it commits nothing, but may have missed
+        rows."""
         self._refresh()
         with self._deleting_all_on_failure():
             self._check_claims()
 
-    # -- cleaning up
+    # --- cleaning up ----------------------------------------------------------------------------
 
     @contextmanager
     def _deleting_all_on_failure(self) -> Iterator[None]:
-        """For what happens between attempts: all of them are known to have failed."""
+        """Delete all written files on failure; only for code between attempts, which all failed."""
         try:
             yield
         except Exception:
@@ -430,14 +434,14 @@ class RetryingTransaction(Transaction):
             self._delete(producer.written())
 
     def _delete_lost_attempts(self) -> None:
-        """Deletes the manifests that no landed snapshot of this transaction refers to."""
+        """Delete the manifests that no committed snapshot of this transaction uses."""
         kept: set[str] = set()
         for producer in self._producers():
             snapshot = self._table.metadata.snapshot_by_id(producer.snapshot_id)
             if not producer.files_of_list:
                 continue
             if snapshot is None or snapshot.manifest_list not in producer.files_of_list:
-                # The catalog has it in another way than it was sent: what it refers to is unknown.
+                # The catalog changed the snapshot, so the files that it uses are unknown.
                 return
             kept |= {snapshot.manifest_list, *producer.files_of_list[snapshot.manifest_list]}
         for producer in self._producers():
@@ -451,15 +455,15 @@ class RetryingTransaction(Transaction):
             try:
                 self._table.io.delete(path)
             except Exception as error:
-                # An orphan does no harm; the outcome of the commit is what the caller must hear.
+                # An orphan file is harmless, and the caller must get the outcome of the commit.
                 logger.warning("Could not delete %s: %s", path, error)
 
 
 def _is_rejection(error: Exception) -> bool:
-    """Whether it is the catalog's own word that the commit was not taken."""
+    """Check that the catalog refused the commit."""
     if isinstance(error, REJECTIONS):
         return True
-    # PyIceberg has no class for each status; the answer is the cause of what it raises.
+    # PyIceberg has no class for some statuses; the response is the cause of its exception.
     status = getattr(getattr(error.__cause__, "response", None), "status_code", None)
     return (
         isinstance(error, RESTError)
@@ -469,11 +473,6 @@ def _is_rejection(error: Exception) -> bool:
     )
 
 
-def _kind(requirement: TableRequirement) -> tuple[type[TableRequirement], str | None]:
-    ref = requirement.ref if isinstance(requirement, AssertRefSnapshotId) else None
-    return type(requirement), ref
-
-
 def _keys_read(
     df: pa.Table,
     join_cols: list[str] | None,
@@ -481,15 +480,11 @@ def _keys_read(
     case_sensitive: bool,
     branch: str | None,
 ) -> Claim:
-    """What an upsert has read: the rows of its keys, those too that were equal or not there."""
+    """Return what an upsert read: the rows of all its keys, also unchanged and missing ones."""
     from pyiceberg.table.upsert_util import create_match_filter
 
     schema = metadata.schema()
-    names = join_cols
-    if names is None:
-        # PyIceberg has just looked them up itself and refused those that it could not find.
-        found = map(schema.find_column_name, schema.identifier_field_ids)
-        names = [name for name in found if name is not None]
+    names = key_columns(schema, join_cols)
     return Claim(
         branch=branch,
         rows=RowFilter(create_match_filter(df, names), schema, case_sensitive),

@@ -1,9 +1,9 @@
-"""May a file hold a row of a filter? Iceberg's chain of evaluators, each made once and reused.
+"""Check whether a file may contain rows of a filter, with Iceberg's chain of evaluators.
 
 The chain is that of Java's `ManifestGroup`: the filter's inclusive projection on a manifest's
 partition summaries, the same projection on a file's partition, then the filter on the file's column
-metrics. Leaving out the middle one makes writers of disjoint `bucket(id)` partitions look like
-conflicts, because metrics say nothing of buckets.
+metrics. Without the second step, writers of disjoint `bucket(id)` partitions would conflict,
+because metrics say nothing about buckets.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Record
 
-FILTER_TEXT_CHARACTERS = 200
+MAX_FILTER_TEXT = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class _SpecEvaluators:
 
 
 class RowFilter:
-    """A filter, bound to the schema that its author saw: fields are compared by id."""
+    """A filter bound to the schema of the writer, whose fields are compared by id."""
 
     def __init__(self, expression: BooleanExpression, schema: Schema, case_sensitive: bool) -> None:
         self.expression = expression
@@ -76,8 +76,8 @@ class RowFilter:
         try:
             return self._metrics(file)
         except struct.error:
-            # A column's type was promoted beside this writer: its bounds have another width than
-            # the author's schema says. Bounds that cannot be read prove nothing.
+            # Another writer promoted the column's type, so the bounds have another width than in
+            # this schema. Bounds that cannot be read prove nothing.
             return True
 
     def _of_spec(self, spec_id: int, metadata: TableMetadata) -> _SpecEvaluators:
@@ -97,15 +97,16 @@ class RowFilter:
         return found
 
     def __str__(self) -> str:
-        """For messages: an upsert's filter names every key and would hide the rest."""
+        """Return a short text for messages: the filter of an upsert names every key."""
         text = str(self.expression)
-        if len(text) > FILTER_TEXT_CHARACTERS:
-            return f"{text[:FILTER_TEXT_CHARACTERS]}…"
+        if len(text) > MAX_FILTER_TEXT:
+            return f"{text[:MAX_FILTER_TEXT]}…"
         return text
 
 
 def schema_of_spec(spec: PartitionSpec, metadata: TableMetadata) -> Schema:
-    """The newest schema that has every source column, so that each partition value has a type."""
+    """Return the newest schema with every source column, so that each partition value has a
+    type."""
     sources = {field.source_id for field in spec.fields}
     current = metadata.schema()
     for schema in (current, *reversed(metadata.schemas)):
@@ -115,10 +116,10 @@ def schema_of_spec(spec: PartitionSpec, metadata: TableMetadata) -> Schema:
 
 
 def _narrowed(expression: BooleanExpression) -> BooleanExpression:
-    """The same filter with the range of each long list of values said beside it.
+    """Add the range of values to each long list of values.
 
-    The metrics evaluator gives up on lists over its limit and would then find every file; their
-    range is always looked at.
+    The metrics evaluator ignores lists over its limit, and every file would match. It always
+    checks ranges.
     """
     if isinstance(expression, And):
         return And(_narrowed(expression.left), _narrowed(expression.right))
@@ -136,7 +137,7 @@ def _narrowed(expression: BooleanExpression) -> BooleanExpression:
 
 
 def _has_range(expression: In) -> bool:
-    """Whether it is a list over the limit, of values that have an order (NaN has none)."""
+    """Check for a list over the limit whose values have an order (NaN has none)."""
     return len(expression.literals) > IN_PREDICATE_LIMIT and not any(
         isinstance(literal.value, float) for literal in expression.literals
     )
