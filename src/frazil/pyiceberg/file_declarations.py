@@ -27,7 +27,7 @@ def spec_id_of(file: DataFile, metadata: TableMetadata) -> int:
     return int(getattr(file, "_spec_id", metadata.default_spec_id))
 
 
-def added_data_file(file: DataFile, metadata: TableMetadata) -> wire.DataFile:
+def added_data_file(file: DataFile, metadata: TableMetadata) -> wire.DeclaredDataFile:
     """Convert a file with all of its metrics; bounds keep their bytes."""
     spec_id = spec_id_of(file, metadata)
     spec = metadata.specs().get(spec_id)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, convert
 
 from frazil.client.declare.table_verbs import Change, Commit, TableVerbs
-from frazil.format.metadata.table_metadata import TableMetadata
+from frazil.datafiles.portable_table import TableMetadataMixin
 from frazil.wire.errors import BadRequest, NotFound
 from frazil.wire.file_actions import MAIN
 from frazil.wire.identifiers import Identifier
@@ -54,7 +54,7 @@ class Snapshot(Struct, frozen=True, rename="kebab"):
 
 
 @dataclass(frozen=True)
-class Table(TableMetadata, TableVerbs[Commit]):
+class Table(TableMetadataMixin, TableVerbs[Commit]):
     """A loaded table, whose methods such as `append_files` commit at once."""
 
     identifier: Identifier

@@ -29,8 +29,7 @@ from frazil.client.declare.metadata_updates import (
     MetadataUpdates,
     decoded_updates,
 )
-from frazil.wire.content_files import DataFile
-from frazil.wire.declared_content import AddedDataFile, AddedDeleteFile
+from frazil.wire.declared_content import AddedDataFile, AddedDeleteFile, DeclaredDataFile
 from frazil.wire.file_actions import MAIN, FileUpdate, Once
 from frazil.wire.filter_builders import Filter
 from frazil.wire.identifiers import Identifier
@@ -331,10 +330,10 @@ class CatalogVerbs(ABC, Generic[R]):
 def _read(table: Table, files: Iterable[NewData]) -> tuple[AddedDataFile, ...]:
     """Return data files; those given by path are read from their footers, in parallel."""
     files = tuple(files)
-    paths = [str(file) for file in files if not isinstance(file, DataFile)]
+    paths = [str(file) for file in files if not isinstance(file, DeclaredDataFile)]
     if not paths:
-        return tuple(file for file in files if isinstance(file, DataFile))
+        return tuple(file for file in files if isinstance(file, DeclaredDataFile))
     from frazil.datafiles.footers.files_from_parquet import read_data_files
 
     read = iter(read_data_files(paths, table))
-    return tuple(file if isinstance(file, DataFile) else next(read) for file in files)
+    return tuple(file if isinstance(file, DeclaredDataFile) else next(read) for file in files)
