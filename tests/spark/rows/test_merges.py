@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as fn
 
 from frazil.client.declare.client_table import Table
-from frazil.spark.conditions.side_names import of_side
+from frazil.spark.conditions.sql_columns import qualified
 from frazil.spark.rows.assigned_columns import Rows
 from frazil.spark.rows.merge_clauses import (
     STAR,
@@ -311,4 +311,4 @@ def test_names_of_clauses_that_see_one_side_only(spark: SparkSession, target: Da
     ],
 )
 def test_where_an_alias_is_put(text: str, expected: str) -> None:
-    assert of_side(text, "s", ["id", "v"], case_sensitive=False) == expected
+    assert qualified(text, "s", ["id", "v"], case_sensitive=False) == expected

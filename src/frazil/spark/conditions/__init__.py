@@ -1,1 +1,1 @@
-"""Converts Spark conditions to Iceberg filters."""
+"""Convert SQL conditions to Iceberg filters and Iceberg filters to Spark conditions."""

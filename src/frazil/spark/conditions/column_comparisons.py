@@ -1,9 +1,9 @@
-"""A column compared with a constant, as Iceberg's expressions have it, for the very rows of Spark.
+"""Convert comparisons of a column with a constant to Iceberg expressions for the same rows.
 
-Where the two differ: to Spark NaN is the greatest number, equal to itself, and a zero has no sign;
-in Iceberg no order holds for NaN, and -0.0 lies before 0.0. Spark widens both sides to a common
-type, whereas Iceberg brings the constant to the column's. Where these can tell rows apart and it is
-not known how, the answer is None, which means any row.
+Spark and Iceberg differ. In Spark, NaN is the greatest number and equal to itself, and zero has no
+sign. In Iceberg, NaN has no order and -0.0 is less than 0.0. Spark widens both sides to a common
+type; Iceberg converts the constant to the column's type. Where these differences could change the
+result in an unknown way, the functions return None, which means any row.
 """
 
 from __future__ import annotations
@@ -27,33 +27,33 @@ _FLOATS: Final = frozenset({TypeId.FLOAT, TypeId.DOUBLE})
 _TIMESTAMPS: Final = frozenset(
     {TypeId.TIMESTAMP, TypeId.TIMESTAMPTZ, TypeId.TIMESTAMP_NS, TypeId.TIMESTAMPTZ_NS}
 )
-_EXACT_DOUBLE: Final = 1 << 53
-_EXACT_FLOAT: Final = 1 << 24
+_MAX_EXACT_IN_DOUBLE: Final = 1 << 53
+_MAX_EXACT_IN_FLOAT: Final = 1 << 24
 _WIDE: Final = Context(prec=100)
-_CLOCK_CHANGE: Final = timedelta(days=2)
-"""More than any clock was ever changed, so that a local time is within it in every reading."""
+_MAX_CLOCK_CHANGE: Final = timedelta(days=2)
+"""More than any change of a clock, so that every reading of a local time is within it."""
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True)
 class Converted:
-    """An expression that matches at least the rows that a condition is true for."""
+    """An expression that matches at least the rows for which a condition is true."""
 
     expression: Expression
     exact: bool
-    """Whether it matches no others."""
+    """Whether the expression matches exactly those rows."""
 
 
 @dataclass(frozen=True)
 class At:
-    """The constant is one of the type's values."""
+    """The constant equals a value of the type."""
 
     value: Any
 
 
 @dataclass(frozen=True)
 class Between:
-    """No value of the type equals it. `below` and `above` are the next ones, or None."""
+    """The constant equals no value of the type. `below` and `above` are its neighbors, or None."""
 
     below: Any
     above: Any
@@ -61,71 +61,77 @@ class Between:
 
 @dataclass(frozen=True)
 class Around:
-    """It equals some value from `low` to `high`; which one is not known."""
+    """The constant equals an unknown value between `low` and `high`."""
 
     low: Any
     high: Any
 
 
-Place: TypeAlias = At | Between | Around
-"""Where a constant lies among the values of a column's type."""
+Position: TypeAlias = At | Between | Around
+"""The position of a constant among the values of a column's type."""
 
 
 def compared(column: FoundColumn, operation: str, literal: Literal, zone: Zone) -> Converted | None:
-    """`column operation literal`, with `eq`, `not-eq`, `lt`, `lt-eq`, `gt` or `gt-eq`."""
+    """Convert `column operation literal`.
+
+    The operation is `eq`, `not-eq`, `lt`, `lt-eq`, `gt` or `gt-eq`. Return None if the result is
+    unknown, which the caller takes as any row.
+    """
     if literal.kind is Kind.NULL:
         return Converted(always_false(), exact=True)
-    place = place_of(column.type, literal, zone)
-    if place is None:
+    position = position_of(column.type, literal, zone)
+    if position is None:
         return None
     if column.type.type_id is TypeId.UUID and operation not in ("eq", "not-eq"):
         return None
-    if isinstance(place, Around):
-        return Converted(_around(col(column.name), operation, place), exact=False)
+    if isinstance(position, Around):
+        return Converted(_vague_comparison(col(column.name), operation, position), exact=False)
     floating = column.type.type_id in _FLOATS
-    return Converted(_placed(col(column.name), operation, place, floating), exact=True)
+    return Converted(_exact_comparison(col(column.name), operation, position, floating), exact=True)
 
 
 def one_of(
     column: FoundColumn, literals: Sequence[Literal], negated: bool, zone: Zone
 ) -> Converted | None:
-    """`column IN (…)`, or where it is false."""
+    """Convert `column IN (…)`, or its negation."""
     if negated and any(literal.kind is Kind.NULL for literal in literals):
         return Converted(always_false(), exact=True)
-    given = [literal for literal in literals if literal.kind is not Kind.NULL]
-    kinds = {literal.kind for literal in given}
-    if not _comparable(kinds, given):
+    non_null = [literal for literal in literals if literal.kind is not Kind.NULL]
+    kinds = {literal.kind for literal in non_null}
+    if not _comparable(kinds, non_null):
         return None
-    places = [place_of(column.type, literal, zone) for literal in given]
+    positions = [position_of(column.type, literal, zone) for literal in non_null]
     operand = col(column.name)
     if kinds == {Kind.STRING} and column.type.type_id in _TIMESTAMPS and negated:
-        # Without ANSI rules Spark compares the texts of timestamps, of which there are many.
+        # Without ANSI mode Spark compares timestamps as text, and a timestamp has many texts.
         return Converted(operand.not_null(), exact=False)
     values: list[Any] = []
     ranges: list[Expression] = []
-    for place in places:
-        if place is None:
+    for position in positions:
+        if position is None:
             return None
-        if isinstance(place, At):
-            values.extend((0.0, -0.0) if _is_zero(column.type, place.value) else (place.value,))
-        elif isinstance(place, Around):
-            ranges.append(_around(operand, "eq", place))
+        if isinstance(position, At):
+            values.extend(
+                (0.0, -0.0) if _is_zero(column.type, position.value) else (position.value,)
+            )
+        elif isinstance(position, Around):
+            ranges.append(_vague_comparison(operand, "eq", position))
     if not negated:
-        certain = not ranges and not (Kind.STRING in kinds and column.type.type_id in _TIMESTAMPS)
-        return Converted(any_of(operand.is_in(values), *ranges), exact=certain)
+        exact = not ranges and not (Kind.STRING in kinds and column.type.type_id in _TIMESTAMPS)
+        return Converted(any_of(operand.is_in(values), *ranges), exact=exact)
     if ranges:
         return Converted(operand.not_null(), exact=False)
     return Converted(all_of(operand.not_null(), operand.not_in(values)), exact=True)
 
 
 def _comparable(kinds: set[Kind], literals: Sequence[Literal]) -> bool:
-    """Spark brings all values of a list to one type, which must change none of them."""
+    """Return whether Spark can convert all values of a list to one type without changing them."""
     if len(kinds) < 2:
         return True
     if not kinds <= {Kind.INTEGER, Kind.DECIMAL, Kind.DOUBLE}:
         return False
     return Kind.DOUBLE not in kinds or all(
-        literal.kind is not Kind.INTEGER or abs(literal.value) < _EXACT_DOUBLE
+        literal.kind is not Kind.INTEGER or abs(literal.value) < _MAX_EXACT_IN_DOUBLE
         for literal in literals
     )
 
@@ -137,76 +143,81 @@ def _is_zero(type_: Type, value: object) -> bool:
 # --- expressions ----------------------------------------------------------------------------------
 
 
-def _placed(operand: Operand, operation: str, place: At | Between, floating: bool) -> Expression:
+def _exact_comparison(
+    operand: Operand, operation: str, position: At | Between, floating: bool
+) -> Expression:
     if operation in ("eq", "not-eq"):
-        return _equal(operand, place, floating, negated=operation == "not-eq")
+        return _equal(operand, position, floating, negated=operation == "not-eq")
     if operation in ("lt", "lt-eq"):
-        return _less(operand, operation, place, floating)
-    greater = _greater(operand, operation, place, floating)
+        return _less(operand, operation, position, floating)
+    greater = _greater(operand, operation, position, floating)
     return any_of(greater, operand.is_nan()) if floating else greater
 
 
-def _equal(operand: Operand, place: At | Between, floating: bool, negated: bool) -> Expression:
-    if isinstance(place, Between):
+def _equal(operand: Operand, position: At | Between, floating: bool, negated: bool) -> Expression:
+    if isinstance(position, Between):
         return operand.not_null() if negated else always_false()
-    zero = floating and place.value == 0
-    values = (0.0, -0.0) if zero else (place.value,)
+    zero = floating and position.value == 0
+    values = (0.0, -0.0) if zero else (position.value,)
     if negated:
-        differs = operand.not_in(values) if zero else operand != place.value
+        differs = operand.not_in(values) if zero else operand != position.value
         return all_of(operand.not_null(), differs)
-    return operand.is_in(values) if zero else operand == place.value
+    return operand.is_in(values) if zero else operand == position.value
 
 
-def _less(operand: Operand, operation: str, place: At | Between, floating: bool) -> Expression:
-    if isinstance(place, Between):
-        if place.above is None:
-            # Above all values: every number is less, but NaN is not.
+def _less(operand: Operand, operation: str, position: At | Between, floating: bool) -> Expression:
+    if isinstance(position, Between):
+        if position.above is None:
+            # The constant is greater than all values of the type, but NaN is greater in Spark.
             numbers = operand.not_nan() if floating else operand.not_null()
             return all_of(operand.not_null(), numbers) if floating else numbers
-        return always_false() if place.below is None else operand <= place.below
+        return always_false() if position.below is None else operand <= position.below
     if operation == "lt":
-        return operand < (-0.0 if floating and place.value == 0 else place.value)
-    return operand <= (0.0 if floating and place.value == 0 else place.value)
+        return operand < (-0.0 if floating and position.value == 0 else position.value)
+    return operand <= (0.0 if floating and position.value == 0 else position.value)
 
 
-def _greater(operand: Operand, operation: str, place: At | Between, floating: bool) -> Expression:
-    if isinstance(place, Between):
-        if place.below is None:
+def _greater(
+    operand: Operand, operation: str, position: At | Between, floating: bool
+) -> Expression:
+    if isinstance(position, Between):
+        if position.below is None:
             return operand.not_null()
-        return always_false() if place.above is None else operand >= place.above
+        return always_false() if position.above is None else operand >= position.above
     if operation == "gt":
-        return operand > (0.0 if floating and place.value == 0 else place.value)
-    return operand >= (-0.0 if floating and place.value == 0 else place.value)
+        return operand > (0.0 if floating and position.value == 0 else position.value)
+    return operand >= (-0.0 if floating and position.value == 0 else position.value)
 
 
-def _around(operand: Operand, operation: str, place: Around) -> Expression:
+def _vague_comparison(operand: Operand, operation: str, position: Around) -> Expression:
     if operation == "not-eq":
         return operand.not_null()
-    low: Expression = operand >= place.low
-    high: Expression = operand <= place.high
+    low: Expression = operand >= position.low
+    high: Expression = operand <= position.high
     if operation == "eq":
         return all_of(low, high)
     return high if operation in ("lt", "lt-eq") else low
 
 
-# --- places ---------------------------------------------------------------------------------------
+# --- positions of constants -----------------------------------------------------------------------
 
 
-def place_of(type_: Type, literal: Literal, zone: Zone) -> Place | None:
-    find = _PLACES.get(type_.type_id)
+def position_of(type_: Type, literal: Literal, zone: Zone) -> Position | None:
+    """Return where a constant lies among the values of a type; None if unknown."""
+    find = _POSITIONS.get(type_.type_id)
     return None if find is None else find(type_, literal, zone)
 
 
-def _boolean_place(_: Type, literal: Literal, __: Zone) -> Place | None:
+def _boolean_position(_: Type, literal: Literal, __: Zone) -> Position | None:
     return At(literal.value) if literal.kind is Kind.BOOLEAN else None
 
 
-def _integer_place(type_: Type, literal: Literal, _: Zone) -> Place | None:
+def _integer_position(type_: Type, literal: Literal, _: Zone) -> Position | None:
     bits = 32 if type_.type_id is TypeId.INT else 64
     if literal.kind is Kind.STRING:
         return _canonical_integer(literal.value, bits)
     if literal.kind in (Kind.FLOAT, Kind.DOUBLE):
-        limit = _EXACT_FLOAT if literal.kind is Kind.FLOAT else _EXACT_DOUBLE
+        limit = _MAX_EXACT_IN_FLOAT if literal.kind is Kind.FLOAT else _MAX_EXACT_IN_DOUBLE
         if abs(literal.value) >= limit:
             return None
     elif literal.kind is Kind.DECIMAL:
@@ -223,17 +234,17 @@ def _integer_place(type_: Type, literal: Literal, _: Zone) -> Place | None:
     return At(below) if below == above else Between(below, above)
 
 
-def _canonical_integer(text: str, bits: int) -> Place | None:
-    """Spark reads the text as a number, or the number as a text: here both are the same."""
+def _canonical_integer(text: str, bits: int) -> Position | None:
+    """Accept only a canonical number, because Spark may compare numbers or texts."""
     if not text.lstrip("-").isdecimal() or len(text) > 20 or str(int(text)) != text:
         return None
     value = int(text)
     return At(value) if -(1 << bits - 1) <= value < 1 << bits - 1 else None
 
 
-def _float_place(type_: Type, literal: Literal, _: Zone) -> Place | None:
+def _float_position(type_: Type, literal: Literal, _: Zone) -> Position | None:
     if literal.kind is Kind.INTEGER:
-        limit = _EXACT_FLOAT if type_.type_id is TypeId.FLOAT else _EXACT_DOUBLE
+        limit = _MAX_EXACT_IN_FLOAT if type_.type_id is TypeId.FLOAT else _MAX_EXACT_IN_DOUBLE
         return At(float(literal.value)) if abs(literal.value) <= limit else None
     if literal.kind not in (Kind.DECIMAL, Kind.FLOAT, Kind.DOUBLE):
         return None
@@ -241,8 +252,8 @@ def _float_place(type_: Type, literal: Literal, _: Zone) -> Place | None:
     return At(value) if type_.type_id is TypeId.DOUBLE else _among_floats(value)
 
 
-def _among_floats(value: float) -> Place | None:
-    """A double among the values of 32 bits, which Spark widens to doubles."""
+def _among_floats(value: float) -> Position | None:
+    """Return the position of a double among 32-bit floats, which Spark widens to doubles."""
     try:
         rounded = _float32(value)
     except OverflowError:
@@ -270,7 +281,7 @@ def _next_float(value: float, *, upwards: bool) -> float:
     return float(following)
 
 
-def _decimal_place(type_: Type, literal: Literal, _: Zone) -> Place | None:
+def _decimal_position(type_: Type, literal: Literal, _: Zone) -> Position | None:
     if literal.kind not in (Kind.INTEGER, Kind.DECIMAL) or not isinstance(type_, DecimalType):
         return None
     value = Decimal(literal.value)
@@ -285,7 +296,7 @@ def _decimal_place(type_: Type, literal: Literal, _: Zone) -> Place | None:
     above = value.quantize(step, ROUND_CEILING, _WIDE)
     if below == above:
         return At(below)
-    # The next value may be one digit too long for the type.
+    # A neighbor may have one digit more than the type allows.
     return Between(below if below > -limit else None, above if above < limit else None)
 
 
@@ -295,12 +306,12 @@ def _scale(value: Decimal) -> int:
     return max(0, -exponent)
 
 
-def _string_place(_: Type, literal: Literal, __: Zone) -> Place | None:
+def _string_position(_: Type, literal: Literal, __: Zone) -> Position | None:
     return At(literal.value) if literal.kind is Kind.STRING else None
 
 
-def _uuid_place(_: Type, literal: Literal, __: Zone) -> Place | None:
-    """To Spark a uuid is its text in small letters."""
+def _uuid_position(_: Type, literal: Literal, __: Zone) -> Position | None:
+    """Return a UUID. In Spark it is a string in lower case."""
     if literal.kind is not Kind.STRING:
         return None
     try:
@@ -310,7 +321,7 @@ def _uuid_place(_: Type, literal: Literal, __: Zone) -> Place | None:
     return At(value) if str(value) == literal.value else None
 
 
-def _binary_place(type_: Type, literal: Literal, _: Zone) -> Place | None:
+def _binary_position(type_: Type, literal: Literal, _: Zone) -> Position | None:
     if literal.kind is not Kind.BINARY:
         return None
     if isinstance(type_, FixedType) and len(literal.value) != type_.length:
@@ -318,12 +329,12 @@ def _binary_place(type_: Type, literal: Literal, _: Zone) -> Place | None:
     return At(literal.value)
 
 
-def _date_place(_: Type, literal: Literal, __: Zone) -> Place | None:
+def _date_position(_: Type, literal: Literal, __: Zone) -> Position | None:
     day = date_of(literal.value) if literal.kind is Kind.STRING else literal.value
     return At(day) if literal.kind in (Kind.DATE, Kind.STRING) and day is not None else None
 
 
-def _instant_place(type_: Type, literal: Literal, zone: Zone) -> Place | None:
+def _instant_position(type_: Type, literal: Literal, zone: Zone) -> Position | None:
     if literal.kind is Kind.INSTANT:
         instant = literal.value
     elif literal.kind is Kind.LOCAL:
@@ -334,60 +345,67 @@ def _instant_place(type_: Type, literal: Literal, zone: Zone) -> Place | None:
         instant = instant_of(literal.value, zone)
     else:
         return None
-    return None if instant is None else _moment_place(type_, instant)
+    return None if instant is None else _timestamp_position(type_, instant)
 
 
-def _local_place(type_: Type, literal: Literal, zone: Zone) -> Place | None:
+def _local_position(type_: Type, literal: Literal, zone: Zone) -> Position | None:
     if literal.kind is Kind.INSTANT:
         return _local_around(type_, literal.value, zone)
     if literal.kind is Kind.LOCAL:
-        moment = literal.value
+        timestamp = literal.value
     elif literal.kind is Kind.DATE:
-        moment = datetime.combine(literal.value, time())
+        timestamp = datetime.combine(literal.value, time())
     elif literal.kind is Kind.STRING:
-        moment = local_of(literal.value)
+        timestamp = local_of(literal.value)
     else:
         return None
-    return None if moment is None else _moment_place(type_, moment)
+    return None if timestamp is None else _timestamp_position(type_, timestamp)
 
 
-def _local_around(type_: Type, instant: datetime, zone: Zone) -> Place | None:
-    """Spark takes the column's local times for instants. Where clocks are changed their order is
-    not the same."""
-    moment = zone.local(instant)
-    if moment is None:
+def _local_around(type_: Type, instant: datetime, zone: Zone) -> Position | None:
+    """Return the range of an instant among local times.
+
+    Spark converts the column's local times to instants. If clocks change in this zone, the order of
+    the two is not the same.
+    """
+    timestamp = zone.local(instant)
+    if timestamp is None:
         return None
-    return _moment_place(type_, moment) if zone.is_fixed else _moved(moment, _CLOCK_CHANGE)
+    return (
+        _timestamp_position(type_, timestamp)
+        if zone.is_fixed
+        else _around(timestamp, _MAX_CLOCK_CHANGE)
+    )
 
 
-def _moment_place(type_: Type, moment: datetime) -> Place | None:
-    """Spark sees the nanoseconds of a column as whole microseconds."""
+def _timestamp_position(type_: Type, timestamp: datetime) -> Position | None:
+    """Return the position of a timestamp. Spark truncates nanoseconds to microseconds."""
     if type_.type_id in (TypeId.TIMESTAMP_NS, TypeId.TIMESTAMPTZ_NS):
-        return _moved(moment, _MICROSECOND)
-    return At(moment)
+        return _around(timestamp, _MICROSECOND)
+    return At(timestamp)
 
 
-def _moved(moment: datetime, by: timedelta) -> Place | None:
+def _around(timestamp: datetime, by: timedelta) -> Position | None:
     try:
-        return Around(moment - by, moment + by)
+        return Around(timestamp - by, timestamp + by)
     except OverflowError:
         return None
 
 
-_PLACES: Final[dict[TypeId, Callable[[Type, Literal, Zone], Place | None]]] = {
-    TypeId.BOOLEAN: _boolean_place,
-    TypeId.INT: _integer_place,
-    TypeId.LONG: _integer_place,
-    TypeId.FLOAT: _float_place,
-    TypeId.DOUBLE: _float_place,
-    TypeId.DECIMAL: _decimal_place,
-    TypeId.STRING: _string_place,
-    TypeId.UUID: _uuid_place,
-    TypeId.BINARY: _binary_place,
-    TypeId.FIXED: _binary_place,
-    TypeId.DATE: _date_place,
-    TypeId.TIMESTAMPTZ: _instant_place,
-    TypeId.TIMESTAMPTZ_NS: _instant_place,
-    TypeId.TIMESTAMP: _local_place,
-    TypeId.TIMESTAMP_NS: _local_place,
+_POSITIONS: Final[dict[TypeId, Callable[[Type, Literal, Zone], Position | None]]] = {
+    TypeId.BOOLEAN: _boolean_position,
+    TypeId.INT: _integer_position,
+    TypeId.LONG: _integer_position,
+    TypeId.FLOAT: _float_position,
+    TypeId.DOUBLE: _float_position,
+    TypeId.DECIMAL: _decimal_position,
+    TypeId.STRING: _string_position,
+    TypeId.UUID: _uuid_position,
+    TypeId.BINARY: _binary_position,
+    TypeId.FIXED: _binary_position,
+    TypeId.DATE: _date_position,
+    TypeId.TIMESTAMPTZ: _instant_position,
+    TypeId.TIMESTAMPTZ_NS: _instant_position,
+    TypeId.TIMESTAMP: _local_position,
+    TypeId.TIMESTAMP_NS: _local_position,
 }

@@ -1,14 +1,14 @@
-"""Iceberg's filters as conditions of Spark that keep the very same rows.
+"""Convert Iceberg filters to Spark conditions that keep exactly the same rows.
 
-The two differ in nulls and NaN. In Iceberg a comparison with null is false and its negation true:
-of the predicates only `not-eq`, `not-in`, `not-starts-with` and `not-nan` match a null, which in
-Spark no comparison does. No order holds for NaN, which to Spark is the greatest number. Negations
-are pushed down to the predicates first, as Java's `RewriteNot` does. To Spark a zero has no sign,
-and it keeps none here.
+The two differ in nulls, NaN and zeros. In Iceberg a comparison with null is false and its negation
+is true: `not-eq`, `not-in`, `not-starts-with` and `not-nan` match null. In Spark no comparison
+does. In Iceberg NaN has no order; in Spark it is the greatest number. Zeros have no sign here, as
+in Spark. Negations are first pushed down to the predicates, like Java's `RewriteNot` does.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
@@ -17,12 +17,14 @@ from typing import Any, Final
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from frazil.spark.conditions.sql_columns import FoundColumn, columns_of
 from frazil.spark.core.name_matching import quoted
-from frazil.spark.schema.spark_types import spark_type
+from frazil.spark.schema.partition_transforms import transform_column
+from frazil.spark.schema.spark_literals import literal
 from frazil.values import temporal
 from frazil.values.literal_values import OutOfRange, literal_value
 from frazil.values.single_value import InvalidValue
-from frazil.values.transforms import IDENTITY, Transform
+from frazil.values.transforms import IDENTITY
 from frazil.values.types import NestedField, StructType, Type, TypeId
 from frazil.wire.errors import BadRequest
 from frazil.wire.expressions import (
@@ -44,84 +46,19 @@ from frazil.wire.expressions import (
 from frazil.wire.filter_builders import Filter, always_true, expression_of
 
 _NANOS: Final = frozenset({TypeId.TIMESTAMP_NS, TypeId.TIMESTAMPTZ_NS})
-_ZONED: Final = frozenset({TypeId.TIMESTAMPTZ, TypeId.TIMESTAMPTZ_NS})
-
-
-def internal_value(type_: Type, value: Any, name: str) -> Any:
-    """Return a literal of a filter as a value of the column's type, or `OutOfRange`."""
-    try:
-        return literal_value(type_, value)
-    except InvalidValue as error:
-        raise BadRequest(f"filter on {name}: {error}") from None
-
-
-def in_microseconds(operation: str, type_: Type, value: Any) -> tuple[str, Any]:
-    """A comparison with nanoseconds as one of what Spark has, which is cut to microseconds.
-
-    None as the value: no microsecond equals it.
-    """
-    if type_.type_id not in _NANOS or value % temporal.NANOS_PER_MICRO == 0:
-        return operation, value
-    if operation in ("eq", "not-eq"):
-        return operation, None
-    return ("lt-eq" if operation.startswith("lt") else "gt"), value
-
-
-# --- as columns -----------------------------------------------------------------------------------
-
-
-def value_column(type_: Type, value: Any) -> Column:
-    """An internal value as a constant of the Spark type that columns of the type have.
-
-    Spark folds these expressions before it plans, so that they are pushed down as constants.
-    """
-    make = _COLUMNS.get(type_.type_id)
-    if make is None:
-        return F.lit(value)
-    return make(type_, value)
-
-
-def _timestamp(type_: Type, value: int) -> Column:
-    micros = value // temporal.NANOS_PER_MICRO if type_.type_id in _NANOS else value
-    if type_.type_id in _ZONED:
-        return F.timestamp_micros(F.lit(micros))
-    text = temporal.timestamp_from_micros(micros, with_zone=False)
-    return F.lit(text).cast("timestamp_ntz")
-
-
-def _text(type_: Type, value: Any) -> Column:
-    return F.lit(str(value)).cast(spark_type(type_))
-
-
-_COLUMNS: Final[Mapping[TypeId, Callable[[Any, Any], Column]]] = {
-    TypeId.LONG: lambda type_, value: F.lit(value).cast("long"),
-    TypeId.FLOAT: lambda type_, value: F.lit(value).cast("float"),
-    TypeId.DECIMAL: _text,
-    TypeId.DATE: lambda type_, value: F.date_from_unix_date(F.lit(value)),
-    TypeId.TIME: lambda type_, value: F.lit(temporal.time_from_micros(value)).cast("time(6)"),
-    TypeId.TIMESTAMP: _timestamp,
-    TypeId.TIMESTAMPTZ: _timestamp,
-    TypeId.TIMESTAMP_NS: _timestamp,
-    TypeId.TIMESTAMPTZ_NS: _timestamp,
-    TypeId.UUID: lambda type_, value: F.lit(str(value)),
-    TypeId.FIXED: lambda type_, value: F.unhex(F.lit(value.hex())),
-    TypeId.BINARY: lambda type_, value: F.unhex(F.lit(value.hex())),
-}
-
-
 _FLOATS: Final = frozenset({TypeId.FLOAT, TypeId.DOUBLE})
 
 
 def spark_condition(expression: Filter, schema: StructType) -> Column:
-    """A condition that is true or false, never null, on a frame with the schema's columns."""
-    return _condition(without_not(expression_of(expression)), _Names(schema))
+    """Return a condition on a frame with the schema's columns. It is true or false, never null."""
+    return _condition(without_not(expression_of(expression)), _DottedNames(schema))
 
 
 # --- expressions ----------------------------------------------------------------------------------
 
 
 def without_transforms(expression: Expression) -> Expression:
-    """An expression that matches at least as many rows, and looks at no transforms."""
+    """Return an expression without transforms that matches at least the same rows."""
     expression = without_not(expression)
     if isinstance(expression, Predicate) and expression.term.transform is not None:
         return always_true()
@@ -132,7 +69,7 @@ def without_transforms(expression: Expression) -> Expression:
 
 
 def names_in(expression: Expression) -> Iterator[str]:
-    """The columns that an expression looks at."""
+    """Return the columns that an expression reads."""
     if isinstance(expression, Predicate):
         yield expression.term.name
     elif isinstance(expression, Not):
@@ -145,18 +82,15 @@ def names_in(expression: Expression) -> Iterator[str]:
 def renamed(
     expression: Expression, from_schema: StructType, to_schema: StructType
 ) -> Expression | None:
-    """The same expression in the names of another schema; None where it lacks one of the
-    columns."""
-    before, after = (
-        _Names(from_schema),
-        {found.field.field_id: name for name, found in _Names(to_schema).by_name.items()},
-    )
+    """Return the expression with the names of another schema; None if that lacks a column."""
+    old_names = _DottedNames(from_schema)
+    new_names = {column.field.field_id: column.name for column in columns_of(to_schema)}
     names: dict[str, str] = {}
     for name in names_in(expression):
-        found = after.get(before.find(name).field.field_id)
-        if found is None:
+        new_name = new_names.get(old_names.find(name).field.field_id)
+        if new_name is None:
             return None
-        names[name] = found
+        names[name] = new_name
     return _renamed(expression, names)
 
 
@@ -176,57 +110,39 @@ def _renamed(expression: Expression, names: Mapping[str, str]) -> Expression:
 
 
 @dataclass(frozen=True)
-class _Found:
-    path: tuple[str, ...]
-    field: NestedField
-
-    @property
-    def column(self) -> Column:
-        return F.col(".".join(quoted(name) for name in self.path))
-
-
-@dataclass(frozen=True)
-class _Names:
-    """Columns by their dotted names, as Iceberg's expressions have them."""
+class _DottedNames:
+    """Columns by their dotted names, as Iceberg's expressions name them."""
 
     schema: StructType
 
     @cached_property
-    def by_name(self) -> Mapping[str, _Found]:
-        return {".".join(found.path): found for found in _walk(self.schema, ())}
+    def by_name(self) -> Mapping[str, FoundColumn]:
+        return {column.name: column for column in columns_of(self.schema)}
 
-    def find(self, name: str) -> _Found:
-        found = self.by_name.get(name)
-        if found is None:
+    def find(self, name: str) -> FoundColumn:
+        """Return a column; raise BadRequest if there is none."""
+        column = self.by_name.get(name)
+        if column is None:
             known = ", ".join(self.by_name)
-            raise BadRequest(f"filter: there is no column {name!r}; there are {known}")
-        return found
-
-
-def _walk(struct: StructType, before: tuple[str, ...]) -> Iterator[_Found]:
-    for field in struct.fields:
-        path = (*before, field.name)
-        yield _Found(path, field)
-        if isinstance(field.type, StructType):
-            yield from _walk(field.type, path)
+            raise BadRequest(f"filter: there is no column {name!r}; known columns are {known}")
+        return column
 
 
 def top_field(name: str, schema: StructType) -> NestedField:
-    """The column of a schema that a dotted name is of."""
-    found = _Names(schema).find(name)
-    return next(field for field in schema.fields if field.name == found.path[0])
+    """Return the top-level column that a dotted name belongs to."""
+    top_name = _DottedNames(schema).find(name).parts[0]
+    return next(field for field in schema.fields if field.name == top_name)
 
 
 # --- conditions -----------------------------------------------------------------------------------
 
 
-def _condition(expression: Expression, names: _Names) -> Column:
+def _condition(expression: Expression, names: _DottedNames) -> Column:
     if isinstance(expression, AlwaysTrue | AlwaysFalse):
         return F.lit(isinstance(expression, AlwaysTrue))
     if isinstance(expression, And | Or):
         parts = [_condition(operand, names) for operand in expression.operands]
-        both = isinstance(expression, And)
-        return reduce(lambda one, other: one & other if both else one | other, parts)
+        return reduce(operator.and_ if isinstance(expression, And) else operator.or_, parts)
     assert isinstance(expression, Predicate)
     column, type_ = _term(expression.term, names)
     if expression.operation in UNARY_OPERATIONS:
@@ -241,21 +157,14 @@ def _condition(expression: Expression, names: _Names) -> Column:
     return _compared(expression.operation, column, type_, values[0])
 
 
-def _term(term: Term, names: _Names) -> tuple[Column, Type]:
+def _term(term: Term, names: _DottedNames) -> tuple[Column, Type]:
     found = names.find(term.name)
-    if not found.field.type.is_primitive:
-        # Whether a nested column or a variant is null can be asked; it has no value to compare.
-        return found.column, found.field.type
+    column = F.col(quoted(*found.parts))
     transform = term.transform
-    if transform is None or transform == IDENTITY:
-        return found.column, found.field.type
-    return _transformed(transform, found), transform.result_type(found.field.type)
-
-
-def _transformed(transform: Transform, found: _Found) -> Column:
-    from frazil.spark.schema.partition_transforms import transform_column
-
-    return transform_column(transform, found.field.type, found.column)
+    # Nested columns and variants can be null, but have no values that a transform could take.
+    if not found.type.is_primitive or transform is None or transform == IDENTITY:
+        return column, found.type
+    return transform_column(transform, found.type, column), transform.result_type(found.type)
 
 
 def _unary(predicate: Predicate, column: Column, type_: Type) -> Column:
@@ -267,48 +176,71 @@ def _unary(predicate: Predicate, column: Column, type_: Type) -> Column:
             f"{type_}"
         )
     is_nan = F.isnan(column)
-    # Spark's isnan of null is false.
+    # In Spark, isnan(null) is false.
     return is_nan if predicate.operation == "is-nan" else ~is_nan
 
 
 def _in_set(operation: str, column: Column, type_: Type, values: Sequence[Any]) -> Column:
-    inside = [
-        value_column(type_, value)
+    constants = [
+        literal(type_, value)
         for value in values
         if not isinstance(value, OutOfRange) and in_microseconds("eq", type_, value)[1] is not None
     ]
-    if not inside:
+    if not constants:
         return F.lit(operation == "not-in")
-    found = column.isin(inside)
-    return column.isNotNull() & found if operation == "in" else column.isNull() | ~found
+    return _null_safe(column, column.isin(constants), negated=operation == "not-in")
 
 
 def _prefix(operation: str, column: Column, value: Any) -> Column:
-    found = column.startswith(value)
-    return column.isNotNull() & found if operation == "starts-with" else column.isNull() | ~found
+    return _null_safe(column, column.startswith(value), negated=operation != "starts-with")
+
+
+def _null_safe(column: Column, condition: Column, *, negated: bool) -> Column:
+    """Return the condition, or its negation, which matches null."""
+    return column.isNull() | ~condition if negated else column.isNotNull() & condition
+
+
+def internal_value(type_: Type, value: Any, name: str) -> Any:
+    """Return a literal of a filter as a value of the column's type, or `OutOfRange`."""
+    try:
+        return literal_value(type_, value)
+    except InvalidValue as error:
+        raise BadRequest(f"filter on {name}: {error}") from None
+
+
+def in_microseconds(operation: str, type_: Type, value: Any) -> tuple[str, Any]:
+    """Convert a comparison with nanoseconds to one with Spark's truncated microseconds.
+
+    The value None means that no microsecond equals the constant.
+    """
+    if type_.type_id not in _NANOS or value % temporal.NANOS_PER_MICRO == 0:
+        return operation, value
+    if operation in ("eq", "not-eq"):
+        return operation, None
+    return ("lt-eq" if operation.startswith("lt") else "gt"), value
 
 
 def _compared(operation: str, column: Column, type_: Type, value: Any) -> Column:
     if isinstance(value, OutOfRange):
-        # All values lie on one side of it. As in Java, nulls and NaN are not told apart here.
+        # All values are on one side of the constant. Like Java, ignore nulls and NaN.
         side = "lt" if value is OutOfRange.ABOVE_MAX else "gt"
         return F.lit(operation == "not-eq" or operation.startswith(side))
     operation, value = in_microseconds(operation, type_, value)
     if value is None:
         return F.lit(operation == "not-eq")
-    literal = value_column(type_, value)
+    constant = literal(type_, value)
     if operation == "not-eq":
-        return column.isNull() | (column != literal)
-    found = _COMPARISONS[operation](column, literal) & column.isNotNull()
+        return column.isNull() | (column != constant)
+    condition = _COMPARISONS[operation](column, constant) & column.isNotNull()
     if operation in ("gt", "gt-eq") and type_.type_id in _FLOATS:
-        return found & ~F.isnan(column)
-    return found
+        return condition & ~F.isnan(column)
+    return condition
 
 
 _COMPARISONS: Final[Mapping[str, Callable[[Column, Column], Column]]] = {
-    "lt": lambda column, value: column < value,
-    "lt-eq": lambda column, value: column <= value,
-    "gt": lambda column, value: column > value,
-    "gt-eq": lambda column, value: column >= value,
-    "eq": lambda column, value: column == value,
+    "lt": operator.lt,
+    "lt-eq": operator.le,
+    "gt": operator.gt,
+    "gt-eq": operator.ge,
+    "eq": operator.eq,
 }

@@ -1,14 +1,14 @@
-"""The ON of a MERGE taken apart: which columns of the target it ties to the source, and how.
+"""Analyze the ON condition of a MERGE and build the filter of the target rows that it reads.
 
-Only its conjuncts matter: a target row can match where all of them hold. One that ties a target
-column to an expression of the source says which keys can match; one about the target alone says
-which rows can. Of any other nothing is known, so that it leaves the others as they are.
+Keys tie target columns to source expressions. Iceberg's own planner knows nothing about them, but
+the collected keys of the source say which target rows the MERGE reads: a row with another key
+neither matches nor prevents an insert. Another commit on such rows is a conflict.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any, Final
@@ -17,8 +17,14 @@ import sqlglot
 from sqlglot import Token, TokenType, exp
 from sqlglot.errors import SqlglotError
 
-from frazil.spark.conditions.sql_columns import ColumnNames, FoundColumn, name_parts
-from frazil.spark.conditions.sql_conditions import DIALECT, converted_tree, parse
+from frazil.spark.conditions.sql_columns import (
+    DIALECT,
+    ColumnNames,
+    FoundColumn,
+    names_in_tree,
+    parse,
+)
+from frazil.spark.conditions.sql_conditions import converted_tree
 from frazil.spark.conditions.sql_constants import Zone
 from frazil.values import single_value
 from frazil.values.transforms import parse_transform
@@ -44,42 +50,46 @@ _REPEATABLE: Final = (
     exp.Abs,
     exp.Connector,
 )
-"""Functions that give the same for the same row, however often they are asked."""
+"""Functions that always return the same value for the same row."""
 
 
 @dataclass(frozen=True)
 class Key:
-    """`target column = source expression`."""
+    """A conjunct `target column = source expression`."""
 
     column: FoundColumn
     source: str
-    """The expression as the statement has it, for Spark to evaluate on the source."""
+    """The text of the expression, which Spark evaluates on the source."""
     null_safe: bool
-    """`<=>`, by which nulls match each other."""
+    """True for `<=>`, with which null matches null."""
 
 
 @dataclass(frozen=True)
 class OnParts:
+    """The parts of an ON condition that limit which target rows can match."""
+
     keys: tuple[Key, ...]
     target_only: Expression
-    """What all matching target rows fulfil."""
+    """A condition that all matching target rows meet."""
 
 
 @dataclass(frozen=True)
 class SourceNames:
-    """The columns of the source, and how the statement calls it."""
+    """The columns of the source, and the alias that the statement gives it."""
 
     columns: tuple[str, ...]
     alias: str | None = None
     case_sensitive: bool = False
 
     def has(self, parts: Sequence[str]) -> bool:
+        """Return whether a name may be a column of the source."""
         folded = [self._folded(part) for part in parts[:2]]
         columns = {self._folded(name) for name in self.columns}
         qualified = self.alias is not None and folded[0] == self._folded(self.alias)
         return folded[0] in columns or (qualified and len(folded) == 2 and folded[1] in columns)
 
     def is_qualified(self, parts: Sequence[str]) -> bool:
+        """Return whether the name is the source's alias and a column."""
         return (
             self.alias is not None
             and self._folded(parts[0]) == self._folded(self.alias)
@@ -91,14 +101,21 @@ class SourceNames:
 
 
 class Side(Enum):
+    """The side of a MERGE that an expression reads."""
+
     TARGET = auto()
     SOURCE = auto()
     CONSTANT = auto()
     MIXED = auto()
-    """Both, or something that cannot be told."""
+    """Both sides, or unknown."""
 
 
 def on_parts(on: str, target: ColumnNames, source: SourceNames, zone: Zone) -> OnParts:
+    """Split an ON condition into keys and conditions on the target alone.
+
+    A target row can match only if all conjuncts are true. A conjunct that is neither a key nor a
+    condition on the target is ignored, which only makes the result match more rows.
+    """
     keys: list[Key] = []
     conditions: list[Expression] = []
     for text in conjuncts(on):
@@ -109,16 +126,16 @@ def on_parts(on: str, target: ColumnNames, source: SourceNames, zone: Zone) -> O
         if key is not None:
             keys.append(key)
         elif side_of(tree, target, source) is Side.TARGET:
-            found = converted_tree(tree, target, zone, has_escapes="\\" in text)
-            conditions.append(found.expression)
+            converted = converted_tree(tree, target, zone, has_escapes="\\" in text)
+            conditions.append(converted.expression)
     return OnParts(tuple(keys), all_of(*conditions))
 
 
 def side_of(tree: exp.Expression, target: ColumnNames, source: SourceNames) -> Side:
-    """Whose columns an expression has."""
+    """Return which side's columns an expression reads."""
     if any(tree.find_all(exp.Query, exp.Lambda, exp.Placeholder, exp.Parameter)):
         return Side.MIXED
-    sides = {_side_of_name(parts, target, source) for parts in names_of_tree(tree)}
+    sides = {_side_of_name(parts, target, source) for parts in names_in_tree(tree)}
     if not sides:
         return Side.CONSTANT
     return sides.pop() if len(sides) == 1 else Side.MIXED
@@ -133,16 +150,6 @@ def _side_of_name(parts: tuple[str, ...], target: ColumnNames, source: SourceNam
     return Side.TARGET if in_target else Side.SOURCE
 
 
-def names_of_tree(tree: exp.Expression) -> Iterator[tuple[str, ...]]:
-    """All names in an expression, each by its parts."""
-    for column in tree.find_all(exp.Column):
-        node: exp.Expression = column
-        while isinstance(node.parent, exp.Dot) and node.parent.this is node:
-            node = node.parent
-        parts = name_parts(node) or name_parts(column)
-        yield parts if parts else ("*",)
-
-
 def _key(text: str, target: ColumnNames, source: SourceNames) -> Key | None:
     halves = _halves(text)
     if halves is None:
@@ -152,24 +159,24 @@ def _key(text: str, target: ColumnNames, source: SourceNames) -> Key | None:
         column, expression = parse(column_text), parse(source_text)
         if column is None or expression is None:
             continue
-        found = target.find(column)
+        target_column = target.find(column)
         of_target = side_of(column, target, source) is Side.TARGET
         of_source = side_of(expression, target, source) is Side.SOURCE
-        if found and of_target and of_source and _is_repeatable(expression):
-            return Key(found, source_text, null_safe)
+        if target_column and of_target and of_source and _is_repeatable(expression):
+            return Key(target_column, source_text, null_safe)
     return None
 
 
 def _is_repeatable(tree: exp.Expression) -> bool:
-    """The keys are collected before the join asks for them again: `rand()` would have changed."""
+    """Return False for `rand()` and the like: keys are collected before the join evaluates them."""
     return all(isinstance(function, _REPEATABLE) for function in tree.find_all(exp.Func))
 
 
-# --- texts ----------------------------------------------------------------------------------------
+# --- split texts ----------------------------------------------------------------------------------
 
 
 def conjuncts(text: str) -> list[str]:
-    """The parts between the outermost ANDs, as they are written."""
+    """Return the texts between the outermost ANDs."""
     tokens = _tokens(text)
     inner = _within_parentheses(text, tokens)
     if inner is not None:
@@ -191,30 +198,30 @@ def conjuncts(text: str) -> list[str]:
             start = token.end + 1
     if not parts:
         return [text]
-    return [one for part in (*parts, text[start:]) for one in conjuncts(part)]
+    return [conjunct for part in (*parts, text[start:]) for conjunct in conjuncts(part)]
 
 
 def _halves(text: str) -> tuple[str, str, bool] | None:
-    """The two sides of the one comparison that the text is."""
+    """Return both sides of an equality, and whether it is `<=>`; None for any other text."""
     tokens = _tokens(text)
     tree = parse(text)
     if not isinstance(tree, exp.EQ | exp.NullSafeEQ):
         return None
     depth = 0
-    found: list[Token] = []
+    equalities: list[Token] = []
     for token in tokens:
         depth += (token.token_type in _OPENING) - (token.token_type in _CLOSING)
         if depth == 0 and token.token_type in _EQUALITIES:
-            found.append(token)
-    if len(found) != 1:
+            equalities.append(token)
+    if len(equalities) != 1:
         return None
-    (equality,) = found
+    (equality,) = equalities
     null_safe = equality.token_type is TokenType.NULLSAFE_EQ
     return text[: equality.start].strip(), text[equality.end + 1 :].strip(), null_safe
 
 
 def _within_parentheses(text: str, tokens: Sequence[Token]) -> str | None:
-    """What one pair of parentheses around the whole text holds."""
+    """Return the text inside one pair of parentheses around the whole text; None without one."""
     if len(tokens) < 3 or tokens[0].token_type is not TokenType.L_PAREN:
         return None
     depth = 0
@@ -234,40 +241,43 @@ def _tokens(text: str) -> Sequence[Token]:
         return ()
 
 
+# --- filters for conflicts ------------------------------------------------------------------------
+
 MAX_KEYS: Final = 1000
-"""More are told by their partitions and their range."""
+"""The most keys that a filter lists. More keys are described by their partitions and range."""
 RANGED_KEYS: Final = 200
-"""A catalog does not compare longer lists with the bounds of each file."""
+"""From this number of keys on, a filter also has their range, because catalogs do not compare
+longer lists with the bounds of each file."""
 _FLOATS: Final = frozenset({TypeId.FLOAT, TypeId.DOUBLE})
 _NANOS: Final = frozenset({TypeId.TIMESTAMP_NS, TypeId.TIMESTAMPTZ_NS})
 _NANOS_PER_MICRO: Final = 1000
 _UNRANGED: Final = frozenset({TypeId.BOOLEAN, TypeId.UUID, TypeId.FIXED})
-"""Uuids are ordered in two ways, and keys for a fixed column may have any length."""
+"""Types without a range: UUIDs have two orders, and keys for a fixed column may have any length."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class KeyValues:
-    """The keys that a source has for one column of the target, as the column's internal values.
+    """The keys that a source has for one target column, as the column's internal values.
 
-    Of timestamps with nanoseconds Spark sees the microseconds, and these are given.
+    For timestamps with nanoseconds they are microseconds, which is what Spark sees.
     """
 
     name: str
     type: Type
     has_null: bool = False
-    """Whether nulls are among them and match."""
+    """Whether there are nulls that can match."""
     has_nan: bool = False
     lowest: Any = None
-    """None: there are only nulls and NaNs."""
+    """None if there are only nulls and NaNs."""
     highest: Any = None
     values: frozenset[Any] | None = None
-    """Without nulls and NaNs; None where there are too many."""
+    """The keys without nulls and NaNs; None if there are too many."""
     transformed: Mapping[str, frozenset[Any]] = field(default_factory=dict)
-    """What partition transforms, by their text, make of the keys."""
+    """The results of partition transforms of the keys, by the text of the transform."""
 
 
 def key_filter(keys: KeyValues) -> Expression:
-    """The rows whose column has one of the keys, and perhaps others."""
+    """Return a filter that matches at least the rows whose column has one of the keys."""
     operand = col(keys.name)
     parts = [_numbers(keys)]
     if keys.has_nan:
@@ -282,9 +292,10 @@ def merge_filter(
     target_only: Expression,
     unmatched: Iterable[Expression],
 ) -> Expression:
-    """What a MERGE reads: the rows that can match, and those of NOT MATCHED BY SOURCE.
+    """Return the target rows that a MERGE reads.
 
-    `unmatched` has what each of those clauses asks of the target; true where it asks nothing.
+    These are the rows that can match, and those of the WHEN NOT MATCHED BY SOURCE clauses, whose
+    conditions are in `unmatched`.
     """
     return any_of(all_of(*keys, target_only), *unmatched)
 
@@ -294,7 +305,7 @@ def _numbers(keys: KeyValues) -> Expression:
         return always_false()
     bounds = (keys.lowest, keys.highest)
     if any(isinstance(bound, float) and math.isinf(bound) for bound in bounds):
-        # An infinity has no form in JSON.
+        # JSON cannot represent infinity.
         return always_true()
     few = keys.values is not None and len(keys.values) <= MAX_KEYS
     if few and keys.type.type_id not in _NANOS:
@@ -305,14 +316,14 @@ def _numbers(keys: KeyValues) -> Expression:
 
 
 def _within(term: Term, type_: Type, values: Iterable[Any]) -> Expression:
-    given = set(values)
-    if not given:
+    distinct = set(values)
+    if not distinct:
         return always_false()
-    found = [single_value.to_json(type_, value) for value in given]
-    if type_.type_id in _FLOATS and 0.0 in given:
-        # To Spark the two zeros are one; Iceberg tells them apart.
-        found = [value for value in found if value != 0] + [0.0, -0.0]
-    return Predicate(Operation.IN, term, tuple(sorted(found)))
+    literals = [single_value.to_json(type_, value) for value in distinct]
+    if type_.type_id in _FLOATS and 0.0 in distinct:
+        # 0.0 and -0.0 are equal in Spark and different in Iceberg.
+        literals = [value for value in literals if value != 0] + [0.0, -0.0]
+    return Predicate(Operation.IN, term, tuple(sorted(literals)))
 
 
 def _transform_parts(keys: KeyValues) -> Iterable[Expression]:

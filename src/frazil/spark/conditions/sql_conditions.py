@@ -1,38 +1,38 @@
-"""Conditions of SQL as Iceberg's expressions: what a statement reads, to prune and for conflicts.
+"""Convert SQL conditions to Iceberg expressions, which prune scans and detect conflicts.
 
-The expression matches at least the rows that the condition is true for; a part that Iceberg has no
-words for counts as true. SQL has three truth values, so that each part is asked where it is true
-and where it is false, and a negation only swaps the two: `NOT (a OR b)` is true where both are
-false.
+The expression matches at least the rows for which the condition is true; a part that Iceberg cannot
+express counts as true. SQL has three truth values, so each node is converted twice if needed: to
+the rows where it is true and the rows where it is false. A negation only swaps the two:
+`NOT (a OR b)` is true where both are false.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
-import sqlglot
 from pyspark.sql import Column
 from sqlglot import exp
-from sqlglot.errors import SqlglotError
 
 from frazil.client.declare.client_table import Table
 from frazil.spark.conditions.column_comparisons import Converted, compared, one_of
-from frazil.spark.conditions.sql_columns import ColumnNames, FoundColumn
+from frazil.spark.conditions.iceberg_filters import names_in, top_field
+from frazil.spark.conditions.sql_columns import ColumnNames, FoundColumn, names_in_tree, parse
 from frazil.spark.conditions.sql_constants import NUMBERS, Kind, Literal, Zone, literal_of
 from frazil.spark.core.context import Context
+from frazil.spark.core.name_matching import names_of
 from frazil.values.types import StructType, TypeId
 from frazil.wire.errors import BadRequest
 from frazil.wire.expressions import AlwaysFalse, AlwaysTrue, Expression, all_of, any_of
 from frazil.wire.filter_builders import always_false, always_true, col
 
-DIALECT: Final = "spark"
 Condition: TypeAlias = str | Column | Expression
-"""SQL, a Column, or one of the client's filters."""
+"""SQL text, a Column, or a filter of the client."""
 
-_ANY: Final = Converted(always_true(), exact=False)
+_UNKNOWN: Final = Converted(always_true(), exact=False)
 _ALL: Final = Converted(always_true(), exact=True)
 _NONE: Final = Converted(always_false(), exact=True)
 _MIRRORED: Final = {"lt": "gt", "lt-eq": "gt-eq", "gt": "lt", "gt-eq": "lt-eq"}
@@ -52,6 +52,14 @@ _COMPARISONS: Final[dict[type[exp.Expression], str]] = {
     exp.GT: "gt",
     exp.GTE: "gt-eq",
 }
+_OPERATORS: Final = {
+    "eq": operator.eq,
+    "not-eq": operator.ne,
+    "lt": operator.lt,
+    "lt-eq": operator.le,
+    "gt": operator.gt,
+    "gt-eq": operator.ge,
+}
 
 
 def convert(
@@ -62,10 +70,10 @@ def convert(
     case_sensitive: bool = False,
     time_zone: str = "UTC",
 ) -> Converted:
-    """The condition of a WHERE or ON as an expression on the table's columns."""
+    """Convert the condition of a WHERE or ON to an expression on the table's columns."""
     tree = parse(condition)
     if tree is None:
-        return _ANY
+        return _UNKNOWN
     names = ColumnNames(schema, alias, case_sensitive)
     return converted_tree(tree, names, Zone(time_zone), has_escapes="\\" in condition)
 
@@ -73,29 +81,20 @@ def convert(
 def converted_tree(
     tree: exp.Expression, names: ColumnNames, zone: Zone, *, has_escapes: bool
 ) -> Converted:
-    """The same for a part of a text that is parsed already."""
+    """Convert a part of a condition that is already parsed."""
     return _Conversion(names, zone, has_escapes).rows(tree, True)
-
-
-def parse(condition: str) -> exp.Expression | None:
-    """The text as a tree; None where only Spark can read it."""
-    try:
-        tree = sqlglot.parse_one(condition, dialect=DIALECT)
-    except SqlglotError:
-        return None
-    return tree if isinstance(tree, exp.Expression) else None
 
 
 def filter_of(
     context: Context, table: Table, condition: Condition | None, *, alias: str | None = None
 ) -> Converted:
-    """What a condition in any of its forms reads of the table; of a Column nothing is known."""
+    """Return the rows that a condition reads of the table: all rows for a Column."""
     if condition is None:
         return _ALL
     if isinstance(condition, Expression):
         return Converted(condition, exact=True)
     if not isinstance(condition, str):
-        return _ANY
+        return _UNKNOWN
     return convert(
         condition,
         table.schema,
@@ -106,30 +105,61 @@ def filter_of(
 
 
 def exact_filter(context: Context, table: Table, condition: Condition) -> Expression:
-    """The expression for exactly the rows of a condition, where the catalog is to judge by it."""
-    found = filter_of(context, table, condition)
-    if not found.exact:
+    """Return an expression that matches exactly the rows of a condition.
+
+    Raise BadRequest if there is none: the catalog evaluates this expression.
+    """
+    converted = filter_of(context, table, condition)
+    if not converted.exact:
         shown = condition if isinstance(condition, str) else "a Column"
         raise BadRequest(
-            f"{table}: {shown} cannot be told to the catalog exactly: use comparisons of columns "
+            f"{table}: {shown} has no exact Iceberg expression: use comparisons of columns "
             "with constants, IN, BETWEEN, LIKE 'prefix%', IS NULL, AND, OR and NOT, as text"
         )
-    return found.expression
+    return converted.expression
 
 
 def is_case_sensitive(context: Context) -> bool:
-    return context.spark.conf.get("spark.sql.caseSensitive", "false") == "true"
+    """Return whether the session compares names case-sensitively."""
+    return names_of(context.spark).case_sensitive
+
+
+def needed_columns(
+    expressions: Iterable[str | Column | Expression | None], names: ColumnNames
+) -> list[str] | None:
+    """Return the table columns that expressions read, in the table's order; None for all."""
+    needed: set[str] = set()
+    for expression in expressions:
+        if expression is None:
+            continue
+        columns = _columns_in(expression, names)
+        if columns is None:
+            return None
+        needed |= columns
+    return [field.name for field in names.schema.fields if field.name in needed]
+
+
+def _columns_in(expression: str | Column | Expression, names: ColumnNames) -> set[str] | None:
+    if isinstance(expression, Expression):
+        return {top_field(name, names.schema).name for name in names_in(expression)}
+    tree = parse(expression) if isinstance(expression, str) else None
+    if tree is None or any(tree.find_all(exp.Query, exp.Star)):
+        # Only Spark knows which outer columns a subquery refers to.
+        return None
+    return {column for parts in names_in_tree(tree) for column in names.find_top(parts)}
 
 
 @dataclass(frozen=True)
 class _Conversion:
+    """Converts the nodes of a condition."""
+
     names: ColumnNames
     zone: Zone
     has_escapes: bool
-    """A backslash in a string of Spark's has rules of its own: such strings are not looked at."""
+    """Whether the text has backslashes. Spark has its own escape rules, so strings are unknown."""
 
     def rows(self, node: exp.Expression, truth: bool) -> Converted:
-        """The rows for which the node is true, or false."""
+        """Return the rows for which the node is true, or false if `truth` is False."""
         if node.args.get("negate"):
             truth = not truth
         if isinstance(node, exp.Paren):
@@ -141,23 +171,25 @@ class _Conversion:
             return (
                 _both(left, right) if isinstance(node, exp.And) == truth else _either(left, right)
             )
-        handle = _HANDLERS.get(type(node))
-        found = self._value(node, truth) if handle is None else handle(self, node, truth)
-        return _ANY if found is None else found
+        handler = _HANDLERS.get(type(node), _Conversion.boolean)
+        converted = handler(self, node, truth)
+        return _UNKNOWN if converted is None else converted
 
     def column(self, node: object) -> FoundColumn | None:
+        """Return the column that a node names."""
         return self.names.find(node) if isinstance(node, exp.Expression) else None
 
     def literal(self, node: object) -> Literal | None:
-        found = literal_of(node, self.zone) if isinstance(node, exp.Expression) else None
-        if found is not None and found.kind is Kind.STRING and self.has_escapes:
+        """Return the constant that a node is."""
+        constant = literal_of(node, self.zone) if isinstance(node, exp.Expression) else None
+        if constant is not None and constant.kind is Kind.STRING and self.has_escapes:
             return None
-        return found
+        return constant
 
-    # --- values -------------------------------------------------------------------------------
+    # --- handlers of nodes --------------------------------------------------------------------
 
-    def _value(self, node: exp.Expression, truth: bool) -> Converted | None:
-        """A boolean by itself: a constant or a column."""
+    def boolean(self, node: exp.Expression, truth: bool) -> Converted | None:
+        """Convert a boolean constant or column."""
         literal = self.literal(node)
         if literal is not None and literal.kind is Kind.NULL:
             return _NONE
@@ -169,6 +201,7 @@ class _Conversion:
         return Converted(col(column.name) == truth, exact=True)
 
     def comparison(self, node: exp.Expression, truth: bool) -> Converted | None:
+        """Convert `=`, `<>`, `<`, `<=`, `>` and `>=`."""
         operation = _COMPARISONS[type(node)]
         left, right = node.this, node.expression
         column, literal = self.column(left), self.literal(right)
@@ -182,7 +215,7 @@ class _Conversion:
         return compared(column, operation if truth else _NEGATED[operation], literal, self.zone)
 
     def same(self, node: exp.Expression, truth: bool) -> Converted | None:
-        """`<=>`, which is never null."""
+        """Convert `<=>`, which is never null."""
         column, literal = self.column(node.this), self.literal(node.expression)
         if column is None:
             column, literal = self.column(node.expression), self.literal(node.this)
@@ -190,23 +223,25 @@ class _Conversion:
             return None
         if literal.kind is Kind.NULL:
             return _null(column, truth)
-        found = compared(column, "eq" if truth else "not-eq", literal, self.zone)
-        if found is None or truth:
-            return found
-        return _either(found, _null(column, True))
+        converted = compared(column, "eq" if truth else "not-eq", literal, self.zone)
+        if converted is None or truth:
+            return converted
+        return _either(converted, _null(column, True))
 
     def between(self, node: exp.Expression, truth: bool) -> Converted | None:
+        """Convert BETWEEN."""
         if node.args.get("symmetric"):
             return None
         column = self.column(node.this)
         low, high = self.literal(node.args.get("low")), self.literal(node.args.get("high"))
         if column is None or low is None or high is None:
             return None
-        above = compared(column, "gt-eq" if truth else "lt", low, self.zone) or _ANY
-        below = compared(column, "lt-eq" if truth else "gt", high, self.zone) or _ANY
+        above = compared(column, "gt-eq" if truth else "lt", low, self.zone) or _UNKNOWN
+        below = compared(column, "lt-eq" if truth else "gt", high, self.zone) or _UNKNOWN
         return _both(above, below) if truth else _either(above, below)
 
     def within(self, node: exp.Expression, truth: bool) -> Converted | None:
+        """Convert IN with a list of constants."""
         column = self.column(node.this)
         literals = [self.literal(value) for value in node.expressions]
         if column is None or not literals:
@@ -215,6 +250,7 @@ class _Conversion:
         return one_of(column, known, not truth, self.zone) if known == literals else None
 
     def is_(self, node: exp.Expression, truth: bool) -> Converted | None:
+        """Convert IS NULL, IS TRUE and IS FALSE."""
         column = self.column(node.this)
         if column is None:
             return None
@@ -228,7 +264,7 @@ class _Conversion:
         return Converted(any_of(col(column.name).is_null(), col(column.name) != wanted), exact=True)
 
     def function(self, node: exp.Expression, truth: bool) -> Converted | None:
-        """`isnull(a)` and `isnotnull(a)`, which sqlglot has no words for."""
+        """Convert `isnull(a)` and `isnotnull(a)`, which sqlglot has no nodes for."""
         name, arguments = str(node.this).lower(), node.expressions
         column = self.column(arguments[0]) if len(arguments) == 1 else None
         if column is None or name not in ("isnull", "isnotnull"):
@@ -236,7 +272,7 @@ class _Conversion:
         return _null(column, truth == (name == "isnull"))
 
     def nan(self, node: exp.Expression, truth: bool) -> Converted | None:
-        """To Spark `isnan(null)` is false, and Iceberg's `not-nan` matches a null too."""
+        """Convert `isnan(a)`. It is false for null in Spark; `not-nan` matches null in Iceberg."""
         column = self.column(node.this)
         if column is None or column.type.type_id not in (TypeId.FLOAT, TypeId.DOUBLE):
             return None
@@ -244,6 +280,7 @@ class _Conversion:
         return Converted(operand.is_nan() if truth else operand.not_nan(), exact=True)
 
     def like(self, node: exp.Expression, truth: bool) -> Converted | None:
+        """Convert LIKE to its prefix."""
         pattern = self.literal(node.expression)
         if pattern is None or pattern.kind is not Kind.STRING:
             return None
@@ -257,10 +294,11 @@ class _Conversion:
             return compared(column, "eq" if truth else "not-eq", pattern, self.zone)
         if text == f"{prefix}%":
             return _prefix(column, prefix, truth)
-        found = _prefix(column, prefix, True) if truth else _null(column, False)
-        return Converted(found.expression, exact=False)
+        converted = _prefix(column, prefix, True) if truth else _null(column, False)
+        return Converted(converted.expression, exact=False)
 
     def starts_with(self, node: exp.Expression, truth: bool) -> Converted | None:
+        """Convert `startswith(a, 'prefix')`."""
         column, prefix = self.column(node.this), self.literal(node.expression)
         if column is None or prefix is None or column.type.type_id is not TypeId.STRING:
             return None
@@ -284,7 +322,7 @@ _HANDLERS: Final[
 
 def _null(column: FoundColumn, truth: bool) -> Converted:
     if not column.type.is_primitive:
-        return _ANY
+        return _UNKNOWN
     operand = col(column.name)
     return Converted(operand.is_null() if truth else operand.not_null(), exact=True)
 
@@ -301,35 +339,27 @@ def _prefix(column: FoundColumn, prefix: str, truth: bool) -> Converted:
 def _constant(
     operation: str, left: Literal | None, right: Literal | None, truth: bool
 ) -> Converted | None:
-    """`1 = 1`, as generated statements have it."""
+    """Convert a comparison of two constants, such as `1 = 1` in generated statements."""
     if left is None or right is None:
         return None
     if Kind.NULL in (left.kind, right.kind):
         return _NONE
     if left.kind not in NUMBERS or right.kind not in NUMBERS:
         return None
-    one, other = Decimal(left.value), Decimal(right.value)
-    result = {
-        "eq": one == other,
-        "not-eq": one != other,
-        "lt": one < other,
-        "lt-eq": one <= other,
-        "gt": one > other,
-        "gt-eq": one >= other,
-    }[operation]
+    result: bool = _OPERATORS[operation](Decimal(left.value), Decimal(right.value))
     return _ALL if result == truth else _NONE
 
 
 def _both(left: Converted, right: Converted) -> Converted:
     expression = all_of(left.expression, right.expression)
-    certain = any(_is_none(part) for part in (left, right)) or (left.exact and right.exact)
-    return Converted(expression, certain)
+    exact = any(_is_none(part) for part in (left, right)) or (left.exact and right.exact)
+    return Converted(expression, exact)
 
 
 def _either(left: Converted, right: Converted) -> Converted:
     expression = any_of(left.expression, right.expression)
-    certain = any(_is_all(part) for part in (left, right)) or (left.exact and right.exact)
-    return Converted(expression, certain)
+    exact = any(_is_all(part) for part in (left, right)) or (left.exact and right.exact)
+    return Converted(expression, exact)
 
 
 def _is_none(part: Converted) -> bool:

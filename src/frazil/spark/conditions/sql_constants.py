@@ -1,6 +1,7 @@
-"""Constants of a SQL condition, with the types that Spark gives them.
+"""Read the constants of a SQL condition with the types that Spark gives them.
 
-What is not known for certain is None: whoever asks then has to take the condition as true.
+The functions return None if the value is not certain. The caller must then take the condition as
+true.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from sqlglot import exp
 
 
 class Kind(StrEnum):
+    """The kinds of constants, by Spark's type."""
+
     NULL = "null"
     BOOLEAN = "boolean"
     INTEGER = "integer"
@@ -28,9 +31,9 @@ class Kind(StrEnum):
     BINARY = "binary"
     DATE = "date"
     INSTANT = "instant"
-    """A timestamp of Spark's, an instant."""
+    """TIMESTAMP_LTZ: a point in time."""
     LOCAL = "local"
-    """A timestamp without a zone."""
+    """TIMESTAMP_NTZ: a timestamp without a time zone."""
 
 
 NUMBERS: Final = frozenset({Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT, Kind.DOUBLE})
@@ -38,6 +41,8 @@ NUMBERS: Final = frozenset({Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT, Kind.DOUBLE}
 
 @dataclass(frozen=True)
 class Literal:
+    """A constant and its kind."""
+
     kind: Kind
     value: Any = None
     """None, bool, int, Decimal, float, str, bytes, date, or a datetime with or without a zone."""
@@ -70,7 +75,7 @@ class Zone:
 
     @property
     def info(self) -> tzinfo | None:
-        """None where Python does not know the zone."""
+        """Return Python's time zone; None if Python does not know it."""
         if self.name in ("Z", "UTC", "GMT", "UT"):
             return UTC
         matched = _OFFSET.fullmatch(self.name)
@@ -84,11 +89,15 @@ class Zone:
 
     @property
     def is_fixed(self) -> bool:
-        """Whether local time runs on without gaps and repetitions."""
+        """Return whether the zone has a fixed offset, without gaps and repeated hours."""
         return isinstance(self.info, timezone)
 
     def instant(self, local: datetime) -> datetime | None:
-        """As Java: in a gap the clock goes on, of a repeated hour the first is meant."""
+        """Convert a local time to an instant.
+
+        Like Java, move a time in a gap forward and take the first of a repeated hour. Return None
+        if the instant is out of range or the zone unknown.
+        """
         info = self.info
         if info is None:
             return None
@@ -98,6 +107,7 @@ class Zone:
             return None
 
     def local(self, instant: datetime) -> datetime | None:
+        """Convert an instant to a local time; None if unknown."""
         info = self.info
         if info is None:
             return None
@@ -108,7 +118,7 @@ class Zone:
 
 
 def literal_of(node: exp.Expression, zone: Zone) -> Literal | None:
-    """The constant that a node of the tree is; None where it is another thing."""
+    """Return the constant that a node is; None if it is something else or unknown."""
     if isinstance(node, exp.Paren):
         return literal_of(node.this, zone)
     if isinstance(node, exp.Null):
@@ -161,11 +171,11 @@ def _binary(digits: str) -> Literal | None:
         return None
 
 
-# --- casts of constants ---------------------------------------------------------------------------
+# --- casts ----------------------------------------------------------------------------------------
 
 
 def _cast(node: exp.Cast, zone: Zone) -> Literal | None:
-    """Typed literals (`DATE '…'`, `5L`) are read as casts, and so are casts of constants."""
+    """Evaluate the cast of a constant. sqlglot parses `DATE '…'` and `5L` as casts too."""
     inner, to = literal_of(node.this, zone), node.to.this
     if inner is None:
         return None
@@ -208,7 +218,7 @@ def _as_float(value: float) -> Literal | None:
 
 
 def _as_decimal(inner: Literal, to: exp.DataType) -> Literal | None:
-    """Only where no digit is lost."""
+    """Return a decimal if no digit is lost."""
     parameters = [parameter.name for parameter in to.expressions]
     if len(parameters) != 2 or not all(map(str.isdigit, parameters)):
         return None
@@ -227,10 +237,11 @@ def _as_decimal(inner: Literal, to: exp.DataType) -> Literal | None:
     return Literal(Kind.DECIMAL, value)
 
 
-# --- texts of days and times ----------------------------------------------------------------------
+# --- dates and timestamps -------------------------------------------------------------------------
 
 
 def date_of(text: str) -> date | None:
+    """Parse a date; return None for a text that Spark might read differently."""
     if not _DATE.fullmatch(text):
         return None
     try:
@@ -240,20 +251,21 @@ def date_of(text: str) -> date | None:
 
 
 def local_of(text: str) -> datetime | None:
-    """A timestamp as the text has it; one with a zone is not taken."""
+    """Parse a timestamp without a zone."""
     matched = _TIMESTAMP.fullmatch(text)
-    return None if matched is None or matched[4] else _moment(matched)
+    return None if matched is None or matched[4] else _parsed_timestamp(matched)
 
 
 def instant_of(text: str, zone: Zone) -> datetime | None:
+    """Parse a timestamp with or without a zone to an instant."""
     matched = _TIMESTAMP.fullmatch(text)
-    moment = None if matched is None else _moment(matched)
-    if matched is None or moment is None:
+    timestamp = None if matched is None else _parsed_timestamp(matched)
+    if matched is None or timestamp is None:
         return None
-    return Zone(matched[4]).instant(moment) if matched[4] else zone.instant(moment)
+    return Zone(matched[4]).instant(timestamp) if matched[4] else zone.instant(timestamp)
 
 
-def _moment(matched: re.Match[str]) -> datetime | None:
+def _parsed_timestamp(matched: re.Match[str]) -> datetime | None:
     time = f"{matched[2] or '00:00:00'}.{(matched[3] or '').ljust(6, '0')}"
     try:
         return datetime.fromisoformat(f"{matched[1]}T{time}")

@@ -1,1 +1,1 @@
-"""Creates and changes tables from Spark."""
+"""Create, replace and alter tables."""

@@ -1,1 +1,1 @@
-"""Parses SQL statements."""
+"""Parse SQL statements and find the tables that they name."""

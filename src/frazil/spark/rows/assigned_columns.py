@@ -14,8 +14,7 @@ import pyspark.sql.types as st
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
-from frazil.spark.conditions.sql_columns import ColumnNames, name_parts
-from frazil.spark.conditions.sql_conditions import parse
+from frazil.spark.conditions.sql_columns import ColumnNames, name_parts, parse
 from frazil.spark.core.name_matching import NameMatcher, quoted
 from frazil.spark.rows.merge_clauses import Assignments, Value
 from frazil.spark.schema.column_fitting import Assignment, ColumnFitter, assignment

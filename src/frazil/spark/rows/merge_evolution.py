@@ -15,8 +15,7 @@ from typing import Any, Final
 import pyspark.sql.types as st
 
 from frazil.client.declare.client_table import Table
-from frazil.spark.conditions.sql_columns import name_parts
-from frazil.spark.conditions.sql_conditions import parse
+from frazil.spark.conditions.sql_columns import name_parts, parse
 from frazil.spark.core.name_matching import NameMatcher, quoted
 from frazil.spark.rows.merge_clauses import (
     STAR,

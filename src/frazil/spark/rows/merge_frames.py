@@ -18,9 +18,8 @@ from pyspark.sql.types import NullType, StructType
 from frazil.client.declare.client_table import Table
 from frazil.datafiles.arrow.metadata_columns import LAST_UPDATED, ROW_ID
 from frazil.datafiles.writing.changes_writer import DELETE, FILE, POSITION, WRITE
-from frazil.spark.conditions.needed_columns import needed_columns
-from frazil.spark.conditions.side_names import of_side
-from frazil.spark.conditions.sql_columns import ColumnNames
+from frazil.spark.conditions.sql_columns import ColumnNames, qualified
+from frazil.spark.conditions.sql_conditions import needed_columns
 from frazil.spark.core.name_matching import NameMatcher, quoted
 from frazil.spark.rows.assigned_columns import Rows, expression
 from frazil.spark.rows.merge_clauses import (
@@ -247,7 +246,7 @@ class MergeFrames:
         inserts = isinstance(clause, WhenNotMatchedInsert)
         alias = self.merge.source_alias if inserts else self.merge.target_alias
         columns = source_columns(self.source) if inserts else self.target.columns
-        name = partial(of_side, alias=alias, columns=columns, case_sensitive=self.case_sensitive)
+        name = partial(qualified, alias=alias, columns=columns, case_sensitive=self.case_sensitive)
         condition = None if clause.condition is None else name(clause.condition)
         if isinstance(clause, WhenNotMatchedBySourceDelete) or clause.assignments == STAR:
             return replace(clause, condition=condition)

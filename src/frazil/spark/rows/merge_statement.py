@@ -16,7 +16,7 @@ import pyarrow as pa
 from frazil.datafiles.arrow.metadata_columns import ROW_ID
 from frazil.datafiles.footers.files_from_parquet import DataFile
 from frazil.datafiles.writing.changes_writer import DELETE, FILE, POSITION
-from frazil.spark.conditions.needed_columns import needed_columns
+from frazil.spark.conditions.sql_conditions import needed_columns
 from frazil.spark.core.name_matching import names_of
 from frazil.spark.core.results import Result
 from frazil.spark.rows.changed_rows import ChangedRows, deletes_of

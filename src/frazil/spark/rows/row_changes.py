@@ -18,8 +18,7 @@ from pyspark.sql import functions as fn
 
 from frazil.datafiles.arrow.metadata_columns import ROW_ID
 from frazil.datafiles.writing.changes_writer import FILE, POSITION, WRITE
-from frazil.spark.conditions.needed_columns import needed_columns
-from frazil.spark.conditions.sql_conditions import Condition
+from frazil.spark.conditions.sql_conditions import Condition, needed_columns
 from frazil.spark.core import statement_runs
 from frazil.spark.core.context import Context
 from frazil.spark.core.name_matching import quoted

@@ -1,1 +1,1 @@
-"""Starts a local Spark and finds its Java."""
+"""Start Spark on this machine and find its Java."""

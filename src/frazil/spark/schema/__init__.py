@@ -1,1 +1,1 @@
-"""Fits frames to table schemas."""
+"""Convert types, values and frames between Spark and Iceberg."""

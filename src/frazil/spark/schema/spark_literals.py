@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from pyspark.errors import AnalysisException
@@ -21,40 +21,41 @@ _WITH_ZONE: Final = frozenset({TypeId.TIMESTAMPTZ, TypeId.TIMESTAMPTZ_NS})
 
 
 def literal(type_: Type, value: Any) -> Column:
-    """Return a value of a primitive type as a Column. None becomes a null of the type."""
-    make = _COLUMNS.get(type_.type_id, _plain)
-    column = fn.lit(None) if value is None else make(type_, value)
-    return column.cast(spark_type(type_))
+    """Return an internal value of a primitive type as a constant; None is a null of the type.
+
+    Spark folds these expressions before it plans, so that conditions with them are pushed down.
+    """
+    if value is None:
+        return fn.lit(None).cast(spark_type(type_))
+    make = _COLUMNS.get(type_.type_id)
+    return (fn.lit(value) if make is None else make(type_, value)).cast(spark_type(type_))
 
 
-def _plain(type_: Type, value: Any) -> Column:
-    return fn.lit(value)
-
-
-def _text(type_: Type, value: Any) -> Column:
+def _text(_: Type, value: Any) -> Column:
     return fn.lit(str(value))
 
 
-def _binary(type_: Type, value: bytes) -> Column:
+def _binary(_: Type, value: bytes) -> Column:
     return fn.unhex(fn.lit(value.hex()))
 
 
-def _date(type_: Type, value: int) -> Column:
-    return fn.lit(temporal.date_from_days(value))
+def _date(_: Type, value: int) -> Column:
+    return fn.date_from_unix_date(fn.lit(value))
 
 
-def _time(type_: Type, value: int) -> Column:
+def _time(_: Type, value: int) -> Column:
     return fn.lit(temporal.time_from_micros(value))
 
 
 def _timestamp(type_: Type, value: int) -> Column:
-    """Use the text, which has its zone. A number would be read in the session's zone."""
+    """Return a timestamp without reading a number in the session's time zone."""
     micros = value // temporal.NANOS_PER_MICRO if type_.type_id in _NANOS else value
-    with_zone = type_.type_id in _WITH_ZONE
-    return fn.lit(temporal.timestamp_from_micros(micros, with_zone=with_zone))
+    if type_.type_id in _WITH_ZONE:
+        return fn.timestamp_micros(fn.lit(micros))
+    return fn.lit(temporal.timestamp_from_micros(micros, with_zone=False))
 
 
-_COLUMNS: Final[dict[TypeId, Callable[[Type, Any], Column]]] = {
+_COLUMNS: Final[Mapping[TypeId, Callable[[Type, Any], Column]]] = {
     TypeId.DECIMAL: _text,
     TypeId.UUID: _text,
     TypeId.FIXED: _binary,
@@ -67,6 +68,8 @@ _COLUMNS: Final[dict[TypeId, Callable[[Type, Any], Column]]] = {
     TypeId.TIMESTAMPTZ_NS: _timestamp,
 }
 
+
+# --- default values -------------------------------------------------------------------------------
 
 _TIMESTAMPS: Final = frozenset({TypeId.TIMESTAMP, TypeId.TIMESTAMPTZ})
 _ISO: Final = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"

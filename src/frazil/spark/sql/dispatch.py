@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from frazil.spark.parse import parsed_statements as sql
 from frazil.spark.parse.sql_literals import Arguments, bind
 from frazil.spark.parse.statement_parser import parse
-from frazil.spark.sql import ddl_statements, result_frames, row_statements, show_statements
+from frazil.spark.sql import ddl_statements, dml_statements, result_frames, show_statements
 from frazil.spark.sql.procedures import call
 from frazil.spark.sql.statement_tables import StatementTables
 
@@ -36,11 +36,11 @@ def run(session: Session, text: str, args: Arguments = None) -> DataFrame:
 
 
 _ROW_STATEMENTS: Final[Mapping[type, Callable[..., Any]]] = {
-    sql.InsertStatement: row_statements.insert,
-    sql.DeleteStatement: row_statements.delete,
-    sql.UpdateStatement: row_statements.update,
-    sql.MergeStatement: row_statements.merge,
-    sql.TruncateStatement: row_statements.truncate,
+    sql.InsertStatement: dml_statements.insert,
+    sql.DeleteStatement: dml_statements.delete,
+    sql.UpdateStatement: dml_statements.update,
+    sql.MergeStatement: dml_statements.merge,
+    sql.TruncateStatement: dml_statements.truncate,
 }
 _DDL_STATEMENTS: Final[Mapping[type, Callable[..., None]]] = {
     sql.DropTable: ddl_statements.drop_table,
