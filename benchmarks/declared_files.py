@@ -22,8 +22,8 @@ from frazil.commit.snapshot.declared_paths import check_places
 from frazil.commit.snapshot.table_locations import Territory
 from frazil.format.declared.declared_files import DeclaredFiles
 from frazil.format.manifest.manifest_encoder import manifest_encoder
+from frazil.format.manifest.manifest_fields import ADDED
 from frazil.format.manifest.manifest_list import DATA
-from frazil.format.manifest.manifests import ADDED
 from frazil.format.metadata.content_files import DataFile
 from frazil.format.metadata.table_builder import new_table
 from frazil.format.metadata.table_metadata import TableMetadata

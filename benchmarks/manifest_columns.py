@@ -24,10 +24,10 @@ import fastavro
 from benchmarks.manifest_encoder import SNAPSHOT_ID, content_file, encoder
 from benchmarks.results import RESULTS, machine
 from frazil.format.avro.avro_files import MANIFEST_LIMITS, AvroWriter, open_avro
-from frazil.format.manifest.columns_file import columns_from_bytes, columns_to_bytes
 from frazil.format.manifest.manifest_columns import decode_columns
+from frazil.format.manifest.manifest_entries import read_manifest
 from frazil.format.manifest.manifest_writer import RollingManifestWriter, WrittenManifest
-from frazil.format.manifest.manifests import read_manifest
+from frazil.format.pruning.cached_columns import columns_from_bytes, columns_to_bytes
 
 OUTPUT = RESULTS / "manifest_columns.json"
 JAVA_BLOCK_ENTRIES = 90

@@ -35,10 +35,10 @@ from frazil.format.manifest.manifest_writer import RollingManifestWriter
 from frazil.format.metadata.content_files import DataFile
 from frazil.format.metadata.partition_spec import parse_partition_spec
 from frazil.format.metadata.schema import parse_schema
+from frazil.format.pruning.cached_columns import metrics_from_bytes, metrics_to_bytes
 from frazil.format.pruning.column_evaluators import inclusive_column_evaluator
 from frazil.format.pruning.metric_columns import MetricColumns
 from frazil.format.pruning.metric_decoder import decode_manifest, decode_metrics
-from frazil.format.pruning.metric_file import metrics_from_bytes, metrics_to_bytes
 from frazil.wire.expressions import Expression, parse_expression
 
 OUTPUT = RESULTS / "metric_columns.json"

@@ -17,11 +17,15 @@ from typing import Final, TypeAlias
 
 from benchmarks.planning.results import Step, step_of
 from benchmarks.planning.trees import Tree
-from frazil.format.manifest.columns_file import columns_from_bytes, columns_to_bytes
 from frazil.format.manifest.manifest_columns import ManifestColumns
+from frazil.format.pruning.cached_columns import (
+    columns_from_bytes,
+    columns_to_bytes,
+    metrics_from_bytes,
+    metrics_to_bytes,
+)
 from frazil.format.pruning.metric_columns import MetricColumns
 from frazil.format.pruning.metric_decoder import decode_manifest
-from frazil.format.pruning.metric_file import metrics_from_bytes, metrics_to_bytes
 
 ONE_THREAD: Final = "one thread"
 TWO_THREADS: Final = "two threads"

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from frazil.format.avro.avro_schema import RecordSchema
 from frazil.format.manifest.manifest_columns import ManifestColumns
+from frazil.format.manifest.manifest_fields import ADDED
 from frazil.format.manifest.manifest_list import DATA, DELETES, ManifestFile, may_have_live
-from frazil.format.manifest.manifests import ADDED
 from frazil.plan.scan_requests import Scan
 from frazil.read.filters import BoundFilter
 from frazil.read.history import metrics_reader

@@ -21,10 +21,14 @@ from pathlib import Path
 from queue import Full, Queue
 from typing import Final, TypeVar
 
-from frazil.format.manifest.columns_file import columns_from_bytes, columns_to_bytes
 from frazil.format.manifest.manifest_columns import ManifestColumns
+from frazil.format.pruning.cached_columns import (
+    columns_from_bytes,
+    columns_to_bytes,
+    metrics_from_bytes,
+    metrics_to_bytes,
+)
 from frazil.format.pruning.metric_columns import MetricColumns
-from frazil.format.pruning.metric_file import metrics_from_bytes, metrics_to_bytes
 from frazil.read.lru import FolderCounts
 
 DEFAULT_FOLDER_BYTES: Final = 2 << 30

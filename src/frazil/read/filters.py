@@ -42,16 +42,14 @@ from frazil.format.pruning.column_evaluators import (
 from frazil.format.pruning.evaluators import (
     Evaluator,
     Summaries,
+    inclusive_metrics_evaluator,
     is_nan,
     manifest_evaluator,
     partition_evaluator,
     residual_evaluator,
-)
-from frazil.format.pruning.metric_columns import MetricColumns
-from frazil.format.pruning.metrics_evaluators import (
-    inclusive_metrics_evaluator,
     strict_metrics_evaluator,
 )
+from frazil.format.pruning.metric_columns import MetricColumns
 from frazil.values.transforms import Identity
 from frazil.values.types import TypeId
 from frazil.wire.errors import BadRequest

@@ -24,19 +24,13 @@ from frazil.commit.snapshot.rebase_proof import (
     rebase_target,
     rebased_snapshot,
 )
+from frazil.format.manifest.manifest_entries import Manifest, ManifestEntry, read_manifest
+from frazil.format.manifest.manifest_fields import ADDED, DELETED, EXISTING
 from frazil.format.manifest.manifest_list import (
     DELETES,
     ManifestFile,
     ManifestList,
     read_manifest_list,
-)
-from frazil.format.manifest.manifests import (
-    ADDED,
-    DELETED,
-    EXISTING,
-    Manifest,
-    ManifestEntry,
-    read_manifest,
 )
 from frazil.format.metadata.snapshots import Snapshot, parse_snapshot
 from frazil.format.metadata.table_builder import apply_updates, new_table

@@ -10,11 +10,11 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from frazil.format.manifest import columns_file
-from frazil.format.manifest.columns_file import columns_from_bytes, columns_to_bytes
 from frazil.format.manifest.manifest_columns import ManifestColumns, decode_columns
 from frazil.format.manifest.manifest_list import DELETES
 from frazil.format.metadata.content_files import EQUALITY_DELETES, POSITION_DELETES
+from frazil.format.pruning import cached_columns
+from frazil.format.pruning.cached_columns import columns_from_bytes, columns_to_bytes
 from tests.format.manifest_files import data_file, delete_file, encoder_of, manifest_of
 
 TYPES = ("decimal(9, 2)", "uuid", "string", "long", "double", "boolean", "binary")
@@ -82,7 +82,7 @@ def test_a_damaged_file_is_not_taken() -> None:
 def test_a_file_that_was_written_wrongly_is_not_taken() -> None:
     """With a checksum that is right."""
     content = columns_to_bytes("s3://m.avro", data_columns())
-    frame = columns_file._FRAME
+    frame = cached_columns._FRAME
     magic, version, _, head = frame.unpack_from(content)
     body = content[frame.size :]
     chance = random.Random(3)

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from frazil.format.avro.avro_files import AvroLimits, decompress, open_avro, write_avro
 from frazil.format.avro.avro_schema import record_schema
 from frazil.format.avro.avro_types import UnreadableAvro, read_long, write_long
+from frazil.format.manifest.manifest_entries import file_paths, only_added, read_manifest
+from frazil.format.manifest.manifest_fields import ADDED
 from frazil.format.manifest.manifest_list import read_manifest_list
-from frazil.format.manifest.manifests import ADDED, file_paths, only_added, read_manifest
 from tests.support.trees import (
     avro_bytes,
     avro_records,

@@ -41,9 +41,10 @@ from frazil.format.manifest.manifest_columns import (
     path_hashes,
 )
 from frazil.format.manifest.manifest_encoder import ManifestEncoder
+from frazil.format.manifest.manifest_entries import inherited, read_manifest
+from frazil.format.manifest.manifest_fields import ADDED, DELETED, EXISTING
 from frazil.format.manifest.manifest_list import DATA, DELETES, ManifestFile
 from frazil.format.manifest.manifest_writer import RollingManifestWriter
-from frazil.format.manifest.manifests import ADDED, DELETED, EXISTING, inherited, read_manifest
 from frazil.format.metadata.content_files import (
     EQUALITY_DELETES,
     POSITION_DELETES,

@@ -22,9 +22,10 @@ from frazil.format.manifest.manifest_columns import (
     decode_columns,
 )
 from frazil.format.manifest.manifest_encoder import ManifestEncoder
+from frazil.format.manifest.manifest_entries import read_manifest
+from frazil.format.manifest.manifest_fields import ADDED, DELETED, EXISTING
 from frazil.format.manifest.manifest_list import DATA, DELETES, ManifestFile
 from frazil.format.manifest.manifest_writer import RollingManifestWriter, WrittenManifest
-from frazil.format.manifest.manifests import ADDED, DELETED, EXISTING, read_manifest
 from frazil.format.metadata.content_files import EQUALITY_DELETES, POSITION_DELETES, DataFile
 from tests.format.manifest_files import LISTED, data_file, delete_file, encoder_of, manifest_of
 from tests.support.trees import avro_bytes, avro_records

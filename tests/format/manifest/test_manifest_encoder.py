@@ -24,9 +24,10 @@ from frazil.format.avro.avro_files import MANIFEST_LIMITS as LIMITS
 from frazil.format.avro.avro_files import AvroWriter, open_avro
 from frazil.format.avro.avro_types import read_long
 from frazil.format.manifest.manifest_encoder import ManifestEncoder, avro_codec, manifest_encoder
+from frazil.format.manifest.manifest_entries import read_manifest
+from frazil.format.manifest.manifest_fields import ADDED, DELETED, EXISTING
 from frazil.format.manifest.manifest_list import DATA, DELETES
 from frazil.format.manifest.manifest_schema import avro_name, decimal_bytes
-from frazil.format.manifest.manifests import ADDED, DELETED, EXISTING, read_manifest
 from frazil.format.metadata.content_files import (
     EQUALITY_DELETES,
     POSITION_DELETES,

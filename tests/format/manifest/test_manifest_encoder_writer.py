@@ -13,6 +13,8 @@ from uuid import UUID
 import pytest
 
 from frazil.format.manifest.manifest_encoder import ManifestEncoder, manifest_encoder
+from frazil.format.manifest.manifest_entries import read_manifest
+from frazil.format.manifest.manifest_fields import ADDED, DELETED, EXISTING
 from frazil.format.manifest.manifest_list import (
     DATA,
     ListedManifest,
@@ -25,7 +27,6 @@ from frazil.format.manifest.manifest_list import (
     write_manifest_list,
 )
 from frazil.format.manifest.manifest_writer import RollingManifestWriter, WrittenManifest
-from frazil.format.manifest.manifests import ADDED, DELETED, EXISTING, read_manifest
 from frazil.format.metadata.content_files import DataFile
 from frazil.format.metadata.partition_spec import PartitionSpec, parse_partition_spec
 from frazil.format.metadata.schema import Schema, parse_schema

@@ -30,12 +30,9 @@ from frazil.format.pruning.column_evaluators import (
     strict_column_evaluator,
     strict_mask,
 )
+from frazil.format.pruning.evaluators import inclusive_metrics_evaluator, strict_metrics_evaluator
 from frazil.format.pruning.metric_columns import MetricColumns, metrics_of_files
 from frazil.format.pruning.metric_decoder import decode_metrics
-from frazil.format.pruning.metrics_evaluators import (
-    inclusive_metrics_evaluator,
-    strict_metrics_evaluator,
-)
 from frazil.values.single_value import decimal_from_unscaled, to_binary
 from frazil.values.transforms import parse_transform
 from frazil.values.type_json import parse_type

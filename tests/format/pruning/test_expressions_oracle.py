@@ -34,9 +34,10 @@ from frazil.format.manifest.manifest_list import PartitionSummary
 from frazil.format.metadata.content_files import FileMetrics
 from frazil.format.metadata.partition_spec import parse_partition_spec
 from frazil.format.metadata.schema import parse_schema
-from frazil.format.pruning.evaluators import manifest_evaluator, partition_evaluator
-from frazil.format.pruning.metrics_evaluators import (
+from frazil.format.pruning.evaluators import (
     inclusive_metrics_evaluator,
+    manifest_evaluator,
+    partition_evaluator,
     strict_metrics_evaluator,
 )
 from frazil.values.single_value import to_binary

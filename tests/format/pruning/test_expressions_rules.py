@@ -21,12 +21,10 @@ from frazil.format.metadata.partition_spec import PartitionSpec, parse_partition
 from frazil.format.metadata.schema import parse_schema
 from frazil.format.pruning.evaluators import (
     IN_PREDICATE_LIMIT,
+    inclusive_metrics_evaluator,
     manifest_evaluator,
     partition_evaluator,
     row_evaluator,
-)
-from frazil.format.pruning.metrics_evaluators import (
-    inclusive_metrics_evaluator,
     strict_metrics_evaluator,
 )
 from frazil.values.single_value import to_binary

@@ -20,13 +20,11 @@ from frazil.format.manifest.manifest_list import PartitionSummary
 from frazil.format.metadata.partition_spec import PartitionSpec, parse_partition_spec
 from frazil.format.metadata.schema import parse_schema
 from frazil.format.pruning.evaluators import (
+    inclusive_metrics_evaluator,
     is_nan,
     manifest_evaluator,
     partition_evaluator,
     row_evaluator,
-)
-from frazil.format.pruning.metrics_evaluators import (
-    inclusive_metrics_evaluator,
     strict_metrics_evaluator,
 )
 from frazil.values import transforms

@@ -17,9 +17,9 @@ from frazil.format.avro.avro_files import MANIFEST_LIMITS, AvroWriter, open_avro
 from frazil.format.avro.avro_schema import record_schema
 from frazil.format.avro.avro_types import UnreadableAvro
 from frazil.format.manifest.manifest_columns import RowMetrics, decode_columns
-from frazil.format.manifest.manifests import ADDED
+from frazil.format.manifest.manifest_fields import ADDED
 from frazil.format.metadata.content_files import DataFile
-from frazil.format.pruning import metric_builder, metric_decoder
+from frazil.format.pruning import metric_decoder
 from frazil.format.pruning.metric_columns import MetricColumns, metrics_of_files
 from frazil.format.pruning.metric_decoder import decode_metrics
 from tests.format.manifest_files import data_file, encoder_of, manifest_of
@@ -229,7 +229,7 @@ def replace_partition(file: DataFile) -> DataFile:
 def test_more_than_can_be_kept_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     files = [alike(n) for n in range(200)]
     content = manifest_of(encoder_of(), files)
-    monkeypatch.setattr(metric_builder, "_MAX_FIELDS", 9)
+    monkeypatch.setattr(metric_decoder, "_MAX_FIELDS", 9)
     metrics = decoded(content)
     assert len(metrics) == 200
     assert metrics.field_ids == []

@@ -11,9 +11,9 @@ import pytest
 
 from frazil.format.manifest.manifest_columns import ManifestColumns, decode_columns
 from frazil.format.pruning import metric_decoder
+from frazil.format.pruning.cached_columns import metrics_from_bytes, metrics_to_bytes
 from frazil.format.pruning.metric_columns import MetricColumns, SparseField
 from frazil.format.pruning.metric_decoder import decode_manifest, decode_metrics
-from frazil.format.pruning.metric_file import metrics_from_bytes, metrics_to_bytes
 from tests.format.manifest_files import data_file, encoder_of, manifest_of
 from tests.format.metric_worlds import plain
 

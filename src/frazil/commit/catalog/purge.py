@@ -8,8 +8,8 @@ from typing import Final
 
 from frazil.format.avro.avro_files import MANIFEST_LIST_LIMITS, AvroLimits
 from frazil.format.avro.avro_types import UnreadableAvro
+from frazil.format.manifest.manifest_entries import file_paths
 from frazil.format.manifest.manifest_list import read_manifest_list
-from frazil.format.manifest.manifests import file_paths
 from frazil.format.metadata.snapshots import Snapshot
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.store.object_store import Store, StoreError

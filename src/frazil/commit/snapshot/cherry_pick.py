@@ -27,8 +27,8 @@ from frazil.commit.snapshot.snapshot_builder import (
 )
 from frazil.commit.validate.conflict_reports import rejected
 from frazil.format.manifest.manifest_columns import ManifestColumns, content_files
+from frazil.format.manifest.manifest_fields import ADDED, DELETED
 from frazil.format.manifest.manifest_list import DATA, ManifestFile
-from frazil.format.manifest.manifests import ADDED, DELETED
 from frazil.format.metadata.content_files import DataFile
 from frazil.format.metadata.snapshots import Snapshot
 from frazil.format.metadata.table_metadata import TableMetadata

@@ -21,13 +21,13 @@ from frazil.commit.snapshot.rebase_proof import (
 )
 from frazil.format.avro.avro_files import MANIFEST_LIMITS, MANIFEST_LIST_LIMITS
 from frazil.format.avro.avro_types import UnreadableAvro
+from frazil.format.manifest.manifest_entries import Manifest, only_added, read_manifest
 from frazil.format.manifest.manifest_list import (
     ManifestFile,
     ManifestList,
     read_manifest_list,
     write_manifest_list,
 )
-from frazil.format.manifest.manifests import Manifest, only_added, read_manifest
 from frazil.format.metadata.metadata_files import metadata_folder
 from frazil.format.metadata.snapshots import Snapshot
 from frazil.format.metadata.table_metadata import TableMetadata

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from frazil.format.manifest import manifest_list as listing
+from frazil.format.manifest.manifest_entries import Manifest, ManifestEntry, inherited
+from frazil.format.manifest.manifest_fields import ADDED, DELETED, EXISTING
 from frazil.format.manifest.manifest_list import (
     DATA,
     ListedManifest,
@@ -22,14 +24,6 @@ from frazil.format.manifest.manifest_list import (
     ManifestList,
     PartitionSummary,
     partition_summaries,
-)
-from frazil.format.manifest.manifests import (
-    ADDED,
-    DELETED,
-    EXISTING,
-    Manifest,
-    ManifestEntry,
-    inherited,
 )
 from frazil.format.manifest.partition_summaries import summarise
 from frazil.format.metadata.raw_json import patch_object

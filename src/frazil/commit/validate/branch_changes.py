@@ -10,8 +10,8 @@ import numpy as np
 
 from frazil.commit.validate.conflict_reports import Found, Scope
 from frazil.format.manifest.manifest_columns import NONE, ManifestColumns
+from frazil.format.manifest.manifest_fields import ADDED, DELETED
 from frazil.format.manifest.manifest_list import DATA, DELETES, ManifestFile, may_have_live
-from frazil.format.manifest.manifests import ADDED, DELETED
 from frazil.read.filters import BoundFilter, PartitionSet, Rows, every_row
 from frazil.read.history import (
     APPEND,

@@ -16,11 +16,9 @@ from frazil.format.avro.avro_files import AvroFile, Projection
 from frazil.format.avro.avro_schema import RecordSchema, named_types, optional_field, record_schema
 from frazil.format.avro.avro_types import (
     Array,
-    Boolean,
     Bytes,
     Field,
     Fixed,
-    Floating,
     Integer,
     Null,
     Record,
@@ -40,6 +38,7 @@ from frazil.format.manifest.manifest_fields import (
     MALFORMED,
     NONE,
     PARTITION,
+    PARTITION_NODES,
     RECORD_COUNT,
     data_file_record,
     partition_record,
@@ -72,7 +71,6 @@ _CONTENT_SIZE: Final = 145
 
 _DELETE_FILE_PATH: Final = 2147483546
 """The column `file_path` of position delete files (spec, "Reserved Field IDs")."""
-_PARTITION_KINDS: Final = (Boolean, Integer, Floating, String, Bytes, Fixed, Null)
 
 
 Place = tuple[bytes, int]
@@ -116,7 +114,7 @@ def partition_values(schema: RecordSchema, encoded: Iterable[bytes]) -> tuple[tu
     if record is None:
         return tuple(() for _ in encoded)
     for field in record.fields:
-        if not isinstance(field.value_node, _PARTITION_KINDS):
+        if not isinstance(field.value_node, PARTITION_NODES):
             raise UnreadableAvro(f"the partition field {field.name} cannot be {field.node.layout}")
     readers = [
         (field, _internal_value(field, kind))

@@ -9,13 +9,13 @@ import numpy as np
 
 from frazil.format.manifest import manifest_list
 from frazil.format.manifest.manifest_columns import NO_SNAPSHOT, ManifestColumns
+from frazil.format.manifest.manifest_fields import ADDED, DELETED, EXISTING
 from frazil.format.manifest.manifest_list import (
     ManifestFile,
     ManifestList,
     manifest_list_schema,
     new_listed,
 )
-from frazil.format.manifest.manifests import ADDED, DELETED, EXISTING
 
 
 def inline_manifest_list(

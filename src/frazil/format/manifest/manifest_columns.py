@@ -38,9 +38,8 @@ from frazil.format.manifest.entry_fields import (
     read_content_files,
     read_metrics,
 )
-from frazil.format.manifest.manifest_fields import NO_SNAPSHOT, NONE
+from frazil.format.manifest.manifest_fields import ADDED, DELETED, NO_SNAPSHOT, NONE
 from frazil.format.manifest.manifest_list import DATA, DELETES, ManifestFile
-from frazil.format.manifest.manifests import ADDED, DELETED
 from frazil.format.metadata.content_files import (
     DATA_CONTENT,
     EQUALITY_DELETES,

@@ -18,13 +18,13 @@ from uuid import UUID
 
 from frazil.format.avro.avro_schema import RecordSchema
 from frazil.format.avro.avro_types import INTS, LONGS, Longs, encode_count, encode_counts
+from frazil.format.manifest.manifest_fields import ADDED, DELETED, EXISTING
 from frazil.format.manifest.manifest_list import DATA, DELETES
 from frazil.format.manifest.manifest_schema import (
     decimal_bytes,
     iceberg_schema_json,
     manifest_schema,
 )
-from frazil.format.manifest.manifests import ADDED, DELETED, EXISTING
 from frazil.format.metadata.content_files import (
     DATA_CONTENT,
     EQUALITY_DELETES,

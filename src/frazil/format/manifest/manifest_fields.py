@@ -6,12 +6,29 @@ import struct
 from typing import Final
 
 from frazil.format.avro.avro_schema import optional_field, required_field
-from frazil.format.avro.avro_types import Integer, Record, String, UnreadableAvro
+from frazil.format.avro.avro_types import (
+    Boolean,
+    Bytes,
+    Fixed,
+    Floating,
+    Integer,
+    Null,
+    Record,
+    String,
+    UnreadableAvro,
+)
 
 NONE: Final = -1
 """No value, for numbers that are never negative."""
 NO_SNAPSHOT: Final = -(1 << 63)
 """No snapshot id: any other number may be one."""
+
+EXISTING: Final = 0
+ADDED: Final = 1
+DELETED: Final = 2
+
+PARTITION_NODES: Final = (Boolean, Integer, Floating, String, Bytes, Fixed, Null)
+"""The Avro types that partition values may have."""
 
 STATUS: Final = 0
 SNAPSHOT_ID: Final = 1

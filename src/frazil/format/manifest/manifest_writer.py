@@ -18,13 +18,18 @@ from numpy.typing import NDArray
 from frazil.format.avro.avro_files import MANIFEST_LIMITS, AvroWriter, open_avro
 from frazil.format.avro.avro_types import Field, Fixed, Null, Record, UnreadableAvro
 from frazil.format.manifest import manifest_list
-from frazil.format.manifest.copied_columns import Copies, columns_of_copies
-from frazil.format.manifest.copied_entries import Blocks, CopiedRows, copied_rows, encoder_keeping
+from frazil.format.manifest.copied_entries import (
+    Blocks,
+    CopiedRows,
+    Copies,
+    columns_of_copies,
+    copied_rows,
+    encoder_keeping,
+)
 from frazil.format.manifest.manifest_columns import ManifestColumns, decode_columns
 from frazil.format.manifest.manifest_encoder import ManifestEncoder
-from frazil.format.manifest.manifest_fields import NO_SNAPSHOT, NONE
+from frazil.format.manifest.manifest_fields import ADDED, DELETED, EXISTING, NO_SNAPSHOT, NONE
 from frazil.format.manifest.manifest_list import ManifestFile, PartitionSummary
-from frazil.format.manifest.manifests import ADDED, DELETED, EXISTING
 from frazil.format.manifest.partition_summaries import summarise
 from frazil.format.metadata.content_files import ContentFile
 from frazil.values.single_value import to_binary

@@ -25,9 +25,21 @@ from frazil.format.expr.expression_binding import (
 )
 from frazil.format.manifest.constant_arrays import Rows
 from frazil.format.metadata.content_files import FileMetrics
-from frazil.format.pruning.evaluators import IN_PREDICATE_LIMIT, Evaluator, in_other_order
-from frazil.format.pruning.metric_bounds import Bools, TextBounds
-from frazil.format.pruning.metric_columns import NO_METRICS, Counts, FieldMetrics, MetricColumns
+from frazil.format.pruning.evaluators import (
+    IN_PREDICATE_LIMIT,
+    Evaluator,
+    in_other_order,
+    inclusive_metrics_evaluator,
+    strict_metrics_evaluator,
+)
+from frazil.format.pruning.metric_columns import (
+    NO_METRICS,
+    Bools,
+    Counts,
+    FieldMetrics,
+    MetricColumns,
+    TextBounds,
+)
 from frazil.format.pruning.metric_reading import read_values
 from frazil.format.pruning.metric_values import (
     Literals,
@@ -40,10 +52,6 @@ from frazil.format.pruning.metric_values import (
     either,
     encoded,
     negated,
-)
-from frazil.format.pruning.metrics_evaluators import (
-    inclusive_metrics_evaluator,
-    strict_metrics_evaluator,
 )
 from frazil.values.types import TypeId
 from frazil.wire.expressions import AlwaysFalse, AlwaysTrue, And, Expression, Operation, Or

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from frazil.format.expr.expression_binding import BoundTerm, BoundTransform
 from frazil.format.manifest.constant_arrays import is_constant
-from frazil.format.pruning.metric_bounds import (
+from frazil.format.pruning.metric_columns import (
     HEAD_BYTES,
     WORD_BYTES,
     Bools,

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frazil.format.manifest.constant_arrays import Rows
-from frazil.format.pruning.metric_bounds import HEAD_BYTES, WORD_BYTES, Bools, TextBounds, Words
+from frazil.format.pruning.metric_columns import HEAD_BYTES, WORD_BYTES, Bools, TextBounds, Words
 
 Mask: TypeAlias = Bools | bool
 """By row, or one answer for all of them."""

@@ -20,37 +20,34 @@ from frazil.format.avro.avro_files import (
 )
 from frazil.format.avro.avro_schema import RecordSchema, optional_field, required_field
 from frazil.format.avro.avro_types import (
-    Boolean,
-    Bytes,
     Field,
-    Fixed,
-    Floating,
     Integer,
-    Null,
     Record,
     String,
     UnreadableAvro,
 )
+from frazil.format.manifest.manifest_fields import (
+    ADDED,
+    CONTENT,
+    DATA_FILE,
+    DELETED,
+    EXISTING,
+    FILE_PATH,
+    FILE_SEQUENCE_NUMBER,
+    FILE_SIZE,
+    FIRST_ROW_ID,
+    PARTITION,
+    PARTITION_NODES,
+    RECORD_COUNT,
+    SEQUENCE_NUMBER,
+    SNAPSHOT_ID,
+    STATUS,
+    data_file_record,
+    partition_record,
+)
 from frazil.format.manifest.manifest_list import DATA, ManifestFile
 
-EXISTING: Final = 0
-ADDED: Final = 1
-DELETED: Final = 2
-
-_STATUS: Final = 0
-_SNAPSHOT_ID: Final = 1
-_DATA_FILE: Final = 2
-_SEQUENCE_NUMBER: Final = 3
-_FILE_SEQUENCE_NUMBER: Final = 4
-_FILE_PATH: Final = 100
 _FILE_FORMAT: Final = 101
-_PARTITION: Final = 102
-_RECORD_COUNT: Final = 103
-_FILE_SIZE: Final = 104
-_CONTENT: Final = 134
-_FIRST_ROW_ID: Final = 142
-
-_PARTITION_KINDS: Final = (Boolean, Integer, Floating, String, Bytes, Fixed, Null)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +86,7 @@ class Manifest:
 def read_manifest(content: bytes, limits: AvroLimits = MANIFEST_LIMITS) -> Manifest:
     """Reads a manifest. Raises UnreadableAvro."""
     file = open_avro(content, limits)
-    data_file = _data_file(file.schema.record)
-    partition = _partition(data_file)
+    data_file = data_file_record(file.schema.record)
     projection = _entry_projection(file.schema.record, data_file)
     return Manifest(
         schema=file.schema,
@@ -98,7 +94,7 @@ def read_manifest(content: bytes, limits: AvroLimits = MANIFEST_LIMITS) -> Manif
         codec=file.codec,
         length=len(content),
         has_sequence_numbers=_has_sequence_numbers(file),
-        partition_fields=() if partition is None else partition.fields,
+        partition_fields=_partition_fields(data_file),
         entries=tuple(_entry(values) for values, _ in file.records(projection.read)),
     )
 
@@ -107,8 +103,8 @@ def file_paths(content: bytes, limits: AvroLimits = MANIFEST_LIMITS) -> Iterator
     """The path of every entry, whatever its status, one at a time."""
     file = open_avro(content, limits)
     record = file.schema.record
-    data_file = _data_file(record)
-    path = required_field(data_file, _FILE_PATH, String)
+    data_file = data_file_record(record)
+    path = required_field(data_file, FILE_PATH, String)
     inner = Projection(data_file, [path])
     projection = Projection(record, [(_data_file_field(record), inner)])
     for values, _ in file.records(projection.read):
@@ -146,9 +142,9 @@ def only_added(content: bytes, sequence_number: int, limits: AvroLimits = MANIFE
     """
     file = open_avro(content, limits)
     record = file.schema.record
-    status = required_field(record, _STATUS, Integer)
+    status = required_field(record, STATUS, Integer)
     projection = Projection(record, [status])
-    data_file = _data_file(record)
+    data_file = data_file_record(record)
     records = [
         _inheriting(record, data_file, raw, sequence_number)
         for values, raw in file.records(projection.read)
@@ -159,16 +155,16 @@ def only_added(content: bytes, sequence_number: int, limits: AvroLimits = MANIFE
 
 def _inheriting(record: Record, data_file: Record, raw: bytes, sequence_number: int) -> bytes:
     changes: dict[int, bytes] = {}
-    for field_id in (_SEQUENCE_NUMBER, _FILE_SEQUENCE_NUMBER):
+    for field_id in (SEQUENCE_NUMBER, FILE_SEQUENCE_NUMBER):
         field = record.by_id(field_id)
         if field is not None:
             changes[field_id] = field.encoded(None if field.nullable else sequence_number)
-    first_row_id = data_file.by_id(_FIRST_ROW_ID)
+    first_row_id = data_file.by_id(FIRST_ROW_ID)
     if first_row_id is not None and first_row_id.nullable:
         position = record.fields.index(_data_file_field(record))
         start, _ = record.spans(raw, 0)[position]
-        changes[_DATA_FILE] = data_file.spliced(
-            raw, start, {_FIRST_ROW_ID: first_row_id.encoded(None)}
+        changes[DATA_FILE] = data_file.spliced(
+            raw, start, {FIRST_ROW_ID: first_row_id.encoded(None)}
         )
     return record.spliced(raw, 0, changes)
 
@@ -177,49 +173,39 @@ def _inheriting(record: Record, data_file: Record, raw: bytes, sequence_number: 
 
 
 def _data_file_field(record: Record) -> Field:
-    return required_field(record, _DATA_FILE, Record)
+    return required_field(record, DATA_FILE, Record)
 
 
-def _data_file(record: Record) -> Record:
-    node = _data_file_field(record).node
-    if not isinstance(node, Record):
-        raise UnreadableAvro("the schema's field data_file can be null")
-    return node
-
-
-def _partition(data_file: Record) -> Record | None:
-    field = optional_field(data_file, _PARTITION, Record)
-    if field is None:
-        return None
-    node = field.node
-    if not isinstance(node, Record):
-        raise UnreadableAvro("the schema's field partition can be null")
-    for part in node.fields:
-        if not isinstance(part.value_node, _PARTITION_KINDS):
+def _partition_fields(data_file: Record) -> tuple[Field, ...]:
+    partition = partition_record(data_file)
+    if partition is None:
+        return ()
+    for part in partition.fields:
+        if not isinstance(part.value_node, PARTITION_NODES):
             raise UnreadableAvro(f"the partition field {part.name} cannot be {part.node.layout}")
-    return node
+    return partition.fields
 
 
 def _entry_projection(record: Record, data_file: Record) -> Projection:
     inner = Projection(
         data_file,
         [
-            optional_field(data_file, _CONTENT, Integer),
-            required_field(data_file, _FILE_PATH, String),
+            optional_field(data_file, CONTENT, Integer),
+            required_field(data_file, FILE_PATH, String),
             optional_field(data_file, _FILE_FORMAT, String),
-            required_field(data_file, _RECORD_COUNT, Integer),
-            optional_field(data_file, _FILE_SIZE, Integer),
-            optional_field(data_file, _FIRST_ROW_ID, Integer),
-            optional_field(data_file, _PARTITION, Record),
+            required_field(data_file, RECORD_COUNT, Integer),
+            optional_field(data_file, FILE_SIZE, Integer),
+            optional_field(data_file, FIRST_ROW_ID, Integer),
+            optional_field(data_file, PARTITION, Record),
         ],
     )
     return Projection(
         record,
         [
-            required_field(record, _STATUS, Integer),
-            optional_field(record, _SNAPSHOT_ID, Integer),
-            optional_field(record, _SEQUENCE_NUMBER, Integer),
-            optional_field(record, _FILE_SEQUENCE_NUMBER, Integer),
+            required_field(record, STATUS, Integer),
+            optional_field(record, SNAPSHOT_ID, Integer),
+            optional_field(record, SEQUENCE_NUMBER, Integer),
+            optional_field(record, FILE_SEQUENCE_NUMBER, Integer),
             (_data_file_field(record), inner),
         ],
     )
@@ -249,7 +235,7 @@ def _entry(values: Sequence[Any]) -> ManifestEntry:
 
 def _has_sequence_numbers(file: AvroFile) -> bool:
     """By the columns, for early writers leave the format version out of the header."""
-    has_columns = file.schema.record.by_id(_SEQUENCE_NUMBER) is not None
+    has_columns = file.schema.record.by_id(SEQUENCE_NUMBER) is not None
     return has_columns and file.text("format-version") != "1"
 
 
