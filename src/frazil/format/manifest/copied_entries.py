@@ -353,19 +353,19 @@ class Blocks:
 
     file: AvroFile
     columns: ManifestColumns
-    places: Sequence[tuple[int, int, int]]
+    spans: Sequence[tuple[int, int, int]]
     first_rows: NDArray[np.int64]
     """By block, and the number of rows behind the last."""
 
     @classmethod
     def of(cls, file: AvroFile, columns: ManifestColumns) -> Blocks:
         """Raises UnreadableAvro where the columns are not those of the file."""
-        places = list(file.block_spans())
-        first_rows = np.cumsum([0, *(count for count, _, _ in places)])
+        spans = list(file.block_spans())
+        first_rows = np.cumsum([0, *(count for count, _, _ in spans)])
         known = np.searchsorted(columns.data_file_at, columns.block_starts)
         if first_rows[-1] != len(columns) or not np.array_equal(first_rows[:-1], known):
             raise UnreadableAvro("the manifest is not the one that the columns are of")
-        return cls(file, columns, places, first_rows)
+        return cls(file, columns, spans, first_rows)
 
     def runs(
         self, listed: ManifestFile, removed: NDArray[np.int64], has_numbers: bool
@@ -390,7 +390,7 @@ class Blocks:
 
     def copy_into(self, writer: AvroWriter, number: int) -> int:
         """Writes a block; how far its entries are moved by that."""
-        count, start, end = self.places[number]
+        count, start, end = self.spans[number]
         began = int(self.columns.block_starts[number])
         size = int(self.columns.data_file_end[self.first_rows[number + 1] - 1]) - began
         moved = writer.position - began

@@ -63,26 +63,26 @@ class Literals:
 
     def __init__(self, values: Iterable[Any]) -> None:
         # A NaN is in no order and equals nothing.
-        self._values = [value for value in values if value == value]
+        self.values = [value for value in values if value == value]
         self._digits: dict[int, list[int]] = {}
         self._integers: dict[int | None, tuple[int, NDArray[np.int64]]] = {}
 
     def __len__(self) -> int:
-        return len(self._values)
+        return len(self.values)
 
     @cached_property
     def ends(self) -> tuple[Any, Any]:
         """The least and the greatest; there must be some."""
-        return min(self._values), max(self._values)
+        return min(self.values), max(self.values)
 
     def digits(self, scale: int | None) -> list[int]:
         """Integers, or the digits of decimals with this scale."""
         if scale is None:
-            if not all(isinstance(value, int) for value in self._values):
+            if not all(isinstance(value, int) for value in self.values):
                 raise NotVectorised
-            return self._values
+            return self.values
         if scale not in self._digits:
-            self._digits[scale] = [unscaled_at(value, scale) for value in self._values]
+            self._digits[scale] = [unscaled_at(value, scale) for value in self.values]
         return self._digits[scale]
 
     def integers(self, scale: int | None) -> tuple[int, NDArray[np.int64]]:
@@ -96,9 +96,9 @@ class Literals:
 
     @cached_property
     def floats(self) -> NDArray[np.float64]:
-        if not all(isinstance(value, float) for value in self._values):
+        if not all(isinstance(value, float) for value in self.values):
             raise NotVectorised
-        return np.array(sorted(self._values), np.float64)
+        return np.array(sorted(self.values), np.float64)
 
     def pairs(self, scale: int) -> tuple[NDArray[np.int64], Words]:
         pairs = sorted(pair_of(digits) for digits in self.digits(scale))
@@ -109,7 +109,7 @@ class Literals:
 
     @cached_property
     def texts(self) -> SortedTexts:
-        return SortedTexts(sorted(encoded(value) for value in self._values))
+        return SortedTexts(sorted(encoded(value) for value in self.values))
 
 
 class SortedTexts:
