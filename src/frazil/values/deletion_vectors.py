@@ -48,7 +48,7 @@ class InvalidRoaring(ValueError):
 
 
 def check_roaring(data: memoryview, max_key: int) -> None:
-    """Refuses bytes that are not exactly one 64-bit bitmap, in time linear to their number."""
+    """Refuse bytes that are not exactly one 64-bit bitmap, in time linear in their number."""
     (count,) = struct.unpack_from("<Q", _take(data, 0, 8))
     if count > (len(data) - 8) // _MIN_BITMAP_BYTES:
         raise InvalidRoaring(f"{count} bitmaps do not fit in {len(data)} bytes")
@@ -65,7 +65,7 @@ def check_roaring(data: memoryview, max_key: int) -> None:
 
 
 def _check_bitmap(data: memoryview, at: int) -> int:
-    """Walks over one 32-bit bitmap and tells where it ends."""
+    """Check one 32-bit bitmap and return where it ends."""
     count, runs, at = _read_cookie(data, at)
     header = _words(_take(data, at, count * 4))
     at += count * 4
@@ -86,7 +86,7 @@ def _check_bitmap(data: memoryview, at: int) -> int:
 
 
 def _read_cookie(data: memoryview, at: int) -> tuple[int, memoryview | None, int]:
-    """The number of containers, the flags of those that are runs, and where the header begins."""
+    """Return the number of containers, their run flags, and where the header begins."""
     cookie = int.from_bytes(_take(data, at, 4), "little")
     if cookie == _NO_RUN_COOKIE:
         count = int.from_bytes(_take(data, at + 4, 4), "little")
@@ -109,7 +109,7 @@ def _check_array(data: memoryview, at: int, cardinality: int) -> int:
 def _check_bits(data: memoryview, at: int, cardinality: int) -> int:
     found = int.from_bytes(_take(data, at, _BITS_BYTES), "little").bit_count()
     if found != cardinality:
-        raise InvalidRoaring(f"a container has {found} bits set, but tells {cardinality}")
+        raise InvalidRoaring(f"a container has {found} bits set, but declares {cardinality}")
     return at + _BITS_BYTES
 
 
@@ -119,13 +119,15 @@ def _check_runs(data: memoryview, at: int, cardinality: int) -> int:
     found = 0
     end = -1
     for start, last in zip(pairs[0::2], pairs[1::2], strict=True):
-        # Runs that touch would be one run: no writer leaves them so, and CRoaring relies on it.
+        # Adjacent runs would be one run: no writer produces them, and CRoaring relies on that.
         if start <= end:
             raise InvalidRoaring("the runs of a container do not ascend or they touch")
         end = start + last + 1
         found += last + 1
     if end > 1 << 16 or found != cardinality:
-        raise InvalidRoaring(f"the runs of a container hold {found} values, it tells {cardinality}")
+        raise InvalidRoaring(
+            f"the runs of a container hold {found} values, but it declares {cardinality}"
+        )
     return at + 2 + count * 4
 
 
@@ -153,13 +155,13 @@ CARDINALITY: Final = "cardinality"
 ROW_POSITION_FIELD_ID: Final = 2147483645
 """The reserved field id of `_pos` (spec, "Reserved Field IDs")."""
 NOT_YET_KNOWN: Final = -1
-"""Snapshot id and sequence number of a blob that is written before its commit."""
+"""The snapshot id and sequence number of a blob that is written before its commit."""
 
 MAX_KEY: Final = (1 << 31) - 2
 MAX_POSITION: Final = (MAX_KEY << 32) | (1 << 31)
-"""As Java's RoaringPositionBitmap has it."""
+"""The limit of Java's RoaringPositionBitmap."""
 MAX_VECTOR_BYTES: Final = 64 << 20
-"""Enough for any set of rows of a file of 500 million."""
+"""Enough for any set of rows of a file with 500 million rows."""
 
 _MAGIC: Final = bytes.fromhex("d1d33964")
 _HEAD: Final = struct.Struct(">i4s")
@@ -168,7 +170,7 @@ _MIN_BYTES: Final = _HEAD.size + 8 + _CRC.size
 
 
 class InvalidDeletionVector(ValueError):
-    """A position that no row can have, or bytes that are no deletion vector."""
+    """A position that no row can have, or bytes that are not a deletion vector."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,9 +181,9 @@ class DeletionVector:
 
     @classmethod
     def from_positions(cls, positions: Iterable[int]) -> DeletionVector:
-        """Positions in any order, repeated or not."""
+        """Build a vector from positions in any order. Positions may repeat."""
         try:
-            # An array refuses what is no integer; the bitmap would cut the fraction off.
+            # An array refuses fractions; the bitmap would truncate them.
             numbers = positions if isinstance(positions, range) else array("Q", positions)
             bitmap = FrozenBitMap64(numbers)
         except (OverflowError, TypeError) as error:
@@ -192,7 +194,7 @@ class DeletionVector:
 
     @classmethod
     def deserialize(cls, data: bytes, *, max_bytes: int = MAX_VECTOR_BYTES) -> DeletionVector:
-        """Reads what a blob holds, no byte more or less."""
+        """Read the content of a blob, which must be exactly one vector."""
         if not _MIN_BYTES <= len(data) <= max_bytes:
             raise InvalidDeletionVector(
                 f"a deletion vector has {_MIN_BYTES} to {max_bytes} bytes, this one {len(data)}"
@@ -207,7 +209,7 @@ class DeletionVector:
 
     @classmethod
     def _optimized(cls, bitmap: FrozenBitMap64) -> DeletionVector:
-        """Run-length encoded where that is smaller, as Java does before it writes."""
+        """Run-length encode the bitmap where that is smaller, as Java does before it writes."""
         if bitmap and bitmap.max() > MAX_POSITION:
             raise InvalidDeletionVector(
                 f"position {bitmap.max()} is above the highest possible one, {MAX_POSITION}"
@@ -223,12 +225,12 @@ class DeletionVector:
         return 0 <= position <= MAX_POSITION and position in self._bitmap
 
     def __iter__(self) -> Iterator[int]:
-        """The positions in ascending order."""
+        """Iterate over the positions in ascending order."""
         return iter(self._bitmap)
 
     @property
     def bitmap(self) -> FrozenBitMap64:
-        """The positions as the Roaring library has them, for work in bulk."""
+        """The positions as a bitmap of the Roaring library, for bulk operations."""
         return self._bitmap
 
     def union(self, other: DeletionVector) -> DeletionVector:
@@ -238,7 +240,7 @@ class DeletionVector:
         return self._optimized(self._bitmap - other._bitmap)
 
     def serialize(self) -> bytes:
-        """The content of a blob; equal vectors have equal bytes."""
+        """Return the content of a blob. Equal vectors have equal bytes."""
         vector = self._bitmap.serialize()
         checked = _MAGIC + vector
         return _HEAD.pack(len(checked), _MAGIC) + vector + _CRC.pack(zlib.crc32(checked))
@@ -248,7 +250,7 @@ class DeletionVector:
 
 
 def deletion_vector_blob(vector: DeletionVector, referenced_data_file: str) -> Blob:
-    """The blob of a Puffin file, with the properties that the specification demands."""
+    """Return the blob for a Puffin file, with the properties that the specification requires."""
     return Blob(
         type=BLOB_TYPE,
         fields=(ROW_POSITION_FIELD_ID,),
@@ -263,7 +265,8 @@ def deletion_vector_blob(vector: DeletionVector, referenced_data_file: str) -> B
 
 
 def read_deletion_vector(data: bytes, metadata: BlobMetadata) -> tuple[str, DeletionVector]:
-    """The referenced data file and the vector of a blob whose metadata agrees with its content."""
+    """Return the referenced data file and the vector of a blob. Its metadata must match its
+    content."""
     if metadata.type != BLOB_TYPE:
         raise InvalidDeletionVector(f"a blob of type {metadata.type!r} is not a {BLOB_TYPE}")
     if metadata.compression_codec is not None:
@@ -281,7 +284,7 @@ def read_deletion_vector(data: bytes, metadata: BlobMetadata) -> tuple[str, Dele
 
 
 def _checked_frame(data: bytes) -> memoryview:
-    """The vector inside the frame, whose length, magic and checksum hold."""
+    """Return the vector without its frame, after checking length, magic and checksum."""
     length, magic = _HEAD.unpack_from(data)
     end = len(data) - _CRC.size
     if length != end - 4:

@@ -1,10 +1,11 @@
-"""Puffin files: blobs, then a footer that says where each lies and what it is (Puffin spec).
+"""Reads and writes Puffin files: blobs, then a footer that describes each blob (Puffin spec).
 
     PFA1 blob ... blob | PFA1 payload payload-size flags PFA1
                        └ the footer
 
-Clients and other engines write these files, so every size is compared with what is there before a
-byte is allocated. Files are read whole or by ranges: the footer from the tail, a blob by its place.
+Clients and other engines write these files, so every size is checked against the actual bytes
+before memory is allocated. A file is read whole or by ranges: the footer from its end, a blob by
+its offset.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ MAX_BLOB_BYTES: Final = 256 << 20
 
 _MAGIC: Final = b"PFA1"
 _TAIL: Final = struct.Struct("<i4s4s")
-"""Payload size, flags and magic: what a file ends with."""
+"""The end of a file: payload size, flags and magic."""
 TAIL_BYTES: Final = _TAIL.size
-"""As many bytes from the end of a file tell how long its footer is."""
+"""The number of bytes at the end of a file from which the length of its footer is known."""
 _NO_FLAGS: Final = bytes(4)
 _COMPRESSED_PAYLOAD: Final = 1
 
@@ -33,11 +34,12 @@ _Size = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 
 
 class InvalidPuffin(ValueError):
-    """The bytes are no Puffin file that can be read safely, or the blobs cannot be written."""
+    """Bytes that are not a Puffin file, or blobs that cannot be written."""
 
 
 class BlobMetadata(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
-    """What the footer says about a blob; the order is the one in which Java writes the fields."""
+    """The description of a blob in the footer, with the fields in the order in which Java writes
+    them."""
 
     type: str
     fields: tuple[_Int, ...]
@@ -45,7 +47,7 @@ class BlobMetadata(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", om
     sequence_number: _Long
     offset: _Size
     length: _Size
-    """As stored, so after compression."""
+    """The stored length, after compression."""
     compression_codec: str | None = None
     properties: dict[str, str] = {}
 
@@ -58,7 +60,7 @@ class FileMetadata(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Blob(msgspec.Struct, frozen=True, kw_only=True):
-    """A blob to be written."""
+    """A blob to write."""
 
     type: str
     fields: tuple[int, ...]
@@ -75,7 +77,7 @@ class Blob(msgspec.Struct, frozen=True, kw_only=True):
 def write_puffin(
     blobs: Sequence[Blob], properties: Mapping[str, str]
 ) -> tuple[bytes, list[BlobMetadata]]:
-    """A whole file, and where each blob stands in it. The footer is left uncompressed, as Java's.
+    """Return a whole file and the metadata of its blobs. As in Java, the footer is not compressed.
 
     The specification recommends the property `created-by`.
     """
@@ -84,7 +86,7 @@ def write_puffin(
     offset = len(_MAGIC)
     for blob in blobs:
         stored = _compressed(blob)
-        written.append(_placed(blob, offset, len(stored)))
+        written.append(_metadata(blob, offset, len(stored)))
         parts.append(stored)
         offset += len(stored)
     payload = _payload(FileMetadata(tuple(written), dict(properties)))
@@ -92,7 +94,7 @@ def write_puffin(
     return b"".join(parts), written
 
 
-def _placed(blob: Blob, offset: int, length: int) -> BlobMetadata:
+def _metadata(blob: Blob, offset: int, length: int) -> BlobMetadata:
     return BlobMetadata(
         type=blob.type,
         fields=tuple(blob.fields),
@@ -106,7 +108,7 @@ def _placed(blob: Blob, offset: int, length: int) -> BlobMetadata:
 
 
 def _payload(metadata: FileMetadata) -> bytes:
-    """Read back before it is used: what this module would refuse to read is not written."""
+    """Return the footer's payload, after checking that this module can read it back."""
     try:
         payload = msgspec.json.encode(metadata)
     except (UnicodeEncodeError, TypeError, OverflowError) as error:
@@ -133,7 +135,8 @@ def _compressed(blob: Blob) -> bytes:
 
 
 def footer_bytes(tail: bytes, file_bytes: int, *, max_bytes: int = MAX_FOOTER_BYTES) -> int:
-    """How long the footer is. The last `TAIL_BYTES` of a file are enough to know."""
+    """Return the length of the footer. The last `TAIL_BYTES` bytes of a file are enough to know
+    it."""
     if file_bytes < len(_MAGIC) * 2 + TAIL_BYTES or len(tail) < TAIL_BYTES:
         raise InvalidPuffin(f"{min(file_bytes, len(tail))} bytes are too few for a Puffin file")
     payload_bytes, flags, magic = _TAIL.unpack_from(tail, len(tail) - TAIL_BYTES)
@@ -158,9 +161,9 @@ def footer_bytes(tail: bytes, file_bytes: int, *, max_bytes: int = MAX_FOOTER_BY
 def read_footer(
     tail: bytes, file_bytes: int | None = None, *, max_bytes: int = MAX_FOOTER_BYTES
 ) -> FileMetadata:
-    """The footer of a whole file, or of its last bytes when `file_bytes` tells the file's size.
+    """Read the footer of a whole file, or of its last bytes if `file_bytes` has the file's size.
 
-    Every blob of the answer lies inside the file, before the footer.
+    Every blob of the result is inside the file, before the footer.
     """
     file_bytes = len(tail) if file_bytes is None else file_bytes
     if file_bytes < len(tail):
@@ -175,13 +178,13 @@ def read_footer(
         raise InvalidPuffin(f"the footer does not begin with the bytes {_MAGIC!r}")
     metadata = _decoded(tail[start + len(_MAGIC) : len(tail) - TAIL_BYTES])
     for number, blob in enumerate(metadata.blobs):
-        _check_place(blob, f"blobs[{number}]", file_bytes - length)
+        _check_range(blob, f"blobs[{number}]", file_bytes - length)
     return metadata
 
 
 def read_blob(data: bytes, metadata: BlobMetadata, *, max_bytes: int = MAX_BLOB_BYTES) -> bytes:
-    """A blob of a whole file, decompressed."""
-    _check_place(metadata, "the blob", len(data))
+    """Read a blob of a whole file and decompress it."""
+    _check_range(metadata, "the blob", len(data))
     stored = memoryview(data)[metadata.offset : metadata.offset + metadata.length]
     return decode_blob(stored, metadata, max_bytes=max_bytes)
 
@@ -189,7 +192,7 @@ def read_blob(data: bytes, metadata: BlobMetadata, *, max_bytes: int = MAX_BLOB_
 def decode_blob(
     stored: bytes | memoryview, metadata: BlobMetadata, *, max_bytes: int = MAX_BLOB_BYTES
 ) -> bytes:
-    """A blob from the bytes that stand at its place, decompressed."""
+    """Decompress a blob from its stored bytes."""
     if len(stored) != metadata.length:
         raise InvalidPuffin(f"the blob has {metadata.length} bytes, but {len(stored)} were read")
     if metadata.compression_codec == "zstd":
@@ -208,7 +211,7 @@ def _decoded(payload: bytes) -> FileMetadata:
         raise InvalidPuffin(f"the footer's payload is not as specified: {error}") from None
 
 
-def _check_place(blob: BlobMetadata, name: str, end: int) -> None:
+def _check_range(blob: BlobMetadata, name: str, end: int) -> None:
     if blob.offset < len(_MAGIC) or blob.length < 0 or blob.offset + blob.length > end:
         raise InvalidPuffin(
             f"{name}: {blob.length} bytes at offset {blob.offset} are not between the first magic "
@@ -217,7 +220,7 @@ def _check_place(blob: BlobMetadata, name: str, end: int) -> None:
 
 
 def _decompressed(stored: bytes | memoryview, max_bytes: int) -> bytes:
-    """One Zstandard frame that tells its content's size, as the specification demands."""
+    """Decompress one Zstandard frame, which must declare its content size (Puffin spec)."""
     zstandard = _zstandard()
     try:
         size = zstandard.frame_content_size(stored)
@@ -233,7 +236,7 @@ def _decompressed(stored: bytes | memoryview, max_bytes: int) -> bytes:
 
 
 def _zstandard() -> Any:
-    """Loaded when a blob needs it: deletion vectors, the common case, never do."""
+    """Import zstandard when a blob needs it. Deletion vectors, the common case, never do."""
     import zstandard
 
     return zstandard

@@ -1,7 +1,7 @@
-"""Single values in JSON and in binary, both ways (spec, Appendix D).
+"""Converts single values to and from JSON and binary (spec, Appendix D).
 
-JSON is the form of default values and of typed values on the wire; binary is the form of bounds in
-manifests. Python values are the internal ones listed in `frazil.values.types`.
+Default values and typed values on the wire are JSON; bounds in manifests are binary. Python values
+are the internal ones listed in `frazil.values.types`.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _HEX: Final = frozenset("0123456789abcdefABCDEF")
 
 
 class InvalidValue(ValueError):
-    """A value that its type cannot have, or cannot be written as."""
+    """A value that its type does not have, or that cannot be written."""
 
 
 def from_json(type_: Type, value: object) -> Any:
-    """Reads a value as a JSON decoder gives it; null is None for every type."""
+    """Return the value of decoded JSON; null is None for every type."""
     if value is None:
         return None
     reader = _JSON_READERS.get(type_.type_id)
@@ -54,7 +54,7 @@ def from_json(type_: Type, value: object) -> Any:
 
 
 def to_json(type_: Type, value: Any) -> Any:
-    """What a JSON encoder should write for a value; the inverse of `from_json`."""
+    """Return what a JSON encoder should write for a value: the inverse of `from_json`."""
     if value is None:
         return None
     writer = _JSON_WRITERS.get(type_.type_id)
@@ -65,10 +65,10 @@ def to_json(type_: Type, value: Any) -> Any:
 
 
 def from_binary(type_: Type, data: bytes) -> Any:
-    """Reads a bound.
+    """Return the value of a bound.
 
-    A bound written before its column was promoted has the narrower width (spec, "Schema
-    Evolution"): 4 bytes are accepted for long, double and the timestamps that were dates.
+    A bound that was written before its column was promoted is narrower (spec, "Schema Evolution"):
+    4 bytes are accepted for long, double and the timestamps without zone.
     """
     reader = _BINARY_READERS.get(type_.type_id)
     if reader is None:
@@ -80,7 +80,7 @@ def from_binary(type_: Type, data: bytes) -> Any:
 
 
 def to_binary(type_: Type, value: Any) -> bytes:
-    """The bytes that stand for a value in a manifest; None has no bytes."""
+    """Return the bytes of a value in a manifest. None has no bytes."""
     writer = _BINARY_WRITERS.get(type_.type_id)
     if writer is None:
         raise InvalidValue(f"a {type_.type_id.value} has no binary value")
@@ -89,7 +89,8 @@ def to_binary(type_: Type, value: Any) -> bytes:
 
 
 def check_value(type_: Type, value: Any) -> None:
-    """Refuses a Python value that is not one of the type's, without looking inside nested ones."""
+    """Refuse a Python value that the type does not have. The parts of nested values are not
+    checked."""
     expected = _PYTHON_TYPES.get(type_.type_id)
     if expected is None or not isinstance(value, expected):
         raise _misfit(type_, value)
@@ -145,7 +146,7 @@ def _read_float(type_: Type, value: object) -> float:
         raise _misfit(type_, value)
     try:
         number = float(value)
-        # A float column holds what 32 bits can: the nearest such value is the one meant.
+        # A float column has 32 bits: the nearest such value is meant.
         number = number if type_.type_id is TypeId.DOUBLE else _float32(number)
     except OverflowError:
         number = math.inf
@@ -332,7 +333,7 @@ def _unpack_int(type_: Type, data: bytes) -> int:
 
 
 def _promoted(type_: Type, value: int) -> int:
-    """A 4-byte bound of a type that has 8: it was an int or a date when it was written."""
+    """Return the value of a 4-byte bound of an 8-byte type: the column was an int or a date."""
     if type_.type_id is TypeId.TIMESTAMP:
         return value * temporal.MICROS_PER_DAY
     if type_.type_id is TypeId.TIMESTAMP_NS:
@@ -362,7 +363,7 @@ def _unpack_uuid(type_: Type, data: bytes) -> UUID:
 
 
 def _unpack_fixed(type_: Type, data: bytes) -> bytes:
-    # Writers truncate long bounds, so that any length up to the type's is valid here.
+    # Writers truncate long bounds, so any length up to that of the type is valid here.
     assert isinstance(type_, FixedType)
     if len(data) > type_.length:
         raise _not_binary(type_, data)
@@ -419,7 +420,7 @@ _BINARY_WRITERS: Final[dict[TypeId, Callable[[Type, Any], bytes]]] = {
 
 
 def unscaled(value: Decimal) -> int:
-    """The digits of a decimal as one integer, without its scale."""
+    """Return the digits of a decimal as one integer, without its scale."""
     sign, digits, _ = value.as_tuple()
     magnitude = int("".join(map(str, digits)) or "0")
     return -magnitude if sign else magnitude
@@ -430,7 +431,7 @@ def decimal_from_unscaled(digits: int, scale: int) -> Decimal:
 
 
 def min_big_endian(value: int) -> bytes:
-    """The shortest two's-complement big-endian bytes of an integer, at least one."""
+    """Return the shortest two's-complement big-endian bytes of an integer, at least one byte."""
     bits = value.bit_length() if value >= 0 else (value + 1).bit_length()
     return value.to_bytes(bits // 8 + 1, "big", signed=True)
 
@@ -466,7 +467,7 @@ def _misfit(type_: Type, value: object) -> InvalidValue:
 
 
 def _shown(value: object) -> str:
-    """A value as a message shows it: whole when it is short."""
+    """Return a value for a message, shortened if it is long."""
     shown = str(value) if isinstance(value, Decimal) else repr(value)
     return shown if len(shown) <= 100 else f"{shown[:97]}..."
 

@@ -1,7 +1,7 @@
-"""ISO-8601 texts of dates, times and timestamps, to and from Iceberg's integers.
+"""Converts ISO 8601 dates, times and timestamps to and from Iceberg's integers.
 
-Python's own `datetime` ends at the year 9999 and knows no nanoseconds, so only its day arithmetic
-is used, moved by whole 400-year cycles where a year lies outside.
+Python's `datetime` ends at the year 9999 and has no nanoseconds, so only its day arithmetic is
+used. Years outside its range are shifted by whole cycles of 400 years.
 """
 
 from __future__ import annotations
@@ -67,10 +67,10 @@ def micros_from_timestamp(text: str, *, with_zone: bool) -> int:
 
 
 def _micros_of_usual_text(text: str) -> int | None:
-    """The usual spelling, whole seconds or six digits behind the point, at a tenth of the cost.
+    """Parse the usual form, with whole seconds or six decimal digits, ten times faster.
 
-    `fromisoformat` takes more than this; the length and the separators leave one reading. None
-    where the text is another one, or no day of Python's calendar.
+    `fromisoformat` accepts more forms; the checks of the length and the separators leave only this
+    one. Return None for any other text and for days outside Python's calendar.
     """
     if (
         len(text) not in (19, 26)
@@ -94,7 +94,7 @@ def _micros_of_usual_text(text: str) -> int | None:
 
 
 def nanos_from_timestamp(text: str, *, with_zone: bool) -> int:
-    """The instant of a timestamp; with a zone it must be written in UTC, as the spec demands."""
+    """Parse a timestamp. If it has a zone, it must be UTC, as the spec requires."""
     matched = _TIMESTAMP_TEXT.fullmatch(text)
     if matched is None:
         raise ValueError(f"{text!r} is not a timestamp like 2017-11-16T22:31:08.123456")
@@ -118,14 +118,14 @@ def timestamp_from_nanos(nanos: int, *, with_zone: bool) -> str:
 
 
 def year_and_month(days: int) -> tuple[int, int]:
-    """The calendar year and month (1 to 12) that a day lies in."""
+    """Return the calendar year and month (1 to 12) of a day."""
     cycles, day = divmod(days, _CYCLE_DAYS)
     near = date.fromordinal(_EPOCH_ORDINAL + day)
     return near.year + cycles * _CYCLE_YEARS, near.month
 
 
 def _days(year_text: str, month: str, day: str) -> int:
-    # The shifted year lies in [2000, 2400), where every cycle position has a valid Python date.
+    # The shifted year is in [2000, 2400), where Python has a date for each day of the cycle.
     cycles, within = divmod(int(year_text), _CYCLE_YEARS)
     try:
         near = date(2000 + within, int(month), int(day))

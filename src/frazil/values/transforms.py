@@ -1,7 +1,7 @@
-"""Partition and sort transforms: their text, the types they take and give, and their values.
+"""Partition and sort transforms: their text, their source and result types, and their values.
 
-Spec: "Partition Transforms"; Appendix B for the hash. A transform that is not known is kept as it
-was written, as the spec demands of readers: it accepts every type and cannot be applied.
+Spec: "Partition Transforms", and Appendix B for the hash. The spec requires readers to accept
+unknown transforms. One is kept as it was written: it accepts every type and cannot be applied.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import Any, ClassVar, Final
 from uuid import UUID
 
 from frazil.values import temporal
-from frazil.values.murmur3 import murmur3_32
 from frazil.values.single_value import (
     check_value,
     decimal_from_unscaled,
@@ -46,16 +45,16 @@ class InvalidTransform(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Transform:
-    """A transform; `str` gives the canonical text."""
+    """A transform; `str` returns its canonical text."""
 
     preserves_order: ClassVar[bool] = False
 
     def accepts(self, source: Type) -> bool:
-        """Whether a column of this type may be the source, as Java's `canTransform`."""
+        """Check whether a column of this type may be the source, as Java's `canTransform` does."""
         raise NotImplementedError
 
     def result_type(self, source: Type) -> Type:
-        """The type of the transformed values."""
+        """Return the type of the transformed values."""
         raise NotImplementedError
 
     def _apply(self, source: Type, value: Any) -> Any:
@@ -81,7 +80,7 @@ class Identity(Transform):
 
 @dataclass(frozen=True, slots=True)
 class Void(Transform):
-    """Always null: what is left of a partition field that was dropped from a v1 table."""
+    """Always null. It replaces a partition field that was dropped from a v1 table."""
 
     def accepts(self, source: Type) -> bool:
         return True
@@ -188,7 +187,7 @@ class Month(_TimeTransform):
 
 @dataclass(frozen=True, slots=True)
 class Day(_TimeTransform):
-    """Its result is a date, as Java writes it; the spec's int has the same bytes."""
+    """The day. Its result is a date, as in Java; the int of the spec has the same bytes."""
 
     name = "day"
 
@@ -222,7 +221,7 @@ class Hour(_TimeTransform):
 
 @dataclass(frozen=True, slots=True)
 class Unknown(Transform):
-    """A transform of a later specification or of someone's own, kept as it was written."""
+    """A transform of a later specification or of another vendor, kept as it was written."""
 
     text: str
 
@@ -248,7 +247,7 @@ _BY_NAME: Final[dict[str, Transform]] = {
 
 @lru_cache(maxsize=1024)
 def parse_transform(text: str) -> Transform:
-    """Reads a transform's text, in any case as Java does."""
+    """Parse the text of a transform, in any case as Java does."""
     known = _BY_NAME.get(text.lower())
     if known is not None:
         return known
@@ -261,7 +260,7 @@ def parse_transform(text: str) -> Transform:
 
 
 def apply(transform: Transform, source: Type, value: Any) -> Any:
-    """The transformed value; null stays null."""
+    """Return the transformed value; null stays null."""
     if not transform.accepts(source):
         raise InvalidTransform(f"{transform} does not accept the type {source}")
     if value is None:
@@ -279,11 +278,14 @@ def _days(source: Type, value: int) -> int:
 
 
 def hash_value(source: Type, value: Any) -> int:
-    """The signed 32-bit hash of a value (spec, Appendix B)."""
-    hasher = _HASHERS.get(source.type_id)
-    if hasher is None:
+    """Return the signed 32-bit Murmur3 hash of a value (spec, Appendix B)."""
+    # The base installation does not have mmh3 and never hashes.
+    import mmh3
+
+    to_bytes = _HASHED_BYTES.get(source.type_id)
+    if to_bytes is None:
         raise InvalidTransform(f"values of the type {source} have no hash")
-    return murmur3_32(hasher(value))
+    return mmh3.hash(to_bytes(value))
 
 
 def _long_bytes(value: int) -> bytes:
@@ -302,7 +304,7 @@ def _uuid_bytes(value: UUID) -> bytes:
     return value.bytes
 
 
-_HASHERS: Final[dict[TypeId, Callable[[Any], bytes]]] = {
+_HASHED_BYTES: Final[dict[TypeId, Callable[[Any], bytes]]] = {
     **dict.fromkeys((TypeId.INT, TypeId.LONG, TypeId.DATE, TypeId.TIME), _long_bytes),
     **dict.fromkeys((TypeId.TIMESTAMP, TypeId.TIMESTAMPTZ), _long_bytes),
     **dict.fromkeys(_NANO_TIMESTAMPS, _nanos_bytes),

@@ -1,8 +1,7 @@
-"""Types and fields read from their JSON form (spec, Appendix C), naming where it is wrong, and
-written in it.
+"""Reads and writes the JSON of types and fields (spec, Appendix C).
 
-The input is what a JSON decoder gives: str, dict, list, bool, int, float or Decimal. Every error is
-an `InvalidType` whose message begins with the path of the offending value.
+The input is decoded JSON: str, dict, list, bool, int, float or Decimal. Every error is an
+`InvalidType` whose message begins with the JSON path of the wrong value.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ from frazil.values.types import (
 )
 
 MAX_NESTING: Final = 100
-"""Deeper types are refused: no engine can use them, and recursion must end somewhere."""
+"""Deeper types are refused: no engine can use them, and recursion must be bounded."""
 
 _T = TypeVar("_T")
 _JSON_NAMES: Final[dict[type, str]] = {str: "a string", bool: "true or false", list: "a list"}
 
 
 def parse_type(value: object, path: str = "type", depth: int = 0) -> Type:
-    """The type that a JSON value declares."""
+    """Return the type that a JSON value declares."""
     if isinstance(value, str):
         return _named(value, path)
     if not isinstance(value, dict):
@@ -57,7 +56,7 @@ def _named(text: str, path: str) -> Type:
 
 
 def parse_struct(value: Mapping[str, Any], path: str, depth: int = 0) -> StructType:
-    """The struct of an object that has `fields`, whatever its other keys are."""
+    """Return the struct of an object that has `fields`. Other keys are ignored."""
     items = _get(value, "fields", list, path)
     return StructType(
         tuple(
@@ -99,10 +98,11 @@ def _field(path: str, *args: Any) -> NestedField:
 
 
 def _default(value: object, type_: Type, path: str) -> Any:
-    """A default in Iceberg's internal form.
+    """Return a default as an internal value.
 
-    Spec, "Default values": a struct's is null or empty, because its fields have their own; unknown,
-    variant, geometry and geography have none. For lists and maps Java knows none either.
+    Spec, "Default values": the default of a struct is null or empty, because its fields have their
+    own. Unknown, variant, geometry and geography have no defaults; in Java lists and maps have none
+    either.
     """
     if value is None:
         return None
@@ -154,7 +154,7 @@ def _get(value: Mapping[str, Any], key: str, kind: type[_T], path: str) -> _T:
 
 
 def get_int(value: Mapping[str, Any], key: str, path: str) -> int:
-    """A required 32-bit integer of a JSON object."""
+    """Return a required 32-bit integer of a JSON object."""
     if key not in value:
         raise InvalidType(f"{path}: '{key}' is missing")
     found = value[key]
@@ -166,7 +166,7 @@ def get_int(value: Mapping[str, Any], key: str, path: str) -> int:
 
 
 def _kind(value: object) -> str:
-    """What a JSON value is, for a message; its content may be long or secret."""
+    """Return the kind of a JSON value for a message; its content may be long or secret."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -182,7 +182,7 @@ def _kind(value: object) -> str:
 
 
 def struct_to_json(struct: StructType) -> dict[str, Any]:
-    """The object that `parse_struct` reads."""
+    """Return the object that `parse_struct` reads."""
     return {"type": "struct", "fields": [_field_to_json(field) for field in struct.fields]}
 
 

@@ -1,10 +1,10 @@
-"""Iceberg's types as values: primitives, `variant`, and the nested struct, list and map.
+"""Iceberg's types: primitives, `variant`, and the nested struct, list and map.
 
 Spec: "Schemas and Data Types". Types compare by value as Java's `Types` do: the CRS of a geometry
-is compared without case, everything else exactly. How they are read from JSON is `type_json`.
+is compared without case, everything else exactly. `type_json` reads and writes their JSON.
 
-Python values of a type, everywhere in Frazil, are Iceberg's internal ones, so that no time zone
-and no calendar object can get in the way:
+Everywhere in Frazil, Python values of a type are Iceberg's internal values, without time zones and
+calendar objects:
 
     boolean                          bool
     int, long                        int
@@ -38,11 +38,11 @@ DEFAULT_VALUES_MIN_FORMAT_VERSION: Final = 3
 
 
 class InvalidType(ValueError):
-    """A type, or a field of one, that cannot be what it is declared to be."""
+    """A declaration of a type or field that is not valid."""
 
 
 class TypeId(StrEnum):
-    """What kind of type it is; the text is the one of the JSON form."""
+    """The kind of a type; the value is its name in JSON."""
 
     BOOLEAN = "boolean"
     INT = "int"
@@ -70,7 +70,7 @@ class TypeId(StrEnum):
 
 
 class EdgeAlgorithm(StrEnum):
-    """How edges between two points of a geography run."""
+    """How the edges between two points of a geography are interpolated."""
 
     SPHERICAL = "spherical"
     VINCENTY = "vincenty"
@@ -87,7 +87,8 @@ class Type:
 
     @property
     def is_primitive(self) -> bool:
-        """As Java has it: `variant` is neither primitive nor nested."""
+        """Return whether the type is primitive. As in Java, `variant` is neither primitive nor
+        nested."""
         return False
 
     @property
@@ -287,12 +288,14 @@ _GEOGRAPHY = re.compile(r"geography\s*(?:\(([^,)]*)(?:,([^,)]*))?\))?", re.IGNOR
 
 
 def min_format_version(type_: Type) -> int:
-    """The first table format version that has this type; nested types do not count their fields."""
+    """Return the first format version that has this type, not counting the fields of nested
+    types."""
     return 3 if type_.type_id in _V3_TYPES else 1
 
 
 def type_from_name(text: str) -> Type:
-    """Reads every type that is written as a JSON string, with any case and inner blanks as Java."""
+    """Parse a type that JSON writes as a string, in any case and with inner blanks, as Java
+    does."""
     lowered = text.lower()
     known = _UNPARAMETERIZED.get(lowered)
     if known is not None:
@@ -318,7 +321,7 @@ def _geography(crs: str | None, algorithm: str | None) -> GeographyType:
 
 
 def child_fields(type_: Type) -> tuple[NestedField, ...]:
-    """The direct fields of a type; none for a primitive."""
+    """Return the direct fields of a type; none for a primitive."""
     if isinstance(type_, StructType):
         return type_.fields
     if isinstance(type_, ListType):
