@@ -1,4 +1,4 @@
-"""Objects as local files: durable when `put_new` returns, never torn under their name.
+"""Stores objects as local files, which are durable when `put_new` returns and never incomplete.
 
 A `%` in a location is part of the file's name, as for Hadoop, PyIceberg and DuckDB
 (see `frazil.store.locations`).
@@ -33,13 +33,13 @@ _SLICE_BYTES = 1 << 20
 _PUT_THREADS = 6
 _O_TMPFILE: int | None = getattr(os, "O_TMPFILE", None)
 
-# How file systems and kernels say that they have no unnamed files, or no links to them.
+# The errors of file systems and kernels that have no unnamed files, or no links to them.
 _NO_UNNAMED_FILES = {errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOSYS}
 _NO_LINKS = {errno.EOPNOTSUPP, errno.EPERM, errno.ENOSYS, errno.ENOENT, errno.EXDEV, errno.EINVAL}
 
 
-_Named: TypeAlias = tuple[str, str, Sequence[bytes]]
-"""A file's name in its folder, its location and its content."""
+_NewFile: TypeAlias = tuple[str, str, Sequence[bytes]]
+"""The name of a file in its folder, its location and its content."""
 
 
 class LocalStore:
@@ -49,14 +49,14 @@ class LocalStore:
         self._folders_lock = threading.Lock()
 
     def put_new(self, location: str, chunks: Sequence[bytes]) -> None:
-        """Writes an unnamed file, syncs it, links it to its name, syncs the folder.
+        """Write an unnamed file, sync it, link it to its name and sync the folder.
 
-        So a crash or a full disk leaves nothing behind, and nobody who lists the folder meets a
-        half-written file. It costs what an exclusive create costs when files are written one by
-        one and up to a fifth more when several are written at once; a temporary name costs more
-        than either (benchmarks/store_put_new.py). Where a file system has no unnamed files, the
-        name is created exclusively and removed on failure: still safe, since nobody knows an
-        object's name before the catalog's pointer names it.
+        A crash or a full disk leaves nothing behind, and a listing of the folder never shows an
+        incomplete file. This costs as much as an exclusive create for single files and up to a
+        fifth more for several at once; a temporary name costs more than both
+        (benchmarks/store_put_new.py). If a file system has no unnamed files, the name is created
+        exclusively and removed after a failure. That is safe as well, because nobody knows the name
+        of an object before the catalog publishes it.
         """
         folder, name = _folder_and_name(location)
         with _translated("write", location), self._opened_folder(folder) as folder_fd:
@@ -66,9 +66,9 @@ class LocalStore:
     def put_many(
         self, files: Mapping[str, Sequence[bytes]], executor: Executor
     ) -> dict[str, Exception]:
-        """The files of a commit lie in one folder, which is then synced once and not for each."""
+        """Sync each folder once, because the files of a commit are usually in the same folder."""
         failed: dict[str, Exception] = {}
-        by_folder: dict[str, list[_Named]] = {}
+        by_folder: dict[str, list[_NewFile]] = {}
         for location, chunks in files.items():
             try:
                 folder, name = _folder_and_name(location)
@@ -86,14 +86,14 @@ class LocalStore:
             _put(folder_fd, name, location, chunks)
 
     def sync(self, locations: Iterable[str]) -> None:
-        """The files are synced already, their names in the folders not."""
+        """Sync the folders. The contents of the files are synced already."""
         folders = {_local_path(location).rpartition("/")[0]: location for location in locations}
         for folder, location in folders.items():
             with _translated("write", location):
                 _sync_path(folder or "/")
 
     def _put_into(
-        self, folder: str, named: Sequence[_Named], executor: Executor
+        self, folder: str, named: Sequence[_NewFile], executor: Executor
     ) -> dict[str, Exception]:
         locations = [location for _, location, _ in named]
         try:
@@ -102,7 +102,7 @@ class LocalStore:
         except StoreError as error:
             return dict.fromkeys(locations, error)
         try:
-            # A thread takes several: handing over costs as much as writing a small file.
+            # Each thread writes several files: using a thread costs as much as a small file.
             parts = [named[start::_PUT_THREADS] for start in range(min(_PUT_THREADS, len(named)))]
             futures = [executor.submit(_put_all, folder_fd, part) for part in parts[1:]]
             failed = _put_all(folder_fd, parts[0])
@@ -137,7 +137,7 @@ class LocalStore:
         return found.st_size if stat.S_ISREG(found.st_mode) else None
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        """Follows no symlink below the prefix: it could lead out of the table."""
+        """List without following symlinks, which could lead out of the table."""
         root = _local_path(prefix)
         text = prefix.rstrip("/")
         folders = [""]
@@ -154,8 +154,10 @@ class LocalStore:
                     )
 
     def delete(self, locations: Iterable[str]) -> None:
-        """Deletes all it can, then reports the first failure. Folders stay: clients such as
-        DuckDB write into them without making them."""
+        """Delete as many as possible, then raise the first error.
+
+        Folders stay, because clients such as DuckDB write into them without creating them.
+        """
         failed: list[StoreError] = []
         for location in locations:
             try:
@@ -173,7 +175,7 @@ class LocalStore:
                 self._make_folder(_local_path(location))
 
     def close(self) -> None:
-        """Nothing is kept open between calls."""
+        """Do nothing: no file stays open between calls."""
 
     @contextmanager
     def _opened_folder(self, folder: str) -> Iterator[int]:
@@ -191,21 +193,21 @@ class LocalStore:
             self._make_folder(folder)
             return os.open(folder, flags)
         if self._folders_lock.locked():
-            # Another thread may have made this very folder a moment ago and not yet synced the
-            # one it stands in; an object is not durable before its folder is.
+            # Another thread may have just created this folder without syncing its parent yet.
+            # An object is not durable before its folder is.
             with self._folders_lock:
                 pass
         return fd
 
     def _make_folder(self, folder: str) -> None:
-        """Makes a folder and those above it; each is durable before the one below is made."""
+        """Create a folder and its parents. Each is durable before its child is created."""
         with self._folders_lock:
             missing: list[str] = []
             while folder != "/" and not os.path.isdir(folder):
                 missing.append(folder)
                 folder = os.path.dirname(folder)
             for folder in reversed(missing):
-                # Another process may have been faster; a file of that name stays an error.
+                # Another process may have been faster. A file with that name is still an error.
                 with suppress(FileExistsError):
                     os.mkdir(folder)
                 _sync_path(os.path.dirname(folder))
@@ -221,13 +223,13 @@ def _folder_and_name(location: str) -> tuple[str, str]:
 
 
 def _put(folder_fd: int, name: str, location: str, chunks: Sequence[bytes]) -> None:
-    """A file whose content is synced; its name is not."""
+    """Write a file and sync its content, but not its name."""
     if not _put_unnamed(folder_fd, name, location, chunks):
         _put_exclusive(folder_fd, name, location, chunks)
 
 
 def _put_unnamed(folder_fd: int, name: str, location: str, chunks: Sequence[bytes]) -> bool:
-    """False, with nothing done, where the file system cannot do it so."""
+    """Return False without any effect if the file system does not support unnamed files."""
     if _O_TMPFILE is None:
         return False
     try:
@@ -239,7 +241,7 @@ def _put_unnamed(folder_fd: int, name: str, location: str, chunks: Sequence[byte
     try:
         _write(fd, chunks)
         os.fsync(fd)
-        # linkat(2) needs a privilege to link a descriptor itself; its name in /proc needs none.
+        # linkat(2) needs a privilege to link a descriptor; linking its name in /proc needs none.
         os.link(f"/proc/self/fd/{fd}", name, dst_dir_fd=folder_fd, follow_symlinks=True)
     except FileExistsError:
         raise ObjectExists(location) from None
@@ -269,8 +271,8 @@ def _put_exclusive(folder_fd: int, name: str, location: str, chunks: Sequence[by
         raise
 
 
-def _put_all(folder_fd: int, named: Sequence[_Named]) -> dict[str, Exception]:
-    """Writes files whose folder is synced afterwards; what went wrong, by location."""
+def _put_all(folder_fd: int, named: Sequence[_NewFile]) -> dict[str, Exception]:
+    """Write files whose folder is synced later. Return the errors by location."""
     failed: dict[str, Exception] = {}
     for name, location, chunks in named:
         try:
@@ -282,7 +284,7 @@ def _put_all(folder_fd: int, named: Sequence[_Named]) -> dict[str, Exception]:
 
 
 def _sync_folder_or_remove(folder_fd: int, names: Iterable[str]) -> None:
-    """A name that may not survive a crash must not be found later: its writer was told no."""
+    """Sync a folder. If that fails, remove the names, because their writer gets an error."""
     try:
         os.fsync(folder_fd)
     except OSError:
@@ -292,16 +294,16 @@ def _sync_folder_or_remove(folder_fd: int, names: Iterable[str]) -> None:
 
 
 def _remove(folder_fd: int, name: str) -> None:
-    # The failure that led here is the one to report; what is left is an orphan for GC.
+    # The caller reports the first failure. A file that remains is an orphan.
     with suppress(OSError):
         os.unlink(name, dir_fd=folder_fd)
 
 
 def _write(fd: int, chunks: Sequence[bytes]) -> None:
-    """All chunks, a slice at a time.
+    """Write all chunks, one slice at a time.
 
-    The kernel is asked to begin writing each slice out while the next one is copied: the sync at
-    the end then waits for the last of them and not for all: on 9 MB a quarter of the time less.
+    The kernel starts to write each slice to the disk while the next one is copied, so the sync at
+    the end waits only for the last slices. This saves a quarter of the time for 9 MB.
     """
     waiting = deque(memoryview(chunk) for chunk in chunks if chunk)
     offset = 0
@@ -310,7 +312,7 @@ def _write(fd: int, chunks: Sequence[bytes]) -> None:
         if written == 0:
             raise OSError(errno.EIO, "the file system takes no more bytes")
         if written >= _SLICE_BYTES and hasattr(os, "posix_fadvise"):
-            # Only a hint; what is still dirty stays in memory until the sync.
+            # This is only a hint. Dirty pages stay in memory until the sync.
             os.posix_fadvise(fd, offset, written, os.POSIX_FADV_DONTNEED)
         offset += written
         while waiting and written >= len(waiting[0]):
@@ -320,7 +322,7 @@ def _write(fd: int, chunks: Sequence[bytes]) -> None:
 
 
 def _slice(waiting: deque[memoryview]) -> list[memoryview]:
-    """As many buffers from the front as make a slice, or as one system call takes."""
+    """Return the first buffers: enough for a slice, and no more than a system call takes."""
     taken: list[memoryview] = []
     size = 0
     for buffer in islice(waiting, _IOV_MAX):
@@ -337,8 +339,8 @@ def _read(fd: int, location: str, max_bytes: int | None) -> bytes:
         raise ObjectMissing(location)
     if max_bytes is not None and found.st_size > max_bytes:
         raise ObjectTooLarge(location, max_bytes)
-    # Objects do not change, so the size is the end. One byte more is asked for, so that a file
-    # which somebody lets grow meanwhile is noticed and not read without bound.
+    # Objects do not change, so the size is the end. Reading one byte more detects a file that
+    # grows, which would otherwise be read without bound.
     wanted = found.st_size + 1
     parts: list[bytes] = []
     while wanted > 0:
@@ -351,7 +353,7 @@ def _read(fd: int, location: str, max_bytes: int | None) -> bytes:
 
 
 def _read_at(fd: int, offset: int, length: int) -> bytes:
-    """The bytes of a part, fewer where the file ends."""
+    """Return the bytes of a part, or fewer if the file ends before."""
     parts: list[bytes] = []
     while length > 0:
         part = os.pread(fd, min(length, 1 << 30), offset)
@@ -364,14 +366,14 @@ def _read_at(fd: int, offset: int, length: int) -> bytes:
 
 
 def _scan(folder: str) -> list[tuple[str, os.stat_result]]:
-    """The names in a folder; none where the folder is not there (any more)."""
+    """Return the entries of a folder; none if the folder does not exist."""
     found: list[tuple[str, os.stat_result]] = []
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
                 if not _is_text(entry.name):
                     continue
-                # A file deleted since the folder was read is simply not listed.
+                # Skip a file that was deleted since the folder was read.
                 with suppress(FileNotFoundError):
                     found.append((entry.name, entry.stat(follow_symlinks=False)))
     except (FileNotFoundError, NotADirectoryError):
@@ -380,7 +382,7 @@ def _scan(folder: str) -> list[tuple[str, os.stat_result]]:
 
 
 def _is_text(name: str) -> bool:
-    """No Iceberg file can name a file whose name is not UTF-8."""
+    """Check that a name is UTF-8. Iceberg metadata cannot contain any other name."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -405,11 +407,11 @@ def _local_path(location: str) -> str:
 
 @contextmanager
 def _opened(location: str) -> Iterator[int]:
-    """A descriptor to read from."""
+    """Open a file for reading."""
     path = _local_path(location)
     with _translated("read", location):
         try:
-            # Not blocking: a FIFO under that name must not hang the server.
+            # Open without blocking: a FIFO with that name must not hang the server.
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except (FileNotFoundError, NotADirectoryError):
             raise ObjectMissing(location) from None

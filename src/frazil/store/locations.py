@@ -1,20 +1,20 @@
-"""The one canonicaliser of locations.
+"""Parses locations, makes them canonical, and checks that they are allowed.
 
-Every URI that a request, a manifest or a setting carries is compared in the form made here, so
-that two spellings of one place are one place and no spelling reaches outside the allowed places.
+All URIs in requests, manifests and settings are compared in their canonical form. Two spellings of
+the same location are therefore equal, and no spelling can reach outside the allowed locations.
 
-**Which file a local location means.** Hadoop's `Path`, PyIceberg and DuckDB all take a `%` in a
-local location literally: `file:///wh/a%2Fb` is a folder named `a%2Fb`. So does our store. A client
-that reads it as a URI (RFC 3986) decodes it once and goes to `/wh/a/b`. A local location therefore
-has two readings, the literal and the decoded one. The literal reading is where the bytes are; for
-containment both must lie inside, for overlap either counts. Object keys are taken literally by
-everybody and have one reading.
+**Which file a local location means.** Hadoop's `Path`, PyIceberg and DuckDB take a `%` in a local
+location literally: `file:///wh/a%2Fb` is a folder named `a%2Fb`. Our store does the same. A client
+that reads it as a URI (RFC 3986) decodes it once and uses `/wh/a/b`. So a local location has two
+readings, the literal and the decoded one. The data is at the literal one. For containment both must
+be inside; for overlap either one counts. All clients take object keys literally, so these have one
+reading.
 
-**What is refused** although some client would accept it: `.` and `..` segments in either reading
-(some client resolves them), control characters, `?` and `#` (PyIceberg cuts there, Hadoop does
-not), backslashes, user info, relative paths, remote hosts in `file:`, and empty segments in object
-keys (Hadoop's s3a drops them, S3FileIO does not). On local paths the kernel drops empty segments,
-and so does the canonical form. Trailing slashes are stripped everywhere.
+**What is refused** although some clients accept it: `.` and `..` segments in either reading (some
+clients resolve them), control characters, `?` and `#` (PyIceberg cuts there, Hadoop does not),
+backslashes, user info, relative paths, remote hosts in `file:`, and empty segments in object keys
+(Hadoop's s3a drops them, S3FileIO does not). In local paths the kernel drops empty segments, and so
+does the canonical form. Trailing slashes are always removed.
 """
 
 from __future__ import annotations
@@ -40,33 +40,35 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
 _SLASHES = re.compile(r"/+")
 
-# Linux's PATH_MAX and S3's longest key: nothing above could be stored.
+# Linux's PATH_MAX and the longest key of S3.
 _MAX_BYTES = {"file": 4095, "s3": 1024, "memory": 4095}
 _MAX_SEGMENT_BYTES = 255
 _SHOWN_CHARACTERS = 200
 
 Memo = dict[str, str]
-"""Folders already resolved while one batch of locations is checked; never kept longer."""
+"""Resolved folders of one batch of locations. A memo is not kept after its batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A canonical location. `str()` gives its text, which is canonical again."""
+    """A canonical location. `str()` returns its text, which is canonical as well."""
 
     scheme: str
     authority: str
     """The bucket; empty for local files."""
     path: str
-    """Begins with `/`, never ends with one but for the root; symlinks of a local path resolved."""
+    """Begins with `/` and does not end with it, except for the root. Symlinks are resolved."""
     decoded_path: str | None = None
-    """The second reading of a local location that holds percent escapes."""
+    """The second reading of a local location with percent escapes."""
 
     def __str__(self) -> str:
         return self._text(self.path)
 
     def readings(self) -> tuple[str, ...]:
-        """The text of each reading. A table owns all of them, so that no other table's location
-        coincides with one in either reading."""
+        """Return the text of each reading.
+
+        A table owns all readings of its location, so that no other table can use one of them.
+        """
         if self.decoded_path is None:
             return (self._text(self.path),)
         return (self._text(self.path), self._text(self.decoded_path))
@@ -79,7 +81,7 @@ class Location:
 
 @dataclass(frozen=True, slots=True)
 class ObjectAddress:
-    """Where a store finds an object: only parsed, nothing resolved."""
+    """The parts of a location as a store uses them: parsed, but not resolved."""
 
     scheme: str
     authority: str
@@ -92,12 +94,12 @@ class ObjectAddress:
 
 
 _PARSED: dict[str, ObjectAddress] = {}
-"""A commit asks for the same places again and again, and the text alone says what they are."""
+"""Parsed locations. A commit uses the same ones many times."""
 _MAX_PARSED = 10_000
 
 
 def parse_location(text: str, field: str = "location") -> ObjectAddress:
-    """Splits a location and refuses what no store may be asked for."""
+    """Split a location. Refuse what no store accepts."""
     known = _PARSED.get(text)
     if known is not None:
         return known
@@ -132,7 +134,7 @@ def _parse_location(text: str, field: str) -> ObjectAddress:
 
 
 def canonical_location(text: str, field: str = "location", *, memo: Memo | None = None) -> Location:
-    """The canonical form of a location; BadRequest, naming the field, where it has none."""
+    """Return the canonical form of a location, or raise a BadRequest that names the field."""
     address = parse_location(text, field)
     for character in "?#\\":
         if character in text:
@@ -151,18 +153,18 @@ def canonical_location(text: str, field: str = "location", *, memo: Memo | None 
 
 
 def canonical_locations(texts: Iterable[str], field: str = "location") -> list[Location]:
-    """As `canonical_location`, for many: each folder is resolved once."""
+    """Return the canonical forms of many locations, resolving each folder once."""
     memo: Memo = {}
     return [canonical_location(text, field, memo=memo) for text in texts]
 
 
 def local_location(path: str | os.PathLike[str]) -> str:
-    """The location of a path as a user types it; a relative one starts at the working folder."""
+    """Return the location of a path. A relative path starts at the working folder."""
     return f"file://{os.path.abspath(path)}"
 
 
 def is_within(child: Location, parent: Location) -> bool:
-    """Whether `child` is `parent` or lies below it, in both readings."""
+    """Check whether `child` is `parent` or below it, in both readings."""
     return (
         (child.scheme, child.authority) == (parent.scheme, parent.authority)
         and _is_below(child.path, parent.path)
@@ -171,7 +173,7 @@ def is_within(child: Location, parent: Location) -> bool:
 
 
 def overlaps(one: Location, other: Location) -> bool:
-    """Whether one is, lies in, or holds the other, in any reading."""
+    """Check whether one location equals, contains, or is inside the other in any reading."""
     if (one.scheme, one.authority) != (other.scheme, other.authority):
         return False
     return any(
@@ -182,7 +184,7 @@ def overlaps(one: Location, other: Location) -> bool:
 
 
 class AllowedLocations:
-    """The places this server may read and write: the warehouse and what the operator added."""
+    """The locations that the server may read and write: the warehouse and `--allow-location`."""
 
     def __init__(self, warehouse: str, extra: Sequence[str] = ()) -> None:
         self.warehouse = canonical_location(warehouse, "--warehouse")
@@ -192,7 +194,7 @@ class AllowedLocations:
         )
 
     def check(self, location: str, field: str, *, memo: Memo | None = None) -> Location:
-        """The canonical form of a location in an allowed place; BadRequest for any other."""
+        """Return the canonical form of an allowed location. Raise BadRequest for any other."""
         canonical = canonical_location(location, field, memo=memo)
         if not any(is_within(canonical, root) for root in self.roots):
             raise BadRequest(
@@ -203,13 +205,12 @@ class AllowedLocations:
         return canonical
 
     def check_all(self, locations: Iterable[str], field: str) -> list[Location]:
-        """As `check`, for many: each folder is resolved once."""
+        """Check many locations, resolving each folder once."""
         memo: Memo = {}
         return [self.check(location, field, memo=memo) for location in locations]
 
     def check_table(self, location: str, field: str) -> Location:
-        """As `check`, for a table's own folder, which may not hold the warehouse: no other
-        table could be made beside it."""
+        """Check the folder of a table. It must not contain the warehouse with all other tables."""
         canonical = self.check(location, field)
         if is_within(self.warehouse, canonical):
             raise BadRequest(
@@ -220,12 +221,12 @@ class AllowedLocations:
 
 
 def default_table_location(warehouse: str, namespace: Namespace, name: str, unique: str) -> str:
-    """A folder of its own for a new table, in the default folder of its namespace."""
+    """Return a new folder for a table, in the default folder of its namespace."""
     return table_location_in(default_namespace_location(warehouse, namespace), name, unique)
 
 
 def default_namespace_location(warehouse: str, namespace: Namespace) -> str:
-    """A level is one folder, percent-encoded, whatever it holds."""
+    """Return the folder of a namespace. Each level is one percent-encoded folder."""
     levels = "/".join(_folder(level, _MAX_SEGMENT_BYTES) for level in namespace)
     if len(levels) > _MAX_LEVELS_BYTES:
         levels = f"~{_digest('/'.join(quote(level, safe='') for level in namespace))}"
@@ -233,14 +234,16 @@ def default_namespace_location(warehouse: str, namespace: Namespace) -> str:
 
 
 def table_location_in(namespace_location: str, name: str, unique: str) -> str:
-    """`unique` keeps a table that takes over a renamed or dropped one's name out of the old
-    folder."""
+    """Return a folder for a table.
+
+    `unique` separates tables that have the same name one after the other.
+    """
     suffix = f"-{unique}"
     folder = _folder(name, _MAX_SEGMENT_BYTES - len(suffix))
     return f"{namespace_location.rstrip('/')}/{folder}{suffix}"
 
 
-# S3's keys end at 1,024 bytes: deep namespaces leave room for warehouse, table and file name.
+# Keys of S3 have at most 1,024 bytes, so levels must leave room for warehouse, table and file.
 _MAX_LEVELS_BYTES = 400
 
 
@@ -268,7 +271,7 @@ def _split_scheme(text: str, field: str) -> tuple[str, str]:
 
 
 def _local_path(text: str, rest: str, field: str) -> str:
-    """The path of `/x`, `//localhost/x` or `///x`, without empty segments."""
+    """Return the path of `/x`, `//localhost/x` or `///x`, without empty segments."""
     path = rest
     if rest.startswith("//"):
         host, slash, tail = rest[2:].partition("/")
@@ -311,7 +314,7 @@ def _refuse_dot_segments(path: str, text: str, field: str) -> None:
 
 
 def _refuse_long_segments(path: str, text: str, field: str) -> None:
-    """No file system of Linux holds such a name: nothing could be written or read there."""
+    """Refuse names that no file system of Linux can store."""
     if any(len(segment.encode()) > _MAX_SEGMENT_BYTES for segment in path.split("/")):
         raise BadRequest(
             f"{field} {_shown(text)} has a segment too long for the file system: "
@@ -320,7 +323,7 @@ def _refuse_long_segments(path: str, text: str, field: str) -> None:
 
 
 def _decode(path: str, text: str, field: str) -> str:
-    """The second reading: percent-decoded once, held to the same rules."""
+    """Return the decoded reading, which must follow the same rules."""
     try:
         decoded = unquote(path, errors="strict")
     except UnicodeDecodeError:
@@ -332,7 +335,7 @@ def _decode(path: str, text: str, field: str) -> str:
 
 
 def _resolve(path: str, text: str, field: str, memo: Memo) -> str:
-    """`os.path.realpath`, with the folder's answer remembered for its other files."""
+    """Return `os.path.realpath` of a path. The memo keeps the result for the folder."""
     folder, _, name = path.rpartition("/")
     real = memo.get(folder)
     if real is None:
@@ -344,11 +347,11 @@ def _resolve(path: str, text: str, field: str, memo: Memo) -> str:
 
 
 def _real_path(path: str, text: str, field: str) -> str:
-    """The path with symlinks resolved; what does not exist yet is taken as it is written."""
+    """Resolve the symlinks of a path. Parts that do not exist yet stay as they are."""
     try:
         os.stat(path)
     except OSError as error:
-        # Only these two mean that `realpath` gives up half way instead of resolving all there is.
+        # With these two errors `realpath` stops before it has resolved everything.
         if error.errno == errno.ELOOP:
             raise BadRequest(f"{field} {_shown(text)} runs into a loop of symlinks") from None
         if error.errno == errno.ENAMETOOLONG:
@@ -363,14 +366,14 @@ def _is_below(child: str, parent: str) -> bool:
 
 
 def _folder(name: str, max_bytes: int) -> str:
-    """A name as one folder: cut, with a hash of the whole, where the encoded form is too long."""
+    """Return a name as one folder. An encoded name that is too long is cut and gets a hash."""
     encoded = quote(name, safe="")
     if len(encoded) <= max_bytes:
         return encoded
     tail = f"~{_digest(name)}"
     kept = ""
     for character in name:
-        # Cut between characters: half an escape would not decode.
+        # Cut between characters, because a part of an escape cannot be decoded.
         escape = quote(character, safe="")
         if len(kept) + len(escape) + len(tail) > max_bytes:
             break

@@ -1,11 +1,10 @@
-"""Objects in memory, for tests of whatever stands on a store."""
+"""Stores objects in memory, for tests."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from frazil.store.locations import parse_location
@@ -14,8 +13,8 @@ from frazil.store.object_store import (
     ObjectInfo,
     ObjectMissing,
     ObjectTooLarge,
+    SimpleStore,
     check_range,
-    put_each,
 )
 
 
@@ -25,8 +24,8 @@ class _Object:
     modified_ms: int
 
 
-class MemoryStore:
-    """Implements `Store` for `memory:` locations; safe for many threads."""
+class MemoryStore(SimpleStore):
+    """Implements `Store` for `memory:` locations. Safe for several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -34,21 +33,10 @@ class MemoryStore:
 
     def put_new(self, location: str, chunks: Sequence[bytes]) -> None:
         key = _key(location)
-        found = _Object(b"".join(chunks), time.time_ns() // 1_000_000)
+        new = _Object(b"".join(chunks), time.time_ns() // 1_000_000)
         with self._lock:
-            if self._objects.setdefault(key, found) is not found:
+            if self._objects.setdefault(key, new) is not new:
                 raise ObjectExists(location)
-
-    def put_many(
-        self, files: Mapping[str, Sequence[bytes]], executor: Executor
-    ) -> dict[str, Exception]:
-        return put_each(self.put_new, files, executor)
-
-    def put_unsynced(self, location: str, chunks: Sequence[bytes]) -> None:
-        self.put_new(location, chunks)
-
-    def sync(self, locations: Iterable[str]) -> None:
-        """What was put is durable already."""
 
     def get(self, location: str, max_bytes: int | None = None) -> bytes:
         with self._lock:
@@ -87,11 +75,8 @@ class MemoryStore:
             with self._lock:
                 self._objects.pop(_key(location), None)
 
-    def make_folders(self, locations: Iterable[str]) -> None:
-        """There are no folders in memory."""
-
     def close(self) -> None:
-        """The objects stay until the store itself goes."""
+        """Do nothing: the objects exist as long as the store does."""
 
 
 def _key(location: str) -> tuple[str, str]:

@@ -7,14 +7,15 @@ returns only when the object is durable. If two writers use the same name, exact
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Protocol
 
 
 class StoreError(Exception):
-    """The store could not do what was asked; whether it did is unknown for a `put_new`."""
+    """An operation of the store failed. After a failed `put_new` the object may or may not
+    exist."""
 
 
 class ObjectMissing(StoreError):
@@ -34,20 +35,20 @@ class ObjectExists(StoreError):
 
 
 class ObjectTooLarge(StoreError):
-    """`get` met an object above the byte cap it was given."""
+    """`get` found an object that is larger than `max_bytes`."""
 
     def __init__(self, location: str, max_bytes: int) -> None:
         super().__init__(f"the object at {location} has more than {max_bytes} bytes")
         self.location = location
 
 
-def check_range(location: str, offset: int, length: int, found: bytes) -> bytes:
-    """What a store read, where it is all that `get_range` was asked for."""
-    if len(found) != length:
+def check_range(location: str, offset: int, length: int, data: bytes) -> bytes:
+    """Return the bytes that `get_range` read, after checking that there are enough."""
+    if len(data) != length:
         raise StoreError(
             f"cannot read {length} bytes at offset {offset} of {location}: it ends before"
         )
-    return found
+    return data
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,74 +59,95 @@ class ObjectInfo:
 
 
 class Store(Protocol):
-    """Immutable objects. All methods block; locations are the full URLs Iceberg's files name."""
+    """A store of immutable objects. All methods block. Locations are full URLs, as in Iceberg
+    files."""
 
     def put_new(self, location: str, chunks: Sequence[bytes]) -> None:
-        """Writes the chunks, one after another, as a new durable object. Raises ObjectExists."""
+        """Write the chunks, one after another, as a new durable object. Raise ObjectExists."""
 
     def put_many(
         self, files: Mapping[str, Sequence[bytes]], executor: Executor
     ) -> dict[str, Exception]:
-        """Writes many new objects at the same time, each as `put_new` does; what did not fail
-        is durable when it returns. Gives what went wrong, by location."""
+        """Write many new objects in parallel, each as `put_new` does.
+
+        Return the errors by location. All other objects are durable.
+        """
 
     def put_unsynced(self, location: str, chunks: Sequence[bytes]) -> None:
-        """As `put_new`, but the object is durable only after `sync` of its location."""
+        """Write as `put_new` does, but the object is durable only after `sync` of its location."""
 
     def sync(self, locations: Iterable[str]) -> None:
-        """Makes objects durable that were put unsynced. After a failure none of them may count."""
+        """Make objects durable that `put_unsynced` wrote. After a failure none of them is
+        reliable."""
 
     def get(self, location: str, max_bytes: int | None = None) -> bytes:
-        """The whole object. Raises ObjectMissing, ObjectTooLarge."""
+        """Return the whole object. Raise ObjectMissing or ObjectTooLarge."""
 
     def get_range(self, location: str, offset: int, length: int) -> bytes:
-        """A part of an object, at least one byte, which must lie inside it. Raises ObjectMissing,
-        and StoreError where the object ends before the part does."""
+        """Return a part of an object, at least one byte.
+
+        Raise ObjectMissing, or StoreError if the object ends before the part does.
+        """
 
     def size(self, location: str) -> int | None:
-        """The object's size, or None where there is none."""
+        """Return the size of the object, or None if it does not exist."""
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        """Every object below the folder `prefix`, recursively, in no given order."""
+        """Iterate over all objects below the folder `prefix`, recursively and in any order."""
 
     def delete(self, locations: Iterable[str]) -> None:
-        """Deletes objects; one that is not there is no error."""
+        """Delete objects. A missing object is not an error."""
 
     def make_folders(self, locations: Iterable[str]) -> None:
-        """Makes folders where the store has folders; does nothing where it has none."""
+        """Create folders if the store has folders; otherwise do nothing."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Release connections."""
 
 
-def put_each(
-    put_new: Callable[[str, Sequence[bytes]], None],
-    files: Mapping[str, Sequence[bytes]],
-    executor: Executor,
-) -> dict[str, Exception]:
-    """`put_many` by one `put_new` for each object."""
-    items = list(files.items())
-    # The last one is written by this thread: one file needs no hand-over at all.
-    futures = {
-        location: executor.submit(put_new, location, chunks) for location, chunks in items[:-1]
-    }
-    failed: dict[str, Exception] = {}
-    for location, chunks in items[-1:]:
-        try:
-            put_new(location, chunks)
-        except Exception as error:
-            failed[location] = error
-    for location, future in futures.items():
-        problem = future.exception()
-        if isinstance(problem, Exception):
-            failed[location] = problem
-    return failed
+class SimpleStore:
+    """The methods of a `Store` that has no folders and makes each object durable in `put_new`."""
+
+    def put_new(self, location: str, chunks: Sequence[bytes]) -> None:
+        raise NotImplementedError
+
+    def put_many(
+        self, files: Mapping[str, Sequence[bytes]], executor: Executor
+    ) -> dict[str, Exception]:
+        """Call `put_new` for each object in parallel."""
+        items = list(files.items())
+        # This thread writes the last object, so that a single one needs no other thread.
+        futures = {
+            location: executor.submit(self.put_new, location, chunks)
+            for location, chunks in items[:-1]
+        }
+        errors: dict[str, Exception] = {}
+        for location, chunks in items[-1:]:
+            try:
+                self.put_new(location, chunks)
+            except Exception as error:
+                errors[location] = error
+        for location, future in futures.items():
+            problem = future.exception()
+            if isinstance(problem, Exception):
+                errors[location] = problem
+        return errors
+
+    def put_unsynced(self, location: str, chunks: Sequence[bytes]) -> None:
+        self.put_new(location, chunks)
+
+    def sync(self, locations: Iterable[str]) -> None:
+        """Do nothing: objects are durable already."""
+
+    def make_folders(self, locations: Iterable[str]) -> None:
+        """Do nothing: there are no folders."""
 
 
 _MAX_PROBE_BYTES = 1024
 
 
 class PutIfAbsentUnsupported(StoreError):
-    """The store lets a second writer overwrite an object."""
+    """A store that lets a second writer overwrite an object."""
 
     def __init__(self, prefix: str, seen: str) -> None:
         super().__init__(
@@ -136,13 +158,13 @@ class PutIfAbsentUnsupported(StoreError):
 
 
 def prove_put_if_absent(store: Store, prefix: str) -> None:
-    """Writes one name twice and removes it.
+    """Check that a store refuses to write the same name twice.
 
-    Writers do not race here. Every name the catalog writes holds a fresh UUID, so what has to be
-    caught is a second writer long after the first, and a start that fails once in a hundred on a
-    store with a small race would cost more than it proves.
+    The two writes do not race. Each name that the catalog writes contains a new UUID, so the case
+    to detect is a second writer long after the first. A start of the server that sometimes fails on
+    a store with a small race would cost more than it proves.
     """
-    # No folder of its own: a local store would keep it, empty, for each start of the server.
+    # Without a folder of its own: a local store would keep an empty folder for each start.
     name = f"{prefix.rstrip('/')}/frazil-probe-{uuid.uuid4()}"
     try:
         store.put_new(name, [b"first"])

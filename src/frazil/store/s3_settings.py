@@ -1,8 +1,8 @@
-"""How the S3 store is reached: the `FRAZIL_S3_*` settings and AWS's usual places for keys.
+"""Settings of the S3 store: the `FRAZIL_S3_*` variables and AWS's usual sources of keys.
 
-Keys are looked for in AWS's order: in the environment, by a web identity token, in the shared
-files of the AWS command line, from the container, from the instance. The shared files are read
-here; tokens, container and instance are left to obstore.
+Keys are searched in AWS's order: the environment, a web identity token, the shared files of the AWS
+command line, the container, the instance. This module reads the shared files; obstore does the
+others.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from urllib.parse import urlsplit
 
 DEFAULT_REGION = "us-east-1"
 
-# Read again this often: a key rotated in the file is picked up without a restart.
+# The file is read again after this time, so that a rotated key needs no restart.
 _FILE_KEYS_LIVE = timedelta(minutes=10)
 _PROCESS_TIMEOUT_S = 60
 
-# Profiles that need a login or another call to AWS before there are keys.
+# Settings of profiles that need a login or another call to AWS to get keys.
 _INDIRECT = ("role_arn", "sso_session", "sso_start_url", "login_session")
 
 
@@ -36,7 +36,7 @@ class S3Settings:
     """A URL such as http://127.0.0.1:9000; None for AWS itself."""
     region: str = DEFAULT_REGION
     path_style: bool = False
-    """Buckets in the path instead of in the host name."""
+    """Whether the bucket is in the path instead of the host name."""
 
     def __post_init__(self) -> None:
         if self.endpoint is not None and not self.endpoint.startswith(("http://", "https://")):
@@ -63,11 +63,11 @@ class S3Settings:
         path_style: bool | None,
         environ: Mapping[str, str],
     ) -> S3Settings:
-        """What was not set is taken from where AWS's own tools take it."""
+        """Return settings in which missing values come from the same sources as in AWS's tools."""
         endpoint = endpoint or _first(environ, "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
         region = region or _first(environ, "AWS_REGION", "AWS_DEFAULT_REGION")
         if path_style is None:
-            # Other stores than AWS's rarely have a host name for each bucket.
+            # Few stores other than AWS have a host name for each bucket.
             path_style = endpoint is not None
         return cls(
             endpoint=endpoint,
@@ -76,15 +76,15 @@ class S3Settings:
         )
 
     def bucket_endpoint(self, bucket: str) -> str | None:
-        """The endpoint as obstore wants it: without path style the bucket is in the host."""
+        """Return the endpoint for obstore. Without path style the bucket is part of the host."""
         if self.endpoint is None or self.path_style:
             return self.endpoint
         scheme, _, host = self.endpoint.rstrip("/").partition("://")
         return f"{scheme}://{bucket}.{host}"
 
     def client_properties(self) -> dict[str, str]:
-        """What clients need to reach the same store, under the names Java and PyIceberg read.
-        Never a secret."""
+        """Return what clients need to reach the same store, with the names that Java and PyIceberg
+        read. It contains no secret."""
         properties = {"s3.region": self.region, "client.region": self.region}
         if self.endpoint is not None:
             properties["s3.endpoint"] = self.endpoint
@@ -103,11 +103,11 @@ class S3Keys:
 
 
 class ProfileError(ValueError):
-    """A profile in AWS's shared files cannot be used; the message says what to do instead."""
+    """A profile in AWS's shared files that cannot be used. The message says what to do instead."""
 
 
 def wants_profile(environ: Mapping[str, str]) -> bool:
-    """Whether keys come from AWS's shared files: nothing nearer is set and the profile has some."""
+    """Check whether AWS's shared files provide the keys: no earlier source does, and they can."""
     if environ.get("AWS_ACCESS_KEY_ID") or environ.get("AWS_WEB_IDENTITY_TOKEN_FILE"):
         return False
     profile = read_profile(environ)
@@ -116,7 +116,7 @@ def wants_profile(environ: Mapping[str, str]) -> bool:
 
 
 def profile_keys(environ: Mapping[str, str]) -> S3Keys:
-    """The keys of the chosen profile, read afresh."""
+    """Read the keys of the selected profile."""
     name = _profile_name(environ)
     profile = read_profile(environ)
     if "aws_access_key_id" in profile:
@@ -144,7 +144,8 @@ def profile_keys(environ: Mapping[str, str]) -> S3Keys:
 
 
 def read_profile(environ: Mapping[str, str]) -> dict[str, str]:
-    """The chosen profile's entries; those of the credentials file go before the config file's."""
+    """Read the selected profile. Entries of the credentials file override those of the config
+    file."""
     name = _profile_name(environ)
     home = Path(environ.get("HOME") or os.path.expanduser("~")) / ".aws"
     config = _ini(environ.get("AWS_CONFIG_FILE"), home / "config")
@@ -159,7 +160,7 @@ def _profile_name(environ: Mapping[str, str]) -> str:
 
 def _ini(chosen: str | None, default: Path) -> dict[str, dict[str, str]]:
     path = Path(chosen).expanduser() if chosen else default
-    # AWS's files know no interpolation, and [default] inherits to nobody.
+    # Disable interpolation and DEFAULT inheritance, as AWS does.
     parser = configparser.RawConfigParser(default_section="")
     try:
         parser.read_string(path.read_text(encoding="utf-8"))
@@ -171,7 +172,7 @@ def _ini(chosen: str | None, default: Path) -> dict[str, dict[str, str]]:
 
 
 def _process_keys(name: str, command: str) -> S3Keys:
-    """Runs the profile's `credential_process`, as AWS's own tools do."""
+    """Run the `credential_process` of the profile, as AWS's tools do."""
     try:
         ended = subprocess.run(
             shlex.split(command), capture_output=True, check=True, timeout=_PROCESS_TIMEOUT_S
@@ -186,7 +187,7 @@ def _process_keys(name: str, command: str) -> S3Keys:
             expires_at or datetime.now(UTC) + _FILE_KEYS_LIVE,
         )
     except (OSError, subprocess.SubprocessError, ValueError, KeyError, AttributeError) as error:
-        # The error's own text could show what the process printed, and so the keys.
+        # The text of the error could contain the output of the process, and so the keys.
         raise ProfileError(
             f"the credential_process of the AWS profile {name!r} gave no keys "
             f"({type(error).__name__}): run it by hand to see why"
@@ -194,7 +195,7 @@ def _process_keys(name: str, command: str) -> S3Keys:
 
 
 def _has_no_subdomains(endpoint: str) -> bool:
-    """An address or `localhost` cannot carry a bucket in front of it."""
+    """Check whether a host is an address or `localhost`, which have no subdomains for buckets."""
     host = urlsplit(endpoint).hostname or ""
     try:
         ipaddress.ip_address(host)

@@ -1,7 +1,7 @@
-"""Objects in S3 and in stores that speak its protocol, by obstore.
+"""Stores objects in S3 and compatible services, with obstore.
 
-Only this module imports obstore, and only `frazil.store.store_router` imports this module, when the
-first `s3:` location is met: without S3 the extra need not be installed.
+Only this module imports obstore. `frazil.store.store_router` imports it when the first `s3:`
+location is used, so that the extra is not needed without S3.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import random
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -26,9 +25,9 @@ from frazil.store.object_store import (
     ObjectInfo,
     ObjectMissing,
     ObjectTooLarge,
+    SimpleStore,
     StoreError,
     check_range,
-    put_each,
 )
 from frazil.store.s3_settings import ProfileError, S3Settings, profile_keys, wants_profile
 from frazil.wire.errors import BadRequest
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from obstore.store import ClientConfig, S3Config, S3Credential, S3CredentialProvider
 
 _CONNECT_TIMEOUT = timedelta(seconds=5)
-# No byte for so long, and so long for the largest object at all.
+# The longest time without a byte, and the longest time for a whole request.
 _READ_TIMEOUT = timedelta(seconds=20)
 _REQUEST_TIMEOUT = timedelta(seconds=120)
 _READ_RETRIES = 5
@@ -47,7 +46,7 @@ _PUT_ATTEMPTS = 5
 _PUT_RETRY_TIMEOUT_S = 60.0
 _PUT_FIRST_WAIT_S = 0.05
 
-# What one DeleteObjects request takes, and one page of a listing holds.
+# The number of keys in one DeleteObjects request and in one page of a listing.
 _PAGE = 1000
 
 _SHOWN_CHARACTERS = 500
@@ -57,11 +56,11 @@ _SHOWN_CHARACTERS = 500
 class _Bucket:
     reader: obstore_store.S3Store
     writer: obstore_store.S3Store
-    """Sends a request once. A PUT that obstore itself sent again after a lost answer would find
-    our own object and report it as somebody else's; here every sending is counted."""
+    """Sends each request only once. If obstore repeated a PUT after a lost response, it would find
+    our own object and report that it exists. Here every attempt is counted."""
 
 
-class S3Store:
+class S3Store(SimpleStore):
     """Implements `Store` for `s3:`, `s3a:` and `s3n:` locations."""
 
     def __init__(
@@ -96,12 +95,12 @@ class S3Store:
             attempt += 1
 
     def _is_decided(self, location: str, content: bytes, attempt: int) -> bool:
-        """Who holds the name after a refused PUT: True for us, ObjectExists for another writer,
-        False for nobody yet.
+        """Find out whose object exists after a refused PUT.
 
-        A PUT sent again meets what the first sending left, when only its answer was lost. The
-        first one meets another's object, or S3's 409 for two conditional writes at one moment,
-        of which it is not known that either succeeded.
+        Return True if it is ours, False if there is none yet. Raise ObjectExists if it belongs to
+        another writer. A repeated PUT can find the object of the first attempt if only the response
+        was lost. A first PUT finds the object of another writer, or gets S3's 409 for two
+        conditional writes at the same time, neither of which may have succeeded.
         """
         if attempt == 1:
             if self.size(location) is None:
@@ -115,17 +114,6 @@ class S3Store:
         except ObjectMissing:
             return False
         raise ObjectExists(location)
-
-    def put_many(
-        self, files: Mapping[str, Sequence[bytes]], executor: Executor
-    ) -> dict[str, Exception]:
-        return put_each(self.put_new, files, executor)
-
-    def put_unsynced(self, location: str, chunks: Sequence[bytes]) -> None:
-        self.put_new(location, chunks)
-
-    def sync(self, locations: Iterable[str]) -> None:
-        """What was put is durable already."""
 
     def get(self, location: str, max_bytes: int | None = None) -> bytes:
         address = _object_address(location)
@@ -195,9 +183,6 @@ class S3Store:
         except (BaseError, OSError) as error:
             raise _failed("delete", f"{len(keys)} objects in s3://{bucket}", error) from error
 
-    def make_folders(self, locations: Iterable[str]) -> None:
-        """S3 has no folders."""
-
     def close(self) -> None:
         with self._lock:
             self._buckets.clear()
@@ -224,7 +209,7 @@ class S3Store:
         config.update(_environment_keys(self._environ))
         endpoint = self._settings.bucket_endpoint(bucket)
         if endpoint is not None:
-            # The most specific name: the plain `endpoint` would yield to AWS_ENDPOINT_URL_S3.
+            # The most specific name. AWS_ENDPOINT_URL_S3 would override the plain `endpoint`.
             config["aws_endpoint_url_s3"] = endpoint
             options["allow_http"] = endpoint.startswith("http://")
         return obstore_store.S3Store(
@@ -236,11 +221,11 @@ class S3Store:
         )
 
     def _credential_provider(self) -> S3CredentialProvider | None:
-        """None leaves the search for keys to obstore."""
+        """Return a provider for AWS profiles, or None to let obstore find the keys."""
         try:
             if not wants_profile(self._environ):
                 return None
-            # Asked once here: what is wrong is said at once and in plain words.
+            # Read the keys once now, so that errors are reported early and clearly.
             profile_keys(self._environ)
         except ProfileError as error:
             raise StoreError(str(error)) from error
@@ -258,8 +243,11 @@ class S3Store:
 
 
 def _environment_keys(environ: Mapping[str, str]) -> S3Config:
-    """Given to obstore by hand: by itself it reads the process's own environment only, and goes
-    on to ask the machine for keys where it finds none."""
+    """Return the keys in the environment for obstore.
+
+    By itself obstore reads only the environment of the process, and asks the metadata service of
+    the machine if it finds no keys there.
+    """
     keys: S3Config = {}
     if environ.get("AWS_ACCESS_KEY_ID"):
         if not environ.get("AWS_SECRET_ACCESS_KEY"):
@@ -286,6 +274,6 @@ def _object_address(location: str) -> ObjectAddress:
 
 
 def _failed(action: str, location: str, error: Exception) -> StoreError:
-    # obstore's text goes on with a dump of its own structures; the server's may have many lines.
-    said = " ".join(str(error).partition("\n\nDebug source")[0].split())
-    return StoreError(f"cannot {action} {location}: {said[:_SHOWN_CHARACTERS]}")
+    # The text of obstore ends with a dump of its structures, and may have many lines.
+    reason = " ".join(str(error).partition("\n\nDebug source")[0].split())
+    return StoreError(f"cannot {action} {location}: {reason[:_SHOWN_CHARACTERS]}")

@@ -1,4 +1,4 @@
-"""One store for every location: the scheme decides which one does the work."""
+"""Routes each location to the store of its scheme."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from frazil.wire.errors import BadRequest
 
 
 class RoutingStore:
-    """Implements `Store` over one store for each scheme, opened when it is first needed."""
+    """Implements `Store` with one store for each scheme, opened when it is first used."""
 
     def __init__(self, openers: Mapping[str, Callable[[], Store]]) -> None:
         self._openers = dict(openers)
@@ -94,7 +94,7 @@ class RoutingStore:
 def open_store(
     s3: S3Settings | None = None, environ: Mapping[str, str] = os.environ
 ) -> RoutingStore:
-    """The server's store: local files and S3. Nothing is connected before its first use."""
+    """Return the store of the server for local files and S3. Connect only at the first use."""
     return RoutingStore({"file": LocalStore, "s3": lambda: _open_s3(s3, environ)})
 
 

@@ -24,7 +24,7 @@ from frazil.db.base import (
     TransactionOutcome,
 )
 from frazil.store.local_store import LocalStore
-from frazil.store.object_store import StoreError, put_each
+from frazil.store.object_store import StoreError
 from frazil.wire.errors import CommitStateUnknown, TooManyRequests
 from tests.commit.conftest import CatalogFactory
 from tests.commit.requests import TIMEOUT_S, Change, Driver, append, name, set_property
@@ -99,7 +99,13 @@ class FaultyStore(LocalStore):
     def put_many(
         self, files: Mapping[str, Sequence[bytes]], executor: Executor
     ) -> dict[str, Exception]:
-        return put_each(self.put_new, files, executor)
+        errors: dict[str, Exception] = {}
+        for location, chunks in files.items():
+            try:
+                self.put_new(location, chunks)
+            except StoreError as error:
+                errors[location] = error
+        return errors
 
 
 @pytest.fixture
