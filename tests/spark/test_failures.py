@@ -23,8 +23,8 @@ from frazil.datafiles.portable_table import PortableTable
 from frazil.datafiles.reading.file_storage import Storage
 from frazil.datafiles.writing.write_properties import file_options
 from frazil.spark import connect
+from frazil.spark.executor.file_tasks import write_task
 from frazil.spark.session import Session
-from frazil.spark.writing.writing_arrow import write_task
 from frazil.wire.errors import CommitStateUnknown, ValidationError
 from tests.spark.interleaving import once_before_commit
 from tests.spark.leftovers import declared_files, files_of, strays

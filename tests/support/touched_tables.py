@@ -14,8 +14,7 @@ from frazil.client.catalog_client import Client
 from frazil.client.declare.client_table import Table
 from frazil.datafiles.reading.row_positions import Positions
 from frazil.datafiles.reading.scan_tasks import DeletedRows, task_of
-from frazil.spark.core.context import Context
-from frazil.spark.core.settings import Settings
+from frazil.spark.core.context import Context, Settings
 
 SCHEMA: dict[str, Any] = {
     "type": "struct",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import Column, DataFrame
 
-from frazil.spark.core.results import Result
+from frazil.spark.core.statement_runs import Result
 from frazil.spark.ddl import table_creation
 from frazil.spark.parse.sql_tokens import Cursor, Name
 from frazil.spark.reading.frame_scans import scan_of

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame, SparkSession
 
 from frazil.client.catalog_client import DEFAULT_URI, Client
-from frazil.spark.core.context import Context
-from frazil.spark.core.settings import settings_of
+from frazil.spark.core.context import Context, settings_of
 from frazil.spark.streams.data_source import register
 from frazil.spark.table import SparkTable, spark_table
 from frazil.wire.identifiers import Identifier

@@ -1,7 +1,6 @@
-"""A table as a Spark user has it: frames come out of it and go into it.
+"""`SparkTable`, a handle for reading a table into frames and writing frames into it.
 
-Nothing is loaded until a verb is called, and each verb loads the table anew, so that a handle never
-grows old.
+Each method loads the table when it is called, so that a handle is never out of date.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ from frazil.client.declare.catalog_paths import identifier_of
 from frazil.client.declare.client_table import Table
 from frazil.spark.core.context import Context
 from frazil.spark.core.progress import progress
-from frazil.spark.core.results import Result
-from frazil.spark.core.targets import Target
+from frazil.spark.core.statement_runs import Result, Target
 from frazil.spark.reading import frame_scans
 from frazil.spark.rows import row_changes
-from frazil.spark.rows.merge_clauses import MergeBuilder, Source
-from frazil.spark.writing import frame_statements
+from frazil.spark.rows.merge_statement import MergeBuilder, Source
+from frazil.spark.streams import stream_statements
+from frazil.spark.writing.frame_statements import FrameStatement
 from frazil.spark.writing.frame_writer import WriteOptions
 from frazil.wire.expressions import Expression
 from frazil.wire.file_actions import MAIN
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 Condition: TypeAlias = "str | Column | Expression"
-"""SQL, a Column, or one of the client's filters."""
+"""SQL, a Column, or a filter of the client."""
 
 
 @dataclass(frozen=True)
@@ -40,13 +39,13 @@ class SparkTable:
     context: Context
     identifier: Identifier
     branch: str = MAIN
-    """Which branch is read and written."""
+    """The branch that is read and written."""
 
     def __str__(self) -> str:
         return str(self.identifier)
 
     def load(self) -> Table:
-        """The table as it is now, by the client."""
+        """Load the table as it is now, by the client."""
         return self.context.client.load_table(self.identifier)
 
     def on_branch(self, name: str) -> SparkTable:
@@ -66,9 +65,12 @@ class SparkTable:
         to_snapshot: int | None = None,
         metadata_columns: Sequence[str] = (),
     ) -> DataFrame:
-        """The rows as a frame, of one snapshot that is chosen now: the newest of the branch, a
-        `snapshot` by its id, the one that was current at a `timestamp`, or that of a `ref`; or the
-        rows that were appended after `from_snapshot`, up to `to_snapshot`."""
+        """Return the rows of one snapshot as a frame.
+
+        The snapshot is chosen now: the newest of the branch, a `snapshot` by its id, the one that
+        was current at a `timestamp`, or that of a `ref`. With `from_snapshot` the rows are those
+        that were appended after it, up to `to_snapshot`.
+        """
         return frame_scans.scan_of(
             self.context,
             self.load(),
@@ -92,14 +94,12 @@ class SparkTable:
         options: WriteOptions | None = None,
         **commit_options: Any,
     ) -> Result:
-        """Adds the frame's rows; its columns are found by name.
+        """Add the frame's rows, with columns matched by name.
 
         `merge_schema` adds columns that the table lacks and widens types, in the same commit.
         """
         with progress(self.context, f"append to {self}"):
-            return frame_statements.append(
-                self.context, self._target(), frame, merge_schema, options, commit_options
-            )
+            return self._statement(frame, merge_schema, options, commit_options).append()
 
     def overwrite(
         self,
@@ -110,11 +110,9 @@ class SparkTable:
         options: WriteOptions | None = None,
         **commit_options: Any,
     ) -> Result:
-        """Replaces all rows, or those that match `where`, which must cover whole files."""
+        """Replace all rows, or those that match `where`, which must cover whole files."""
         with progress(self.context, f"overwrite {self}"):
-            return frame_statements.overwrite(
-                self.context, self._target(), frame, where, merge_schema, options, commit_options
-            )
+            return self._statement(frame, merge_schema, options, commit_options).overwrite(where)
 
     def overwrite_partitions(
         self,
@@ -124,23 +122,22 @@ class SparkTable:
         options: WriteOptions | None = None,
         **commit_options: Any,
     ) -> Result:
-        """Replaces the partitions that the frame has rows for."""
+        """Replace the partitions that the frame has rows for."""
         with progress(self.context, f"overwrite partitions of {self}"):
-            return frame_statements.overwrite_partitions(
-                self.context, self._target(), frame, merge_schema, options, commit_options
-            )
+            statement = self._statement(frame, merge_schema, options, commit_options)
+            return statement.overwrite_partitions()
 
     # --- changing rows ----------------------------------------------------------------------------
 
     def delete(self, where: Condition | None = None, **options: Any) -> Result:
-        """Deletes the rows that match; without a condition all of them."""
+        """Delete the rows that match; without a condition all of them."""
         with progress(self.context, f"delete from {self}"):
             return row_changes.delete(self.context, self._target(), where, **options)
 
     def update(
         self, set: Mapping[str, str | Column], where: Condition | None = None, **options: Any
     ) -> Result:
-        """Sets columns to expressions, as SQL or Columns, in the rows that match."""
+        """Set columns to expressions, as SQL or Columns, in the rows that match."""
         with progress(self.context, f"update {self}"):
             return row_changes.update(self.context, self._target(), set, where, **options)
 
@@ -152,7 +149,7 @@ class SparkTable:
         target_alias: str = "target",
         source_alias: str = "source",
     ) -> MergeBuilder:
-        """Begins a MERGE: add its clauses, then `execute`."""
+        """Start a MERGE: add its clauses, then `execute`."""
         return MergeBuilder(
             self.context,
             self._target(),
@@ -165,22 +162,31 @@ class SparkTable:
     # --- streams ----------------------------------------------------------------------------------
 
     def write_stream(self, frame: DataFrame, **options: Any) -> StreamingQuery:
-        """Writes a streaming frame, each epoch exactly once."""
-        from frazil.spark.streams import stream_statements
-
+        """Write a streaming frame, each epoch exactly once."""
         return stream_statements.write_stream(self.context, self._target(), frame, **options)
 
     def read_stream(self, **options: Any) -> DataFrame:
-        """The rows that are there and those that are appended later, as a stream; `options` say
-        from where, and how much at once."""
-        from frazil.spark.streams import stream_statements
+        """Return existing rows, and those that are appended later, as a stream.
 
+        The options set where it starts, and how much it reads at once.
+        """
         return stream_statements.read_stream(self.context, self._target(), **options)
 
     # --- parts ------------------------------------------------------------------------------------
 
     def _target(self) -> Target:
         return Target(self.identifier, self.branch)
+
+    def _statement(
+        self,
+        frame: DataFrame,
+        merge_schema: bool,
+        options: WriteOptions | None,
+        commit_options: Mapping[str, Any],
+    ) -> FrameStatement:
+        return FrameStatement(
+            self.context, self._target(), frame, merge_schema, options, commit_options
+        )
 
 
 def spark_table(context: Context, name: str | tuple[str, ...] | Identifier) -> SparkTable:

@@ -21,8 +21,7 @@ from frazil.datafiles.footers.files_from_parquet import DataFile, EqualityDelete
 from frazil.datafiles.portable_table import PortableTable
 from frazil.datafiles.reading.file_storage import storage_of
 from frazil.datafiles.reading.task_reader import read_task
-from frazil.spark.core.context import Context
-from frazil.spark.core.settings import Settings
+from frazil.spark.core.context import Context, Settings
 from frazil.spark.reading import frame_scans, jar_reader
 from frazil.spark.schema.spark_types import spark_schema
 from frazil.values.types import StructType

@@ -22,14 +22,12 @@ from frazil.datafiles.reading.file_storage import Storage
 from frazil.datafiles.reading.scan_tasks import DeletedRows, task_of
 from frazil.datafiles.writing.changes_writer import ChangesTask, TaskChanges, decode_changes
 from frazil.datafiles.writing.write_properties import file_options
-from frazil.spark.core.context import Context
-from frazil.spark.core.settings import Settings
+from frazil.spark.core.context import Context, Settings
 from frazil.spark.executor.worker_tasks import arrow_task, keep_archives, task_name
 from frazil.spark.rows.changed_rows import ChangedRows, united, write_changes
 from frazil.spark.writing import file_jobs
-from frazil.spark.writing.file_copies import copy_files
 from frazil.spark.writing.file_jobs import Item
-from frazil.spark.writing.row_removal import write_deletes
+from frazil.spark.writing.row_removal import copy_files, write_deletes
 from frazil.spark.writing.write_folder import new_folder
 from frazil.wire.errors import BadRequest
 from tests.support.touched_tables import local, make_table

@@ -12,6 +12,7 @@ from pyspark.sql import functions as fn
 from frazil.client.declare.client_table import Table
 from frazil.spark.conditions.sql_columns import qualified
 from frazil.spark.rows.assigned_columns import Rows
+from frazil.spark.rows.changed_rows import FileCodes
 from frazil.spark.rows.merge_clauses import (
     STAR,
     Clause,
@@ -23,7 +24,6 @@ from frazil.spark.rows.merge_clauses import (
     WhenNotMatchedInsert,
 )
 from frazil.spark.rows.merge_frames import MergeFrames, numbered_source
-from frazil.spark.rows.path_codes import FileCodes
 from frazil.values.type_json import struct_to_json
 from frazil.values.types import INT, LONG, STRING, NestedField, StructType
 from frazil.wire.errors import BadRequest

@@ -11,9 +11,8 @@ from pyspark.sql import functions as fn
 
 from frazil.client.catalog_client import Client
 from frazil.client.declare.client_table import Table
-from frazil.spark.core.results import Result
-from frazil.spark.core.targets import Target
-from frazil.spark.rows.merge_clauses import MergeBuilder
+from frazil.spark.core.statement_runs import Result, Target
+from frazil.spark.rows.merge_statement import MergeBuilder
 from frazil.spark.table import SparkTable
 from frazil.wire.errors import BadRequest, UnsupportedOperation, ValidationError
 from frazil.wire.filter_builders import col

@@ -12,10 +12,10 @@ from pyspark.sql import functions as fn
 
 from frazil.datafiles.writing.changes_writer import FILE
 from frazil.spark.rows import merge_frames, merge_statement
+from frazil.spark.rows.changed_rows import FileCodes
 from frazil.spark.rows.merge_frames import CHOSEN, MATCHED
-from frazil.spark.rows.path_codes import FileCodes
-from frazil.spark.rows.upserted_rows import upserted_rows
-from frazil.spark.writing import row_sizes
+from frazil.spark.rows.merge_statement import upserted_rows
+from frazil.spark.writing import staging
 from frazil.spark.writing.frame_writer import WriteOptions
 from frazil.wire.errors import BadRequest, FrazilError
 
@@ -91,7 +91,7 @@ def _by_arrow(_: pytest.MonkeyPatch) -> WriteOptions:
 
 
 def _unseen(patch: pytest.MonkeyPatch) -> WriteOptions:
-    patch.setattr(merge_statement, "COLLECTED_ROWS", 0)
+    patch.setattr(merge_statement, "MAX_COLLECTED_ROWS", 0)
     return WriteOptions()
 
 
@@ -101,7 +101,7 @@ def _with_paths(patch: pytest.MonkeyPatch) -> WriteOptions:
 
 
 def _large(patch: pytest.MonkeyPatch) -> WriteOptions:
-    patch.setattr(row_sizes, "SMALL_BYTES", 0)
+    patch.setattr(staging, "SMALL_BYTES", 0)
     return WriteOptions()
 
 

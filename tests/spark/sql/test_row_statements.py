@@ -9,7 +9,7 @@ import pytest
 from frazil.wire.errors import BadRequest, NoSuchTable
 
 if TYPE_CHECKING:
-    from frazil.spark.core.results import Result
+    from frazil.spark.core.statement_runs import Result
     from frazil.spark.session import Session
 
 

@@ -277,8 +277,8 @@ def test_what_spark_calls_travels_without_the_client(client: Client, server_url:
     """On Spark Connect it is called in a process of the server's."""
     from pyspark import serializers
 
-    from frazil.spark.core.settings import Settings
-    from frazil.spark.core.targets import Target
+    from frazil.spark.core.context import Settings
+    from frazil.spark.core.statement_runs import Target
     from frazil.spark.streams.stream_statements import EpochWriter, _Catalog
 
     target = Target(Identifier(("ns",), "t"))

@@ -11,8 +11,7 @@ from pyspark.sql import SparkSession
 from frazil.client.catalog_client import Client
 from frazil.client.declare.client_table import Table
 from frazil.datafiles.footers.files_from_parquet import DataFile, EqualityDeleteFile
-from frazil.spark.core.context import Context
-from frazil.spark.core.settings import Settings
+from frazil.spark.core.context import Context, Settings
 from frazil.spark.writing.equality_deletes import covering_specs, key_schema, write_equality_deletes
 from frazil.spark.writing.write_folder import new_folder
 from frazil.wire.errors import BadRequest, UnsupportedOperation
@@ -28,7 +27,7 @@ def write(
     context = Context(spark, client, Settings(), "")
     types = {"id": "id long", "part": "part string"}
     keys = spark.createDataFrame(rows, ", ".join(types[name] for name in columns))
-    files = write_equality_deletes(context, table, keys, columns, new_folder(context, table))
+    files = write_equality_deletes(table, keys, columns, new_folder(context, table))
     table.row_delta(add_deletes=files)
     return files
 

@@ -15,18 +15,17 @@ import pytest
 
 from frazil.datafiles.reading.file_storage import Storage
 from frazil.datafiles.writing.write_properties import file_options
-from frazil.spark.schema.partition_transforms import partition_columns
-from frazil.spark.writing.distribution import layout_of, spread
-from frazil.spark.writing.ordering import sort_columns
-from frazil.spark.writing.write_folder import WriteFolder
-from frazil.spark.writing.writing_arrow import write_arrow
-from frazil.spark.writing.z_order import (
-    _sample_rows,
+from frazil.spark.executor.z_order_keys import (
     boundaries,
     interleaved,
+    sample_rows,
     sortable_keys,
-    z_sources,
 )
+from frazil.spark.schema.partition_transforms import partition_columns
+from frazil.spark.writing.distribution import layout_of, sort_columns, spread
+from frazil.spark.writing.frame_writer import write_arrow
+from frazil.spark.writing.write_folder import WriteFolder
+from frazil.spark.writing.z_order import z_sources
 from frazil.wire.errors import BadRequest
 from tests.support.spark_facts import facts
 
@@ -81,7 +80,7 @@ def test_ranks_are_of_one_weight() -> None:
 def test_a_sample_takes_rows_at_equal_distances(batch_rows: int) -> None:
     rows = pa.record_batch({"z0": pa.array(range(30_000))})
     batches = [rows.slice(at, batch_rows) for at in range(0, 30_000, batch_rows)]
-    (sample,) = _sample_rows(batches[:3000] if batch_rows == 1 else batches)
+    (sample,) = sample_rows(batches[:3000] if batch_rows == 1 else batches)
     keys = np.frombuffer(b"".join(sample.column("keys").to_pylist()), np.uint64)
     (step,) = set(sample.column("weight").to_pylist())
     assert set(np.diff(keys).tolist()) == {step}

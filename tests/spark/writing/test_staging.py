@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from frazil.client.catalog_client import Client
-from frazil.spark.core.context import Context
-from frazil.spark.core.settings import Settings
+from frazil.spark.core.context import Context, Settings
 from frazil.spark.writing import staging
 from frazil.spark.writing.staging import staged
 from frazil.wire.errors import BadRequest

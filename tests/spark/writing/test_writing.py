@@ -27,14 +27,13 @@ from frazil.datafiles.writing import rolling_file
 from frazil.datafiles.writing.data_file_writer import ArrowFileWriter
 from frazil.datafiles.writing.write_properties import BloomFilter, delete_file_options, file_options
 from frazil.spark.core.borrowed_settings import PARQUET_SETTINGS, session_settings
-from frazil.spark.core.context import Context
-from frazil.spark.core.settings import Settings
+from frazil.spark.core.context import Context, Settings
+from frazil.spark.executor.file_tasks import write_task
 from frazil.spark.writing import jvm_writer
 from frazil.spark.writing.distribution import ADVISORY_SIZE, layout_of, shuffle_settings
 from frazil.spark.writing.frame_writer import WriteOptions, write_rows
 from frazil.spark.writing.jvm_writer import objections
 from frazil.spark.writing.write_folder import WriteFolder, new_folder
-from frazil.spark.writing.writing_arrow import write_task
 from frazil.wire.errors import BadRequest
 from tests.support.spark_facts import facts, order_json, schema_json, spec_json
 
@@ -355,7 +354,7 @@ import sys
 import pyarrow as pa
 from frazil.datafiles.reading.file_storage import Storage
 from frazil.datafiles.writing.write_properties import file_options
-from frazil.spark.writing.writing_arrow import write_task
+from frazil.spark.executor.file_tasks import write_task
 from tests.support.spark_facts import facts
 folder = sys.argv[1]
 table = facts(folder, {"id": "long", "x": "double"}, [(1, "identity", "id")])

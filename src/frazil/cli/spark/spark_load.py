@@ -12,7 +12,7 @@ from frazil.cli.spark.spark_commands import LoadMode
 from frazil.cli.spark.spark_session import print_result, spark_session
 
 if TYPE_CHECKING:
-    from frazil.spark.core.results import Result
+    from frazil.spark.core.statement_runs import Result
     from frazil.spark.session import Session
     from frazil.wire.identifiers import Identifier
 

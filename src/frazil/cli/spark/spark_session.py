@@ -16,7 +16,7 @@ from frazil.cli.shared.setting_options import FAILURE, USAGE_ERROR, fail
 from frazil.cli.shared.typed_names import key_values
 
 if TYPE_CHECKING:
-    from frazil.spark.core.results import Result
+    from frazil.spark.core.statement_runs import Result
     from frazil.spark.session import Session
     from frazil.wire.identifiers import Identifier
 

@@ -1,1 +1,1 @@
-"""Holds what every Spark statement shares: context, settings, results."""
+"""What every statement on Spark shares: the context with its settings, and the retry loop."""

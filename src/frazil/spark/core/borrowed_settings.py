@@ -1,7 +1,7 @@
-"""Settings of a Spark session that are borrowed for as long as something is written.
+"""Sets configuration of a Spark session for the duration of a write.
 
-Some of what a write needs is no option of a single write: Spark takes it from the session. Several
-threads may write at once, so the last of them gives back what the first has found.
+Spark takes some options of a write from the session only. Several threads may write at once: the
+first one changes a setting, and the last one restores the value from before.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ PARQUET_SETTINGS: Final[Mapping[str, str]] = {
     "spark.sql.parquet.writeLegacyFormat": "false",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
 }
-"""Of Spark's own Parquet writer: timestamps to the microsecond, in the calendar of today, field
-ids, and decimals as the format has them now."""
+"""For Spark's Parquet writer: timestamps in microseconds, the proleptic Gregorian calendar, field
+ids, and today's encoding of decimals."""
 
 
 @dataclass
@@ -36,11 +36,11 @@ _lock = Lock()
 
 
 @contextmanager
-def session_settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
-    """Sets what is otherwise. What another thread has borrowed stays as that one wants it."""
+def session_settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
+    """Set the values for the block; a setting that another thread has borrowed stays as it is."""
     taken: list[str] = []
     try:
-        for name, value in wanted.items():
+        for name, value in values.items():
             _take(spark, name, value)
             taken.append(name)
         yield

@@ -1,19 +1,52 @@
-"""What every part of a session works with."""
+"""What all parts of a session share: the Spark session, the client, and the settings.
+
+Settings are arguments of `connect`; without an argument, `spark.frazil.*` of Spark's configuration
+counts.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, TypeVar
 
 from pyspark.sql import SparkSession
 
 from frazil.client.catalog_client import Client
-from frazil.spark.core.settings import Settings
+from frazil.wire.errors import BadRequest
 
 LOGGER: Final = logging.getLogger("frazil.spark")
-"""Says which engine reads and writes, and why."""
+"""Reports which engine reads and writes, and why."""
+
+PREFIX: Final = "spark.frazil."
+READERS: Final = ("auto", "jar", "own")
+WRITERS: Final = ("auto", "jvm", "arrow")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    reader: str = "auto"
+    """`jar`: Iceberg's runtime reads; `own`: Frazil reads; `auto`: the jar if it is available."""
+    writer: str = "auto"
+    """`jvm`: Spark's Parquet writer; `arrow`: executors write through Arrow; `auto`: `jvm` where
+    schema and storage allow it."""
+    statement_retries: int = 3
+    """How often a refused statement runs again from a new scan."""
+    stream_id: str | None = None
+    """The stream's id for exactly-once writes; None: the id in the checkpoint."""
+    temp_dir: str | None = None
+    """A folder that driver and executors share, for staged frames."""
+    progress: bool | None = None
+    """Whether to show stages and rows; None: only on a terminal."""
+
+    def __post_init__(self) -> None:
+        _check_choice("reader", self.reader, READERS)
+        _check_choice("writer", self.writer, WRITERS)
+        if self.statement_retries < 0:
+            raise BadRequest(f"statement-retries: {self.statement_retries} is below 0")
 
 
 @dataclass(frozen=True)
@@ -24,13 +57,68 @@ class Context:
     uri: str
     """The catalog's address, which Iceberg's own reader needs too."""
     properties: Mapping[str, str] = field(default_factory=dict)
-    """What the user said about the catalog and its storage, in the words of Iceberg's REST
+    """The user's properties of the catalog and its storage, by the names of Iceberg's REST
     catalogs: `token`, `warehouse`, `s3.access-key-id` and so on."""
     log: logging.Logger = LOGGER
 
     @property
     def time_zone(self) -> str:
-        """In which Spark reads texts without one as timestamps."""
+        """The zone in which Spark reads timestamps from texts without a zone."""
         zone = self.spark.conf.get("spark.sql.session.timeZone")
         assert zone is not None
         return zone
+
+
+def settings_of(spark: SparkSession, **arguments: Any) -> Settings:
+    """Return the settings; an argument wins over the session's configuration."""
+    names = [setting.name for setting in fields(Settings)]
+    unknown = sorted(arguments.keys() - set(names))
+    if unknown:
+        raise BadRequest(f"unknown settings {', '.join(unknown)}; there are {', '.join(names)}")
+    values: dict[str, Any] = {}
+    for name in names:
+        value = arguments.get(name)
+        if value is None:
+            value = _configured(spark, name)
+        if value is not None:
+            values[name] = value
+    return Settings(**values)
+
+
+def _configured(spark: SparkSession, name: str) -> Any:
+    key = PREFIX + name.replace("_", "-")
+    text = spark.conf.get(key, None)
+    if text is None:
+        return None
+    return _PARSERS.get(name, _text)(key, text)
+
+
+def _text(_: str, text: str) -> str:
+    return text
+
+
+def _integer(key: str, text: str) -> int:
+    return _parsed(key, text, "a whole number", int)
+
+
+def _boolean(key: str, text: str) -> bool:
+    choices = {"true": True, "false": False}
+    return _parsed(key, text, "true or false", lambda value: choices[value.strip().lower()])
+
+
+def _parsed(key: str, text: str, expected: str, parse: Callable[[str], T]) -> T:
+    try:
+        return parse(text)
+    except (KeyError, ValueError):
+        raise BadRequest(f"{key}: {text!r} is not {expected}") from None
+
+
+_PARSERS: Final[dict[str, Callable[[str, str], Any]]] = {
+    "statement_retries": _integer,
+    "progress": _boolean,
+}
+
+
+def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise BadRequest(f"{name}: {value!r} is none of {', '.join(choices)}")

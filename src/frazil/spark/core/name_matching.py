@@ -1,4 +1,4 @@
-"""How names of columns find each other: as the session compares them."""
+"""Matches column names as the Spark session compares them."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ class NameMatcher:
     def key(self, name: str) -> str:
         return name if self.case_sensitive else name.lower()
 
-    def places(self, names: Sequence[str], path: str) -> dict[str, int]:
-        """The position of each name by its key; a name that stands twice is an error."""
-        found: dict[str, int] = {}
-        for place, name in enumerate(names):
+    def positions(self, names: Sequence[str], path: str) -> dict[str, int]:
+        """Return the position of each name by its key; refuse two names with one key."""
+        positions: dict[str, int] = {}
+        for position, name in enumerate(names):
             key = self.key(name)
-            if key in found:
-                where = f" of {path}" if path else ""
+            if key in positions:
+                parent = f" of {path}" if path else ""
                 raise BadRequest(
-                    f"column {name}{where} stands twice in the frame: rename one of them"
+                    f"column {name}{parent} stands twice in the frame: rename one of them"
                 )
-            found[key] = place
-        return found
+            positions[key] = position
+        return positions
 
 
 def names_of(spark: SparkSession) -> NameMatcher:
@@ -40,7 +40,7 @@ def names_of(spark: SparkSession) -> NameMatcher:
 
 
 def column(name: str) -> Column:
-    """The top-level column of that very name, dots and all."""
+    """Return the top-level column of exactly that name, which may have dots."""
     return fn.col(quoted(name))
 
 

@@ -1,43 +1,93 @@
-"""A statement as a whole: what was refused because of others is run again from a new scan.
+"""Runs a statement, and again from a new scan after a conflict: the only retry loop for statements.
 
-The client retries requests; here everything is done anew, because a conflict means that what was
-read is no longer what is there, be it rows or the schema. An attempt cleans up after itself before
-it raises.
+A conflict means that the rows or the schema which the statement has read are out of date, so that
+everything is done again: loading the table, reading, writing files and committing. An attempt
+removes its files before it raises.
+
+No other loop retries what this one does. The client sends lost requests again, but declares a
+statement's changes with `declare_metadata` and file operations, which it never rebuilds after a
+conflict. A statement inside another one, such as the DELETE that a SQL text runs, works on a pinned
+target and runs once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import TypeVar, cast
 
+from frazil.client.declare.client_table import Table
+from frazil.client.declare.table_verbs import Commit
 from frazil.spark.core.context import Context
-from frazil.spark.core.results import Result
 from frazil.wire.errors import CommitFailed, ValidationError
+from frazil.wire.file_actions import MAIN
+from frazil.wire.identifiers import Identifier
 
 T = TypeVar("T")
 
 
-def run(context: Context, attempt: Callable[[int], T]) -> T:
-    """Runs `attempt` with its number, from 1, until it is not refused or the retries are used up.
+@dataclass(frozen=True)
+class Target:
+    """The table and branch that a statement writes to."""
 
-    Only a conflict is worth another run: one of rows, or a requirement about the schema that no
-    longer holds. An unknown outcome is not: the first run may have been committed, and a second
-    would do the same change twice. A `Result` is given the number of its attempt.
+    identifier: Identifier
+    branch: str = MAIN
+    pinned: Table | None = field(default=None, compare=False)
+    """The table as an outer statement has loaded it. That one also runs again after a conflict."""
+
+    def __str__(self) -> str:
+        return str(self.identifier)
+
+    def load(self, context: Context) -> Table:
+        """Load the table as it is now, or return the pinned one."""
+        return context.client.load_table(self.identifier) if self.pinned is None else self.pinned
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What a statement has written."""
+
+    commit: Commit | None
+    """None where nothing had to change, so that there is no new snapshot."""
+    operation: str
+    """`append`, `overwrite`, `delete`, `update`, `merge`, `create`."""
+    mode: str | None = None
+    """`copy-on-write`, `merge-on-read`, or `metadata` where whole files were removed unread."""
+    rows_written: int = 0
+    """Rows that were added or changed, without copies of unchanged rows."""
+    rows_deleted: int | None = 0
+    """None where whole files were removed, whose rows were not counted."""
+    files_added: int = 0
+    files_removed: int = 0
+    attempts: int = 1
+    """How often the statement ran, each time from a new scan."""
+
+    @property
+    def snapshot_id(self) -> int | None:
+        return None if self.commit is None else self.commit.snapshot_id
+
+
+def run_statement(context: Context, target: Target, attempt: Callable[[], T]) -> T:
+    """Run `attempt` until it is not refused, or the retries are used up.
+
+    Only a conflict is retried: one of rows, or a requirement about the schema that no longer holds.
+    An unknown outcome is not: the first run may have been committed, and a second would make the
+    same change twice. A `Result` gets the number of its attempt.
     """
-    number = 1
-    while True:
+    retries = 0 if target.pinned is not None else context.settings.statement_retries
+    for number in count(1):
         try:
-            return _numbered(attempt(number), number)
+            return _numbered(attempt(), number)
         except (ValidationError, CommitFailed) as error:
-            if number > context.settings.statement_retries:
+            if number > retries:
                 raise
             context.log.info(
-                "attempt %d was refused, the statement is run again from a new scan: %s",
+                "attempt %d was refused, the statement runs again from a new scan: %s",
                 number,
                 error,
             )
-        number += 1
+    raise AssertionError("unreachable: the loop ends by returning or raising")
 
 
 def _numbered(result: T, number: int) -> T:

@@ -7,7 +7,7 @@ it; columns of the same name keep their ids. Schema, partitions and rows change 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -15,16 +15,15 @@ from pyspark.sql import DataFrame
 from frazil.client.declare.client_table import Table
 from frazil.client.declare.table_verbs import Commit, TableVerbs
 from frazil.datafiles.footers.files_from_parquet import DataFile
-from frazil.spark.core import statement_runs
 from frazil.spark.core.context import Context
 from frazil.spark.core.progress import progress
-from frazil.spark.core.results import Result
-from frazil.spark.core.targets import Target
+from frazil.spark.core.statement_runs import Result, Target, run_statement
 from frazil.spark.ddl.partition_terms import partition_spec, sort_order
 from frazil.spark.ddl.table_replacement import Replacement, replacement_of
 from frazil.spark.schema.frame_fitting import fit
 from frazil.spark.schema.spark_types import iceberg_schema, struct_with_ids
-from frazil.spark.writing.frame_statements import placed_options, write
+from frazil.spark.writing.commit_options import complete_options
+from frazil.spark.writing.frame_statements import write_frame
 from frazil.spark.writing.frame_writer import WriteOptions, write_rows
 from frazil.spark.writing.write_commit import writing
 from frazil.values.type_json import struct_to_json
@@ -77,13 +76,13 @@ def create_table_as(
     """A table with the frame's columns and rows, which nobody sees before all of them are there."""
     schema = iceberg_schema(frame.schema, all_optional=True)
     staged = context.client.stage_table(identifier, **_arguments(schema, definition))
-    placed = placed_options(context, Target(identifier), commit_options or {})
+    completed = complete_options(context, Target(identifier), commit_options or {})
 
     def declare(changes: TableVerbs[Any], files: Sequence[DataFile]) -> Any:
-        return changes.append_files(files, **placed)
+        return changes.append_files(files, **completed)
 
     with progress(context, f"create {identifier}"):
-        return write(context, staged, frame, CREATE, declare, options=options)
+        return write_frame(context, staged, frame, CREATE, declare, options=options)
 
 
 def replace_table(
@@ -96,7 +95,7 @@ def replace_table(
 ) -> None:
     """Another table under the same name, without rows."""
 
-    def attempt(_: int) -> None:
+    def attempt() -> None:
         table = _existing(context, identifier, or_create=or_create)
         if table is None:
             create_table(context, identifier, schema, definition)
@@ -104,7 +103,7 @@ def replace_table(
         new = _replacement(table, struct_with_ids(schema), definition)
         new.table.declare_metadata(new.updates, new.requirements)
 
-    statement_runs.run(context, attempt)
+    run_statement(context, Target(identifier), attempt)
 
 
 def replace_table_as(
@@ -119,18 +118,17 @@ def replace_table_as(
 ) -> Result:
     """Another table under the same name, with the frame's columns and rows."""
 
-    def attempt(number: int) -> Result:
+    def attempt() -> Result:
         table = _existing(context, identifier, or_create=or_create)
         if table is None:
-            made = create_table_as(context, identifier, frame, definition, options, commit_options)
-            return replace(made, attempts=number)
+            return create_table_as(context, identifier, frame, definition, options, commit_options)
         schema = iceberg_schema(frame.schema, all_optional=True)
         new = _replacement(table, schema, definition)
-        placed = placed_options(context, Target(identifier), commit_options or {})
-        return replace(_replaced(context, new, frame, options, placed), attempts=number)
+        completed = complete_options(context, Target(identifier), commit_options or {})
+        return _replaced(context, new, frame, options, completed)
 
     with progress(context, f"replace {identifier}"):
-        return statement_runs.run(context, attempt)
+        return run_statement(context, Target(identifier), attempt)
 
 
 # --- how ------------------------------------------------------------------------------------------

@@ -1,4 +1,6 @@
-"""Runs in Spark's Python workers: tasks that read and write files.
+"""Code that runs in Spark's Python workers: tasks that read and write files.
 
-Nothing here imports code of the driver, so that a worker starts with few imports.
+It imports no driver code (an import contract checks that), so that a worker starts quickly. What
+needs no Spark at all is in `frazil.datafiles`. The readers and writers of `format("frazil")` are
+the exception: Spark sends them to its workers as a whole, from `frazil.spark.streams`.
 """

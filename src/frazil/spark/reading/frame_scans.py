@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from msgspec.structs import replace
 from pyspark.sql import Column, DataFrame
@@ -27,6 +27,7 @@ from frazil.spark.conditions.iceberg_filters import (
 )
 from frazil.spark.core.context import Context
 from frazil.spark.core.name_matching import quoted
+from frazil.spark.core.table_history import schema_of, snapshot_at
 from frazil.spark.reading import jar_reader, own_reader
 from frazil.spark.reading.jar_reader import Pinned
 from frazil.spark.reading.own_reader import OwnScan
@@ -169,25 +170,6 @@ def plan_tasks(
 
 
 # --- which snapshot -------------------------------------------------------------------------------
-
-
-def snapshot_at(table: Table, timestamp_ms: int) -> int:
-    """The snapshot that was main's head at a moment: the last of the log at or before it."""
-    found: int | None = None
-    for entry in table.metadata.get("snapshot-log") or []:
-        if entry["timestamp-ms"] <= timestamp_ms:
-            found = int(entry["snapshot-id"])
-    if found is None:
-        at = datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat()
-        raise NotFound(f"{table} had no snapshot at {at}")
-    return found
-
-
-def schema_of(table: Table, snapshot_id: int) -> StructType:
-    """The schema that a snapshot was written with; old writers did not name it."""
-    schema_id = table.snapshot(snapshot_id).schema_id
-    known = {part.get("schema-id") for part in table.metadata["schemas"]}
-    return table.schema_by_id(schema_id) if schema_id in known else table.schema  # type: ignore[arg-type]
 
 
 def _at(

@@ -1,14 +1,14 @@
-"""Assignments of UPDATE and MERGE as the columns of whole rows.
+"""Turns assignments of UPDATE and MERGE into columns of whole rows.
 
-An expression is brought to its column's type by Spark's rules for storing (ANSI), a required column
-refuses null with its name, and a field of a struct is set by putting the struct together anew.
+Spark casts an expression to its column's type by its rules for storing (ANSI). A required column
+refuses null with an error that names it. To set a field, its struct is built again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import pyspark.sql.types as st
 from pyspark.sql import Column, DataFrame
@@ -16,7 +16,6 @@ from pyspark.sql import functions as fn
 
 from frazil.spark.conditions.sql_columns import ColumnNames, name_parts, parse
 from frazil.spark.core.name_matching import NameMatcher, quoted
-from frazil.spark.rows.merge_clauses import Assignments, Value
 from frazil.spark.schema.column_fitting import Assignment, ColumnFitter, assignment
 from frazil.spark.schema.column_fitting import Source as FittedSource
 from frazil.spark.schema.spark_literals import literal
@@ -27,6 +26,10 @@ from frazil.wire.errors import BadRequest
 _DEFAULT: Final = "default"
 
 Parts = tuple[str, ...]
+Value: TypeAlias = str | Column
+"""An expression, as SQL or as a Column."""
+Assignments: TypeAlias = Mapping[str, Value]
+"""Expressions by the columns that they are stored in; `point.x` is a field of a struct."""
 
 
 def expression(value: Value) -> Column:
@@ -35,7 +38,7 @@ def expression(value: Value) -> Column:
 
 @dataclass(frozen=True)
 class Rows:
-    """A frame of rows whose columns are to be set, and the table that these are stored in."""
+    """A frame of rows whose columns are to be set, and the table that stores them."""
 
     frame: DataFrame
     """Has the table's columns under the alias, and whatever else expressions may name."""
@@ -44,15 +47,14 @@ class Rows:
     case_sensitive: bool = False
     table: str = "the table"
 
-    # --- the rows of UPDATE, INSERT and the stars ---------------------------------------------
+    # --- rows of UPDATE, INSERT and `*` ---------------------------------------------------------
 
     def updated(self, assignments: Assignments) -> list[Column]:
-        """Every column of the table: set where it is assigned to, else as it was."""
-        tree = self._tree(assignments)
-        return self._fitted(tree, self._kept)
+        """Return every column of the table: the assigned value, or else the old one."""
+        return self._fitted(self._tree(assignments), self._old_value)
 
     def inserted(self, assignments: Assignments) -> list[Column]:
-        """Every column of the table; what is not assigned to gets its default, or null."""
+        """Return every column of the table: the assigned value, or else the default or null."""
         tree = self._tree(assignments)
         for name, node in tree.items():
             if isinstance(node, dict):
@@ -60,43 +62,43 @@ class Rows:
         return self._fitted(tree, self._default)
 
     def all_from(self, source_alias: str, source_columns: Sequence[str]) -> list[Column]:
-        """Every column of the table from the source's column of that name."""
+        """Return every column of the table from the source's column of that name."""
         names = NameMatcher(self.case_sensitive)
-        found = {names.key(name): name for name in source_columns}
-        missing = [one.name for one in self.schema.fields if names.key(one.name) not in found]
+        sources = {names.key(name): name for name in source_columns}
+        missing = [
+            field.name for field in self.schema.fields if names.key(field.name) not in sources
+        ]
         if missing:
             raise BadRequest(
                 f"{self.table}: the source of * has no column {', '.join(missing)}: name the "
                 "columns to set, or add it to the source"
             )
-        return self._fitted(
-            {
-                one.name: fn.col(quoted(source_alias, found[names.key(one.name)]))
-                for one in self.schema.fields
-            },
-            self._kept,
-        )
+        columns = {
+            field.name: fn.col(quoted(source_alias, sources[names.key(field.name)]))
+            for field in self.schema.fields
+        }
+        return self._fitted(columns, self._old_value)
 
-    # --- what is assigned to ------------------------------------------------------------------
+    # --- assigned values ------------------------------------------------------------------------
 
     def _tree(self, assignments: Assignments) -> dict[str, Any]:
-        """Assigned values by column, for fields of structs as trees."""
+        """Return the values by column; fields of structs form a nested dict."""
         names = ColumnNames(self.schema, self.alias, self.case_sensitive)
         tree: dict[str, Any] = {}
         for name, value in assignments.items():
             parsed = parse(name)
             parts = None if parsed is None else name_parts(parsed)
-            found = names.find_parts(parts or (name,))
-            if found is None:
-                known = ", ".join(one.name for one in self.schema.fields)
+            target = names.find_parts(parts or (name,))
+            if target is None:
+                known = ", ".join(field.name for field in self.schema.fields)
                 raise BadRequest(f"{self.table} has no column {name} to set; it has {known}")
-            self._plant(tree, found.parts, self._value(value, found.field), name)
+            self._insert(tree, target.parts, self._value(value, target.field), name)
         return tree
 
-    def _plant(self, tree: dict[str, Any], parts: Parts, value: Column, name: str) -> None:
-        *before, last = parts
-        for part in before:
-            tree = tree.setdefault(part, {})
+    def _insert(self, tree: dict[str, Any], parts: Parts, value: Column, name: str) -> None:
+        *parents, last = parts
+        for parent in parents:
+            tree = tree.setdefault(parent, {})
             if not isinstance(tree, dict):
                 raise BadRequest(f"column {name} is set twice: as a whole and as a field")
         if last in tree:
@@ -109,9 +111,9 @@ class Rows:
             return _default_of(target)
         return expression(value)
 
-    # --- columns ------------------------------------------------------------------------------
+    # --- columns --------------------------------------------------------------------------------
 
-    def _kept(self, target: NestedField) -> Column:
+    def _old_value(self, target: NestedField) -> Column:
         return fn.col(quoted(self.alias, target.name))
 
     def _default(self, target: NestedField) -> Column:
@@ -119,17 +121,19 @@ class Rows:
             raise BadRequest(f"column {target.name} is required and has no default: give a value")
         return _default_of(target)
 
-    def _fitted(self, tree: Mapping[str, Any], otherwise: Any) -> list[Column]:
+    def _fitted(
+        self, tree: Mapping[str, Any], otherwise: Callable[[NestedField], Column]
+    ) -> list[Column]:
         leaves = list(_leaves(tree))
-        # All types in one question to Spark.
-        named = [leaf.alias(f"_{at}") for at, leaf in enumerate(leaves)]
+        # One analysis by Spark gives the types of all expressions.
+        named = [leaf.alias(f"_{position}") for position, leaf in enumerate(leaves)]
         types = self.frame.select(*named).schema.fields if named else []
         fitting = _Fitting(dict(zip(map(id, leaves), types, strict=True)), self.case_sensitive)
         columns = [
-            fitting.column(one, tree[one.name], self._kept(one), one.name)
-            if one.name in tree
-            else otherwise(one)
-            for one in self.schema.fields
+            fitting.column(field, tree[field.name], self._old_value(field), field.name)
+            if field.name in tree
+            else otherwise(field)
+            for field in self.schema.fields
         ]
         if fitting.fitter.problems:
             raise BadRequest(f"{self.table}: {'; '.join(fitting.fitter.problems)}")
@@ -155,51 +159,51 @@ def _default_of(target: NestedField) -> Column:
 @dataclass(frozen=True)
 class _Fitting:
     types: Mapping[int, st.StructField]
-    """Of the assigned expressions, by their identity."""
+    """Types of the assigned expressions, by the expression's `id`."""
     case_sensitive: bool
     fitter: _StoreRules = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "fitter", _StoreRules(NameMatcher(self.case_sensitive)))
 
-    def column(self, target: NestedField, node: Any, before: Column, path: str) -> Column:
+    def column(self, target: NestedField, node: Any, old_value: Column, path: str) -> Column:
         if isinstance(node, dict):
-            return self._struct(target, node, before, path)
-        found = self.types[id(node)]
-        source = FittedSource(node, found.dataType, found.nullable, found.name)
+            return self._struct(target, node, old_value, path)
+        type_ = self.types[id(node)]
+        source = FittedSource(node, type_.dataType, type_.nullable, type_.name)
         return self.fitter.field(source, target, path)[0]
 
     def _struct(
-        self, target: NestedField, tree: Mapping[str, Any], before: Column, path: str
+        self, target: NestedField, tree: Mapping[str, Any], old_value: Column, path: str
     ) -> Column:
-        """Fields that are not set stay; those of a struct that was null are null."""
+        """Build the struct: fields that are not set keep their values, or null if it was null."""
         assert isinstance(target.type, StructType)
         parts = []
-        for one in target.type.fields:
-            kept = before.getField(one.name)
-            where = f"{path}.{one.name}"
-            column = self.column(one, tree[one.name], kept, where) if one.name in tree else kept
-            parts.append(column.alias(one.name))
+        for child in target.type.fields:
+            column = old_value.getField(child.name)
+            if child.name in tree:
+                column = self.column(child, tree[child.name], column, f"{path}.{child.name}")
+            parts.append(column.alias(child.name))
         return fn.struct(*parts)
 
 
 class _StoreRules(ColumnFitter):
-    """How one value is stored: structs by the names of their fields, all of them given."""
+    """Stores one value: fields of structs are matched by name, and all must be present."""
 
     def __init__(self, names: NameMatcher) -> None:
         super().__init__()
         self._names = names
 
     def match(self, found: st.StructType, target: StructType, path: str) -> list[int | None]:
-        places = self._names.places(found.names, path)
-        wanted = {self._names.key(one.name) for one in target.fields}
+        positions = self._names.positions(found.names, path)
+        keys = {self._names.key(field.name) for field in target.fields}
         for name in found.names:
-            if self._names.key(name) not in wanted:
+            if self._names.key(name) not in keys:
                 self.problems.append(f"column {path} has no field {name}")
-        matched = [places.get(self._names.key(one.name)) for one in target.fields]
-        for one, place in zip(target.fields, matched, strict=True):
-            if place is None:
-                self.problems.append(f"column {path}: the value has no field {one.name}")
+        matched = [positions.get(self._names.key(field.name)) for field in target.fields]
+        for child, position in zip(target.fields, matched, strict=True):
+            if position is None:
+                self.problems.append(f"column {path}: the value has no field {child.name}")
         return matched
 
     def default(self, target: NestedField) -> Any:

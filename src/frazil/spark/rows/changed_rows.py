@@ -1,28 +1,31 @@
-"""Changed rows in one pass: tasks write the new ones and note where the old ones stand.
+"""Writes a frame of changed rows in one pass: tasks write new rows and note which old ones go.
 
-The frame has one line for each target row that a statement has to do with and for each row that it
+The frame has one line for each target row that a statement affects and for each row that it
 inserts:
 
-    the table's columns   of the row to be written; they need not be there where WRITE is not
-    _file, _pos           of the target row; null for a row that is inserted
-    DELETE                whether the target row goes; without the column, all of them do
-    WRITE                 whether the columns are a row to be written; without the column, none is
-    _row_id               in version 3, of the target row; null for a row that is inserted
+    the table's columns   the row to write; they may be missing if WRITE is
+    _file, _pos           where the target row is; null for an inserted row
+    DELETE                whether to delete the target row; without the column, all are deleted
+    WRITE                 whether to write the columns; without the column, none are written
+    _row_id               of the target row, in version 3; null for an inserted row
 
-An updated row has both DELETE and WRITE. A line with neither counts only where rows that are
-matched twice are looked for.
+An updated row has both DELETE and WRITE. A line with neither only serves to find target rows that
+match twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Final
+from zlib import crc32
 
 import msgspec
+import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
 from frazil.client.declare.client_table import Table
@@ -48,7 +51,6 @@ from frazil.datafiles.writing.changes_writer import (
 )
 from frazil.spark.core.context import Context
 from frazil.spark.executor.worker_tasks import RESULT_SCHEMA, arrow_task, task_name
-from frazil.spark.rows.path_codes import FileCodes
 from frazil.spark.writing.frame_writer import (
     WriteOptions,
     distributed,
@@ -56,16 +58,64 @@ from frazil.spark.writing.frame_writer import (
     write_settings,
 )
 from frazil.spark.writing.write_folder import WriteFolder
-from frazil.wire.errors import BadRequest
+from frazil.wire.errors import BadRequest, FrazilError
 
+_CODE, _PATH = "__frazil_code", "__frazil_path"
 _UNWRITTEN: Final = frozenset({DELETE, WRITE, FILE, POSITION, ROW_ID})
+
+
+@dataclass(frozen=True, slots=True)
+class FileCodes:
+    """Small numbers for the paths of data files, in columns that repeat a path for many rows.
+
+    Writing, hashing and comparing a path of a hundred letters for every row costs a good part of
+    finding rows. A checksum is enough, since all paths are known before; if two paths have the same
+    checksum, codes are the paths themselves.
+    """
+
+    _paths: Mapping[int, str] | None
+    """Paths by their codes; None where codes are paths."""
+
+    @classmethod
+    def of(cls, paths: Collection[str]) -> FileCodes:
+        """Make codes for all files that a scan may read; `paths` has no path twice."""
+        by_code = {crc32(path.encode()): path for path in paths}
+        return cls(by_code if len(by_code) == len(paths) else None)
+
+    def code(self, path: Column) -> Column:
+        return path if self._paths is None else fn.crc32(path)
+
+    def paths(self, codes: pa.Array) -> pa.DictionaryArray:
+        """Return the paths of codes."""
+        if self._paths is None:
+            is_encoded = isinstance(codes, pa.DictionaryArray)
+            return codes if is_encoded else pc.dictionary_encode(codes)
+        known = np.array(sorted(self._paths), dtype=np.int64)
+        numbers = codes.to_numpy(zero_copy_only=False)
+        indices = np.searchsorted(known, numbers)
+        if len(numbers) and (
+            not len(known) or (known[np.minimum(indices, len(known) - 1)] != numbers).any()
+        ):
+            raise FrazilError("the scan has read a file which is missing in the catalog's plan")
+        names = pa.array([self._paths[int(code)] for code in known], pa.string())
+        return pa.DictionaryArray.from_arrays(pa.array(indices.astype(np.int32)), names)
+
+    def with_paths(self, frame: DataFrame, name: str) -> DataFrame:
+        """Return the frame with paths instead of codes in the named column."""
+        if self._paths is None:
+            return frame
+        known = pa.table({_CODE: list(self._paths), _PATH: list(self._paths.values())})
+        files = frame.sparkSession.createDataFrame(known).hint("broadcast")
+        joined = frame.join(files, fn.col(name) == fn.col(_CODE), "left")
+        others = (fn.col(other) for other in frame.columns if other != name)
+        return joined.select(fn.col(_PATH).alias(name), *others)
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedRows:
     files: tuple[DataFile, ...]
     deleted: Mapping[str, Positions]
-    """By the path of the data file, as the table's metadata has it."""
+    """Positions by the path of the data file, as the table's metadata has it."""
     rows_written: int
     rows_deleted: int
 
@@ -79,12 +129,12 @@ def write_changes(
     *,
     check_cardinality: bool,
 ) -> ChangedRows:
-    """Runs the frame once. What was written is the caller's to discard if this raises."""
+    """Run the frame once and write its rows; if this raises, the caller removes the files."""
+    options = options or WriteOptions()
     facts = PortableTable.of(table)
     lineage = table.format_version >= MIN_FORMAT_VERSION and ROW_ID in frame.columns
-    rows = frame
     if WRITE in frame.columns:
-        rows = distributed(context, facts, frame, options)
+        rows = distributed(facts, frame, options)
     else:
         rows = frame.select(*(name for name in frame.columns if name in _UNWRITTEN - {ROW_ID}))
     task = ChangesTask(
@@ -96,61 +146,65 @@ def write_changes(
         task_name,
     )
     with write_settings(context, facts, options):
-        found = rows.mapInArrow(arrow_task(task), RESULT_SCHEMA).collect()
-    answers = [decode_changes(bytes(row[0])) for row in found]
-    return united(answers, check_cardinality=check_cardinality)
+        results = rows.mapInArrow(arrow_task(task), RESULT_SCHEMA).collect()
+    changes = [decode_changes(bytes(row[0])) for row in results]
+    return united(changes, check_cardinality=check_cardinality)
 
 
 def collect_deletes(frame: DataFrame, codes: FileCodes) -> ChangedRows:
-    """The positions of rows that only go, of few files or rows: Spark brings them itself.
+    """Collect the positions of deleted rows in the driver, without a Python task.
 
-    What a task of Python costs is more than the work on some thousand positions. All of them pass
-    through the driver, so that the caller must know that they are not too many.
+    A Python task costs more than collecting some thousand positions. The caller must know that
+    they are not too many for the driver's memory.
     """
     file = codes.code(fn.col(FILE)).alias(FILE)
-    places = frame.select(file, fn.col(POSITION)).toArrow()
-    return deletes_of(places, codes, check_cardinality=False)
+    positions = frame.select(file, fn.col(POSITION)).toArrow()
+    return deletes_of(positions, codes, check_cardinality=False)
 
 
-def deletes_of(places: pa.Table, codes: FileCodes, *, check_cardinality: bool) -> ChangedRows:
-    """What goes by `_file`, in codes, `_pos` and perhaps DELETE."""
+def deletes_of(rows: pa.Table, codes: FileCodes, *, check_cardinality: bool) -> ChangedRows:
+    """Return the deletions; `rows` has `_file` in codes, `_pos`, and possibly DELETE."""
     deleted, matched = PositionCollector(), PositionCollector()
-    for batch in places.to_batches():
+    for batch in rows.to_batches():
         files = codes.paths(batch.column(FILE))
         note_places(batch.set_column(0, FILE, files), deleted, matched)
-    found = unite(deleted.collected())
-    if check_cardinality:
-        _refuse_twice(unite(chain(found.values(), matched.collected())).values())
-    return _changed_rows((), found)
-
-
-def united(answers: Iterable[TaskChanges], *, check_cardinality: bool) -> ChangedRows:
-    """What all tasks together have done."""
-    answers = list(answers)
-    files = tuple(
-        msgspec.json.decode(file, type=DataFile) for answer in answers for file in answer.files
+    return _changed_rows(
+        (), unite(deleted.collected()), matched.collected(), check_cardinality=check_cardinality
     )
-    deleted = unite(chain.from_iterable(found_positions(one.deleted) for one in answers))
+
+
+def united(changes: Sequence[TaskChanges], *, check_cardinality: bool) -> ChangedRows:
+    """Unite the changes of all tasks."""
+    files = tuple(
+        msgspec.json.decode(file, type=DataFile) for task in changes for file in task.files
+    )
+    deleted = unite(chain.from_iterable(found_positions(task.deleted) for task in changes))
+    matched = chain.from_iterable(found_positions(task.matched) for task in changes)
+    return _changed_rows(files, deleted, matched, check_cardinality=check_cardinality)
+
+
+def _changed_rows(
+    files: tuple[DataFile, ...],
+    deleted: Mapping[str, FilePositions],
+    matched: Iterable[FilePositions],
+    *,
+    check_cardinality: bool,
+) -> ChangedRows:
     if check_cardinality:
-        matched = chain.from_iterable(found_positions(one.matched) for one in answers)
-        _refuse_twice(unite(chain(deleted.values(), matched)).values())
-    return _changed_rows(files, deleted)
-
-
-def _changed_rows(files: tuple[DataFile, ...], deleted: Mapping[str, FilePositions]) -> ChangedRows:
+        _refuse_double_matches(unite(chain(deleted.values(), matched)).values())
     return ChangedRows(
         files,
-        {path: one.positions for path, one in deleted.items()},
+        {path: file.positions for path, file in deleted.items()},
         sum(file.record_count for file in files),
-        sum(len(one.positions) for one in deleted.values()),
+        sum(len(file.positions) for file in deleted.values()),
     )
 
 
-def _refuse_twice(found: Iterable[FilePositions]) -> None:
-    for one in found:
-        if one.twice is not None:
+def _refuse_double_matches(files: Iterable[FilePositions]) -> None:
+    for file in files:
+        if file.twice is not None:
             raise BadRequest(
                 "MERGE: a row of the target is matched by more than one row of the source, so that "
                 "it is not clear what becomes of it: make the source's keys unique, or narrow the "
-                f"ON condition. The row is at position {one.twice} of {one.file_path}"
+                f"ON condition. The row is at position {file.twice} of {file.file_path}"
             )

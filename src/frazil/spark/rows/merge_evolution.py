@@ -1,9 +1,9 @@
-"""MERGE WITH SCHEMA EVOLUTION: columns that only the source has become the table's.
+"""MERGE WITH SCHEMA EVOLUTION: adds columns that only the source has to the table.
 
-As Spark 4.1 has it: all columns of the source count where a clause takes them all by `*`, otherwise
-those that are assigned to a column of their own name. What `*` does not find in the source is left
-as it is by an update, and gets its default in an insert. The new schema is part of the commit that
-needs it.
+As in Spark 4.1, all columns of the source count where a clause takes them by `*`, otherwise those
+that are assigned to a column of their own name. Columns of the table that the source lacks keep
+their values in an update by `*`, and get their default in an insert by `*`. The commit of the rows
+also contains the new schema.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PROPERTY: Final = "write.spark.auto-schema-evolution.enabled"
 @dataclass(frozen=True)
 class EvolvedMerge:
     table: Table
-    """As it will be."""
+    """Has the new schema already."""
     merge: Merge
     evolution: Evolution
 
@@ -40,39 +40,42 @@ class EvolvedMerge:
 def evolved_merge(
     table: Table, merge: Merge, source: st.StructType, names: NameMatcher
 ) -> EvolvedMerge:
-    """The table that the statement is to be held against, and the statement in its columns."""
+    """Return the table as the statement will leave it, and the statement in its columns."""
     if table.properties.get(PROPERTY, "true").lower() == "false":
         return EvolvedMerge(table, merge, Evolution(table.schema))
-    counted = _counted(merge, source, names)
-    evolution = evolve(table, counted, names)
+    evolution = evolve(table, _source_columns(merge, source, names), names)
     if evolution.updates:
         table = _with_schema(table, evolution)
     return EvolvedMerge(table, _without_stars(merge, table, source.names, names), evolution)
 
 
 def _with_schema(table: Table, evolution: Evolution) -> Table:
-    (added,) = (one["schema"] for one in evolution.updates if one["action"] == "add-schema")
-    schemas = [*table.metadata["schemas"], added]
-    changed = {"schemas": schemas, "current-schema-id": added["schema-id"]}
+    (schema,) = (
+        update["schema"] for update in evolution.updates if update["action"] == "add-schema"
+    )
+    changed = {
+        "schemas": [*table.metadata["schemas"], schema],
+        "current-schema-id": schema["schema-id"],
+    }
     return replace(table, metadata={**table.metadata, **changed})
 
 
-# --- which columns --------------------------------------------------------------------------------
+# --- columns of the source that count -------------------------------------------------------------
 
 
-def _counted(merge: Merge, source: st.StructType, names: NameMatcher) -> st.StructType:
-    if any(one.assignments == STAR for one in _assigning(merge.clauses)):
+def _source_columns(merge: Merge, source: st.StructType, names: NameMatcher) -> st.StructType:
+    if any(clause.assignments == STAR for clause in _assigning(merge.clauses)):
         return source
     assigned = {
         names.key(name)
         for clause in _assigning(merge.clauses)
         for name in _assigned_by_name(clause, merge.source_alias, names)
     }
-    return st.StructType([one for one in source.fields if names.key(one.name) in assigned])
+    return st.StructType([field for field in source.fields if names.key(field.name) in assigned])
 
 
 def _assigning(clauses: Sequence[Clause]) -> Iterator[WhenMatchedUpdate | WhenNotMatchedInsert]:
-    """Clauses that can see the source."""
+    """Yield the clauses that can read the source."""
     for clause in clauses:
         if isinstance(clause, WhenMatchedUpdate | WhenNotMatchedInsert):
             yield clause
@@ -81,14 +84,15 @@ def _assigning(clauses: Sequence[Clause]) -> Iterator[WhenMatchedUpdate | WhenNo
 def _assigned_by_name(
     clause: WhenMatchedUpdate | WhenNotMatchedInsert, source_alias: str, names: NameMatcher
 ) -> Iterator[str]:
+    """Yield columns that are set to the source's column of the same name."""
     assert not isinstance(clause.assignments, str)
     for name, value in clause.assignments.items():
         column = _parts(name)
-        given = _parts(value) if isinstance(value, str) else None
-        if column is None or given is None:
+        source = _parts(value) if isinstance(value, str) else None
+        if column is None or source is None:
             continue
-        wanted = (source_alias, column[-1])
-        if [*map(names.key, given)] == [*map(names.key, wanted)]:
+        same_name = (source_alias, column[-1])
+        if [*map(names.key, source)] == [*map(names.key, same_name)]:
             yield column[-1]
 
 
@@ -101,22 +105,20 @@ def _parts(text: str) -> tuple[str, ...] | None:
 
 
 def _without_stars(merge: Merge, table: Table, source: Sequence[str], names: NameMatcher) -> Merge:
-    """Stars as the assignments that they stand for, where the source lacks columns."""
-    known = {names.key(name): name for name in source}
-    assigned = {
-        quoted(field.name): quoted(merge.source_alias, known[names.key(field.name)])
+    """Replace each `*` by its assignments if the source lacks columns of the table."""
+    sources = {names.key(name): name for name in source}
+    assignments = {
+        quoted(field.name): quoted(merge.source_alias, sources[names.key(field.name)])
         for field in table.schema.fields
-        if names.key(field.name) in known
+        if names.key(field.name) in sources
     }
-    if len(assigned) == len(table.schema.fields):
+    if len(assignments) == len(table.schema.fields):
         return merge
-    return replace(
-        merge,
-        clauses=tuple(
-            replace(clause, assignments=assigned)
-            if isinstance(clause, WhenMatchedUpdate | WhenNotMatchedInsert)
-            and clause.assignments == STAR
-            else clause
-            for clause in merge.clauses
-        ),
-    )
+    clauses = (_without_star(clause, assignments) for clause in merge.clauses)
+    return replace(merge, clauses=tuple(clauses))
+
+
+def _without_star(clause: Clause, assignments: dict[str, str]) -> Clause:
+    if isinstance(clause, WhenMatchedUpdate | WhenNotMatchedInsert) and clause.assignments == STAR:
+        return replace(clause, assignments=assignments)
+    return clause

@@ -1,8 +1,9 @@
-"""The keys of a MERGE's source, collected for the filter of what it reads.
+"""Finds out what a MERGE reads of its target, by the keys of its source.
 
-Two small jobs over the source, which lies in temporary files by then: how many rows there are and
-in which range the keys, then the keys themselves or, of many, what the table's partition transforms
-make of them.
+Two small jobs run over the source, which is stored in temporary files. The first counts the rows
+and finds the range of each key. The second collects the keys themselves or, if they are many, their
+values under the table's partition transforms. The result is the filter of the target's scan, and
+of conflicts with other commits.
 """
 
 from __future__ import annotations
@@ -19,20 +20,35 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
 from frazil.client.declare.client_table import Table
-from frazil.spark.conditions.merge_conditions import MAX_KEYS, Key, KeyValues
-from frazil.spark.rows.merge_frames import SOURCE_ROW
+from frazil.spark.conditions.merge_conditions import (
+    MAX_KEYS,
+    Key,
+    KeyValues,
+    SourceNames,
+    key_filter,
+    merge_filter,
+    on_parts,
+)
+from frazil.spark.conditions.sql_columns import ColumnNames
+from frazil.spark.conditions.sql_conditions import filter_of, is_case_sensitive
+from frazil.spark.conditions.sql_constants import Zone
+from frazil.spark.core.context import Context
+from frazil.spark.rows.merge_clauses import Merge
+from frazil.spark.rows.merge_frames import SOURCE_ROW, source_columns
 from frazil.spark.schema.partition_transforms import transform_column, unix_micros
 from frazil.spark.schema.spark_types import spark_type
 from frazil.values import transforms
 from frazil.values.transforms import Bucket, Transform, parse_transform
 from frazil.values.types import DecimalType, FixedType, Type, TypeId
+from frazil.wire.expressions import Expression
+from frazil.wire.filter_builders import always_true
 
-_FEW: Final = MAX_KEYS + MAX_KEYS // 2
-"""So many by estimate may be no more than `MAX_KEYS` in truth."""
-_MAX_SPREAD: Final = 50_000
-"""Of transforms that keep the order at most so many values are collected."""
+_MAX_ESTIMATED_KEYS: Final = MAX_KEYS + MAX_KEYS // 2
+"""An estimate of this many may in fact be `MAX_KEYS`."""
+_MAX_TRANSFORMED: Final = 50_000
+"""How many values of an order-preserving transform are collected at most."""
 _SAMPLED: Final = 16
-"""One row of so many is looked at first."""
+"""The first estimate looks at one row of so many."""
 _ROWS: Final = "_rows"
 _WIDE: Final = DecimalContext(prec=100)
 _INTEGERS: Final = (st.ByteType, st.ShortType, st.IntegerType, st.LongType)
@@ -45,6 +61,37 @@ _NANOS: Final = frozenset({TypeId.TIMESTAMP_NS, TypeId.TIMESTAMPTZ_NS})
 
 
 @dataclass(frozen=True)
+class MergeReads:
+    filter: Expression
+    """A filter for at least the rows that the MERGE reads: changing them is a conflict."""
+    source_rows: int | None = None
+    """How many rows the source has, if they were counted."""
+
+
+def merge_reads(context: Context, table: Table, merge: Merge, source: DataFrame) -> MergeReads:
+    """Find out what the MERGE reads; this reads the source.
+
+    WHEN conditions of matches and inserts do not count, since rows that fail them are read too.
+    """
+    unmatched = [
+        filter_of(context, table, clause.condition, alias=merge.target_alias).expression
+        for clause in merge.not_matched_by_source
+    ]
+    if not isinstance(merge.on, str):
+        return MergeReads(merge_filter([], always_true(), unmatched))
+    case_sensitive = is_case_sensitive(context)
+    parts = on_parts(
+        merge.on,
+        ColumnNames(table.schema, merge.target_alias, case_sensitive),
+        SourceNames(source_columns(source), merge.source_alias, case_sensitive),
+        Zone(context.time_zone),
+    )
+    collected = collected_keys(table, source.alias(merge.source_alias), parts.keys)
+    keys = [key_filter(values) for values in collected.keys]
+    return MergeReads(merge_filter(keys, parts.target_only, unmatched), collected.source_rows)
+
+
+@dataclass(frozen=True)
 class CollectedKeys:
     keys: tuple[KeyValues, ...] = ()
     source_rows: int | None = None
@@ -52,58 +99,58 @@ class CollectedKeys:
 
 
 def collected_keys(table: Table, source: DataFrame, keys: Sequence[Key]) -> CollectedKeys:
-    """The keys of the source; those that say nothing certain about the target are left out.
+    """Collect the keys of the source, without those that cannot restrict the target.
 
-    `source` is numbered and carries its alias: the keys' expressions are evaluated on it.
+    `source` is numbered and has its alias, since the keys' expressions are evaluated on it.
     """
     if not keys:
         return CollectedKeys()
-    given = source.select(*(fn.expr(key.source) for key in keys))
+    evaluated = source.select(*(fn.expr(key.source) for key in keys))
     sound = [
         _KeyColumn.of(position, key, table)
-        for position, (key, field) in enumerate(zip(keys, given.schema.fields, strict=True))
+        for position, (key, field) in enumerate(zip(keys, evaluated.schema.fields, strict=True))
         if is_sound(key.column.type, field.dataType)
     ]
     if not sound:
         return CollectedKeys()
     named = source.select(
-        *(column for one in sound for column in one.columns()), fn.col(SOURCE_ROW)
+        *(column for key in sound for column in key.columns()), fn.col(SOURCE_ROW)
     )
-    counts = [column for one in sound for column in one.counts()]
+    counts = [column for key in sound for column in key.counts()]
     counted = named.agg(fn.count(fn.lit(1)).alias(_ROWS), *counts).collect()[0].asDict()
     counted |= _estimates(named, sound, counted)
-    wanted = [column for one in sound for column in one.sets(counted)]
-    found = named.agg(*wanted).collect()[0].asDict() if wanted else {}
-    return CollectedKeys(tuple(one.values(counted, found) for one in sound), counted[_ROWS])
+    sets = [column for key in sound for column in key.sets(counted)]
+    collected = named.agg(*sets).collect()[0].asDict() if sets else {}
+    return CollectedKeys(tuple(key.values(counted, collected) for key in sound), counted[_ROWS])
 
 
 def _estimates(
     named: DataFrame, sound: Sequence[_KeyColumn], counted: Mapping[str, Any]
 ) -> dict[str, int]:
-    """How many distinct keys there are, for those that a sample has shown few of.
+    """Estimate the number of distinct keys, where a sample has shown only few.
 
-    To estimate it costs as much as all other numbers together, and mostly keys are either few
-    because rows are, or about as many as rows.
+    The estimate costs as much as all other numbers together. Usually it is not needed: keys are few
+    because rows are few, or they are about as many as rows.
     """
-    if counted[_ROWS] <= _FEW:
-        return {one.count_name: counted[_ROWS] for one in sound}
-    open_ = [one for one in sound if counted[one.count_name] <= _FEW]
-    if not open_:
+    if counted[_ROWS] <= _MAX_ESTIMATED_KEYS:
+        return {key.count_name: counted[_ROWS] for key in sound}
+    unclear = [key for key in sound if counted[key.count_name] <= _MAX_ESTIMATED_KEYS]
+    if not unclear:
         return {}
-    return named.agg(*(one.count() for one in open_)).collect()[0].asDict()
+    return named.agg(*(key.count() for key in unclear)).collect()[0].asDict()
 
 
 def is_sound(target: Type, key: st.DataType) -> bool:
-    """Whether a key that is cast to the target's type still finds all rows that it equals.
+    """Return whether a key that is cast to the target's type still equals the same rows.
 
-    Spark brings both sides to a common type. Where that rounds the target's values, several of
-    them equal one key.
+    Spark casts both sides to a common type. Where that rounds the target's values, several of them
+    equal one key.
     """
     kind = target.type_id
     if isinstance(target, DecimalType):
         return _is_sound_decimal(target, key)
     if kind in (TypeId.INT, TypeId.LONG):
-        # A double has room for every int, but not for every long.
+        # A double can store every int exactly, but not every long.
         exact = isinstance(key, st.DoubleType) and kind is TypeId.INT
         return exact or _is_sound_decimal(DecimalType(20, 0), key)
     if kind is TypeId.FLOAT:
@@ -130,28 +177,28 @@ def _is_sound_decimal(target: DecimalType, key: st.DataType) -> bool:
         whole, scale = key.precision - key.scale, key.scale
     else:
         return False
-    # Beyond 38 digits Spark gives up places behind the point.
+    # Beyond 38 digits Spark drops digits after the point.
     return max(whole, target.precision - target.scale) + max(scale, target.scale) <= 38
 
 
 @dataclass(frozen=True)
 class _KeyColumn:
-    """One key on its way through the two jobs."""
+    """One key: the columns that the two jobs compute for it, and their results."""
 
     position: int
     key: Key
     transforms: tuple[Transform, ...]
-    """Those that the table's partitions have of the column."""
+    """The transforms of the column in the table's partition specs."""
 
     @classmethod
     def of(cls, position: int, key: Key, table: Table) -> _KeyColumn:
-        found = {
+        transforms = {
             str(field["transform"])
             for spec in table.metadata["partition-specs"]
             for field in spec["fields"]
             if field.get("source-id") == key.column.field.field_id
         }
-        return cls(position, key, tuple(map(parse_transform, sorted(found))))
+        return cls(position, key, tuple(map(parse_transform, sorted(transforms))))
 
     @property
     def type(self) -> Type:
@@ -163,18 +210,18 @@ class _KeyColumn:
     def _value(self) -> Column:
         return fn.col(self._name("value"))
 
-    # --- what Spark is asked ------------------------------------------------------------------
+    # --- what the jobs compute ----------------------------------------------------------------
 
     def columns(self) -> Iterator[Column]:
         expression = fn.expr(self.key.source)
         yield expression.isNull().alias(self._name("null"))
         cast = expression.try_cast(spark_type(self.type))
-        yield (fn.isnan(cast) if self._floats else fn.lit(False)).alias(self._name("nan"))
-        number = fn.when(~fn.isnan(cast), cast) if self._floats else cast
+        yield (fn.isnan(cast) if self._is_float else fn.lit(False)).alias(self._name("nan"))
+        number = fn.when(~fn.isnan(cast), cast) if self._is_float else cast
         yield number.alias(self._name("value"))
 
     @property
-    def _floats(self) -> bool:
+    def _is_float(self) -> bool:
         return self.type.type_id in _FLOATS
 
     def counts(self) -> Iterator[Column]:
@@ -183,9 +230,9 @@ class _KeyColumn:
         yield fn.max(value).alias(self._name("highest"))
         yield fn.bool_or(fn.col(self._name("null"))).alias(self._name("null"))
         yield fn.bool_or(fn.col(self._name("nan"))).alias(self._name("nan"))
-        # Of a part of the rows there cannot be more than of all.
-        part = fn.when(fn.col(SOURCE_ROW) % _SAMPLED == 0, value)
-        yield fn.approx_count_distinct(part).alias(self.count_name)
+        # A sample has at most as many distinct keys as all rows have.
+        sample = fn.when(fn.col(SOURCE_ROW) % _SAMPLED == 0, value)
+        yield fn.approx_count_distinct(sample).alias(self.count_name)
 
     @property
     def count_name(self) -> str:
@@ -196,8 +243,8 @@ class _KeyColumn:
         return fn.approx_count_distinct(value).alias(self.count_name)
 
     def sets(self, counted: Mapping[str, Any]) -> Iterator[Column]:
-        """The keys if they are few, else their transforms."""
-        if counted[self.count_name] <= _FEW and self.type.type_id not in _NANOS:
+        """Yield the set of keys if they are few, and sets of their transformed values."""
+        if counted[self.count_name] <= _MAX_ESTIMATED_KEYS and self.type.type_id not in _NANOS:
             yield fn.collect_set(encoded(self.type, self._value())).alias(self._name("keys"))
         for transform in self._collected(counted):
             result = transform.result_type(self.type)
@@ -210,23 +257,23 @@ class _KeyColumn:
             if isinstance(transform, Bucket):
                 if transform.num_buckets <= MAX_KEYS:
                     yield transform
-            elif self._spread(transform, lowest, highest) <= _MAX_SPREAD:
+            elif self._spread(transform, lowest, highest) <= _MAX_TRANSFORMED:
                 yield transform
 
     def _spread(self, transform: Transform, lowest: Any, highest: Any) -> float:
-        """How many values the transform can have between two keys."""
-        known = transform.preserves_order and str(transform) != "identity"
-        if not known or not isinstance(lowest, int) or not isinstance(highest, int):
+        """Return how many values the transform can have between two keys."""
+        is_known = transform.preserves_order and str(transform) != "identity"
+        if not is_known or not isinstance(lowest, int) or not isinstance(highest, int):
             return float("inf")
         units = 1000 if self.type.type_id in _NANOS else 1
         first = transforms.apply(transform, self.type, lowest * units)
         last = transforms.apply(transform, self.type, highest * units)
         return float((last - first) / getattr(transform, "width", 1))
 
-    # --- what it has answered -----------------------------------------------------------------
+    # --- results of the jobs ------------------------------------------------------------------
 
-    def values(self, counted: Mapping[str, Any], found: dict[str, Any]) -> KeyValues:
-        keys = found.get(self._name("keys"))
+    def values(self, counted: Mapping[str, Any], collected: Mapping[str, Any]) -> KeyValues:
+        keys = collected.get(self._name("keys"))
         return KeyValues(
             name=self.key.column.name,
             type=self.type,
@@ -236,9 +283,9 @@ class _KeyColumn:
             highest=decoded(self.type, counted[self._name("highest")]),
             values=None if keys is None else _all_decoded(self.type, keys),
             transformed={
-                str(transform): _all_decoded(transform.result_type(self.type), found[name])
+                str(transform): _all_decoded(transform.result_type(self.type), collected[name])
                 for transform in self.transforms
-                if (name := self._name(str(transform))) in found
+                if (name := self._name(str(transform))) in collected
             },
         )
 
@@ -247,22 +294,22 @@ class _KeyColumn:
 
 
 def encoded(type_: Type, column: Column) -> Column:
-    """Days and times as their numbers, which no time zone and no calendar can change on the way."""
+    """Encode days and times as numbers, which do not depend on a time zone or a calendar."""
     if type_.type_id is TypeId.DATE:
         return fn.unix_date(column)
     return unix_micros(type_, column) if type_.type_id in _TIMESTAMPS else column
 
 
 def decoded(type_: Type, value: Any) -> Any:
-    """Iceberg's internal value; a text that is no uuid is its own."""
+    """Return Iceberg's internal value; a text that is no uuid stays a text."""
     decode = _DECODERS.get(type_.type_id)
     return value if value is None or decode is None else decode(type_, value)
 
 
 def _all_decoded(type_: Type, values: Sequence[Any]) -> frozenset[Any]:
-    """Without those that the type cannot have, which equal nothing in the table."""
-    found = (decoded(type_, value) for value in values)
-    return frozenset(value for value in found if _is_of(type_, value))
+    """Decode values; leave out those that the type cannot have, which equal nothing."""
+    internal = (decoded(type_, value) for value in values)
+    return frozenset(value for value in internal if _is_of(type_, value))
 
 
 def _is_of(type_: Type, value: Any) -> bool:
@@ -278,10 +325,10 @@ def _decimal(type_: Type, value: Decimal) -> Decimal:
 
 def _uuid(_: Type, text: str) -> UUID | str:
     try:
-        found = UUID(text)
+        value = UUID(text)
     except ValueError:
         return text
-    return found if str(found) == text else text
+    return value if str(value) == text else text
 
 
 def _bytes(_: Type, value: bytearray) -> bytes:

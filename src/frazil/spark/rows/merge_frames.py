@@ -1,7 +1,7 @@
-"""A MERGE as one frame of changed rows: target and source joined, each row with what becomes of it.
+"""Builds a MERGE's frame of changed rows: target and source joined, each row with its action.
 
-Every row of the join is matched, without a target row, or without a source row; the first clause
-that holds for it is its action, a number. Columns then depend on that number alone.
+Each row of the join is matched, has no target row, or has no source row. The first clause that
+applies is its action, a number. All columns of the result depend on that number alone.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from frazil.spark.conditions.sql_columns import ColumnNames, qualified
 from frazil.spark.conditions.sql_conditions import needed_columns
 from frazil.spark.core.name_matching import NameMatcher, quoted
 from frazil.spark.rows.assigned_columns import Rows, expression
+from frazil.spark.rows.changed_rows import FileCodes
 from frazil.spark.rows.merge_clauses import (
     STAR,
     Clause,
@@ -31,54 +32,56 @@ from frazil.spark.rows.merge_clauses import (
     WhenNotMatchedBySourceDelete,
     WhenNotMatchedInsert,
 )
-from frazil.spark.rows.path_codes import FileCodes
 from frazil.spark.schema.spark_types import spark_type
 
 SOURCE_ROW: Final = "__frazil_source"
-"""Numbers the rows of a source; null where a row of a join has no source row."""
+"""The number of a source row; null in a row of a join that has no source row."""
 _ACTION: Final = "__frazil_action"
 MATCHED: Final = "__frazil_matched"
-"""In a stored match, the number of its source row."""
+"""The number of the source row, in a stored match."""
 CHOSEN: Final = "__frazil_chosen"
-"""In a stored match, its action."""
-_NOTHING: Final = 0
+"""The number of the chosen clause, in a stored match."""
+_NO_ACTION: Final = 0
 _JOINS: Final = {
     (False, False): "inner",
     (True, False): "right",
     (False, True): "left",
     (True, True): "full",
 }
-"""By whether rows are inserted, and whether rows without a source row change."""
+"""The kind of join, by whether there are inserts, and clauses for rows not matched by source."""
 
 Numbered: TypeAlias = tuple[int, Clause]
 
 
 class WrittenRow(NamedTuple):
     numbers: tuple[int, ...]
-    """Of the clauses that write it."""
+    """Numbers of the clauses that write the row."""
     columns: list[Column]
 
 
 def numbered_source(source: DataFrame) -> DataFrame:
-    """The source with a number in each row, for `merge_changes`; it has to be stored to keep it."""
+    """Return the source with a number in each row; it must be stored to keep the numbers."""
     return source.withColumn(SOURCE_ROW, fn.monotonically_increasing_id())
 
 
 def source_columns(source: DataFrame) -> tuple[str, ...]:
-    """The columns that a statement can name."""
+    """Return the columns that a statement can name."""
     return tuple(name for name in source.columns if name != SOURCE_ROW)
 
 
 def source_schema(source: DataFrame) -> StructType:
-    """The same, with their types."""
+    """Return the same columns with their types."""
     return StructType([field for field in source.schema.fields if field.name != SOURCE_ROW])
 
 
 @dataclass(frozen=True)
 class MergeFrames:
-    """`target` has the columns that the statement needs, with `_file` and `_pos`, and with
-    `lineage` also `_row_id`. `source` is numbered. Frames of changes are in the form that
-    `write_changes` takes."""
+    """The frames of one MERGE.
+
+    `target` has the columns that the statement needs, with `_file` and `_pos`, and with `lineage`
+    also `_row_id`. `source` is numbered. Frames of changes have the form that `write_changes`
+    takes.
+    """
 
     table: Table
     merge: Merge
@@ -87,88 +90,95 @@ class MergeFrames:
     case_sensitive: bool
     lineage: bool
     is_small_source: bool = False
-    """It is sent to where the target's rows are, which then need not be brought together."""
+    """The source is sent to the target's rows, which then need no shuffle."""
 
     @property
     def matches_first(self) -> bool:
-        """Whether to go by `matches` and `written`, and not by `changes`.
+        """Whether to use `matches` and `written` instead of `changes`.
 
-        An outer join would need all rows of the target that have one key in one place. Those that
-        match are few instead, and of source rows without a match the numbers tell.
+        An outer join needs all target rows of one key in one task. The matches of a small source
+        are few, and the source rows without a match follow from their numbers.
         """
         merge = self.merge
         return self.is_small_source and bool(merge.inserts) and not merge.not_matched_by_source
 
     def changes(self) -> DataFrame:
-        """All rows out of one join."""
+        """Return all changed rows, from one join."""
         merge = self.merge
         how = _JOINS[bool(merge.inserts), bool(merge.not_matched_by_source)]
-        rows = self._target().join(self._sent(), expression(merge.on), how)
-        return self._changes(rows)
+        return self._changes(self._target().join(self._sent(), expression(merge.on), how))
 
     def matches(self, codes: FileCodes) -> DataFrame:
-        """The target's rows that match, each with the number of its source row and of what becomes
-        of it; to be stored, so that all who ask get the same answer. Files are in codes."""
+        """Return the target's rows that match, with their source row's number and their action.
+
+        They must be stored, so that everyone who reads them sees the same matches. Files are given
+        as codes.
+        """
         merge = self.merge
-        found = self._target().join(self._sent(), expression(merge.on), "inner")
+        rows = self._target().join(self._sent(), expression(merge.on), "inner")
         number = fn.col(quoted(merge.source_alias, SOURCE_ROW)).alias(MATCHED)
         columns = [
             codes.code(_of_target(merge, name)).alias(FILE)
             if name == FILE
             else _of_target(merge, name)
-            for name in self._stored()
+            for name in self._stored_columns()
         ]
         chosen = _action(merge, self._numbered(inserts=False))
-        deletes = (chosen != _NOTHING).alias(DELETE)
-        return found.select(*columns, number, chosen.alias(CHOSEN), deletes)
+        deletes = (chosen != _NO_ACTION).alias(DELETE)
+        return rows.select(*columns, number, chosen.alias(CHOSEN), deletes)
 
-    def _stored(self) -> list[str]:
-        """Of the target's columns those that written rows are made of, and the metadata columns."""
+    def _stored_columns(self) -> list[str]:
+        """Return the target's columns that written rows are made of, and the metadata columns."""
         names = ColumnNames(self.table.schema, self.merge.target_alias, self.case_sensitive)
-        kept = needed_columns(self.merge.kept_of_matches(names), names)
+        needed = needed_columns(self.merge.written_values(names), names)
         own = {field.name for field in self.table.schema.fields}
         return [
-            name for name in self.target.columns if kept is None or name in kept or name not in own
+            name
+            for name in self.target.columns
+            if needed is None or name in needed or name not in own
         ]
 
     def written(self, matches: DataFrame) -> DataFrame:
-        """The rows to be written, of the source and of stored matches: with the table's columns
-        and, with `lineage`, those that tell a row's history."""
+        """Return the rows to write, made from the source and the stored matches.
+
+        They have the table's columns and, with `lineage`, the lineage columns.
+        """
         merge = self.merge
         number = fn.col(quoted(merge.source_alias, SOURCE_ROW))
-        found = matches.alias(merge.target_alias)
+        stored = matches.alias(merge.target_alias)
         source = self.source.alias(merge.source_alias)
-        rows = source.join(found, number == _of_target(merge, MATCHED), "left")
+        rows = source.join(stored, number == _of_target(merge, MATCHED), "left")
         inserts = _action(merge, self._numbered(inserts=True))
         acting = rows.withColumn(_ACTION, fn.coalesce(_of_target(merge, CHOSEN), inserts))
-        rows_of = self._written_rows(acting, self._numbered())
+        written = self._written_rows(acting, self._numbered())
         lineage: list[Column] = []
         if self.lineage:
             updated = fn.lit(None).cast("bigint").alias(LAST_UPDATED)
             lineage = [_of_target(merge, ROW_ID), updated]
-        written = acting.where(_is_any([number for one in rows_of for number in one.numbers]))
-        columns = _columns(self.table, rows_of, all_written=True)
-        return written.select(*columns, *lineage)
+        kept = acting.where(_is_any([number for row in written for number in row.numbers]))
+        return kept.select(*_columns(self.table, written, all_written=True), *lineage)
 
     def upserted_columns(self) -> list[str] | None:
-        """The source's columns that all written rows are made of, in the order and the types of
-        the table's; None where rows are made in any other way.
+        """Return the source's columns that are the written rows, in the order of the table's.
 
-        Whether matched rows are updated, stored matches tell.
+        None where rows are made in another way than by taking over whole source rows, or where a
+        type differs. Which matched rows are updated is stored with the matches.
         """
         merge = self.merge
-        inserts_all = [one.assignments == STAR and one.condition is None for one in merge.inserts]
-        updates = [one for one in merge.matched if isinstance(one, WhenMatchedUpdate)]
-        if inserts_all != [True] or not all(one.assignments == STAR for one in updates):
+        inserts_all = [
+            clause.assignments == STAR and clause.condition is None for clause in merge.inserts
+        ]
+        updates = [clause for clause in merge.matched if isinstance(clause, WhenMatchedUpdate)]
+        if inserts_all != [True] or not all(clause.assignments == STAR for clause in updates):
             return None
         names = NameMatcher(self.case_sensitive)
-        found = {names.key(one.name): one for one in self.source.schema.fields}
-        if len(found) < len(self.source.columns):
-            # Which of two is meant, Spark has to tell.
+        by_key = {names.key(field.name): field for field in self.source.schema.fields}
+        if len(by_key) < len(self.source.columns):
+            # Two columns have one name: Spark has to resolve it, or to refuse it.
             return None
         columns = []
         for field in self.table.schema.fields:
-            column = found.get(names.key(field.name))
+            column = by_key.get(names.key(field.name))
             if column is None or column.dataType != spark_type(field.type):
                 return None
             if isinstance(column.dataType, NullType):
@@ -178,37 +188,42 @@ class MergeFrames:
 
     @property
     def update_numbers(self) -> list[int]:
-        """What a match that is updated has as its choice."""
-        clauses = enumerate(self.merge.clauses, start=1)
-        return [number for number, one in clauses if isinstance(one, WhenMatchedUpdate)]
+        """The numbers of the clauses that update a match."""
+        return [
+            number
+            for number, clause in enumerate(self.merge.clauses, start=1)
+            if isinstance(clause, WhenMatchedUpdate)
+        ]
 
     def _target(self) -> DataFrame:
         return self.target.alias(self.merge.target_alias)
 
     def _sent(self) -> DataFrame:
-        """The source, to every executor if it is small; an outer join that must keep its rows
-        takes no notice."""
+        """Return the source, with a broadcast hint if it is small.
+
+        An outer join that must keep the source's rows ignores the hint.
+        """
         source = self.source.alias(self.merge.source_alias)
         return source.hint("broadcast") if self.is_small_source else source
 
     def _changes(self, rows: DataFrame) -> DataFrame:
-        """What becomes of the rows of a join of target and source."""
+        """Return the changes for the rows of a join of target and source."""
         merge = self.merge
         numbered = self._numbered()
         acting = rows.withColumn(_ACTION, _action(merge, numbered))
-        chosen = fn.col(_ACTION) != _NOTHING
+        is_needed = fn.col(_ACTION) != _NO_ACTION
         if merge.checks_cardinality:
-            # A row that is matched and left alone counts as well, should it be matched twice.
-            chosen = chosen | (_has_target(merge) & _has_source())
+            # A match without an action counts too: a second match of its row is an error.
+            is_needed = is_needed | (_has_target(merge) & _has_source())
         written = self._written_rows(acting, numbered)
-        place = [_of_target(merge, FILE), _of_target(merge, POSITION)]
+        location = [_of_target(merge, FILE), _of_target(merge, POSITION)]
         if self.lineage and written:
-            place.append(_of_target(merge, ROW_ID))
+            location.append(_of_target(merge, ROW_ID))
         columns = _columns(self.table, written)
-        return acting.where(chosen).select(*columns, *place, *_marks(numbered, written))
+        return acting.where(is_needed).select(*columns, *location, *_marks(numbered, written))
 
     def _numbered(self, *, inserts: bool | None = None) -> list[Numbered]:
-        """The clauses with their numbers: all of them, those that insert, or the others."""
+        """Return the clauses with their numbers: all, only inserts, or all others."""
         return [
             (number, self._resolved(clause))
             for number, clause in enumerate(self.merge.clauses, start=1)
@@ -216,31 +231,31 @@ class MergeFrames:
         ]
 
     def _written_rows(self, acting: DataFrame, numbered: Sequence[Numbered]) -> list[WrittenRow]:
-        """What is written by the clauses that write."""
-        made = Rows(
+        """Return the rows of the clauses that write."""
+        assigned = Rows(
             acting,
             self.table.schema,
             self.merge.target_alias,
             case_sensitive=self.case_sensitive,
             table=str(self.table),
         )
-        rows, star = [], []
+        rows, stars = [], []
         for number, clause in numbered:
             if isinstance(clause, WhenMatchedDelete | WhenNotMatchedBySourceDelete):
                 continue
             if clause.assignments == STAR:
-                star.append(number)
+                stars.append(number)
             elif isinstance(clause, WhenNotMatchedInsert):
-                rows.append(WrittenRow((number,), made.inserted(clause.assignments)))
+                rows.append(WrittenRow((number,), assigned.inserted(clause.assignments)))
             else:
-                rows.append(WrittenRow((number,), made.updated(clause.assignments)))
-        if star:
-            whole = made.all_from(self.merge.source_alias, source_columns(self.source))
-            rows.append(WrittenRow(tuple(star), whole))
+                rows.append(WrittenRow((number,), assigned.updated(clause.assignments)))
+        if stars:
+            columns = assigned.all_from(self.merge.source_alias, source_columns(self.source))
+            rows.append(WrittenRow(tuple(stars), columns))
         return rows
 
     def _resolved(self, clause: Clause) -> Clause:
-        """Its names with the alias of the only side that it sees, if it is one."""
+        """Return the clause with aliases before its names, if it sees one side only."""
         if isinstance(clause, WhenMatchedUpdate | WhenMatchedDelete):
             return clause
         inserts = isinstance(clause, WhenNotMatchedInsert)
@@ -267,11 +282,11 @@ def _has_source() -> Column:
 
 
 def _action(merge: Merge, clauses: Sequence[Numbered]) -> Column:
-    """The number of the first clause that holds."""
-    found = fn.lit(_NOTHING)
+    """Return the number of the first clause that applies."""
+    action = fn.lit(_NO_ACTION)
     for number, clause in reversed(clauses):
-        found = fn.when(_applies(merge, clause), fn.lit(number)).otherwise(found)
-    return found
+        action = fn.when(_applies(merge, clause), fn.lit(number)).otherwise(action)
+    return action
 
 
 def _applies(merge: Merge, clause: Clause) -> Column:
@@ -287,8 +302,10 @@ def _applies(merge: Merge, clause: Clause) -> Column:
 def _columns(
     table: Table, written: Sequence[WrittenRow], *, all_written: bool = False
 ) -> list[Column]:
-    """The table's columns as the row's action sets them; of rows that are not written nothing is
-    evaluated."""
+    """Return the table's columns as each row's action sets them.
+
+    Nothing is evaluated for rows that are not written.
+    """
     if not written:
         return []
     if all_written and len(written) == 1:
@@ -304,14 +321,14 @@ def _columns(
 
 
 def _marks(clauses: Sequence[Numbered], written: Sequence[WrittenRow]) -> list[Column]:
-    """Which rows go and which are written."""
+    """Return the columns that say which rows are deleted and which are written."""
     deletes = [number for number, clause in clauses if not isinstance(clause, WhenNotMatchedInsert)]
     marks = [_is_any(deletes).alias(DELETE)]
     if written:
-        marks.append(_is_any([each for row in written for each in row.numbers]).alias(WRITE))
+        marks.append(_is_any([number for row in written for number in row.numbers]).alias(WRITE))
     return marks
 
 
 def _is_any(numbers: Sequence[int]) -> Column:
     tests = (fn.col(_ACTION) == number for number in numbers)
-    return reduce(lambda one, other: one | other, tests, fn.lit(False))
+    return reduce(lambda left, right: left | right, tests, fn.lit(False))

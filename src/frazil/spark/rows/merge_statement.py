@@ -1,61 +1,184 @@
-"""One run of a MERGE, held against the table as it was loaded for it.
+"""MERGE: the builder that users call, the statement, and one attempt of it.
 
-Large sources go through one join and one pass of tasks. Small ones are sent to where the target's
-rows are; the matches are stored, and tell what goes and what is to be written. Few rows are then
-written by the driver itself, since starting workers and shuffling would cost more than the rows.
+    table.merge(changes, "target.id = source.id")
+        .when_matched_delete("source.is_gone")
+        .when_matched_update({"item": "source.item"})
+        .when_not_matched_insert_all()
+        .execute()
+
+Large sources are joined with the target in one pass of tasks. Small sources are sent to the
+target's rows: the matches are stored, and say which rows to delete and which to write. Few rows are
+written by the driver, since starting workers and shuffling costs more than writing the rows.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql import DataFrame
 
-from frazil.datafiles.arrow.metadata_columns import ROW_ID
+from frazil.client.declare.client_table import Table
+from frazil.datafiles.arrow.metadata_columns import LAST_UPDATED, ROW_ID
 from frazil.datafiles.footers.files_from_parquet import DataFile
 from frazil.datafiles.writing.changes_writer import DELETE, FILE, POSITION
 from frazil.spark.conditions.sql_conditions import needed_columns
+from frazil.spark.core.context import Context
 from frazil.spark.core.name_matching import names_of
-from frazil.spark.core.results import Result
-from frazil.spark.rows.changed_rows import ChangedRows, deletes_of
-from frazil.spark.rows.merge_clauses import Merge
+from frazil.spark.core.statement_runs import Result, Target, run_statement
+from frazil.spark.rows.assigned_columns import Assignments, Value
+from frazil.spark.rows.changed_rows import ChangedRows, FileCodes, deletes_of
+from frazil.spark.rows.merge_clauses import (
+    STAR,
+    Clause,
+    Merge,
+    WhenMatchedDelete,
+    WhenMatchedUpdate,
+    WhenNotMatchedBySourceDelete,
+    WhenNotMatchedBySourceUpdate,
+    WhenNotMatchedInsert,
+)
 from frazil.spark.rows.merge_evolution import evolved_merge
-from frazil.spark.rows.merge_frames import CHOSEN, MATCHED, SOURCE_ROW, MergeFrames, source_schema
-from frazil.spark.rows.merge_reads import merge_reads
-from frazil.spark.rows.path_codes import FileCodes
-from frazil.spark.rows.row_statements import COLLECTED_ROWS, Attempt
-from frazil.spark.rows.upserted_rows import upserted_rows
+from frazil.spark.rows.merge_filter import merge_reads
+from frazil.spark.rows.merge_frames import (
+    CHOSEN,
+    MATCHED,
+    SOURCE_ROW,
+    MergeFrames,
+    numbered_source,
+    source_schema,
+)
+from frazil.spark.rows.row_changes import MAX_COLLECTED_ROWS, RowAttempt, row_statement
 from frazil.spark.schema.spark_types import spark_schema
 from frazil.spark.writing.frame_writer import can_write_here, write_here, write_rows
-from frazil.spark.writing.row_sizes import SMALL_BYTES, is_small
-from frazil.spark.writing.staging import Staged, staged
+from frazil.spark.writing.staging import SMALL_BYTES, Staged, is_small, staged
 from frazil.spark.writing.write_commit import Write, writing
 from frazil.wire.expressions import AlwaysFalse
 
-_PLACES: Final = (FILE, POSITION, DELETE)
+Source: TypeAlias = "DataFrame | str | Callable[[Table], DataFrame]"
+"""A frame, the name of a view or table of Spark, or a function that makes a frame for the table as
+an attempt has loaded it: a source that reads the target must read the attempt's snapshot."""
+
+_LOCATION: Final = (FILE, POSITION, DELETE)
 
 
-def run_merge(attempt: Attempt, merge: Merge, source: Staged, *, own_conflicts: bool) -> Result:
-    """`own_conflicts`: where others are in conflict is told by what the statement reads."""
+@dataclass(frozen=True)
+class MergeBuilder:
+    """A MERGE to be executed; each method returns a new builder with one more clause."""
+
+    context: Context
+    target: Target
+    source: Source
+    on: Value
+    target_alias: str = "target"
+    source_alias: str = "source"
+    clauses: tuple[Clause, ...] = ()
+    evolves: bool = False
+
+    def with_schema_evolution(self) -> MergeBuilder:
+        """Add columns that only the source has, and widen types, in the same commit."""
+        return replace(self, evolves=True)
+
+    def when(self, clause: Clause) -> MergeBuilder:
+        return replace(self, clauses=(*self.clauses, clause))
+
+    def when_matched_update(self, set: Assignments, condition: Value | None = None) -> MergeBuilder:
+        return self.when(WhenMatchedUpdate(dict(set), condition))
+
+    def when_matched_update_all(self, condition: Value | None = None) -> MergeBuilder:
+        """Set every column to the source's column of that name, like UPDATE SET *."""
+        return self.when(WhenMatchedUpdate(STAR, condition))
+
+    def when_matched_delete(self, condition: Value | None = None) -> MergeBuilder:
+        return self.when(WhenMatchedDelete(condition))
+
+    def when_not_matched_insert(
+        self, values: Assignments, condition: Value | None = None
+    ) -> MergeBuilder:
+        """Insert a row; columns without a value get their default, or null."""
+        return self.when(WhenNotMatchedInsert(dict(values), condition))
+
+    def when_not_matched_insert_all(self, condition: Value | None = None) -> MergeBuilder:
+        return self.when(WhenNotMatchedInsert(STAR, condition))
+
+    def when_not_matched_by_source_update(
+        self, set: Assignments, condition: Value | None = None
+    ) -> MergeBuilder:
+        return self.when(WhenNotMatchedBySourceUpdate(dict(set), condition))
+
+    def when_not_matched_by_source_delete(self, condition: Value | None = None) -> MergeBuilder:
+        return self.when(WhenNotMatchedBySourceDelete(condition))
+
+    def statement(self) -> Merge:
+        return Merge(
+            on=self.on,
+            clauses=self.clauses,
+            target_alias=self.target_alias,
+            source_alias=self.source_alias,
+            evolves=self.evolves,
+        )
+
+    def execute(self, **options: Any) -> Result:
+        """Run the MERGE; the options are those of `row_statement`, without an alias."""
+        return _merge(self.context, self.target, self.source, self.statement(), **options)
+
+
+def _merge(
+    context: Context, target: Target, source: Source, merge: Merge, **options: Any
+) -> Result:
+    """Merge the rows of a source into the table.
+
+    The source is evaluated once, also where the statement runs again; a source that is made for the
+    table of each attempt is evaluated once per attempt.
+    """
+    merge.check()
+    statement = row_statement(context, target, "merge", alias=merge.target_alias, **options)
+    own_conflicts = statement.conflict_filter is None
+    if not isinstance(source, DataFrame | str):
+        frame_of = source
+
+        def attempt_with_own_source() -> Result:
+            attempt = statement.attempt()
+            numbered = numbered_source(frame_of(attempt.table))
+            with staged(context, numbered, attempt.table) as rows:
+                return _run(attempt, merge, rows, own_conflicts=own_conflicts)
+
+        return run_statement(context, target, attempt_with_own_source)
+    frame = context.spark.table(source) if isinstance(source, str) else source
+    with staged(context, numbered_source(frame), target.load(context)) as rows:
+        return run_statement(
+            context,
+            target,
+            lambda: _run(statement.attempt(), merge, rows, own_conflicts=own_conflicts),
+        )
+
+
+# --- one attempt ----------------------------------------------------------------------------------
+
+
+def _run(attempt: RowAttempt, merge: Merge, source: Staged, *, own_conflicts: bool) -> Result:
+    """Run an attempt; with `own_conflicts` the filter of what it reads decides about conflicts."""
     if merge.evolves:
-        given = source_schema(source.frame)
-        made = evolved_merge(attempt.table, merge, given, names_of(attempt.context.spark))
-        attempt = replace(attempt, table=made.table, evolution=made.evolution)
-        merge = made.merge
+        columns = source_schema(source.frame)
+        evolved = evolved_merge(attempt.table, merge, columns, names_of(attempt.context.spark))
+        attempt = replace(attempt, table=evolved.table, evolution=evolved.evolution)
+        merge = evolved.merge
     reads = merge_reads(attempt.context, attempt.table, merge, source.frame)
     conflicts = reads.filter if own_conflicts else attempt.conflict_filter
     attempt = replace(attempt, reads=reads.filter, conflict_filter=conflicts)
     reads_nothing = isinstance(attempt.reads, AlwaysFalse)
     if reads_nothing and not merge.inserts and not attempt.evolution.updates:
         return attempt.nothing()
-    # What is asked of a target row, and what an updated one keeps.
-    columns = needed_columns(merge.expressions(attempt.names), attempt.names)
     frames = MergeFrames(
         attempt.table,
         merge,
-        attempt.rows(columns, lineage=attempt.has_lineage),
+        attempt.rows(
+            needed_columns(merge.expressions(attempt.names), attempt.names),
+            lineage=attempt.has_lineage,
+        ),
         source.frame,
         case_sensitive=attempt.names.case_sensitive,
         lineage=attempt.has_lineage,
@@ -69,34 +192,34 @@ def run_merge(attempt: Attempt, merge: Merge, source: Staged, *, own_conflicts: 
         writing(attempt.context, attempt.table) as write,
         staged(attempt.context, frames.matches(codes), attempt.table) as matches,
     ):
-        stored = _Stored(attempt, frames, source, reads.source_rows or 0, matches, codes)
+        stored = _StoredMatches(attempt, frames, source, reads.source_rows or 0, matches, codes)
         return attempt.commit(write, stored.changes(write), tasks)
 
 
 @dataclass(frozen=True)
-class _Stored:
-    """A small source and what it has matched, both in temporary files."""
+class _StoredMatches:
+    """A small source and its matches, both in temporary files."""
 
-    attempt: Attempt
+    attempt: RowAttempt
     frames: MergeFrames
     source: Staged
     source_rows: int
     matches: Staged
     codes: FileCodes
-    """Of the files that matches can be of."""
+    """Codes of all files that matches can be in."""
 
     def changes(self, write: Write) -> ChangedRows:
-        names = [*_PLACES, MATCHED, CHOSEN, *([ROW_ID] if self.frames.lineage else [])]
-        found = self.matches.read_here(names, COLLECTED_ROWS)
+        names = [*_LOCATION, MATCHED, CHOSEN, *([ROW_ID] if self.frames.lineage else [])]
+        matches = self.matches.read_here(names, MAX_COLLECTED_ROWS)
         checks = self.frames.merge.checks_cardinality
-        if found is None:
-            places = self.codes.with_paths(self.matches.frame.select(*_PLACES), FILE)
-            changes = self.attempt.written(places, write, check_cardinality=checks)
+        if matches is None:
+            deletes = self.codes.with_paths(self.matches.frame.select(*_LOCATION), FILE)
+            changes = self.attempt.written(deletes, write, check_cardinality=checks)
             files = self._write(write, few=False)
         else:
-            places = found.select(_PLACES)
-            changes = deletes_of(places, self.codes, check_cardinality=checks)
-            files = self._write_few(found, write)
+            deleted = matches.select(_LOCATION)
+            changes = deletes_of(deleted, self.codes, check_cardinality=checks)
+            files = self._write_few(matches, write)
         rows = sum(file.record_count for file in files)
         return replace(changes, files=files, rows_written=rows)
 
@@ -118,20 +241,20 @@ class _Stored:
         )
 
     def _are_few(self, matches: pa.Table) -> bool:
-        """By their number, and by the bytes that they are made of: a text may be of any length."""
+        """Decide by number and by bytes, since texts may be of any length."""
         _, times = np.unique(matches.column(MATCHED).to_numpy(), return_counts=True)
         unmatched = self.source_rows - len(times)
         schema = spark_schema(self.attempt.table.schema)
         if not is_small(schema, matches.num_rows + unmatched):
             return False
-        source, found = self.source.size_here(), self.matches.size_here()
-        if source is None or found is None:
+        source_bytes, match_bytes = self.source.size_here(), self.matches.size_here()
+        if source_bytes is None or match_bytes is None:
             return False
-        # A row of the source may be written as often as it matches.
-        return source * int(times.max(initial=1)) + found <= SMALL_BYTES
+        # A source row is written as often as it matches.
+        return source_bytes * int(times.max(initial=1)) + match_bytes <= SMALL_BYTES
 
     def _upserted(self, matches: pa.Table) -> pa.Table | None:
-        """The rows, if they are the source's own."""
+        """Return the rows to write if they are rows of the source."""
         columns = self.frames.upserted_columns()
         if columns is None:
             return None
@@ -139,9 +262,8 @@ class _Stored:
         if rows is None:
             return None
         names = [field.name for field in self.attempt.table.schema.fields]
-        own = rows.drop_columns([SOURCE_ROW]).rename_columns(names)
         return upserted_rows(
-            own,
+            rows.drop_columns([SOURCE_ROW]).rename_columns(names),
             rows.column(SOURCE_ROW),
             matches,
             self.frames.update_numbers,
@@ -158,3 +280,35 @@ class _Stored:
             lineage=self.frames.lineage,
             few=few,
         )
+
+
+def upserted_rows(
+    source: pa.Table,
+    numbers: pa.ChunkedArray,
+    matches: pa.Table,
+    updates: Sequence[int],
+    *,
+    lineage: bool,
+) -> pa.Table:
+    """Return the source rows that update a match, once per match, and those that match nothing.
+
+    The most common MERGE updates all columns of matches and inserts the other rows, so that the
+    rows to write are stored already and need no Spark job. `source` has the rows, `numbers` their
+    numbers. `matches` has, for each match, the number of its source row, the number of its clause
+    (`updates` are the numbers of update clauses), and with lineage the old row's id.
+    """
+    source_numbers = numbers.to_numpy()
+    order = np.argsort(source_numbers, kind="stable")
+    matched_numbers = matches.column(MATCHED).to_numpy()
+    matched = order[np.searchsorted(source_numbers, matched_numbers, sorter=order)]
+    is_update = np.isin(matches.column(CHOSEN).to_numpy(), updates)
+    is_new = np.ones(len(source_numbers), dtype=bool)
+    is_new[matched] = False
+    new = np.flatnonzero(is_new)
+    rows = source.take(pa.array(np.concatenate([matched[is_update], new])))
+    if not lineage:
+        return rows
+    kept_ids = matches.column(ROW_ID).filter(pa.array(is_update)).chunks
+    row_ids = pa.chunked_array([*kept_ids, pa.nulls(len(new), pa.int64())], pa.int64())
+    last_updated = pa.nulls(rows.num_rows, pa.int64())
+    return rows.append_column(ROW_ID, row_ids).append_column(LAST_UPDATED, last_updated)

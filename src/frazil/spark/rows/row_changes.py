@@ -1,74 +1,84 @@
-"""DELETE, UPDATE and MERGE: rows are read at one snapshot, changed, and committed against it.
+"""DELETE and UPDATE, and what they share with MERGE: a statement, and one attempt of it.
 
-Each is a statement that is run again from a new scan if others have changed what it has read. The
-snapshot of the scan is the base of the commit, and the conflict filter says what was read, as far
-as the statement's text tells it: of conditions that are Columns it tells nothing, so that one can
-be given.
+A statement reads rows at one snapshot, changes them, and commits against that snapshot. After a
+conflict it runs again from a new scan. The conflict filter describes what was read, as far as the
+statement's text shows it. Conditions that are Columns cannot be analyzed, so that callers can give
+the filter themselves.
 
-Conditions and expressions name columns alone, or behind the table's alias, which is its name
-without the namespace where none is given.
+Conditions and expressions name columns alone, or behind the table's alias, which by default is the
+table's name without the namespace.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
-from frazil.datafiles.arrow.metadata_columns import ROW_ID
+from frazil.client.declare.client_table import Table
+from frazil.client.declare.file_operations import Command
+from frazil.datafiles.arrow.metadata_columns import LAST_UPDATED, MIN_FORMAT_VERSION, ROW_ID
+from frazil.datafiles.reading.scan_tasks import ScanTask
 from frazil.datafiles.writing.changes_writer import FILE, POSITION, WRITE
-from frazil.spark.conditions.sql_conditions import Condition, needed_columns
-from frazil.spark.core import statement_runs
+from frazil.spark.conditions.iceberg_filters import spark_condition
+from frazil.spark.conditions.sql_columns import ColumnNames
+from frazil.spark.conditions.sql_conditions import (
+    Condition,
+    filter_of,
+    is_case_sensitive,
+    needed_columns,
+)
 from frazil.spark.core.context import Context
 from frazil.spark.core.name_matching import quoted
-from frazil.spark.core.results import Result
-from frazil.spark.core.targets import Target
-from frazil.spark.rows.assigned_columns import Rows
-from frazil.spark.rows.merge_clauses import Assignments, Merge, Source
-from frazil.spark.rows.merge_frames import numbered_source
-from frazil.spark.rows.merge_statement import run_merge
-from frazil.spark.rows.row_commit import Mode
-from frazil.spark.rows.row_statements import Attempt, Statement
+from frazil.spark.core.statement_runs import Result, Target, run_statement
+from frazil.spark.reading.frame_scans import plan_tasks, scan
+from frazil.spark.rows.assigned_columns import Assignments, Rows
+from frazil.spark.rows.changed_rows import ChangedRows, FileCodes, collect_deletes, write_changes
+from frazil.spark.rows.row_commit import Mode, RowCommit, mode_of
+from frazil.spark.schema.schema_evolution import Evolution
+from frazil.spark.writing.commit_options import complete_options
 from frazil.spark.writing.frame_writer import WriteOptions
-from frazil.spark.writing.staging import staged
-from frazil.wire.expressions import AlwaysFalse
-from frazil.wire.filter_builders import Filter
+from frazil.spark.writing.write_commit import Write, writing
+from frazil.wire.errors import BadRequest
+from frazil.wire.expressions import AlwaysFalse, Expression
+from frazil.wire.filter_builders import Filter, expression_of
+
+MAX_COLLECTED_ROWS: Final = 5_000_000
+"""The driver collects the positions of deleted rows if the files have no more rows than this."""
+_COMMIT_OPTIONS: Final = ("branch", "summary", "stage_only", "once", "isolation")
 
 
 def delete(
-    context: Context,
-    target: Target,
-    where: Condition | None = None,
-    *,
-    alias: str | None = None,
-    mode: str | None = None,
-    conflict_filter: Filter | None = None,
-    options: WriteOptions | None = None,
-    **commit_options: Any,
+    context: Context, target: Target, where: Condition | None = None, **options: Any
 ) -> Result:
-    """Deletes the rows that match; without a condition all of them.
+    """Delete the rows that match; without a condition all of them.
 
-    Where the plan shows that only whole files match, they are dropped without reading them.
+    The options are those of `row_statement`. Where the plan shows that only whole files match, they
+    are removed without reading them.
     """
-    statement = Statement(
-        context=context,
-        target=target,
-        command="delete",
-        where=where,
-        alias=alias,
-        mode=mode,
-        conflict_filter=conflict_filter,
-        options=options,
-        commit_options=commit_options,
-    )
-    return statement_runs.run(context, lambda _: _deleted(statement.attempt()))
+    statement = row_statement(context, target, "delete", where, **options)
+    return run_statement(context, target, lambda: _delete(statement.attempt()))
 
 
 def update(
     context: Context,
     target: Target,
-    set: Assignments,
+    assignments: Assignments,
+    where: Condition | None = None,
+    **options: Any,
+) -> Result:
+    """Set columns to expressions in the rows that match; the options are as in `delete`."""
+    statement = row_statement(context, target, "update", where, **options)
+    return run_statement(context, target, lambda: _update(statement.attempt(), assignments))
+
+
+def row_statement(
+    context: Context,
+    target: Target,
+    command: Command,
     where: Condition | None = None,
     *,
     alias: str | None = None,
@@ -76,86 +86,180 @@ def update(
     conflict_filter: Filter | None = None,
     options: WriteOptions | None = None,
     **commit_options: Any,
-) -> Result:
-    """Sets columns to expressions in the rows that match."""
-    statement = Statement(
+) -> RowStatement:
+    unknown = sorted(commit_options.keys() - set(_COMMIT_OPTIONS))
+    if unknown:
+        known = ", ".join(("alias", "mode", "conflict_filter", "options", *_COMMIT_OPTIONS))
+        raise BadRequest(f"{command}: no option {', '.join(unknown)}; there are {known}")
+    return RowStatement(
         context=context,
         target=target,
-        command="update",
+        command=command,
         where=where,
         alias=alias,
         mode=mode,
         conflict_filter=conflict_filter,
-        options=options,
+        options=options or WriteOptions(),
         commit_options=commit_options,
     )
-    return statement_runs.run(context, lambda _: _updated(statement.attempt(), set))
 
 
-def merge(
-    context: Context,
-    target: Target,
-    source: Source,
-    merge: Merge,
-    *,
-    mode: str | None = None,
-    conflict_filter: Filter | None = None,
-    options: WriteOptions | None = None,
-    **commit_options: Any,
-) -> Result:
-    """Merges the rows of a source into the table.
+@dataclass(frozen=True, kw_only=True)
+class RowStatement:
+    """What DELETE, UPDATE or MERGE is asked to do, independent of the table's state."""
 
-    The source is evaluated once, also where the statement is run again; one that is made for the
-    table of each run is evaluated once for each.
-    """
-    merge.check()
-    statement = Statement(
-        context=context,
-        target=target,
-        command="merge",
-        alias=merge.target_alias,
-        mode=mode,
-        conflict_filter=conflict_filter,
-        options=options,
-        commit_options=commit_options,
-    )
-    own_conflicts = conflict_filter is None
-    if not isinstance(source, DataFrame | str):
-        made = source
+    context: Context
+    target: Target
+    command: Command
+    where: Condition | None = None
+    alias: str | None = None
+    mode: str | None = None
+    conflict_filter: Filter | None = None
+    options: WriteOptions = field(default_factory=WriteOptions)
+    commit_options: Mapping[str, Any] = field(default_factory=dict)
 
-        def with_own_source(_: int) -> Result:
-            attempt = statement.attempt()
-            numbered = numbered_source(made(attempt.table))
-            with staged(context, numbered, attempt.table) as rows:
-                return run_merge(attempt, merge, rows, own_conflicts=own_conflicts)
-
-        return statement_runs.run(context, with_own_source)
-    frame = context.spark.table(source) if isinstance(source, str) else source
-    with staged(context, numbered_source(frame), target.load(context)) as rows:
-        return statement_runs.run(
-            context,
-            lambda _: run_merge(statement.attempt(), merge, rows, own_conflicts=own_conflicts),
+    def attempt(self) -> RowAttempt:
+        """Load the table and pin its snapshot."""
+        table = self.target.load(self.context)
+        _check_lineage_names(table)
+        alias = self.alias or self.target.identifier.name
+        options = complete_options(self.context, self.target, self.commit_options, table)
+        read = filter_of(self.context, table, self.where, alias=alias)
+        conflict_filter = read.expression
+        if self.conflict_filter is not None:
+            conflict_filter = expression_of(self.conflict_filter)
+        return RowAttempt(
+            context=self.context,
+            table=table,
+            snapshot_id=table.head(options["branch"]),
+            command=self.command,
+            mode=mode_of(table, self.command, self.mode),
+            alias=alias,
+            condition=self.where,
+            reads=read.expression,
+            is_exact=read.exact,
+            conflict_filter=conflict_filter,
+            options=options,
+            write_options=replace(self.options, command=self.command),
+            evolution=Evolution(table.schema),
         )
 
 
-# --- one attempt of each --------------------------------------------------------------------------
+@dataclass(frozen=True, kw_only=True)
+class RowAttempt(RowCommit):
+    """One run of a statement, on the table as it was loaded for the run."""
+
+    alias: str
+    condition: Condition | None
+    reads: Expression
+    """A filter for at least the rows that the condition is true for."""
+    is_exact: bool
+    """Whether `reads` matches exactly those rows."""
+    write_options: WriteOptions
+
+    @property
+    def has_lineage(self) -> bool:
+        return self.table.format_version >= MIN_FORMAT_VERSION
+
+    @property
+    def names(self) -> ColumnNames:
+        return ColumnNames(self.table.schema, self.alias, is_case_sensitive(self.context))
+
+    def tasks(self) -> Mapping[str, ScanTask]:
+        """Plan every file that the scan may read, by the file's path."""
+        if self.snapshot_id is None:
+            return {}
+        return plan_tasks(self.table, self.reads, self.snapshot_id)
+
+    def rows(self, columns: Sequence[str] | None, *, lineage: bool) -> DataFrame:
+        """Return the rows that may match, and others of their files, under the table's alias."""
+        return scan(
+            self.context,
+            self.table,
+            filter=self.reads,
+            exact=False,
+            columns=columns,
+            snapshot_id=self.snapshot_id,
+            metadata_columns=(FILE, POSITION, ROW_ID) if lineage else (FILE, POSITION),
+            schema=self.table.schema,
+        ).alias(self.alias)
+
+    def matching(self, columns: Sequence[str] | None, *, lineage: bool) -> DataFrame:
+        """Return the rows that the condition is true for."""
+        rows = self.rows(columns, lineage=lineage)
+        condition = self._spark_condition()
+        return rows if condition is None else rows.where(condition)
+
+    def row_location(self) -> list[Column]:
+        """Return the columns that say which file and position a row was read from."""
+        return [fn.col(quoted(self.alias, name)) for name in (FILE, POSITION)]
+
+    def _spark_condition(self) -> Column | None:
+        if isinstance(self.condition, str):
+            return fn.expr(self.condition)
+        if isinstance(self.condition, Expression):
+            return spark_condition(self.condition, self.table.schema)
+        return self.condition
+
+    def run(self, frame: DataFrame, *, check_cardinality: bool = False) -> Result:
+        """Write and commit what the frame of changed rows describes."""
+        with writing(self.context, self.table) as write:
+            changes = self.written(frame, write, check_cardinality=check_cardinality)
+            tasks = self.tasks() if changes.deleted else {}
+            return self.commit(write, changes, tasks)
+
+    def run_deletes(self, frame: DataFrame, tasks: Mapping[str, ScanTask]) -> Result:
+        """Write and commit the deletion of the frame's rows, which are in the planned files."""
+        rows = sum(task.data_file.record_count for task in tasks.values())
+        with writing(self.context, self.table) as write:
+            if rows <= MAX_COLLECTED_ROWS:
+                changes = collect_deletes(frame, FileCodes.of(tasks.keys()))
+            else:
+                changes = self.written(frame, write, check_cardinality=False)
+            return self.commit(write, changes, tasks)
+
+    def written(self, frame: DataFrame, write: Write, *, check_cardinality: bool) -> ChangedRows:
+        return write_changes(
+            self.context,
+            self.table,
+            frame,
+            write.folder,
+            self.write_options,
+            check_cardinality=check_cardinality,
+        )
 
 
-def _deleted(attempt: Attempt) -> Result:
+def _check_lineage_names(table: Table) -> None:
+    """Refuse own columns with the names of the lineage columns that rewritten rows get."""
+    taken = {field.name for field in table.schema.fields} & {ROW_ID, LAST_UPDATED}
+    if taken and table.format_version >= MIN_FORMAT_VERSION:
+        raise BadRequest(
+            f"{table}: its own column {min(taken)} has a name that format version "
+            f"{MIN_FORMAT_VERSION} keeps for row lineage: rename it before rows are changed"
+        )
+
+
+# --- one attempt ----------------------------------------------------------------------------------
+
+
+def _delete(attempt: RowAttempt) -> Result:
     tasks = attempt.tasks() if not isinstance(attempt.reads, AlwaysFalse) else {}
     if not tasks:
         return attempt.nothing()
     if attempt.is_exact and all(task.residual is True for task in tasks.values()):
-        return _dropped(attempt, len(tasks))
+        return _remove_files(attempt, len(tasks))
     columns = needed_columns([attempt.condition], attempt.names)
     frame = attempt.matching(columns, lineage=False)
-    return attempt.run_deletes(frame.select(*_places(attempt)), tasks)
+    return attempt.run_deletes(frame.select(*attempt.row_location()), tasks)
 
 
-def _dropped(attempt: Attempt, files: int) -> Result:
-    """The catalog judges again by the filter when it commits, so that nothing has to be checked:
-    matching files that were added meanwhile go as well, as if they had been there before."""
-    options = {name: given for name, given in attempt.options.items() if name != "isolation"}
+def _remove_files(attempt: RowAttempt, files: int) -> Result:
+    """Remove whole files by the filter.
+
+    The catalog evaluates the filter again in the commit, so that nothing has to be validated:
+    matching files that were added meanwhile are removed as well.
+    """
+    options = {name: value for name, value in attempt.options.items() if name != "isolation"}
     commit = attempt.table.delete_files(row_filter=attempt.reads, **options)
     return Result(
         commit=commit,
@@ -166,27 +270,22 @@ def _dropped(attempt: Attempt, files: int) -> Result:
     )
 
 
-def _updated(attempt: Attempt, assignments: Assignments) -> Result:
+def _update(attempt: RowAttempt, assignments: Assignments) -> Result:
     if isinstance(attempt.reads, AlwaysFalse) or attempt.snapshot_id is None:
         return attempt.nothing()
+    schema = attempt.table.schema
     frame = attempt.matching(None, lineage=attempt.has_lineage)
     rows = Rows(
         frame,
-        attempt.table.schema,
+        schema,
         attempt.alias,
         case_sensitive=attempt.names.case_sensitive,
         table=str(attempt.table),
     )
     columns = [
         column.alias(field.name)
-        for column, field in zip(
-            rows.updated(assignments), attempt.table.schema.fields, strict=True
-        )
+        for column, field in zip(rows.updated(assignments), schema.fields, strict=True)
     ]
     lineage = [fn.col(quoted(attempt.alias, ROW_ID))] if attempt.has_lineage else []
-    changed = frame.select(*columns, *_places(attempt), *lineage, fn.lit(True).alias(WRITE))
-    return attempt.run(changed)
-
-
-def _places(attempt: Attempt) -> list[Any]:
-    return [fn.col(quoted(attempt.alias, name)) for name in (FILE, POSITION)]
+    location = attempt.row_location()
+    return attempt.run(frame.select(*columns, *location, *lineage, fn.lit(True).alias(WRITE)))

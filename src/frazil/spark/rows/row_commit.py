@@ -1,8 +1,8 @@
-"""The second half of DELETE, UPDATE and MERGE: changed rows become files, and files a commit.
+"""Writes changed rows to files and commits them: the second half of DELETE, UPDATE and MERGE.
 
-Copy-on-write writes the touched data files anew without the rows that go and replaces them;
-merge-on-read leaves them and adds delete files. Both are checked against everything that was
-committed since the snapshot that the statement has read.
+Copy-on-write replaces each touched data file by a copy without the deleted rows. Merge-on-read
+keeps the data files and adds delete files. Both are validated against everything that was committed
+since the snapshot that the statement has read.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ from frazil.client.declare.file_operations import Command
 from frazil.client.declare.table_verbs import Commit, TableVerbs
 from frazil.datafiles.reading.scan_tasks import DeletedRows, ScanTask
 from frazil.spark.core.context import Context
-from frazil.spark.core.results import Result
+from frazil.spark.core.statement_runs import Result
 from frazil.spark.rows.changed_rows import ChangedRows
 from frazil.spark.schema.schema_evolution import Evolution
-from frazil.spark.writing.file_copies import copy_files
-from frazil.spark.writing.row_removal import write_deletes
+from frazil.spark.writing.row_removal import copy_files, write_deletes
 from frazil.spark.writing.write_commit import Write, submitted
 from frazil.wire.errors import BadRequest, FrazilError, UnsupportedOperation
 from frazil.wire.expressions import Expression
@@ -33,16 +32,16 @@ class Mode(StrEnum):
     COPY_ON_WRITE = "copy-on-write"
     MERGE_ON_READ = "merge-on-read"
     METADATA = "metadata"
-    """Whole files go, and none is read."""
+    """Removes whole files without reading them."""
 
 
-def mode_of(table: Table, command: Command, given: str | None = None) -> Mode:
-    """What the caller asks for, or else the table's `write.<command>.mode`."""
+def mode_of(table: Table, command: Command, mode: str | None = None) -> Mode:
+    """Return the caller's mode, or the table's `write.<command>.mode`."""
     name = f"write.{command}.mode"
-    text = table.properties.get(name, Mode.COPY_ON_WRITE) if given is None else given
+    text = table.properties.get(name, Mode.COPY_ON_WRITE) if mode is None else mode
     if text.lower() not in (Mode.COPY_ON_WRITE, Mode.MERGE_ON_READ):
-        where = name if given is None else "mode"
-        raise BadRequest(f"{where}: {text!r} must be copy-on-write or merge-on-read")
+        source = name if mode is None else "mode"
+        raise BadRequest(f"{source}: {text!r} must be copy-on-write or merge-on-read")
     return Mode(text.lower())
 
 
@@ -53,22 +52,26 @@ class RowCommit:
     context: Context
     table: Table
     snapshot_id: int | None
-    """The snapshot that was scanned; None before the first."""
+    """The snapshot that is read, and the base of the commit; None before the first snapshot."""
     command: Command
     mode: Mode
     conflict_filter: Expression
     options: Mapping[str, Any]
     """Branch, summary, isolation and the like, as the client takes them."""
     evolution: Evolution
-    """How the schema changes in the same commit."""
+    """How the table's schema changes in the same commit; `table` has the new schema already."""
+
+    def nothing(self) -> Result:
+        return Result(commit=None, operation=self.command, mode=self.mode)
 
     def commit(self, write: Write, changes: ChangedRows, tasks: Mapping[str, ScanTask]) -> Result:
-        """`tasks` has the plan of every file that the scan can have read."""
+        """Commit the changes; `tasks` has the plan of every file that the scan may have read."""
         touched = [
-            DeletedRows(_task(tasks, path), found) for path, found in changes.deleted.items()
+            DeletedRows(_task(tasks, path), positions)
+            for path, positions in changes.deleted.items()
         ]
         if not touched and not changes.files and not self.evolution.updates:
-            return Result(commit=None, operation=self.command, mode=self.mode)
+            return self.nothing()
         if self.mode is Mode.MERGE_ON_READ:
             return self._merge_on_read(write, changes, touched)
         return self._copy_on_write(write, changes, touched)
@@ -78,7 +81,7 @@ class RowCommit:
     ) -> Result:
         copies = copy_files(self.context, self.table, touched, write.folder)
         added = (*changes.files, *copies)
-        removed = [one.file_path for one in touched]
+        removed = [file.file_path for file in touched]
         commit = write.commit(
             {file.file_path for file in added},
             lambda: self._submitted(
@@ -101,7 +104,7 @@ class RowCommit:
                     changes.files,
                     deletes.added,
                     remove_deletes=deletes.removed,
-                    referenced_data_files=[one.file_path for one in touched],
+                    referenced_data_files=[file.file_path for file in touched],
                     **self._checks(),
                 ),
                 has_files=bool(files),
@@ -110,7 +113,7 @@ class RowCommit:
         return self._result(commit, changes, len(files), len(deletes.removed))
 
     def _check_version(self, touched: Sequence[DeletedRows]) -> None:
-        """As in stock Spark, a statement that comes to need no deletes is none the worse for it."""
+        """Refuse delete files in a table of version 1; like stock Spark, only if there are any."""
         if touched and self.table.format_version < DELETES_MIN_FORMAT_VERSION:
             raise UnsupportedOperation(
                 f"{self.table}: cannot write delete files in a table of format version "
@@ -142,7 +145,7 @@ class RowCommit:
 
 
 def _task(tasks: Mapping[str, ScanTask], path: str) -> ScanTask:
-    found = tasks.get(path)
-    if found is None:
-        raise FrazilError(f"the scan has read {path}, which the catalog's plan does not have")
-    return found
+    task = tasks.get(path)
+    if task is None:
+        raise FrazilError(f"the scan has read {path}, which is missing in the catalog's plan")
+    return task

@@ -1,15 +1,15 @@
-"""Rows that take the place of those with the same key.
+"""Upserts: rows that replace those with the same key.
 
-By equality deletes nothing is read: the commit says of each key that older rows with it are gone,
-and adds the new rows. Deletes and rows of one commit have one sequence number, and equality deletes
-apply to strictly older data only (spec, "Scan Planning"), so that the new rows stay. By a merge the
-old rows are found and deleted by position, or their files written anew.
+By equality deletes nothing is read: the commit deletes all older rows with the keys and adds the
+new rows. Deletes and rows of one commit have one sequence number, and equality deletes apply to
+strictly older data only (spec, "Scan Planning"), so that the new rows stay. By a merge the old rows
+are found, and deleted by position or by rewriting their files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame, Window
@@ -17,17 +17,15 @@ from pyspark.sql import functions as fn
 
 from frazil.client.declare.client_table import Table
 from frazil.client.declare.table_verbs import TableVerbs
-from frazil.spark.core import statement_runs
-from frazil.spark.core.context import Context
 from frazil.spark.core.name_matching import column, names_of, quoted
-from frazil.spark.core.results import Result
-from frazil.spark.core.targets import Target
-from frazil.spark.rows.merge_clauses import MergeBuilder
+from frazil.spark.core.statement_runs import Result, run_statement
+from frazil.spark.rows.merge_statement import MergeBuilder
 from frazil.spark.schema.frame_fitting import fit
 from frazil.spark.schema.spark_types import spark_type
+from frazil.spark.writing.commit_options import complete_options
 from frazil.spark.writing.equality_deletes import covering_specs, write_equality_deletes
-from frazil.spark.writing.frame_statements import placed_options
-from frazil.spark.writing.frame_writer import WriteOptions, write_rows
+from frazil.spark.writing.frame_statements import FrameStatement
+from frazil.spark.writing.frame_writer import write_rows
 from frazil.spark.writing.staging import staged
 from frazil.spark.writing.write_commit import submitted, writing
 from frazil.values.types import NestedField, TypeId
@@ -50,14 +48,14 @@ class Upsert:
     keys: tuple[str, ...]
     method: str = EQUALITY_DELETES
     order_by: str | None = None
-    """SQL: of rows with one key that with the greatest value counts."""
+    """SQL: of several rows with one key, the one with the greatest value is written."""
     delete_when: str | None = None
-    """SQL: rows that match delete theirs and bring none."""
+    """SQL: rows that match delete the row of their key and are not written."""
     drop_columns: tuple[str, ...] = ()
-    """What only the two above look at."""
+    """Columns that only the two expressions use."""
 
     def rows(self, frame: DataFrame) -> DataFrame:
-        """The frame with the columns that go into the table."""
+        """Return the frame without the columns that are not part of the table."""
         return frame.drop(*self.drop_columns)
 
 
@@ -69,6 +67,7 @@ def upsert_of(
     delete_when: str | None,
     drop_columns: Sequence[str],
 ) -> Upsert | None:
+    """Check the arguments; return None if the mode is another one."""
     if not is_upsert:
         if keys or order_by or delete_when or drop_columns:
             raise BadRequest(
@@ -89,7 +88,7 @@ def upsert_of(
 
 
 def check(upsert: Upsert, table: Table, *, case_sensitive: bool, merge_schema: bool) -> None:
-    """What the table does not allow."""
+    """Refuse an upsert that the table does not allow."""
     fields = key_fields(upsert, table, case_sensitive)
     for field in fields:
         if field.type.is_nested or field.type.type_id in _FLOATING:
@@ -103,7 +102,7 @@ def check(upsert: Upsert, table: Table, *, case_sensitive: bool, merge_schema: b
         return
     if table.format_version < 2:
         raise BadRequest(
-            f"{table} has format version 1, which knows no equality deletes: upgrade it, or take "
+            f"{table} has format version 1, which has no equality deletes: upgrade it, or take "
             f"upsert={COPY_ON_WRITE!r}"
         )
     covering_specs(table, [field.field_id for field in fields])
@@ -113,51 +112,41 @@ def key_fields(upsert: Upsert, table: Table, case_sensitive: bool) -> tuple[Nest
     by_name = {field.name: field for field in table.schema.fields}
     if not case_sensitive:
         by_name = {name.lower(): field for name, field in by_name.items()} | by_name
-    found = []
+    fields = []
     for key in upsert.keys:
         field = by_name.get(key) or (None if case_sensitive else by_name.get(key.lower()))
         if field is None:
             known = ", ".join(field.name for field in table.schema.fields)
             raise BadRequest(f"keys: {table} has no column {key}; it has {known}")
-        found.append(field)
-    return tuple(found)
+        fields.append(field)
+    return tuple(fields)
 
 
 # --- the statement --------------------------------------------------------------------------------
 
 
-def write(
-    context: Context,
-    target: Target,
-    frame: DataFrame,
-    upsert: Upsert,
-    merge_schema: bool,
-    options: WriteOptions | None,
-    commit_options: Mapping[str, Any],
-) -> Result:
-    """The rows are evaluated once: what is deleted and what is added must be of the same keys."""
-    with staged(context, prepared(frame, upsert), target.load(context)) as stored:
-        rows = stored.frame
-        refuse_twice(rows, upsert)
+def write_upsert(statement: FrameStatement, upsert: Upsert) -> Result:
+    """Upsert the rows; the frame is evaluated once, since deletes and rows must have equal keys."""
+    context, target = statement.context, statement.target
+    frame = prepared(statement.frame, upsert)
+    with staged(context, frame, target.load(context)) as stored:
+        refuse_duplicate_keys(stored.frame, upsert)
+        stored_statement = replace(statement, frame=stored.frame)
         if upsert.method != EQUALITY_DELETES:
-            return _merge(context, target, rows, upsert, options, commit_options)
-
-        def attempt(_: int) -> Result:
-            return _by_equality(
-                context, target, rows, upsert, merge_schema, options, commit_options
-            )
-
-        return statement_runs.run(context, attempt)
+            return _merge(stored_statement, upsert)
+        return run_statement(context, target, lambda: _by_equality(stored_statement, upsert))
 
 
 def prepared(frame: DataFrame, upsert: Upsert) -> DataFrame:
-    """One row for each key, if `order_by` can tell; with what becomes of it in a column."""
+    """Return the rows with a column for `delete_when`, and the last row of each key only.
+
+    Rows of one key that are equal by `order_by` all stay, and are refused later.
+    """
     rows = frame
     if upsert.order_by is not None:
         window = Window.partitionBy(*map(column, upsert.keys)).orderBy(
             fn.expr(upsert.order_by).desc()
         )
-        # Rows that share the first place all stay, and are then found to be more than one.
         rows = rows.withColumn(_RANK, fn.rank().over(window)).where(fn.col(_RANK) == 1).drop(_RANK)
     deletes = fn.lit(False)
     if upsert.delete_when is not None:
@@ -169,54 +158,49 @@ def prepared(frame: DataFrame, upsert: Upsert) -> DataFrame:
     return upsert.rows(rows)
 
 
-def refuse_twice(rows: DataFrame, upsert: Upsert) -> None:
+def refuse_duplicate_keys(rows: DataFrame, upsert: Upsert) -> None:
     keys = [column(key) for key in upsert.keys]
-    found = rows.groupBy(*keys).count().where(fn.col("count") > 1).limit(1).collect()
-    if not found:
+    duplicates = rows.groupBy(*keys).count().where(fn.col("count") > 1).limit(1).collect()
+    if not duplicates:
         return
-    (one,) = found
-    named = ", ".join(f"{key}={one[place]!r}" for place, key in enumerate(upsert.keys))
+    (row,) = duplicates
+    values = ", ".join(f"{key}={row[position]!r}" for position, key in enumerate(upsert.keys))
     raise BadRequest(
-        f"upsert: {one['count']} rows of the batch have the key {named}: give order_by, by which "
+        f"upsert: {row['count']} rows of the batch have the key {values}: give order_by, by which "
         "the last one can be told, and which is not the same for two of them"
     )
 
 
-def _by_equality(
-    context: Context,
-    target: Target,
-    rows: DataFrame,
-    upsert: Upsert,
-    merge_schema: bool,
-    options: WriteOptions | None,
-    commit_options: Mapping[str, Any],
-) -> Result:
-    table = target.load(context)
+def _by_equality(statement: FrameStatement, upsert: Upsert) -> Result:
+    context, rows = statement.context, statement.frame
+    table = statement.target.load(context)
     case_sensitive = names_of(context.spark).case_sensitive
+    merge_schema = statement.merge_schema
     check(upsert, table, case_sensitive=case_sensitive, merge_schema=merge_schema)
     keys = key_fields(upsert, table, case_sensitive)
     fitted = fit(rows.where(~fn.col(_DELETES)).drop(_DELETES), table, merge_schema=merge_schema)
-    with writing(context, table) as one:
-        files = write_rows(context, table, fitted.frame, one.folder, options, schema=fitted.schema)
+    with writing(context, table) as pending:
+        files = write_rows(
+            context, table, fitted.frame, pending.folder, statement.options, schema=fitted.schema
+        )
         deletes = write_equality_deletes(
-            context,
             table,
             rows.select(*(_typed(field) for field in keys)),
             [field.name for field in keys],
-            one.folder,
+            pending.folder,
         )
         if not files and not deletes and not fitted.updates:
             return Result(commit=None, operation=_OPERATION)
-        placed = placed_options(context, target, commit_options, table)
+        options = complete_options(context, statement.target, statement.commit_options, table)
 
         def declare(changes: TableVerbs[Any]) -> Any:
-            # Nothing was read, so that there is nothing that others could have changed meanwhile.
+            # Nothing was read, so that no concurrent change can be a conflict.
             return changes.row_delta(
-                files, deletes, command="delete", isolation="snapshot", **placed
+                files, deletes, command="delete", isolation="snapshot", **options
             )
 
         paths = {file.file_path for file in (*files, *deletes)}
-        commit = one.commit(
+        commit = pending.commit(
             paths,
             lambda: submitted(context, table, fitted, declare, has_files=bool(paths)),
         )
@@ -234,17 +218,10 @@ def _typed(field: NestedField) -> Column:
     return column(field.name).cast(spark_type(field.type)).alias(field.name)
 
 
-def _merge(
-    context: Context,
-    target: Target,
-    rows: DataFrame,
-    upsert: Upsert,
-    options: WriteOptions | None,
-    commit_options: Mapping[str, Any],
-) -> Result:
+def _merge(statement: FrameStatement, upsert: Upsert) -> Result:
     on = " AND ".join(f"target.{quoted(key)} = source.{quoted(key)}" for key in upsert.keys)
     deletes = f"source.{_DELETES}"
-    merge = MergeBuilder(context, target, rows, on, target_alias="target", source_alias="source")
+    merge = MergeBuilder(statement.context, statement.target, statement.frame, on)
     if upsert.delete_when is None:
         merge = merge.when_matched_update_all().when_not_matched_insert_all()
     else:
@@ -253,5 +230,5 @@ def _merge(
             .when_matched_update_all()
             .when_not_matched_insert_all(f"NOT {deletes}")
         )
-    extra = {} if options is None else {"options": options}
-    return merge.execute(mode=_MERGE_MODES[upsert.method], **extra, **commit_options)
+    mode = _MERGE_MODES[upsert.method]
+    return merge.execute(mode=mode, options=statement.options, **statement.commit_options)

@@ -147,7 +147,7 @@ class _ByName(_Writing):
         self._names = names
 
     def match(self, found: st.StructType, target: StructType, path: str) -> list[int | None]:
-        positions = self._names.places(found.names, path)
+        positions = self._names.positions(found.names, path)
         matched = [positions.pop(self._names.key(field.name), None) for field in target.fields]
         prefix = f"{path}." if path else ""
         for position in sorted(positions.values()):

@@ -71,7 +71,7 @@ class _SchemaMerger:
 
     def struct(self, known: StructType, found: st.StructType, path: str) -> StructType:
         """Return the struct with the frame's new fields at the end."""
-        positions = self._names.places(found.names, path)
+        positions = self._names.positions(found.names, path)
         fields = []
         for field in known.fields:
             position = positions.pop(self._names.key(field.name), None)

@@ -1,20 +1,17 @@
 """The columns of a frame held against a table's, where only their types are known and not the plan:
-a Python source gets rows, and cannot have Spark cast them. Runs on executors too.
+a Python source gets rows, and cannot have Spark cast them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
-import pyarrow as pa
 from pyspark.sql import types as st
 
-from frazil.datafiles.arrow.arrow_types import arrow_schema
-from frazil.datafiles.arrow.leaf_conversion import constant
+from frazil.spark.executor.file_tasks import Conform
 from frazil.spark.schema.spark_types import spark_type
-from frazil.values.types import NestedField, StructType, TypeId
+from frazil.values.types import NestedField, StructType
 from frazil.wire.errors import BadRequest
 
 _WHOLE: Final[Sequence[type[st.DataType]]] = (
@@ -23,25 +20,6 @@ _WHOLE: Final[Sequence[type[st.DataType]]] = (
     st.IntegerType,
     st.LongType,
 )
-
-
-@dataclass(frozen=True)
-class Conform:
-    """Makes batches of the frame ones with the table's columns."""
-
-    schema: StructType
-    places: tuple[int | None, ...]
-    """Where each of the table's columns stands in the frame; None: nowhere."""
-
-    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        columns, names = [], []
-        for field, place in zip(self.schema.fields, self.places, strict=True):
-            if field.type.type_id is TypeId.UNKNOWN:
-                continue
-            missing = place is None
-            columns.append(_default(field)(batch.num_rows) if missing else batch.column(place))
-            names.append(field.name)
-        return pa.RecordBatch.from_arrays(columns, names=names)
 
 
 def conform(frame: st.StructType, schema: StructType, table: str) -> Conform:
@@ -87,7 +65,3 @@ def _is_wider(found: st.DataType, target: st.DataType) -> bool:
     if isinstance(found, st.DecimalType) and isinstance(target, st.DecimalType):
         return found.scale == target.scale and found.precision < target.precision
     return isinstance(found, st.FloatType) and isinstance(target, st.DoubleType)
-
-
-def _default(field: NestedField) -> Callable[[int], Any]:
-    return constant(field.write_default, arrow_schema(StructType((field,))).field(0).type)

@@ -46,6 +46,22 @@ FIELD_ID_METADATA: Final = "parquet.field.id"
 """The metadata key in which Spark's Parquet reader and writer look for a field ID."""
 COMMENT_METADATA: Final = "comment"
 MICROSECOND_DIGITS: Final = 6
+FLAT_TYPES: Final = frozenset(
+    {
+        TypeId.BOOLEAN,
+        TypeId.INT,
+        TypeId.LONG,
+        TypeId.FLOAT,
+        TypeId.DOUBLE,
+        TypeId.DECIMAL,
+        TypeId.DATE,
+        TypeId.TIMESTAMP,
+        TypeId.TIMESTAMPTZ,
+        TypeId.STRING,
+        TypeId.BINARY,
+    }
+)
+"""Primitive types that Spark stores in Parquet as Iceberg does."""
 
 
 # --- from Iceberg to Spark -------------------------------------------------------------------

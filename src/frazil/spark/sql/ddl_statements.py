@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 
-from frazil.spark.core.results import Result
+from frazil.spark.core.statement_runs import Result
 from frazil.spark.ddl import table_creation
 from frazil.spark.ddl.alter_table import change_table, column_field
 from frazil.spark.parse import parsed_statements as sql

@@ -7,19 +7,17 @@ table. What it reads and what its commit is checked against are then the same sn
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
 from frazil.client.declare.client_table import Table
-from frazil.spark.core import statement_runs as runs
 from frazil.spark.core.context import Context
 from frazil.spark.core.name_matching import quoted
 from frazil.spark.core.progress import progress
-from frazil.spark.core.results import Result
-from frazil.spark.core.targets import Target
+from frazil.spark.core.statement_runs import Result, Target, run_statement
 from frazil.spark.ddl.partition_terms import VOID
 from frazil.spark.parse import statement_parser
 from frazil.spark.parse.parsed_statements import (
@@ -35,10 +33,10 @@ from frazil.spark.parse.sql_literals import default_literal
 from frazil.spark.parse.sql_tokens import Cursor, Edit, Name, apply_edits
 from frazil.spark.parse.table_references import qualifiers_of
 from frazil.spark.rows import row_changes
-from frazil.spark.rows.merge_clauses import MergeBuilder
+from frazil.spark.rows.merge_statement import MergeBuilder
 from frazil.spark.sql.statement_tables import StatementTables
 from frazil.spark.sql.table_names import CATALOG, target_of
-from frazil.spark.writing import frame_statements
+from frazil.spark.writing.frame_statements import FrameStatement
 from frazil.wire.errors import BadRequest
 
 if TYPE_CHECKING:
@@ -170,17 +168,6 @@ class _Insertion:
 
 
 @dataclass(frozen=True)
-class LoadedTarget(Target):
-    """A target that stays at what was loaded."""
-
-    table: Table | None = field(default=None, compare=False)
-
-    def load(self, context: Context) -> Table:
-        assert self.table is not None
-        return self.table
-
-
-@dataclass(frozen=True)
 class Work:
     """What one run of a statement has at hand."""
 
@@ -218,17 +205,16 @@ def _carried_out(
     with StatementTables(session, table) as reading:
         if not reading.reads(target.identifier, *texts, relation=relation):
             return do(Work(session, context, target, reading, table))
-    # What is refused is run again here, with everything that it reads.
-    once = replace(context, settings=replace(context.settings, statement_retries=0))
 
-    def attempt(number: int) -> Result:
-        loaded = target.load(context)
-        fixed = LoadedTarget(target.identifier, target.branch, loaded)
-        with StatementTables(session, loaded) as reading:
-            done = do(Work(session, once, fixed, reading, loaded))
-        return replace(done, attempts=number)
+    def attempt() -> Result:
+        # The statement that `do` runs reads and writes this state of the table, and runs once: a
+        # conflict starts a new attempt here, with everything that the text reads.
+        table = target.load(context)
+        pinned = replace(target, pinned=table)
+        with StatementTables(session, table) as reading:
+            return do(Work(session, context, pinned, reading, table))
 
-    return runs.run(context, attempt)
+    return run_statement(context, target, attempt)
 
 
 # --- INSERT ---------------------------------------------------------------------------------------
@@ -238,17 +224,15 @@ def insert(session: Session, statement: InsertStatement) -> Result:
     def do(work: Work) -> Result:
         insertion = _Insertion(session, work.table, statement)
         frame = insertion.frame(work.reading)
-        options: tuple[bool, None, dict[str, Any]] = (statement.merge_schema, None, {})
+        writing = FrameStatement(work.context, work.target, frame, statement.merge_schema)
         if statement.replace_where is not None:
             where = _expression(work, statement.replace_where)
-            return frame_statements.overwrite(work.context, work.target, frame, where, *options)
+            return writing.overwrite(where)
         if not statement.overwrite:
-            return frame_statements.append(work.context, work.target, frame, *options)
+            return writing.append()
         if insertion.replaces_partitions:
-            return frame_statements.overwrite_partitions(work.context, work.target, frame, *options)
-        return frame_statements.overwrite(
-            work.context, work.target, frame, insertion.static_condition, *options
-        )
+            return writing.overwrite_partitions()
+        return writing.overwrite(insertion.static_condition)
 
     texts = (statement.query, statement.replace_where)
     title = "overwrite" if statement.overwrite else "append to"

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from frazil.client.declare.client_table import Table
-from frazil.spark.core.results import Result
+from frazil.spark.core.statement_runs import Result
 from frazil.spark.parse.sql_literals import literal_of
 from frazil.wire.file_actions import MAIN
 

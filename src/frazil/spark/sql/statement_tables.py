@@ -18,6 +18,7 @@ from frazil.datafiles.arrow.metadata_columns import (
     ROW_ID,
 )
 from frazil.spark.conditions.sql_conditions import convert, is_case_sensitive
+from frazil.spark.core.table_history import schema_of
 from frazil.spark.parse.sql_tokens import Name, apply_edits
 from frazil.spark.parse.table_references import (
     QueryNeeds,
@@ -28,7 +29,7 @@ from frazil.spark.parse.table_references import (
     references,
     replaced,
 )
-from frazil.spark.reading.frame_scans import scan_of, schema_of
+from frazil.spark.reading.frame_scans import scan_of
 from frazil.spark.sql.result_frames import metadata_frame
 from frazil.spark.sql.table_names import (
     CATALOG,

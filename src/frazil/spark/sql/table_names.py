@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
 from frazil.client.declare.client_table import Table
-from frazil.spark.core.targets import Target
+from frazil.spark.core.statement_runs import Target
 from frazil.spark.parse.sql_tokens import Name
 from frazil.spark.sql.result_frames import METADATA_TABLES
 from frazil.wire.errors import BadRequest, NoSuchNamespace, NoSuchTable

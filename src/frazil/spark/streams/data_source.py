@@ -1,11 +1,11 @@
-"""`format("frazil")`: tables by Spark's own readers and writers, without a session of ours.
+"""`format("frazil")`: reads and writes tables by Spark's readers and writers, without a `Session`.
 
     frazil.spark.streams.data_source.register(spark, "http://127.0.0.1:8181")
     df.write.format("frazil").mode("append").save("shop.orders")
     spark.read.format("frazil").option("snapshot-id", 7).load("shop.orders")
 
-A façade: Spark does not tell a Python source which columns are needed, nor lets it lay out the rows
-that are written, so that `session.table(…)` reads and writes faster and into better files.
+`session.table(…)` reads faster, and writes faster and into better files: Spark does not tell a
+Python source which columns are needed, and does not let it distribute the rows that are written.
 """
 
 from __future__ import annotations
@@ -21,13 +21,18 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType as SparkStruct
 
 from frazil.spark.streams.source_options import SourceOptions, source_options
-from frazil.spark.streams.source_readers import Pinned, TableReader, pin, read_schema
+from frazil.spark.streams.source_readers import (
+    PinnedSnapshot,
+    TableReader,
+    TableStreamReader,
+    pin,
+    read_schema,
+)
 from frazil.spark.streams.source_writers import TableStreamWriter, TableWriter
-from frazil.spark.streams.stream_reader import TableStreamReader
 
 NAME: Final = "frazil"
 _STREAM_INTERFACES: Final = "pyspark.sql.streaming.datasource"
-"""From Spark 4.2 on."""
+"""This module exists since Spark 4.2."""
 
 
 _registered: WeakKeyDictionary[SparkSession, Mapping[str, str]] = WeakKeyDictionary()
@@ -35,15 +40,15 @@ _registered: WeakKeyDictionary[SparkSession, Mapping[str, str]] = WeakKeyDiction
 
 class FrazilSource(DataSource):
     defaults: ClassVar[Mapping[str, str]] = {}
-    """Options of the session that has registered it."""
-    _pinned: Pinned | None = None
+    """Options of the session that has registered the source."""
+    _pinned: PinnedSnapshot | None = None
 
     @classmethod
     def name(cls) -> str:
         return NAME
 
     def schema(self) -> SparkStruct:
-        """Also chooses the snapshot: Spark keeps this object, and asks it for each evaluation."""
+        """Return the schema; choose the snapshot, since Spark keeps this object for a frame."""
         options = self._options()
         table = options.load()
         self._pinned = pin(options, table)
@@ -56,8 +61,8 @@ class FrazilSource(DataSource):
         return TableWriter(self._options(), schema, overwrite)
 
     def streamReader(self, schema: SparkStruct) -> TableStreamReader:  # noqa: N802
-        found: TableStreamReader = _stream_reader_class()(self._options(), schema)
-        return found
+        reader: TableStreamReader = _stream_reader_class()(self._options(), schema)
+        return reader
 
     def streamWriter(self, schema: SparkStruct, overwrite: bool) -> Any:  # noqa: N802
         return TableStreamWriter(self._options(), schema, overwrite)
@@ -67,7 +72,7 @@ class FrazilSource(DataSource):
 
 
 def _stream_reader_class() -> type[TableStreamReader]:
-    """Says that it can end where the table ends now, to a Spark that asks sources about it."""
+    """Return the reader, which supports the trigger AvailableNow if Spark's version has it."""
     if find_spec(_STREAM_INTERFACES) is None:
         return TableStreamReader
     interface = import_module(_STREAM_INTERFACES).SupportsTriggerAvailableNow
@@ -77,15 +82,15 @@ def _stream_reader_class() -> type[TableStreamReader]:
 def register(
     spark: SparkSession, uri: str | None = None, properties: Mapping[str, str] | None = None
 ) -> None:
-    """Makes `format("frazil")` known to a Spark session; what is given here need not be an option.
+    """Register `format("frazil")` in a Spark session, with defaults for its options.
 
-    What was registered last counts. On Spark Connect the server then needs frazil installed.
+    The last registration counts. On Spark Connect the server needs frazil installed.
     """
     defaults = dict(properties or {})
     if uri is not None:
         defaults["uri"] = uri
-    # Spark warns of a source that takes the place of another.
+    # Registering again would make Spark warn that a source is replaced.
     if _registered.get(spark) != defaults:
-        found: Any = type(FrazilSource.__name__, (FrazilSource,), {"defaults": defaults})
-        spark.dataSource.register(found)
+        source: Any = type(FrazilSource.__name__, (FrazilSource,), {"defaults": defaults})
+        spark.dataSource.register(source)
         _registered[spark] = defaults

@@ -1,6 +1,6 @@
-"""The options of `format("frazil")`: which catalog, which table, which of its rows.
+"""Parses the options of `format("frazil")`: which catalog, which table, which of its rows.
 
-Spark hands options over as text, with names in any case. What has a dot in its name is a property
+Spark passes options as text, with names in any case. An option with a dot in its name is a property
 of the catalog or its storage, such as `s3.endpoint`.
 """
 
@@ -56,7 +56,7 @@ _OPTIONS: Final = frozenset(
     }
 )
 _OF_SPARK: Final = frozenset({"checkpointlocation", "queryname"})
-"""What Spark's writers of streams keep among the options."""
+"""Options that Spark's stream writers add."""
 _CREDENTIALS: Final = ("token", "warehouse")
 
 T = TypeVar("T")
@@ -67,7 +67,7 @@ class SourceOptions:
     uri: str
     table: str | tuple[str, ...]
     properties: Mapping[str, str]
-    """Of the catalog and its storage."""
+    """Properties of the catalog and its storage."""
     branch: str = MAIN
     tag: str | None = None
     snapshot_id: int | None = None
@@ -83,7 +83,7 @@ class SourceOptions:
     summary: Mapping[str, str]
 
     def load(self) -> Table:
-        """The table as it is now."""
+        """Load the table as it is now."""
         return _client(self.uri, tuple(sorted(self.properties.items()))).load_table(self.table)
 
     def storage(self, config: Mapping[str, str]) -> Storage:
@@ -92,14 +92,19 @@ class SourceOptions:
 
 @lru_cache(maxsize=8)
 def _client(uri: str, properties: tuple[tuple[str, str], ...]) -> Client:
-    """One for a process, which is what Spark starts for a query and no longer needs then."""
-    found = dict(properties)
-    return Client(uri, token=found.get("token"), warehouse=found.get("warehouse"), properties=found)
+    """Return a client that lives as long as the process, which Spark starts for a query."""
+    by_name = dict(properties)
+    return Client(
+        uri,
+        token=by_name.get("token"),
+        warehouse=by_name.get("warehouse"),
+        properties=by_name,
+    )
 
 
-def source_options(given: Mapping[str, str], defaults: Mapping[str, str]) -> SourceOptions:
-    """`defaults` are what the session was connected with."""
-    options = {**_lowered(defaults), **_lowered(given)}
+def source_options(texts: Mapping[str, str], defaults: Mapping[str, str]) -> SourceOptions:
+    """Parse the options; `defaults` are those that the source was registered with."""
+    options = {**_lowered(defaults), **_lowered(texts)}
     _refuse_unknown(options)
     table = options.get("table") or options.get("path")
     if not table:
@@ -182,7 +187,7 @@ def _positive(text: str) -> int:
 
 
 def _milliseconds(text: str) -> int:
-    """Since 1970, as Iceberg's options have it, or a date and time with its zone."""
+    """Parse milliseconds since 1970, as in Iceberg's options, or a date and time with a zone."""
     if text.removeprefix("-").isdecimal():
         return int(text)
     try:
@@ -201,7 +206,7 @@ def _boolean(text: str) -> bool:
 
 
 def _table_name(text: str) -> str | tuple[str, ...]:
-    """`ns.t`, or a list in JSON, for names that have dots themselves."""
+    """Parse `ns.t`, or a JSON list for names that contain dots."""
     return _json_names(text) or text
 
 
@@ -215,7 +220,7 @@ def _json_names(text: str) -> tuple[str, ...] | None:
 
 
 def _names(text: str) -> tuple[str, ...]:
-    """`a, b`, or a list in JSON."""
+    """Parse `a, b`, or a JSON list."""
     return _json_names(text) or tuple(name.strip() for name in text.split(",") if name.strip())
 
 
@@ -225,8 +230,8 @@ def _overwrite_mode(text: str) -> str:
     return text.lower()
 
 
-def travelling(options: Mapping[str, Any]) -> dict[str, str]:
-    """Options as Spark takes them; what is None is left out."""
+def option_texts(options: Mapping[str, Any]) -> dict[str, str]:
+    """Return options as Spark takes them, without those that are None."""
     return {
         name: str(value).lower() if isinstance(value, bool) else str(value)
         for name, value in options.items()

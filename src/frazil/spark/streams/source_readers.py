@@ -1,157 +1,129 @@
-"""Reads a table for `spark.read.format("frazil")`: the catalog plans, tasks read through Arrow.
+"""Reads a table for `spark.read` and `spark.readStream` with `format("frazil")`.
 
-Spark does not tell a Python source which columns it needs: `option("columns", …)` and `schema(…)`
-do. It could hand down filters, but keeps what was planned by the filters of one query for all later
-ones on the same frame (seen in Spark 4.1), whose rows would be missing: so it is given none.
+The catalog plans, and tasks read through Arrow. Spark does not tell a Python source which columns
+it needs: `option("columns", …)` and `schema(…)` do. It could pass filters, but Spark 4.1 keeps what
+was planned by the filters of one query for all later queries on the same frame, which would then
+miss rows: so filters are not supported.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType as SparkStruct
 
-from frazil.client.declare.client_table import Table
-from frazil.datafiles.arrow.spark_batches import to_spark
+from frazil.client.declare.client_table import Snapshot, Table
 from frazil.datafiles.portable_table import PortableTable
-from frazil.datafiles.reading.file_storage import Storage
 from frazil.datafiles.reading.scan_tasks import ScanTask, split_tasks, task_of
-from frazil.datafiles.reading.task_reader import read_task
+from frazil.spark.core.table_history import schema_of, snapshot_at
+from frazil.spark.executor.file_tasks import ScanReading
 from frazil.spark.schema.spark_types import spark_schema, spark_type
+from frazil.spark.streams.micro_batches import Limits, MicroBatches, Offset, offset_of
 from frazil.spark.streams.source_options import SourceOptions
 from frazil.values.types import StructType
 from frazil.wire.errors import BadRequest
 
 SPLIT_BYTES: Final = 64 << 20
 OPEN_BYTES: Final = 4 << 20
-"""What opening a file is reckoned as, as Iceberg does in `read.split.open-file-cost`."""
-
-
-@dataclass(frozen=True)
-class TaskReader:
-    """Reads tasks on executors."""
-
-    facts: PortableTable
-    storage: Storage
-    columns: StructType
-
-    def batches(self, tasks: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
-        for task in tasks:
-            for rows in read_task(ScanTask.from_json(task), self.facts, self.storage, self.columns):
-                yield to_spark(rows, self.columns)
+"""The cost of opening a file in bytes, like Iceberg's `read.split.open-file-cost`."""
 
 
 class TasksPartition(InputPartition):
-    """What one task of Spark's reads."""
+    """The scan tasks that one task of Spark reads."""
 
     def __init__(self, tasks: Sequence[ScanTask]) -> None:
         super().__init__(tuple(task.to_json() for task in tasks))
 
 
-def task_reader(
+def scan_reading(
     options: SourceOptions, table: Table, schema: SparkStruct, of_table: StructType
-) -> TaskReader:
+) -> ScanReading:
     columns = wanted_columns(table, schema, of_table)
-    return TaskReader(PortableTable.of(table), options.storage(table.config), columns)
+    return ScanReading(PortableTable.of(table), options.storage(table.config), columns)
 
 
 def wanted_columns(table: Table, schema: SparkStruct, of_table: StructType) -> StructType:
-    """The table's columns that a schema of Spark's names, with the types that they have."""
+    """Return the table's columns that Spark's schema names; refuse other types."""
     by_name = {field.name: field for field in of_table.fields}
-    found = []
+    columns = []
     for asked in schema.fields:
         field = by_name.get(asked.name)
         if field is None:
             raise BadRequest(f"{table} has no column {asked.name}; it has {', '.join(by_name)}")
         of_spark = spark_type(field.type)
-        if _plain(asked.dataType) != _plain(of_spark):
+        # The text of a type does not say what may be null.
+        if asked.dataType.simpleString() != of_spark.simpleString():
             raise BadRequest(
                 f"{table}: column {field.name} is read as {of_spark.simpleString()}, not as "
                 f"{asked.dataType.simpleString()}: cast it afterwards"
             )
-        found.append(field)
-    return StructType(tuple(found))
-
-
-def _plain(type_: Any) -> str:
-    """Types compared without what may be null."""
-    text: str = type_.simpleString()
-    return text
+        columns.append(field)
+    return StructType(tuple(columns))
 
 
 def partitions_of(tasks: Iterable[ScanTask]) -> list[InputPartition]:
-    """Large files in parts, small ones together, in their order."""
-    found: list[InputPartition] = []
+    """Split large files and put small ones together, in their order."""
+    partitions: list[InputPartition] = []
     pending: list[ScanTask] = []
     size = 0
     for task in split_tasks(tasks, SPLIT_BYTES):
         cost = max(task.size_in_bytes, OPEN_BYTES)
         if pending and size + cost > SPLIT_BYTES:
-            found.append(TasksPartition(pending))
+            partitions.append(TasksPartition(pending))
             pending, size = [], 0
         pending.append(task)
         size += cost
     if pending:
-        found.append(TasksPartition(pending))
-    return found
+        partitions.append(TasksPartition(pending))
+    return partitions
 
 
 # --- one snapshot ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Pinned:
-    """What is read, chosen once: a frame that is evaluated twice sees the same rows."""
+class PinnedSnapshot:
+    """The snapshot to read, chosen once, so that each evaluation of a frame sees the same rows."""
 
     snapshot_id: int | None
     is_named: bool
-    """Whether the snapshot was asked for, and is read with its own schema."""
+    """Whether an option names the snapshot, which is then read with its own schema."""
 
     def schema(self, table: Table) -> StructType:
         if self.snapshot_id is None or not self.is_named:
             return table.schema
-        schema_id = table.snapshot(self.snapshot_id).schema_id
-        return table.schema if schema_id is None else table.schema_by_id(schema_id)
+        return schema_of(table, self.snapshot_id)
 
 
-def pin(options: SourceOptions, table: Table) -> Pinned:
+def pin(options: SourceOptions, table: Table) -> PinnedSnapshot:
     named = {
         "snapshot-id": options.snapshot_id,
         "as-of-timestamp": options.as_of_timestamp_ms,
         "tag": options.tag,
     }
-    given = [name for name, value in named.items() if value is not None]
-    if len(given) > 1:
-        raise BadRequest(f"{table}: give one of {' and '.join(given)}")
+    chosen = [name for name, value in named.items() if value is not None]
+    if len(chosen) > 1:
+        raise BadRequest(f"{table}: give one of {' and '.join(chosen)}")
     if options.snapshot_id is not None:
-        return Pinned(table.snapshot(options.snapshot_id).snapshot_id, True)
+        return PinnedSnapshot(table.snapshot(options.snapshot_id).snapshot_id, True)
     if options.tag is not None:
-        return Pinned(table.snapshot(options.tag).snapshot_id, True)
+        return PinnedSnapshot(table.snapshot(options.tag).snapshot_id, True)
     if options.as_of_timestamp_ms is not None:
-        return Pinned(_at(table, options.as_of_timestamp_ms), True)
+        return PinnedSnapshot(snapshot_at(table, options.as_of_timestamp_ms), True)
     if options.branch in table.refs:
-        return Pinned(table.refs[options.branch].snapshot_id, False)
+        return PinnedSnapshot(table.refs[options.branch].snapshot_id, False)
     if not table.refs:
-        return Pinned(None, False)
-    return Pinned(table.snapshot(options.branch).snapshot_id, False)
-
-
-def _at(table: Table, timestamp_ms: int) -> int:
-    found: int | None = None
-    for entry in table.metadata.get("snapshot-log") or ():
-        if entry["timestamp-ms"] <= timestamp_ms:
-            found = int(entry["snapshot-id"])
-    if found is None:
-        raise BadRequest(f"{table} had no snapshot yet at {timestamp_ms} ms since 1970")
-    return found
+        return PinnedSnapshot(None, False)
+    return PinnedSnapshot(table.snapshot(options.branch).snapshot_id, False)
 
 
 def read_schema(options: SourceOptions, table: Table, of_table: StructType) -> SparkStruct:
-    """The columns of the frame."""
+    """Return the columns of the frame."""
     if options.columns is None:
         return spark_schema(of_table)
     by_name = {field.name: field for field in of_table.fields}
@@ -164,14 +136,16 @@ def read_schema(options: SourceOptions, table: Table, of_table: StructType) -> S
 
 
 class TableReader(DataSourceReader):
-    """Rows of one snapshot."""
+    """Reads the rows of one snapshot."""
 
-    def __init__(self, options: SourceOptions, schema: SparkStruct, pinned: Pinned | None) -> None:
+    def __init__(
+        self, options: SourceOptions, schema: SparkStruct, pinned: PinnedSnapshot | None
+    ) -> None:
         table = options.load()
         self._options = options
         self._pinned = pinned or pin(options, table)
         self._schema = self._pinned.schema(table)
-        self._reader = task_reader(options, table, schema, self._schema)
+        self._reader = scan_reading(options, table, schema, self._schema)
 
     def partitions(self) -> list[InputPartition]:
         if self._pinned.snapshot_id is None:
@@ -183,5 +157,144 @@ class TableReader(DataSourceReader):
         return partitions_of(task_of(task) for task in plan.tasks)
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        # Spark asks for one partition even where there are none.
+        # Spark reads one partition even if there are none.
         return self._reader.batches(() if partition is None else partition.value)
+
+
+_KEPT_PLANS: Final = 64
+
+
+class TableStreamReader(DataSourceStreamReader):
+    """Reads a stream of micro-batches.
+
+    The driver has one instance as long as the query runs, and asks it for offsets. The catalog
+    plans the files between two offsets.
+    """
+
+    def __init__(self, options: SourceOptions, schema: SparkStruct) -> None:
+        table = options.load()
+        self._options = options
+        self._reader = scan_reading(options, table, schema, table.schema)
+        self._seen: Offset | None = None
+        """The end of the last batch that Spark has named."""
+        self._last: int | None = None
+        """The last snapshot to read, for a query with the trigger AvailableNow."""
+        self._plans: dict[tuple[int, bool], Sequence[ScanTask]] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what executors need."""
+        return {**self.__dict__, "_plans": {}}
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        self._seen = self._batches().first()
+        return self._seen.to_json()
+
+    def latestOffset(  # noqa: N802
+        self, start: Mapping[str, Any] | None = None, limit: Any = None
+    ) -> dict[str, Any]:
+        """Return the end of the next batch.
+
+        Spark up to 4.1 does not pass the start of the batch. It is the end of the last batch that
+        was planned, also after a restart.
+        """
+        batches = self._batches()
+        if start is not None:
+            self._seen = offset_of(start)
+        if self._seen is None:
+            self._seen = batches.first()
+        limits = self._options.limits if limit is None else limits_of(limit, self._options.limits)
+        return batches.end_after(self._seen, limits).to_json()
+
+    def partitions(
+        self, start: Mapping[str, Any], end: Mapping[str, Any]
+    ) -> Sequence[InputPartition]:
+        self._seen = offset_of(end)
+        if start == end:
+            return []
+        return partitions_of(self._batches(whole=True).between(offset_of(start), self._seen))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return self._reader.batches(partition.value)
+
+    def commit(self, end: Mapping[str, Any]) -> None:
+        self._seen = offset_of(end)
+
+    # --- since Spark 4.2 ------------------------------------------------------------------------
+
+    def getDefaultReadLimit(self) -> Any:  # noqa: N802
+        datasource: Any = import_module("pyspark.sql.streaming.datasource")
+        limits = self._options.limits
+        # Spark takes one limit; `limits_of` applies the other one too.
+        if limits.max_files is not None:
+            return datasource.ReadMaxFiles(limits.max_files)
+        if limits.max_rows is not None:
+            return datasource.ReadMaxRows(limits.max_rows)
+        return datasource.ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        history = _history(self._options.load(), self._options.branch)
+        self._last = history[-1].snapshot_id if history else None
+
+    # --- the table ------------------------------------------------------------------------------
+
+    def _batches(self, *, whole: bool = False) -> MicroBatches:
+        """Return the batches of the table as it is now; with `whole` also those after `_last`."""
+        table = self._options.load()
+        history = _history(table, self._options.branch)
+        if self._last is not None and not whole:
+            indices = {snapshot.snapshot_id: index for index, snapshot in enumerate(history)}
+            history = history[: indices.get(self._last, len(history) - 1) + 1]
+
+        def files_of(snapshot: Snapshot, scan_all: bool) -> Sequence[ScanTask]:
+            return self._planned(table, snapshot, scan_all)
+
+        return MicroBatches(
+            history,
+            files_of,
+            skips=self._options.skips,
+            from_timestamp_ms=self._options.from_timestamp_ms,
+        )
+
+    def _planned(self, table: Table, snapshot: Snapshot, scan_all: bool) -> Sequence[ScanTask]:
+        """Plan a snapshot once, since it never changes."""
+        key = (snapshot.snapshot_id, scan_all)
+        tasks = self._plans.get(key)
+        if tasks is None:
+            tasks = plan(table, snapshot, scan_all)
+            while len(self._plans) >= _KEPT_PLANS:
+                del self._plans[next(iter(self._plans))]
+            self._plans[key] = tasks
+        return tasks
+
+
+def plan(table: Table, snapshot: Snapshot, scan_all: bool) -> Sequence[ScanTask]:
+    """Plan a snapshot's files, sorted by path, so that a position always means the same file.
+
+    Files that it has added are read without deletes, which came later; with `scan_all`, all files
+    that are live in it are read with their deletes.
+    """
+    if scan_all:
+        planned = table.plan(snapshot=snapshot.snapshot_id, use_snapshot_schema=False)
+    else:
+        planned = table.plan(
+            from_snapshot=snapshot.parent_snapshot_id,
+            to_snapshot=snapshot.snapshot_id,
+            use_snapshot_schema=False,
+        )
+    tasks = (task_of(task) for task in planned.tasks)
+    return sorted(tasks, key=lambda task: task.file_path)
+
+
+def limits_of(limit: Any, own: Limits) -> Limits:
+    """Combine Spark's limit with the options; none if Spark asks for everything."""
+    max_files, max_rows = getattr(limit, "max_files", None), getattr(limit, "max_rows", None)
+    if max_files is None and max_rows is None:
+        return Limits()
+    return Limits(max_files or own.max_files, max_rows or own.max_rows)
+
+
+def _history(table: Table, branch: str) -> list[Snapshot]:
+    """Return the known snapshots of the branch, oldest first."""
+    if not table.refs:
+        return []
+    return list(table.ancestors(branch))[::-1]

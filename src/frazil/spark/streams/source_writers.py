@@ -1,11 +1,10 @@
-"""Writes rows for `df.write.format("frazil")` and `df.writeStream.format("frazil")`.
+"""Writes rows for `df.write` and `df.writeStream` with `format("frazil")`.
 
-Tasks write files through Arrow and hand back what there is to declare of them; the driver commits.
-Spark runs `commit` and `abort` in processes of their own, so that nothing is remembered from one to
-the other. After a `commit` that has raised, Spark calls `abort` with the messages of all tasks: by
-then the files may be in the table. So `commit` itself removes the files where the catalog has
-refused them, and `abort` removes files only where a message is missing, since Spark does not try to
-commit without it.
+Tasks write files through Arrow and return their descriptions, and the driver commits them. Spark
+runs `commit` and `abort` in separate processes, which share no state. After a failed `commit` Spark
+calls `abort` with the messages of all tasks, and by then the files may be in the table. So `commit`
+itself removes files that the catalog has refused. `abort` removes files only if a message is
+missing, since Spark does not try to commit without it.
 """
 
 from __future__ import annotations
@@ -27,11 +26,10 @@ from frazil.client.declare.table_verbs import Commit
 from frazil.datafiles.footers.files_from_parquet import DataFile
 from frazil.datafiles.portable_table import PortableTable
 from frazil.datafiles.reading.file_storage import Storage
-from frazil.datafiles.writing.data_file_writer import ArrowFileWriter
 from frazil.datafiles.writing.row_partitions import Partitioner
-from frazil.datafiles.writing.write_properties import FileOptions, file_options
-from frazil.spark.executor.worker_tasks import task_name
-from frazil.spark.schema.source_batches import Conform, conform
+from frazil.datafiles.writing.write_properties import file_options
+from frazil.spark.executor.file_tasks import Conform, FileWriting
+from frazil.spark.schema.source_batches import conform
 from frazil.spark.streams.source_options import SourceOptions
 from frazil.spark.streams.stream_ids import StreamId, is_committed, stream_id
 from frazil.spark.writing.write_commit import Write
@@ -41,16 +39,16 @@ from frazil.wire.expressions import AlwaysTrue
 
 _QUERY: Final = "sql.streaming.queryId"
 _EPOCH: Final = "streaming.sql.batchId"
-"""What Spark tells the tasks of a stream, in the local properties of their context."""
+"""Local properties of a task's context that Spark sets for streams."""
 
 Messages = Sequence[WriterCommitMessage | None]
 StreamWriterBase: Any = getattr(source, "DataSourceStreamArrowWriter", object)
-"""Spark 4.0 has none that takes Arrow."""
+"""Spark 4.0 has no base class for Arrow."""
 
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What one task has written."""
+    """The files that one task has written, as JSON."""
 
     files: tuple[bytes, ...]
     folder: str
@@ -59,41 +57,36 @@ class Written(WriterCommitMessage):
 
 @dataclass(frozen=True)
 class FileTask:
-    """What a task of Spark's does."""
+    """Writes the rows of one task of Spark."""
 
-    facts: PortableTable
-    storage: Storage
-    options: FileOptions
+    writing: FileWriting
     conform: Conform
 
+    @property
+    def storage(self) -> Storage:
+        return self.writing.storage
+
     def write(self, batches: Iterator[pa.RecordBatch], folder: str) -> tuple[bytes, ...]:
-        partitioned = Partitioner(self.facts)
-        writer = ArrowFileWriter(
-            self.facts, self.storage, folder, task_name(), options=self.options
-        )
-        try:
-            for batch in batches:
-                writer.write(partitioned(self.conform(batch)))
-            return tuple(writer.close())
-        except BaseException:
-            writer.abort()
-            raise
+        partitioned = Partitioner(self.writing.facts)
+        rows = (partitioned(self.conform(batch)) for batch in batches)
+        return tuple(self.writing.write(rows, folder))
 
 
 def file_task(options: SourceOptions, table: Table, schema: SparkStruct) -> FileTask:
-    """Raises before any file is written if the frame does not fit the table."""
+    """Return the task; raise before any file is written if the frame does not fit the table."""
     facts = PortableTable.of(table)
+    properties = file_options(
+        facts.properties, target_file_size_bytes=options.target_file_size_bytes
+    )
     return FileTask(
-        facts,
-        options.storage(table.config),
-        file_options(facts.properties, target_file_size_bytes=options.target_file_size_bytes),
+        FileWriting(facts, options.storage(table.config), properties),
         conform(schema, facts.schema, facts.name),
     )
 
 
 @contextmanager
 def committing(folder: str, storage: Storage) -> Iterator[Write]:
-    """Leaves no file behind that is in no table, unless nobody knows whether it is."""
+    """Remove the files if the block fails, unless the outcome of the commit is unknown."""
     write = Write(WriteFolder(folder, storage))
     try:
         yield write
@@ -105,7 +98,7 @@ def committing(folder: str, storage: Storage) -> Iterator[Write]:
 def committed(
     write: Write, messages: Messages, submit: Callable[[Sequence[DataFile]], Commit]
 ) -> Commit | None:
-    """Sends what the tasks have written; None where that is nothing."""
+    """Commit what the tasks have written; None if that is nothing."""
     files = [file for message in messages for file in _files(message)]
     if not files:
         write.folder.discard()
@@ -115,12 +108,12 @@ def committed(
 
 def _files(message: WriterCommitMessage | None) -> list[DataFile]:
     if not isinstance(message, Written):
-        raise BadRequest("a task has handed back nothing about the files that it has written")
+        raise BadRequest("a task has returned nothing about the files that it has written")
     return [msgspec.json.decode(file, type=DataFile) for file in message.files]
 
 
 def discarded(messages: Messages, storage: Storage) -> None:
-    """See at the top: with a message of every task, it is not known whether a commit was sent."""
+    """Remove the files if a message is missing; with all messages a commit may have been sent."""
     if all(message is not None for message in messages):
         return
     for folder in {message.folder for message in messages if isinstance(message, Written)}:
@@ -146,7 +139,7 @@ class TableWriter(DataSourceArrowWriter):
         with committing(self._folder, self._task.storage) as write:
             done = committed(write, messages, self._submit)
         if done is None and self._overwrite and self._options.overwrite_mode == "static":
-            # Rows go even if none come.
+            # An overwrite deletes rows even if it writes none.
             self._submit(())
 
     def abort(self, messages: Messages) -> None:
@@ -170,7 +163,7 @@ class TableWriter(DataSourceArrowWriter):
 
 
 class TableStreamWriter(StreamWriterBase):  # type: ignore[misc]
-    """Each epoch exactly once, by the query's id and the epoch's number."""
+    """Writes each epoch exactly once, by the query's id and the epoch's number."""
 
     def __init__(self, options: SourceOptions, schema: SparkStruct, overwrite: bool) -> None:
         if StreamWriterBase is object:

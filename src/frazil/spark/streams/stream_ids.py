@@ -1,10 +1,9 @@
-"""Who a stream is, and how far it has come in a table.
+"""Identifies a stream, and finds the last epoch that it has committed to a table.
 
 An epoch is committed under the stream's id, so that the catalog applies it once. The id is that of
-the query, which Spark draws for each new checkpoint and keeps in it: a new checkpoint is a new
-stream. Where the user gives an id of his own, the query's is noted beside it, so that a second
-checkpoint under that id, whose epochs begin at 0 again, is found out and not taken for a
-repetition.
+the query, which Spark generates for each new checkpoint and stores in it: a new checkpoint is a new
+stream. If the user gives another id, the query's id is stored beside it. That detects a second
+checkpoint under the same id, whose epochs start at 0 again and would be taken for repetitions.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ from frazil.wire.file_actions import MAIN, Once
 
 QUERY_ID: Final = "spark.sql.streaming.queryId"
 EPOCH_ID: Final = "spark.sql.streaming.epochId"
-"""Keys of a snapshot's summary, as stock Spark sets them; the catalog does so for `once`."""
+"""Keys of a snapshot's summary that stock Spark sets; the catalog sets them for `once`."""
 CHECKPOINT_ID: Final = "frazil.stream.checkpoint-id"
-"""The query's own id, where the stream has another."""
+"""The query's id, if the stream has another id."""
 
 _CHECKPOINTS: Final = "spark.sql.streaming.checkpointLocation"
 _METADATA: Final = "metadata"
@@ -34,27 +33,28 @@ _METADATA: Final = "metadata"
 class StreamId:
     id: str
     checkpoint_id: str | None = None
-    """The query's id, where it is known."""
+    """The query's id, if it is known."""
 
     def once(self, epoch: int) -> Once:
         return Once(self.id, epoch)
 
     def summary(self) -> Mapping[str, str]:
-        own = self.checkpoint_id is None or self.checkpoint_id == self.id
-        return {} if own else {CHECKPOINT_ID: self.checkpoint_id or ""}
+        if self.checkpoint_id is None or self.checkpoint_id == self.id:
+            return {}
+        return {CHECKPOINT_ID: self.checkpoint_id}
 
 
-def stream_id(given: str | None, query_id: str) -> StreamId:
-    return StreamId(given or query_id, query_id)
+def stream_id(chosen: str | None, query_id: str) -> StreamId:
+    return StreamId(chosen or query_id, query_id)
 
 
 # --- the checkpoint -------------------------------------------------------------------------------
 
 
-def checkpoint_location(spark: SparkSession, given: str | None, query_name: str | None) -> str:
-    """Where the query keeps its checkpoint, as Spark itself would choose it."""
-    if given:
-        return given.rstrip("/")
+def checkpoint_location(spark: SparkSession, chosen: str | None, query_name: str | None) -> str:
+    """Return where the query stores its checkpoint, as Spark would choose it."""
+    if chosen:
+        return chosen.rstrip("/")
     root = spark.conf.get(_CHECKPOINTS, None)
     if not root or not query_name:
         raise BadRequest(
@@ -65,16 +65,15 @@ def checkpoint_location(spark: SparkSession, given: str | None, query_name: str 
 
 
 def query_id(spark: SparkSession, checkpoint: str) -> str:
-    """The id of the query that this checkpoint is of; Spark has it there before the first epoch.
+    """Read the query's id from its checkpoint, where Spark writes it before the first epoch.
 
-    Read by Spark, which alone knows every place that a checkpoint may be at.
+    Spark reads it, since only Spark knows every file system that a checkpoint may be in.
     """
     lines = spark.read.text(f"{checkpoint}/{_METADATA}").collect()
     try:
-        found = msgspec.json.decode("".join(line[0] for line in lines), type=dict[str, str])["id"]
+        return msgspec.json.decode("".join(line[0] for line in lines), type=dict[str, str])["id"]
     except (KeyError, msgspec.DecodeError):
         raise BadRequest(f"{checkpoint}/{_METADATA} does not say which query it is of") from None
-    return found
 
 
 # --- the table's history --------------------------------------------------------------------------
@@ -88,8 +87,11 @@ class CommittedEpoch:
 
 
 def committed_epoch(table: Table, branch: str, id: str) -> CommittedEpoch | None:
-    """The stream's last epoch that the history shows; a branch that does not exist yet will start
-    at main's head. That there is none proves nothing: snapshots expire, and the catalog decides."""
+    """Return the stream's last epoch in the branch's history.
+
+    A branch that does not exist yet will start at main's head. None proves nothing, since snapshots
+    expire: the catalog decides.
+    """
     head = table.head(branch)
     if head is None:
         return None
@@ -101,8 +103,7 @@ def committed_epoch(table: Table, branch: str, id: str) -> CommittedEpoch | None
 
 
 def is_committed(table: Table, branch: str, stream: StreamId, epoch: int) -> bool:
-    """Whether the history shows that this epoch was committed; what it does not show, the catalog
-    may still know."""
+    """Return whether the history shows the epoch; the catalog may know of it all the same."""
     last = committed_epoch(table, branch, stream.id)
     if last is None:
         return False

@@ -1,8 +1,8 @@
-"""Streams into tables and out of them.
+"""Writes streams into tables, and reads tables as streams.
 
-A stream is written epoch by epoch, each as a statement of its own whose commit carries the stream's
-id and the epoch's number. The catalog applies such a commit once, wherever a run before may have
-died: before the commit nothing is there, behind it the repetition changes nothing.
+A stream is written epoch by epoch. Each epoch is a statement of its own whose commit has the
+stream's id and the epoch's number. The catalog applies such a commit once: if an earlier run failed
+before the commit, nothing was written; if it failed afterwards, repeating it changes nothing.
 """
 
 from __future__ import annotations
@@ -17,11 +17,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from frazil.client.catalog_client import Client
 from frazil.client.declare.client_table import Table
-from frazil.spark.core.context import LOGGER, Context
+from frazil.spark.core.context import LOGGER, Context, Settings
 from frazil.spark.core.name_matching import column, names_of
-from frazil.spark.core.results import Result
-from frazil.spark.core.settings import Settings
-from frazil.spark.core.targets import Target
+from frazil.spark.core.statement_runs import Result, Target
 from frazil.spark.reading import jar_reader
 from frazil.spark.rows import upserts
 from frazil.spark.rows.upserts import Upsert
@@ -34,9 +32,9 @@ from frazil.spark.streams.micro_batches import (
     SKIP_DELETES,
     SKIP_OVERWRITES,
 )
-from frazil.spark.streams.source_options import travelling
+from frazil.spark.streams.source_options import option_texts
 from frazil.spark.streams.stream_ids import StreamId
-from frazil.spark.writing import frame_statements
+from frazil.spark.writing.frame_statements import FrameStatement
 from frazil.spark.writing.frame_writer import WriteOptions
 from frazil.wire.errors import BadRequest
 from frazil.wire.file_actions import MAIN
@@ -50,7 +48,7 @@ COMPLETE: Final = "complete"
 _OUTPUT_MODES: Final = {APPEND: "append", UPSERT: "update", COMPLETE: "complete"}
 
 Trigger = str | Mapping[str, Any]
-"""`"10 seconds"`, `"availableNow"`, or the arguments of Spark's own `trigger`."""
+"""`"10 seconds"`, `"availableNow"`, or the arguments of Spark's `trigger`."""
 
 
 def write_stream(
@@ -74,16 +72,16 @@ def write_stream(
     summary: Mapping[str, str] | None = None,
     **stream_options: str,
 ) -> StreamingQuery:
-    """Starts a query that writes a streaming frame into a table, each epoch exactly once.
+    """Start a query that writes a streaming frame into a table, each epoch exactly once.
 
-    `append` adds the rows, `complete` replaces the table by them, `upsert` puts each row in the
-    place of the one that has the same `keys`: by equality deletes, which reads nothing, or by a
-    merge that finds the old rows (`deletion-vectors`, `copy-on-write`). Of several rows of an epoch
-    with one key the last by `order_by` counts; without it they are an error. Rows that match
-    `delete_when` only delete. `drop_columns` are those that only these two look at.
+    `append` adds the rows, `complete` replaces the table by them, and `upsert` replaces the rows
+    with the same `keys`: by equality deletes, which read nothing, or by a merge that finds the old
+    rows (`deletion-vectors`, `copy-on-write`). If an epoch has several rows with one key, the last
+    one by `order_by` is written; without it they are an error. Rows that match `delete_when` only
+    delete. `drop_columns` are columns that only these two expressions use.
     """
     if not frame.isStreaming:
-        raise BadRequest("write_stream: the frame is not a stream: begin it with spark.readStream")
+        raise BadRequest("write_stream: the frame is not a stream: start it with spark.readStream")
     by_key = upserts.upsert_of(mode == UPSERT, keys, upsert, order_by, delete_when, drop_columns)
     output = output_mode or _output_mode(mode)
     _check(context, target, frame, by_key, merge_schema)
@@ -110,16 +108,15 @@ def write_stream(
 
 
 def _output_mode(mode: str) -> str:
-    found = _OUTPUT_MODES.get(mode)
-    if found is None:
+    if mode not in _OUTPUT_MODES:
         raise BadRequest(f"mode: {mode!r} is none of {', '.join(_OUTPUT_MODES)}")
-    return found
+    return _OUTPUT_MODES[mode]
 
 
 def _check(
     context: Context, target: Target, frame: DataFrame, upsert: Upsert | None, merge_schema: bool
 ) -> None:
-    """What is wrong already now is an error of the caller's, not of the query's first epoch."""
+    """Raise errors of the caller now, and not in the query's first epoch."""
     table = target.load(context)
     fit(frame if upsert is None else upsert.rows(frame), table, merge_schema=merge_schema)
     if upsert is not None:
@@ -148,14 +145,14 @@ def read_stream(
     skip_deletes: bool = False,
     skip_overwrites: bool = False,
 ) -> DataFrame:
-    """The rows that are appended to a table, as a streaming frame.
+    """Return the rows that are appended to a table as a streaming frame.
 
-    Without `from_timestamp` it begins with the rows that are there. `max_files` and `max_rows` are
-    limits of a micro-batch. A snapshot that deletes or overwrites ends the stream with an error,
-    unless such are to be passed over. Read by Iceberg's runtime where it can, else by us: a
-    checkpoint belongs to one of the two, so that `reader` should be said where both may be met.
+    Without `from_timestamp` it starts with the existing rows. `max_files` and `max_rows` are limits
+    of a micro-batch. A snapshot that deletes or overwrites ends the stream with an error, unless
+    such snapshots are skipped. Iceberg's runtime reads the stream if it can, else Frazil does. A
+    checkpoint belongs to one of the two, so that `reader` should be set where both may be used.
     """
-    options = travelling(
+    options = option_texts(
         {
             FROM_TIMESTAMP: _milliseconds(from_timestamp),
             MAX_FILES: max_files,
@@ -171,7 +168,7 @@ def read_stream(
         reader = context.spark.readStream.options(**options)
         frame = reader.table(jar_reader.full_name(context, table))
         return frame if columns is None else frame.select(*map(column, columns))
-    context.log.info("%s: the stream is read by our own reader: %s", table, reason)
+    context.log.info("%s: the stream is read by Frazil: %s", table, reason)
     data_source.register(context.spark, context.uri, context.properties)
     if columns is not None:
         options["columns"] = msgspec.json.encode(list(columns)).decode()
@@ -183,7 +180,7 @@ def read_stream(
 
 def _why_not_jar(context: Context, target: Target, table: Table) -> str | None:
     if context.settings.reader == "own":
-        return "it was asked for"
+        return "as requested"
     reason = jar_reader.why_not(context, table, table.schema, table.schema)
     if target.branch != MAIN:
         reason = "Iceberg's runtime reads no stream of a branch"
@@ -193,16 +190,19 @@ def _why_not_jar(context: Context, target: Target, table: Table) -> str | None:
 
 
 def _warn_of_expired(context: Context, table: Table, from_timestamp: datetime | int | None) -> None:
-    """A new stream of Iceberg's begins with what the oldest snapshot has added, ours with all that
-    is in it; they differ where older snapshots have expired."""
+    """Warn that a new stream of Iceberg's runtime misses rows of expired snapshots.
+
+    It starts with the rows that the oldest snapshot has added, Frazil's with all rows that are in
+    it.
+    """
     head = table.head()
     if head is None or from_timestamp is not None:
         return
     *_, oldest = table.ancestors(head)
     if oldest.parent_snapshot_id is not None:
         context.log.warning(
-            "%s: snapshots before %d have expired: Iceberg's runtime leaves out rows that were "
-            "appended before it, where the stream is new; reader=own reads them",
+            "%s: snapshots before %d have expired: a new stream of Iceberg's runtime leaves out "
+            "rows that were appended before it; reader=own reads them",
             table,
             oldest.snapshot_id,
         )
@@ -221,7 +221,7 @@ def _milliseconds(moment: datetime | int | None) -> int | None:
 
 @dataclass(frozen=True)
 class _Catalog:
-    """How to get to the catalog, in words that can travel."""
+    """How to connect to the catalog, as values that can be pickled."""
 
     uri: str
     properties: Mapping[str, str]
@@ -237,10 +237,10 @@ class _Catalog:
 
 @dataclass
 class EpochWriter:
-    """What Spark calls with the rows of each epoch.
+    """The function that Spark calls with the rows of each epoch.
 
-    On Spark Connect that is in a process of the server's, to which it travels without the client:
-    there it makes one of its own.
+    On Spark Connect it runs in a process of the server. It is pickled without the client, and makes
+    a client of its own there.
     """
 
     catalog: _Catalog
@@ -261,47 +261,41 @@ class EpochWriter:
 
     def __call__(self, frame: DataFrame, epoch: int) -> None:
         context = self._context(frame.sparkSession)
-        stream = self._known_stream(context)
+        stream = self._stream_id(context)
         table = self.target.load(context)
         if stream_ids.is_committed(table, self.target.branch, stream, epoch):
-            LOGGER.info("%s: epoch %d of %s is there already", self.target, epoch, stream.id)
+            LOGGER.info("%s: epoch %d of %s is already written", self.target, epoch, stream.id)
             return
         result = self._write(context, frame, stream, epoch)
-        self._accept(result, stream, epoch, table)
+        self._check(result, stream, epoch, table)
 
     def _write(self, context: Context, frame: DataFrame, stream: StreamId, epoch: int) -> Result:
         commit_options = {
             "once": stream.once(epoch),
             "summary": {**self.summary, **stream.summary()},
         }
-        target, options = self.target, self.options
-        if self.upsert is not None:
-            return upserts.write(
-                context, target, frame, self.upsert, self.merge_schema, options, commit_options
-            )
-        if self.mode == COMPLETE:
-            return frame_statements.overwrite(
-                context, target, frame, None, self.merge_schema, options, commit_options
-            )
-        return frame_statements.append(
-            context, target, frame, self.merge_schema, options, commit_options
+        statement = FrameStatement(
+            context, self.target, frame, self.merge_schema, self.options, commit_options
         )
+        if self.upsert is not None:
+            return upserts.write_upsert(statement, self.upsert)
+        return statement.overwrite() if self.mode == COMPLETE else statement.append()
 
-    def _accept(self, result: Result, stream: StreamId, epoch: int, table: Table) -> None:
+    def _check(self, result: Result, stream: StreamId, epoch: int, table: Table) -> None:
         commit = result.commit
         if commit is None or not commit.already_committed:
             return
         LOGGER.info("%s: epoch %d of %s was committed before", self.target, epoch, stream.id)
         if commit.snapshot_id is None and stream.id != stream.checkpoint_id:
-            # A later epoch is committed, which a checkpoint of its own can only explain for an id
-            # that Spark has drawn for it.
+            # A later epoch is committed already. With an id given by the user, that must be another
+            # checkpoint.
             raise stream_ids.other_checkpoint(stream, table, self.target.branch)
 
-    def _known_stream(self, context: Context) -> StreamId:
-        """A query has one id as long as it runs."""
+    def _stream_id(self, context: Context) -> StreamId:
+        """Return the stream's id, which stays the same while the query runs."""
         if self._stream is None:
-            found = stream_ids.query_id(context.spark, self.checkpoint)
-            self._stream = stream_ids.stream_id(self.stream_id, found)
+            query_id = stream_ids.query_id(context.spark, self.checkpoint)
+            self._stream = stream_ids.stream_id(self.stream_id, query_id)
         return self._stream
 
     def _context(self, spark: SparkSession) -> Context:

@@ -1,6 +1,8 @@
-"""Write-audit-publish by Spark's settings, as stock Spark has it: `spark.wap.id` stages what is
-written until `publish_changes`, `spark.wap.branch` writes to and reads from a branch. Both only for
-tables with `write.wap.enabled`."""
+"""Completes the options of a commit: branch, summary, and write-audit-publish.
+
+As in stock Spark, `spark.wap.id` stages writes until `publish_changes`, and `spark.wap.branch`
+redirects writes to a branch and reads from it. Both count only for tables with `write.wap.enabled`.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from typing import Any, Final
 
 from frazil.client.declare.client_table import Table
 from frazil.spark.core.context import Context
+from frazil.spark.core.statement_runs import Target
 from frazil.wire.errors import BadRequest
+from frazil.wire.file_actions import MAIN
 
 ENABLED: Final = "write.wap.enabled"
 ID_SETTING: Final = "spark.wap.id"
@@ -17,9 +21,32 @@ BRANCH_SETTING: Final = "spark.wap.branch"
 ID_IN_SUMMARY: Final = "wap.id"
 
 
-def audited_options(context: Context, table: Table, has_branch: bool) -> Mapping[str, Any]:
-    """What the settings add to a commit; a write that names its branch itself goes there."""
-    wap_id, branch = _settings(context, table)
+def complete_options(
+    context: Context, target: Target, options: Mapping[str, Any], table: Table | None = None
+) -> dict[str, Any]:
+    """Add the target's branch, and Spark's application id to the summary, as stock Spark does.
+
+    `table` is the existing table, whose writes may be audited; None for a new one.
+    """
+    has_branch = "branch" in options or target.branch != MAIN
+    audited = {} if table is None else _audited_options(context, table, has_branch)
+    completed = {"branch": target.branch, **audited, **options}
+    summary = {**audited.get("summary", {}), **(options.get("summary") or {})}
+    application = context.spark.conf.get("spark.app.id", None)
+    if application is not None:
+        summary.setdefault("spark.app.id", application)
+    return {**completed, "summary": summary}
+
+
+def audited_branch(context: Context, table: Table) -> str | None:
+    """Return the branch that is read by default; None if nothing was written to it yet."""
+    _, branch = _audit_settings(context, table)
+    return branch if branch in table.refs else None
+
+
+def _audited_options(context: Context, table: Table, has_branch: bool) -> Mapping[str, Any]:
+    """Return the options by Spark's settings; a write that names a branch goes there."""
+    wap_id, branch = _audit_settings(context, table)
     if wap_id is not None:
         return {"stage_only": True, "summary": {ID_IN_SUMMARY: wap_id}}
     if branch is not None and not has_branch:
@@ -27,13 +54,7 @@ def audited_options(context: Context, table: Table, has_branch: bool) -> Mapping
     return {}
 
 
-def audited_branch(context: Context, table: Table) -> str | None:
-    """The branch that is read where none is named; one that nothing was written to yet is not."""
-    _, branch = _settings(context, table)
-    return branch if branch in table.refs else None
-
-
-def _settings(context: Context, table: Table) -> tuple[str | None, str | None]:
+def _audit_settings(context: Context, table: Table) -> tuple[str | None, str | None]:
     if table.properties.get(ENABLED, "false").lower() != "true":
         return None, None
     wap_id = context.spark.conf.get(ID_SETTING, None)

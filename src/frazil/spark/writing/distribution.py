@@ -1,6 +1,6 @@
-"""How rows are brought together before they are written, by `write.distribution-mode`.
+"""Distributes and sorts rows before they are written, by `write.distribution-mode`.
 
-Defaults are those of Iceberg 1.12 (`SparkWriteConf`).
+The defaults are those of Iceberg 1.12 (`SparkWriteConf`).
 """
 
 from __future__ import annotations
@@ -13,16 +13,18 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
 from frazil.datafiles.portable_table import PortableTable
-from frazil.spark.writing.ordering import sort_columns
+from frazil.spark.core.name_matching import column
+from frazil.spark.schema.partition_transforms import source_column, transform_column
 from frazil.spark.writing.z_order import Z_COLUMN, z_order_column
-from frazil.values.types import StructType
+from frazil.values.transforms import parse_transform
+from frazil.values.types import StructType, fields_by_id
 from frazil.wire.errors import BadRequest
 
 ADVISORY_SIZE: Final = "write.spark.advisory-partition-size-bytes"
 _ADVISORY_CONF: Final = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
-_ADVISED_FILE_BYTES: Final = 128 << 20
-_SHUFFLED_BYTES: Final = {"uncompressed": 1, "snappy": 2, "lz4": 2}
-"""Of a shuffle for a byte of a file; for the codecs that compress more it is 3."""
+_FILE_BYTES: Final = 128 << 20
+_SHUFFLE_RATIO: Final = {"uncompressed": 1, "snappy": 2, "lz4": 2}
+"""Bytes of a shuffle per byte of a file; 3 for codecs that compress more."""
 MODES: Final = ("none", "hash", "range")
 COMMANDS: Final = ("write", "delete", "update", "merge")
 
@@ -31,12 +33,12 @@ COMMANDS: Final = ("write", "delete", "update", "merge")
 class Layout:
     mode: str
     sort_order: Mapping[str, Any] | None
-    """What rows are sorted by within a partition, as the table's metadata has it."""
+    """The order of rows within a partition, as in the table's metadata."""
     zorder: tuple[str, ...] = ()
 
     @property
     def sort_order_id(self) -> int | None:
-        """Of the files: only if their rows are really sorted by it."""
+        """The id that files declare; None if their rows are not sorted."""
         return None if self.sort_order is None else int(self.sort_order["order-id"])
 
 
@@ -89,28 +91,28 @@ def _checked(mode: str) -> str:
 
 
 def shuffle_settings(facts: PortableTable, codec: str) -> dict[str, str]:
-    """How much Spark should give to a task after the shuffle of a write.
+    """Return the size of a task after a write's shuffle, as Iceberg's default has it.
 
-    Its own default makes files that are small for a table; Iceberg's is as here.
+    Spark's own default makes files that are small for a table.
     """
-    given = facts.properties.get(ADVISORY_SIZE)
-    if given is not None and not (given.isdecimal() and int(given)):
-        raise BadRequest(f"the table's property {ADVISORY_SIZE}: {given!r} is no number of bytes")
-    return {_ADVISORY_CONF: given or str(_ADVISED_FILE_BYTES * _SHUFFLED_BYTES.get(codec, 3))}
+    size = facts.properties.get(ADVISORY_SIZE)
+    if size is not None and not (size.isdecimal() and int(size)):
+        raise BadRequest(f"the table's property {ADVISORY_SIZE}: {size!r} is no number of bytes")
+    return {_ADVISORY_CONF: size or str(_FILE_BYTES * _SHUFFLE_RATIO.get(codec, 3))}
 
 
 def spread(
     frame: DataFrame, partition: Mapping[str, Column], layout: Layout, schema: StructType
 ) -> DataFrame:
-    """The frame with its partition columns added, its rows distributed and sorted.
+    """Return the frame with its partition columns added, its rows distributed and sorted.
 
     The partition columns have names that the frame does not have.
     """
-    added = [column.alias(name) for name, column in partition.items()]
+    added = [value.alias(name) for name, value in partition.items()]
     if layout.zorder:
         added.append(z_order_column(frame, layout.zorder, schema))
     rows = frame.select("*", *added) if added else frame
-    keys = [fn.col(_quoted(name)) for name in partition]
+    keys = [column(name) for name in partition]
     order = [key.asc_nulls_first() for key in keys]
     if layout.zorder:
         order.append(fn.col(Z_COLUMN).asc())
@@ -119,12 +121,34 @@ def spread(
     if layout.mode == "range" and order:
         rows = rows.repartitionByRange(*order)
     elif layout.mode == "hash" and keys:
-        # Spark then joins what is small and splits what is large, by the bytes that it sees.
+        # The hint lets Spark join small partitions and split large ones by their bytes.
         rows = rows.hint("rebalance", *keys)
     if order:
         rows = rows.sortWithinPartitions(*order)
     return rows.drop(Z_COLUMN) if layout.zorder else rows
 
 
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
+def sort_columns(order: Mapping[str, Any], schema: StructType) -> list[Column]:
+    """Return the columns that Spark sorts by for a sort order of the table's metadata."""
+    by_id = fields_by_id(schema)
+    columns = []
+    for item in order["fields"]:
+        source_id = item.get("source-id", next(iter(item.get("source-ids", ())), -1))
+        source = by_id.get(source_id)
+        if source is None:
+            raise BadRequest(
+                f"sort order {order['order-id']} sorts by the field id {source_id}, which the "
+                "schema does not have: replace the sort order"
+            )
+        transform = parse_transform(item["transform"])
+        value = transform_column(transform, source.field.type, source_column(schema, source_id))
+        columns.append(_directed(value, item))
+    return columns
+
+
+def _directed(value: Column, item: Mapping[str, Any]) -> Column:
+    """Apply direction and null order; Spark orders other values as Iceberg does."""
+    nulls_first = item["null-order"].lower() == "nulls-first"
+    if item["direction"].lower() == "asc":
+        return value.asc_nulls_first() if nulls_first else value.asc_nulls_last()
+    return value.desc_nulls_first() if nulls_first else value.desc_nulls_last()

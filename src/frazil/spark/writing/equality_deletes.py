@@ -1,8 +1,8 @@
-"""Equality deletes: the keys of rows that go, written without looking for the rows.
+"""Writes equality deletes: the keys of deleted rows, without looking for the rows.
 
-A delete file applies to data files of its own partition spec and partition, or to all of the table
-where its spec is unpartitioned (spec, "Scan Planning"). So the partition of a row must follow from
-its key, in every spec that has files, or there must be an unpartitioned spec to write keys in.
+A delete file applies to data files of its own partition spec and partition, or to the whole table
+if its spec is unpartitioned (spec, "Scan Planning"). So a row's key must determine its partition in
+every spec that has files, or there must be an unpartitioned spec for the keys.
 """
 
 from __future__ import annotations
@@ -17,12 +17,15 @@ from pyspark.sql import DataFrame
 from frazil.client.declare.client_table import Table
 from frazil.datafiles.footers.files_from_parquet import DataFile, EqualityDeleteFile
 from frazil.datafiles.portable_table import FileTable, PortableTable
-from frazil.spark.core.context import Context
 from frazil.spark.core.name_matching import column
 from frazil.spark.schema.partition_transforms import spec_fields
-from frazil.spark.writing.frame_writer import WriteOptions, distributed, options_of_files
+from frazil.spark.writing.frame_writer import (
+    WriteOptions,
+    distributed,
+    options_of_files,
+    write_arrow,
+)
 from frazil.spark.writing.write_folder import WriteFolder
-from frazil.spark.writing.writing_arrow import write_arrow
 from frazil.values.transforms import Void
 from frazil.values.types import StructType, TypeId
 from frazil.wire.errors import BadRequest, UnsupportedOperation
@@ -37,7 +40,6 @@ _UNSORTED: Final[Mapping[str, Any]] = {
 
 
 def write_equality_deletes(
-    context: Context,
     table: Table,
     keys: DataFrame,
     columns: Sequence[str],
@@ -45,10 +47,10 @@ def write_equality_deletes(
     *,
     schema: StructType | None = None,
 ) -> tuple[EqualityDeleteFile, ...]:
-    """Deletes of all rows that are older than the commit and have one of the keys.
+    """Delete all rows that are older than the commit and have one of the keys.
 
-    `keys` has the columns in the types of the table, or of `schema` where the commit changes it; a
-    key may come twice. A null equals a null.
+    `keys` has the columns in the types of the table, or of `schema` if the commit changes it. A key
+    may occur twice. A null equals a null.
     """
     if table.format_version < 2:
         raise UnsupportedOperation(
@@ -60,13 +62,13 @@ def write_equality_deletes(
     frame = keys.select(*(column(field.name) for field in key.fields))
     files: list[EqualityDeleteFile] = []
     for spec_id in covering_specs(table, ids):
-        written = _write(context, _key_facts(table, key, spec_id), frame, folder)
+        written = _write(_key_facts(table, key, spec_id), frame, folder)
         files += (_equality_deletes(file, ids) for file in written)
     return tuple(files)
 
 
 def key_schema(schema: StructType, columns: Sequence[str]) -> StructType:
-    """The key's columns in the order of the schema (spec, "Identifier Field IDs")."""
+    """Return the key's columns in the order of the schema (spec, "Identifier Field IDs")."""
     by_name = {field.name: field for field in schema.fields}
     if not columns:
         raise BadRequest("equality deletes need a column at least: name the table's key")
@@ -84,25 +86,25 @@ def key_schema(schema: StructType, columns: Sequence[str]) -> StructType:
 
 
 def covering_specs(table: Table, key_ids: Sequence[int]) -> tuple[int, ...]:
-    """The specs in which keys must be written so that no live row escapes."""
+    """Return the specs in which keys must be written to delete every matching row."""
     sources = {
         spec["spec-id"]: frozenset(_sources(table, spec["spec-id"]))
         for spec in table.metadata["partition-specs"]
     }
-    unpartitioned = [spec_id for spec_id, found in sources.items() if not found]
+    unpartitioned = [spec_id for spec_id, ids in sources.items() if not ids]
     if unpartitioned:
         return (unpartitioned[0],)
     key = frozenset(key_ids)
-    if any(not found <= key for found in sources.values()):
+    if any(not ids <= key for ids in sources.values()):
         live = {file.spec_id for file in table.plan().files} | {table.spec()["spec-id"]}
-        sources = {spec_id: found for spec_id, found in sources.items() if spec_id in live}
-    for spec_id, found in sources.items():
-        _check_covered(table, spec_id, found - key)
+        sources = {spec_id: ids for spec_id, ids in sources.items() if spec_id in live}
+    for spec_id, ids in sources.items():
+        _check_covered(table, spec_id, ids - key)
     return tuple(sources)
 
 
 def _sources(table: FileTable, spec_id: int) -> Iterator[int]:
-    """The columns that decide about a row's partition."""
+    """Yield the ids of the columns that determine a row's partition."""
     for field in spec_fields(table, spec_id):
         if not isinstance(field.transform, Void):
             yield field.source_id
@@ -121,7 +123,7 @@ def _check_covered(table: Table, spec_id: int, missing: frozenset[int]) -> None:
 
 
 def _key_facts(table: Table, schema: StructType, spec_id: int) -> PortableTable:
-    """The table as if it had the key's columns alone, in one of its specs."""
+    """Return the table's facts with the key's columns only, and with one of its specs."""
     facts = PortableTable.of(table, schema)
     metadata = {**facts.metadata, **_UNSORTED, "default-spec-id": spec_id}
     return replace(facts, metadata=metadata)
@@ -130,16 +132,14 @@ def _key_facts(table: Table, schema: StructType, spec_id: int) -> PortableTable:
 # --- files ----------------------------------------------------------------------------------------
 
 
-def _write(
-    context: Context, facts: PortableTable, keys: DataFrame, folder: WriteFolder
-) -> tuple[DataFile, ...]:
+def _write(facts: PortableTable, keys: DataFrame, folder: WriteFolder) -> tuple[DataFile, ...]:
     options = WriteOptions(
         distribution="hash", target_file_size_bytes=_target_size_bytes(facts.properties)
     )
     if not any(_sources(facts, facts.metadata["default-spec-id"])):
-        # Nothing brings the rows of tasks together, and each would write a small file.
+        # Without a distribution each task would write a small file.
         keys = keys.hint("rebalance")
-    rows = distributed(context, facts, keys, options)
+    rows = distributed(facts, keys, options)
     return write_arrow(facts, rows, folder, options_of_files(facts, options))
 
 

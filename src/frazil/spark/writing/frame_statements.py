@@ -1,13 +1,13 @@
-"""Frames into tables: append, overwrite, replacement of partitions, create as select.
+"""Writes frames into tables: append, overwrite, and replacement of partitions.
 
-Each is a statement: the table is loaded, the frame is held against its schema, the files are
-written into a folder of their own, and one request commits them.
+Each is a statement: it loads the table, fits the frame to the table's schema, writes files into a
+folder of its own, and commits them with one request.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from pyspark.sql import Column, DataFrame
@@ -16,103 +16,76 @@ from frazil.client.declare.client_table import Table
 from frazil.client.declare.table_verbs import TableVerbs
 from frazil.datafiles.footers.files_from_parquet import DataFile
 from frazil.spark.conditions.sql_conditions import exact_filter
-from frazil.spark.core import statement_runs
 from frazil.spark.core.context import Context
-from frazil.spark.core.results import Result
-from frazil.spark.core.targets import Target
+from frazil.spark.core.statement_runs import Result, Target, run_statement
 from frazil.spark.schema.frame_fitting import fit
-from frazil.spark.writing.commit_options import audited_options
+from frazil.spark.writing.commit_options import complete_options
 from frazil.spark.writing.frame_writer import WriteOptions, write_rows
 from frazil.spark.writing.write_commit import submitted, writing
 from frazil.wire.expressions import AlwaysTrue, Expression
-from frazil.wire.file_actions import MAIN
 
-Options: TypeAlias = Mapping[str, Any]
 Declare: TypeAlias = Callable[[TableVerbs[Any], Sequence[DataFile]], Any]
 """Declares the written files by one of the client's operations."""
 
 
-def append(
-    context: Context,
-    target: Target,
-    frame: DataFrame,
-    merge_schema: bool,
-    options: WriteOptions | None,
-    commit_options: Options,
-) -> Result:
-    plan = _Plan(context, target, frame, merge_schema, options, commit_options)
-    return plan.run("append", TableVerbs.append_files)
-
-
-def overwrite(
-    context: Context,
-    target: Target,
-    frame: DataFrame,
-    where: str | Column | Expression | None,
-    merge_schema: bool,
-    options: WriteOptions | None,
-    commit_options: Options,
-) -> Result:
-    def row_filter(table: Table) -> Options:
-        found = AlwaysTrue() if where is None else exact_filter(context, table, where)
-        return {"row_filter": found}
-
-    plan = _Plan(context, target, frame, merge_schema, options, commit_options)
-    return plan.run("overwrite", TableVerbs.overwrite_files, row_filter, even_empty=True)
-
-
-def overwrite_partitions(
-    context: Context,
-    target: Target,
-    frame: DataFrame,
-    merge_schema: bool,
-    options: WriteOptions | None,
-    commit_options: Options,
-) -> Result:
-    plan = _Plan(context, target, frame, merge_schema, options, commit_options)
-    return plan.run("overwrite", TableVerbs.replace_partitions)
-
-
 @dataclass(frozen=True)
-class _Plan:
-    """A frame on its way into a table, whatever state that is found in."""
+class FrameStatement:
+    """A frame to write into a table, independent of the table's state."""
 
     context: Context
     target: Target
     frame: DataFrame
-    merge_schema: bool
-    options: WriteOptions | None
-    commit_options: Options
+    merge_schema: bool = False
+    options: WriteOptions | None = None
+    commit_options: Mapping[str, Any] = field(default_factory=dict)
 
-    def run(
+    def append(self) -> Result:
+        return self._run("append", TableVerbs.append_files)
+
+    def overwrite(self, where: str | Column | Expression | None = None) -> Result:
+        """Replace all rows, or those that match; the condition must cover whole files."""
+
+        def row_filter(table: Table) -> Mapping[str, Any]:
+            if where is None:
+                return {"row_filter": AlwaysTrue()}
+            return {"row_filter": exact_filter(self.context, table, where)}
+
+        return self._run("overwrite", TableVerbs.overwrite_files, row_filter, even_empty=True)
+
+    def overwrite_partitions(self) -> Result:
+        return self._run("overwrite", TableVerbs.replace_partitions)
+
+    def _run(
         self,
         operation: str,
-        verb: Callable[..., Any],
-        further: Callable[[Table], Options] = lambda _: {},
+        method: Callable[..., Any],
+        arguments: Callable[[Table], Mapping[str, Any]] = lambda _: {},
         *,
         even_empty: bool = False,
     ) -> Result:
-        """`verb` is the client's operation, `further` what it takes beside files and options."""
+        """Run the statement; `method` is the client's operation, with further `arguments`."""
 
-        def attempt(_: int) -> Result:
+        def attempt() -> Result:
             table = self.target.load(self.context)
-            placed = placed_options(self.context, self.target, self.commit_options, table)
-            given = {**placed, **further(table)}
-            return write(
+            options = {
+                **complete_options(self.context, self.target, self.commit_options, table),
+                **arguments(table),
+            }
+            return write_frame(
                 self.context,
                 table,
                 self.frame,
                 operation,
-                lambda changes, files: verb(changes, files, **given),
+                lambda changes, files: method(changes, files, **options),
                 self.merge_schema,
                 self.options,
                 even_empty=even_empty,
             )
 
-        return statement_runs.run(self.context, attempt)
+        return run_statement(self.context, self.target, attempt)
 
 
-def write(
+def write_frame(
     context: Context,
     table: Table,
     frame: DataFrame,
@@ -123,23 +96,18 @@ def write(
     *,
     even_empty: bool = False,
 ) -> Result:
-    """One attempt: the files are written and committed, or nothing is left of them.
+    """Run one attempt: write and commit the files, or leave nothing behind.
 
-    `even_empty` commits where no file was written, because something is removed all the same.
+    With `even_empty` it commits even without files, since it also removes something.
     """
     fitted = fit(frame, table, merge_schema=merge_schema)
-    with writing(context, table) as one:
+    with writing(context, table) as pending:
         files = write_rows(
-            context,
-            table,
-            fitted.frame,
-            one.folder,
-            options or WriteOptions(),
-            schema=fitted.schema,
+            context, table, fitted.frame, pending.folder, options, schema=fitted.schema
         )
         if not files and not even_empty and not fitted.updates and not table.is_staged:
             return Result(commit=None, operation=operation)
-        commit = one.commit(
+        commit = pending.commit(
             {file.file_path for file in files},
             lambda: submitted(
                 context,
@@ -156,18 +124,3 @@ def write(
         rows_deleted=None if even_empty else 0,
         files_added=len(files),
     )
-
-
-def placed_options(
-    context: Context, target: Target, given: Options, table: Table | None = None
-) -> dict[str, Any]:
-    """The branch, and in the summary which application this was, as stock Spark notes it; of a
-    table that is there also what Spark's settings say of an audit."""
-    has_branch = "branch" in given or target.branch != MAIN
-    audited = {} if table is None else audited_options(context, table, has_branch)
-    options = {"branch": target.branch, **audited, **given}
-    summary = {**audited.get("summary", {}), **(given.get("summary") or {})}
-    application = context.spark.conf.get("spark.app.id", None)
-    if application is not None:
-        summary.setdefault("spark.app.id", application)
-    return {**options, "summary": summary}

@@ -1,17 +1,19 @@
 """Writes a frame of rows into a table's data files, by one of two engines.
 
-Spark's own Parquet writer is the faster and is taken where it can write what Iceberg asks for;
-executors write through Arrow everywhere else. Both give the same files to the table: the choice is
-logged with its reason and can be forced.
+Spark's Parquet writer is faster, and is used where it can write what Iceberg needs. Elsewhere
+executors write through Arrow: every type, field ids at every level, file sizes in bytes, any
+storage. Few rows are written through Arrow by the driver, without a shuffle and a Python worker.
+Both engines write the same data; the choice is logged with its reason and can be forced.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 
@@ -21,13 +23,13 @@ from frazil.datafiles.portable_table import PortableTable
 from frazil.datafiles.writing.row_partitions import PARTITION_PREFIX, Partitioner
 from frazil.datafiles.writing.write_properties import FileOptions, file_options
 from frazil.spark.core.borrowed_settings import session_settings
-from frazil.spark.core.context import Context
-from frazil.spark.core.settings import WRITERS
+from frazil.spark.core.context import WRITERS, Context
+from frazil.spark.executor.file_tasks import FileWriting, write_task
+from frazil.spark.executor.worker_tasks import RESULT_SCHEMA
 from frazil.spark.schema.partition_transforms import partition_columns
 from frazil.spark.writing.distribution import Layout, layout_of, shuffle_settings, spread
 from frazil.spark.writing.jvm_writer import is_flat, objections, write_jvm
 from frazil.spark.writing.write_folder import WriteFolder
-from frazil.spark.writing.writing_arrow import write_arrow, write_table
 from frazil.values.types import StructType
 from frazil.wire.errors import BadRequest
 
@@ -37,13 +39,13 @@ _AUTO: Final = "auto"
 @dataclass(frozen=True, kw_only=True)
 class WriteOptions:
     engine: str | None = None
-    """`jvm`, `arrow` or `auto`; None: as the session says."""
+    """`jvm`, `arrow` or `auto`; None: the session's setting."""
     distribution: str | None = None
-    """`none`, `hash` or `range`; None: as the table says."""
+    """`none`, `hash` or `range`; None: the table's property."""
     command: str = "write"
-    """`write`, `delete`, `update` or `merge`: whose distribution mode of the table counts."""
+    """`write`, `delete`, `update` or `merge`: selects the table's distribution property."""
     zorder: tuple[str, ...] = ()
-    """Columns to order rows by at once, instead of the table's sort order."""
+    """Columns to order rows by together, instead of by the table's sort order."""
     target_file_size_bytes: int | None = None
     spec_id: int | None = None
     """None: the table's default partition spec."""
@@ -60,20 +62,19 @@ def write_rows(
     lineage: bool = False,
     few: bool = False,
 ) -> tuple[DataFile, ...]:
-    """Writes rows and returns the files; a frame without rows gives none.
+    """Write rows and return the files; a frame without rows gives none.
 
     The frame has exactly the table's columns, or those of `schema` where the write changes it, and
-    with `lineage` also `_row_id` and `_last_updated_sequence_number`. Of `few` rows the driver can
-    hold all.
+    with `lineage` also `_row_id` and `_last_updated_sequence_number`. With `few` the driver may
+    collect the rows.
     """
     options = options or WriteOptions()
     facts = PortableTable.of(table, schema)
     layout = _layout(facts, options)
     of_files = _file_options(facts, options, layout)
     if few and can_write_here(context, table, options):
-        context.log.info("%s: written by the driver: the rows are few", facts.name)
         rows = _with_partitions(facts, frame, options).toArrow()
-        return write_table(facts, rows, folder, of_files, lineage=lineage)
+        return _write_table(context, facts, rows, folder, of_files, lineage=lineage)
     engine = _chosen_engine(context, facts, folder, options, of_files)
     with session_settings(context.spark, _settings(facts, layout, of_files)):
         if engine == "jvm":
@@ -82,12 +83,25 @@ def write_rows(
         return write_arrow(facts, rows, folder, of_files, lineage=lineage)
 
 
+def write_arrow(
+    facts: PortableTable,
+    rows: DataFrame,
+    folder: WriteFolder,
+    options: FileOptions,
+    *,
+    lineage: bool = False,
+) -> tuple[DataFile, ...]:
+    """Write rows that have their `_partition_*` columns, through Arrow, in one job."""
+    task = write_task(facts, folder.storage, folder.location, options, lineage)
+    return _decoded(bytes(row[0]) for row in rows.mapInArrow(task, RESULT_SCHEMA).collect())
+
+
 def can_write_here(context: Context, table: Table, options: WriteOptions) -> bool:
-    """Whether few rows may be written by the driver, which does not sort them."""
+    """Return whether the driver may write few rows; it does not sort them."""
     facts = PortableTable.of(table)
     layout = _layout(facts, options)
-    wanted = options.engine or context.settings.writer
-    return wanted == _AUTO and layout.sort_order is None and not layout.zorder and is_flat(facts)
+    engine = options.engine or context.settings.writer
+    return engine == _AUTO and layout.sort_order is None and not layout.zorder and is_flat(facts)
 
 
 def write_here(
@@ -99,48 +113,55 @@ def write_here(
     *,
     lineage: bool = False,
 ) -> tuple[DataFile, ...]:
-    """As `write_rows`, of rows that are here already, as Spark has its types in Arrow."""
+    """Write Arrow rows in the driver, with Spark's Arrow types."""
     facts = PortableTable.of(table)
     of_files = _file_options(facts, options, _layout(facts, options))
-    context.log.info("%s: written by the driver: the rows are few", facts.name)
     partitioned = map(Partitioner(facts, options.spec_id), rows.combine_chunks().to_batches())
     rows = pa.Table.from_batches(partitioned) if rows.num_rows else rows
-    return write_table(facts, rows, folder, of_files, lineage=lineage)
+    return _write_table(context, facts, rows, folder, of_files, lineage=lineage)
 
 
-def distributed(
+def _write_table(
     context: Context,
-    table: Table | PortableTable,
-    frame: DataFrame,
-    options: WriteOptions | None = None,
-    schema: StructType | None = None,
-) -> DataFrame:
-    """The frame with the partition of each row in `_partition_*`, its rows brought together by the
-    table's distribution mode and sorted by partition and sort order within each task."""
-    options = options or WriteOptions()
-    facts = table if isinstance(table, PortableTable) else PortableTable.of(table, schema)
+    facts: PortableTable,
+    rows: pa.Table,
+    folder: WriteFolder,
+    options: FileOptions,
+    *,
+    lineage: bool,
+) -> tuple[DataFile, ...]:
+    context.log.info("%s: written by the driver: the rows are few", facts.name)
+    writing = FileWriting(facts, folder.storage, options, lineage)
+    # One batch, so that the rows of a partition are found together.
+    return _decoded(writing.write(rows.combine_chunks().to_batches(), folder.location))
+
+
+def _decoded(files: Iterable[bytes]) -> tuple[DataFile, ...]:
+    return tuple(msgspec.json.decode(file, type=DataFile) for file in files)
+
+
+# --- rows for an `ArrowFileWriter` ----------------------------------------------------------------
+
+
+def distributed(facts: PortableTable, frame: DataFrame, options: WriteOptions) -> DataFrame:
+    """Return the frame with each row's partition in `_partition_*`, distributed and sorted.
+
+    Rows are distributed by the table's mode, and sorted by partition and sort order in each task.
+    """
     return _spread(facts, frame, options, _layout(facts, options))
 
 
-def options_of_files(
-    table: Table | PortableTable, options: WriteOptions | None = None
-) -> FileOptions:
-    """How an `ArrowFileWriter` has to write rows that come from `distributed`."""
-    options = options or WriteOptions()
-    facts = table if isinstance(table, PortableTable) else PortableTable.of(table)
+def options_of_files(facts: PortableTable, options: WriteOptions) -> FileOptions:
+    """Return the options for writing rows that come from `distributed`."""
     return _file_options(facts, options, _layout(facts, options))
 
 
 @contextmanager
-def write_settings(
-    context: Context, table: Table | PortableTable, options: WriteOptions | None = None
-) -> Iterator[None]:
-    """What the session needs while rows from `distributed` are written, as `write_rows` has it."""
-    options = options or WriteOptions()
-    facts = table if isinstance(table, PortableTable) else PortableTable.of(table)
+def write_settings(context: Context, facts: PortableTable, options: WriteOptions) -> Iterator[None]:
+    """Set what the session needs while rows from `distributed` are written."""
     layout = _layout(facts, options)
-    wanted = _settings(facts, layout, _file_options(facts, options, layout))
-    with session_settings(context.spark, wanted):
+    settings = _settings(facts, layout, _file_options(facts, options, layout))
+    with session_settings(context.spark, settings):
         yield
 
 
@@ -177,7 +198,7 @@ def _file_options(facts: PortableTable, options: WriteOptions, layout: Layout) -
     )
 
 
-# --- the choice ---------------------------------------------------------------------------------
+# --- the engine -----------------------------------------------------------------------------------
 
 
 def _chosen_engine(
@@ -187,20 +208,20 @@ def _chosen_engine(
     options: WriteOptions,
     of_files: FileOptions,
 ) -> str:
-    wanted = options.engine or context.settings.writer
-    if wanted not in WRITERS:
-        raise BadRequest(f"engine: {wanted!r} is none of {', '.join(WRITERS)}")
-    if wanted == "arrow":
-        context.log.info("%s: written through Arrow, as it was asked for", facts.name)
-        return wanted
+    engine = options.engine or context.settings.writer
+    if engine not in WRITERS:
+        raise BadRequest(f"engine: {engine!r} is none of {', '.join(WRITERS)}")
+    if engine == "arrow":
+        context.log.info("%s: written through Arrow, as requested", facts.name)
+        return engine
     is_sized = options.target_file_size_bytes is not None
-    found = objections(facts, folder.location, of_files, is_sized=is_sized)
-    if wanted == "jvm":
-        _refuse(facts, [one.reason for one in found if not one.is_preference])
-        context.log.info("%s: written by Spark's Parquet writer, as it was asked for", facts.name)
-        return wanted
-    if found:
-        reasons = "; ".join(one.reason for one in found)
+    objected = objections(facts, folder.location, of_files, is_sized=is_sized)
+    if engine == "jvm":
+        _refuse(facts, [each.reason for each in objected if not each.is_preference])
+        context.log.info("%s: written by Spark's Parquet writer, as requested", facts.name)
+        return engine
+    if objected:
+        reasons = "; ".join(each.reason for each in objected)
         context.log.info("%s: written through Arrow: %s", facts.name, reasons)
         return "arrow"
     context.log.info(

@@ -1,8 +1,8 @@
-"""Spark's own Parquet writer: the fastest way to files, where it can write what Iceberg needs.
+"""Writes files by Spark's own Parquet writer, the fastest one, where it can write what is needed.
 
-It puts field ids into flat columns alone, has no uuid and no fixed, and ends files by their number
-of rows. What a commit declares is read from the footers afterwards, by threads of the driver. NaNs
-are not counted: that would mean to read the columns again.
+It writes field ids for flat columns only, has no uuid and no fixed, and ends files by their number
+of rows. Threads of the driver then read the footers for the commit. NaNs are not counted, since
+that would mean reading the columns again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from uuid import uuid4
 
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as fn
 
 from frazil.datafiles.arrow.metadata_columns import LAST_UPDATED_FIELD, ROW_ID, ROW_ID_FIELD
 from frazil.datafiles.footers.files_from_parquet import DataFile
@@ -28,7 +27,9 @@ from frazil.datafiles.reading.file_storage import Storage, is_local
 from frazil.datafiles.writing.write_properties import TARGET_SIZE, FileOptions
 from frazil.spark.core.borrowed_settings import PARQUET_SETTINGS, session_settings
 from frazil.spark.core.context import Context
+from frazil.spark.core.name_matching import column
 from frazil.spark.schema.partition_transforms import spec_fields
+from frazil.spark.schema.spark_types import FLAT_TYPES
 from frazil.spark.writing.distribution import Layout, spread
 from frazil.spark.writing.partition_folders import IN_FILE, folder_columns, folder_values
 from frazil.spark.writing.write_folder import WriteFolder
@@ -38,23 +39,8 @@ from frazil.wire.errors import BadRequest
 
 FIELD_ID: Final = "parquet.field.id"
 
-_FLAT: Final = frozenset(
-    {
-        TypeId.BOOLEAN,
-        TypeId.INT,
-        TypeId.LONG,
-        TypeId.FLOAT,
-        TypeId.DOUBLE,
-        TypeId.DECIMAL,
-        TypeId.DATE,
-        TypeId.TIMESTAMP,
-        TypeId.TIMESTAMPTZ,
-        TypeId.STRING,
-        TypeId.BINARY,
-        # Files do not have such columns at all.
-        TypeId.UNKNOWN,
-    }
-)
+_WRITABLE: Final = FLAT_TYPES | {TypeId.UNKNOWN}
+"""Files have no columns of the type unknown at all."""
 _WIDTHS_BYTES: Final = {
     TypeId.BOOLEAN: 1,
     TypeId.INT: 4,
@@ -63,50 +49,46 @@ _WIDTHS_BYTES: Final = {
     TypeId.STRING: 24,
     TypeId.BINARY: 64,
 }
-"""What a value takes in a file before it is compressed; all others 8."""
+"""The uncompressed size of a value in a file; 8 for all other types."""
 _READERS_PER_CPU: Final = 4
 _MAX_READERS: Final = 32
 
 
-# --- whether it can -----------------------------------------------------------------------------
+# --- whether the writer can be used -------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Objection:
     reason: str
     is_preference: bool = False
-    """Whether it can be written nevertheless, if somebody insists."""
+    """Whether the writer can be used all the same, if the user asks for it."""
 
 
 def objections(
     facts: PortableTable, location: str, options: FileOptions, *, is_sized: bool
 ) -> list[Objection]:
-    """Why Spark's writer should not write a table's files; none where it can as well."""
-    found = [
-        Objection(f"column {field.name} is of type {_named(field)}")
+    """Return the reasons against Spark's writer for a table's files."""
+    reasons = [
+        Objection(f"column {field.name} is of type {field.type.type_id.value}")
         for field in facts.schema.fields
-        if field.type.type_id not in _FLAT
+        if field.type.type_id not in _WRITABLE
     ]
     if options.codec == "brotli":
-        found.append(Objection("the codec brotli is not part of Spark"))
+        reasons.append(Objection("the codec brotli is not part of Spark"))
     if options.compression_level is not None and options.codec not in ("zstd", "uncompressed"):
-        found.append(Objection(f"it knows no compression level for {options.codec}"))
+        reasons.append(Objection(f"it knows no compression level for {options.codec}"))
     if options.without_statistics:
-        found.append(Objection("some columns are to have no statistics"))
+        reasons.append(Objection("some columns are to have no statistics"))
     if not is_local(location):
-        found.append(Objection(f"{location} is not a local file system", is_preference=True))
+        reasons.append(Objection(f"{location} is not a local file system", is_preference=True))
     if is_sized or TARGET_SIZE in facts.properties:
-        found.append(Objection("a file size in bytes is asked for", is_preference=True))
-    return found
+        reasons.append(Objection("a file size in bytes is asked for", is_preference=True))
+    return reasons
 
 
 def is_flat(facts: PortableTable) -> bool:
-    """Whether Spark has a type for every column that is stored as it is."""
-    return all(field.type.type_id in _FLAT for field in facts.schema.fields)
-
-
-def _named(field: NestedField) -> str:
-    return field.type.type_id.value
+    """Return whether Spark stores every column as Iceberg does."""
+    return all(field.type.type_id in _WRITABLE for field in facts.schema.fields)
 
 
 # --- writing ------------------------------------------------------------------------------------
@@ -122,7 +104,7 @@ def write_jvm(
     *,
     lineage: bool = False,
 ) -> tuple[DataFile, ...]:
-    """Writes rows in one job into a folder inside `folder`, and reads the footers."""
+    """Write rows in one job into a folder inside `folder`, and read the footers."""
     schema = facts.schema
     fields = _file_fields(schema, lineage=lineage)
     partition = spec_fields(facts, options.spec_id)
@@ -146,18 +128,16 @@ def _file_fields(schema: StructType, *, lineage: bool) -> list[NestedField]:
 def _with_ids(frame: DataFrame, fields: Sequence[NestedField]) -> DataFrame:
     return frame.select(
         *(
-            fn.col(f"`{field.name.replace('`', '``')}`").alias(
-                field.name, metadata={FIELD_ID: field.field_id}
-            )
+            column(field.name).alias(field.name, metadata={FIELD_ID: field.field_id})
             for field in fields
         )
     )
 
 
 def _writer_options(fields: Sequence[NestedField], options: FileOptions) -> dict[str, Any]:
-    """Parquet's own settings, which Spark hands on to its writer."""
+    """Return Parquet's settings, which Spark passes to its writer."""
     width = sum(_WIDTHS_BYTES.get(field.type.type_id, 8) for field in fields)
-    found: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "compression": "lz4_raw" if options.codec == "lz4" else options.codec,
         "maxRecordsPerFile": max(1, options.target_file_size_bytes // max(1, width)),
         "parquet.block.size": options.row_group_size_bytes,
@@ -167,20 +147,20 @@ def _writer_options(fields: Sequence[NestedField], options: FileOptions) -> dict
         "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     }
     if options.page_version == "v2":
-        found["parquet.writer.version"] = "v2"
+        settings["parquet.writer.version"] = "v2"
     if options.compression_level is not None:
-        found["parquet.compression.codec.zstd.level"] = options.compression_level
-    # A row's id is in a table once: there is nothing to look up.
-    found[f"parquet.enable.dictionary#{ROW_ID}"] = False
-    for column, wanted in options.dictionaries:
-        found[f"parquet.enable.dictionary#{column}"] = wanted
+        settings["parquet.compression.codec.zstd.level"] = options.compression_level
+    # Row ids are unique, so that a dictionary does not help.
+    settings[f"parquet.enable.dictionary#{ROW_ID}"] = False
+    for name, is_enabled in options.dictionaries:
+        settings[f"parquet.enable.dictionary#{name}"] = is_enabled
     for bloom in options.bloom_filters:
-        found[f"parquet.bloom.filter.enabled#{bloom.column}"] = True
-        found[f"parquet.bloom.filter.fpp#{bloom.column}"] = bloom.fpp
-        found["parquet.bloom.filter.max.bytes"] = bloom.max_bytes
+        settings[f"parquet.bloom.filter.enabled#{bloom.column}"] = True
+        settings[f"parquet.bloom.filter.fpp#{bloom.column}"] = bloom.fpp
+        settings["parquet.bloom.filter.max.bytes"] = bloom.max_bytes
         if bloom.ndv is not None:
-            found[f"parquet.bloom.filter.expected.ndv#{bloom.column}"] = bloom.ndv
-    return {name: _setting(value) for name, value in found.items()}
+            settings[f"parquet.bloom.filter.expected.ndv#{bloom.column}"] = bloom.ndv
+    return {name: _setting(value) for name, value in settings.items()}
 
 
 def _setting(value: Any) -> str:
@@ -210,25 +190,25 @@ def _declared_files(
         file = DataFile(**reader.data_file(path, values, options.sort_order_id))
         return file if file.record_count else None
 
-    # Checksums that Hadoop puts beside local files are hidden; the folder's owner removes them.
+    # Hadoop writes hidden checksums beside local files; they are removed with the folder.
     paths = [path for path in storage.list(folder.location) if not _is_hidden(path)]
     if not paths:
         _check_seen(folder)
         return ()
     workers = min(_MAX_READERS, _READERS_PER_CPU * (os.cpu_count() or 1), len(paths))
     with ThreadPoolExecutor(workers, thread_name_prefix="frazil-footers") as pool:
-        found = list(pool.map(declared, paths))
-    storage.delete(path for path, file in zip(paths, found, strict=True) if file is None)
-    return tuple(file for file in found if file is not None)
+        files = list(pool.map(declared, paths))
+    storage.delete(path for path, file in zip(paths, files, strict=True) if file is None)
+    return tuple(file for file in files if file is not None)
 
 
 def _check_seen(folder: WriteFolder) -> None:
-    """Spark makes the folder even for no rows: whoever does not see it sees none of its files."""
+    """Refuse a folder that cannot be seen from here; Spark makes it even for no rows."""
     if not folder.storage.has_folder(folder.location):
         raise BadRequest(
             f"{folder.location} is where Spark has written, but it is not seen from here: keep the "
             "table where driver, executors and this client can all reach it, or use the engine "
-            "arrow, whose tasks tell themselves what they have written"
+            "arrow, whose tasks return what they have written"
         )
 
 
@@ -237,7 +217,7 @@ def _is_hidden(path: str) -> bool:
 
 
 def _refuse_rows(storage: Storage, path: str) -> None:
-    """A file outside of the partitions' folders can only be the one for no rows."""
+    """Check that a file outside of the partitions' folders is the empty one for no rows."""
     with storage.open_input(path) as source:
         rows = pq.read_metadata(source).num_rows
     if rows:
@@ -247,16 +227,16 @@ def _refuse_rows(storage: Storage, path: str) -> None:
 def _values_in_file(
     storage: Storage, path: str, fields: Sequence[PartitionField], values: Sequence[Any]
 ) -> tuple[Any, ...]:
-    """All rows of a file are of one partition: its first row tells the values."""
-    found = []
+    """Return a file's partition by its first row, since all rows are of one partition."""
+    partition = []
     with storage.open_input(path) as source, pq.ParquetFile(source) as file:
         for field, value in zip(fields, values, strict=True):
             if value is not IN_FILE:
-                found.append(value)
+                partition.append(value)
                 continue
             assert field.source is not None
             batch = next(file.iter_batches(batch_size=1, columns=[field.source.name]))
             type_ = field.source.type
-            own = internal_value(type_, batch.column(0)[0])
-            found.append(apply(field.transform, type_, own))
-    return tuple(found)
+            source_value = internal_value(type_, batch.column(0)[0])
+            partition.append(apply(field.transform, type_, source_value))
+    return tuple(partition)

@@ -1,8 +1,8 @@
-"""Partition values in the names of folders, as Spark's own writer makes them, and back again.
+"""Encodes partition values for the names of folders that Spark's writer makes, and decodes them.
 
-The names of folders are the only place where that writer tells which partition a file is of, so
-they must be lossless. Spark writes null and the empty text alike, and a Java whose locale is not
-UTF-8 writes question marks for other letters: texts that would not come back are encoded.
+Only these names say which partition a file belongs to, so that they must be lossless. Spark writes
+null and the empty text alike, and a Java whose locale is not UTF-8 writes question marks for other
+letters: texts that could not be decoded are encoded first.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from frazil.values.types import StructType, Type, TypeId
 
 NULL_FOLDER: Final = "__HIVE_DEFAULT_PARTITION__"
 IN_FILE: Final = object()
-"""Stands for a value too long for a folder's name: the file has to be asked."""
+"""Stands for a value too long for a folder's name, which must be read from the file."""
 
 _MARK: Final = "~"
 _HEX: Final = f"{_MARK}x"
 _LONG: Final = f"{_MARK}h"
 _MAX_TEXT_BYTES: Final = 90
-"""File systems take 255 bytes, and Spark makes three of some."""
+"""File systems allow 255 bytes, and Spark writes some bytes as three."""
 _TIMESTAMPS: Final = frozenset({TypeId.TIMESTAMP, TypeId.TIMESTAMPTZ})
 _FLOATS: Final = frozenset({TypeId.FLOAT, TypeId.DOUBLE})
 
@@ -37,10 +37,10 @@ _FLOATS: Final = frozenset({TypeId.FLOAT, TypeId.DOUBLE})
 def folder_columns(
     fields: Sequence[PartitionField], schema: StructType, taken: Collection[str]
 ) -> dict[str, Column]:
-    """Columns to partition the output by, named after the partition's fields where that is free.
+    """Return columns to partition the output by, named after the partition's fields if possible.
 
-    Spark leaves the columns that it partitions by out of the files, so none may be one of the
-    table's own. Fields that are always null have no folder.
+    Spark leaves the columns that it partitions by out of the files, so that their names must not be
+    among the table's own. Fields that are always null have no folder.
     """
     used = {name.lower() for name in taken}
     columns = {}
@@ -57,8 +57,10 @@ def folder_columns(
 
 
 def folder_values(fields: Sequence[PartitionField], path: str) -> tuple[Any, ...] | None:
-    """The partition of a file by its path below the folder of the write; None where the path has
-    not so many folders, as that of the empty file that Spark writes for no rows."""
+    """Return the partition of a file by its path below the folder of the write.
+
+    None if the path has fewer folders, like that of the empty file which Spark writes for no rows.
+    """
     *folders, _ = path.strip("/").split("/")
     if len(folders) != sum(map(_has_folder, fields)):
         return None
@@ -70,14 +72,14 @@ def _has_folder(field: PartitionField) -> bool:
     return field.source is not None and not isinstance(field.transform, Void)
 
 
-# --- to folders ---------------------------------------------------------------------------------
+# --- encoding -----------------------------------------------------------------------------------
 
 
 def _lossless(type_: Type, column: Column) -> Column:
     if type_.type_id in _TIMESTAMPS:
         return unix_micros(type_, column)
     if type_.type_id in _FLOATS:
-        # Rows are sorted by what names the folder: as numbers the two zeros would be mixed.
+        # Rows are sorted by the folder's name: as numbers, 0.0 and -0.0 would be mixed.
         return column.cast("string")
     if type_.type_id is TypeId.STRING:
         return _lossless_text(column)
@@ -113,7 +115,7 @@ def _digest(column: Column) -> Column:
     return fn.concat(fn.lit(_LONG), fn.sha2(column.cast("binary"), 256))
 
 
-# --- and back -----------------------------------------------------------------------------------
+# --- decoding -----------------------------------------------------------------------------------
 
 
 def _value(field: PartitionField, folder: str) -> Any:

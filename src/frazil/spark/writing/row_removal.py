@@ -1,9 +1,14 @@
-"""Merge-on-read: positions of deleted rows become deletion vectors (v3) or position deletes (v2).
+"""Removes rows from data files: by copies without the rows, or by delete files.
 
-A data file of version 3 has one vector at most, so that a new one takes in the old one and the
-position deletes that are left from version 2, and these go in the same commit (spec, "Deletion
-Vectors"). In version 2 the same is done with position deletes that are for one data file alone;
-those that several files share stay and keep applying.
+Copy-on-write: a copy stays in its file's partition spec and partition and keeps its sort order,
+since rows are only left out; its columns are those of the current schema. In format version 3
+copied rows keep their lineage. Files are copied through Arrow, not as rows of Spark.
+
+Merge-on-read: positions of deleted rows become deletion vectors (version 3) or position deletes
+(version 2). A data file of version 3 has at most one vector, so that a new vector includes the old
+one and remaining position deletes of version 2, which the same commit removes (spec, "Deletion
+Vectors"). In version 2 the same is done with position deletes for a single data file; those that
+several files share stay and keep applying.
 """
 
 from __future__ import annotations
@@ -15,18 +20,22 @@ from typing import Final, TypeAlias
 import msgspec
 
 from frazil.client.declare.client_table import Table
-from frazil.datafiles.footers.files_from_parquet import PositionDeleteFile
+from frazil.datafiles.footers.files_from_parquet import DataFile, PositionDeleteFile
+from frazil.datafiles.portable_table import PortableTable
 from frazil.datafiles.reading.scan_tasks import DeletedRows, is_deletion_vector
+from frazil.datafiles.reading.task_reader import check_copied_task
 from frazil.datafiles.writing.delete_file_writer import (
     PositionDeleteWork,
     VectorWork,
     encode_group,
     is_file_scoped,
 )
-from frazil.datafiles.writing.write_properties import delete_file_options
+from frazil.datafiles.writing.file_copier import CopyWork
+from frazil.datafiles.writing.write_properties import delete_file_options, file_options
 from frazil.spark.core.context import Context
+from frazil.spark.executor.worker_tasks import Work
 from frazil.spark.writing import file_jobs
-from frazil.spark.writing.file_jobs import Item, Work
+from frazil.spark.writing.file_jobs import Item
 from frazil.spark.writing.write_folder import WriteFolder
 from frazil.wire.declared_content import DeleteFileReference
 from frazil.wire.errors import BadRequest, UnsupportedOperation
@@ -34,24 +43,37 @@ from frazil.wire.errors import BadRequest, UnsupportedOperation
 GRANULARITY_PROPERTY: Final = "write.delete.granularity"
 _GRANULARITIES: Final = ("file", "partition")
 _MAX_LOCAL_GROUPS: Final = 256
-"""Few bytes are written for each: a job is worth it for more of them than of copies."""
+"""More than for copies, since few bytes are written for each group."""
 _GROUP_BYTES: Final = 64 << 10
-"""What opening and closing a file costs, in bytes that could be copied meanwhile."""
+"""The cost of opening and closing a file, as the bytes that could be copied meanwhile."""
 
 RemovedDeletes: TypeAlias = DeleteFileReference | str
+
+
+def copy_files(
+    context: Context, table: Table, touched: Sequence[DeletedRows], folder: WriteFolder
+) -> tuple[DataFile, ...]:
+    """Write the copies; a file whose rows are all deleted has none."""
+    facts = PortableTable.of(table)
+    for file in touched:
+        check_copied_task(file.task, facts)
+    work = CopyWork(facts, folder.storage, folder.location, file_options(table.properties))
+    items = [Item(file.encode(), file.task.size_in_bytes) for file in touched]
+    written = file_jobs.run(context.spark, work, items)
+    return tuple(msgspec.json.decode(file, type=DataFile) for file in written)
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenDeletes:
     added: tuple[PositionDeleteFile, ...]
     removed: tuple[RemovedDeletes, ...]
-    """What the added ones have taken in."""
+    """Deletes that the added ones include."""
 
 
 def write_deletes(
     context: Context, table: Table, touched: Sequence[DeletedRows], folder: WriteFolder
 ) -> WrittenDeletes:
-    """Writes the deletes of the touched files; every one of them has a position at least."""
+    """Write the deletes of the touched files, each of which has at least one position."""
     if not touched:
         return WrittenDeletes((), ())
     if table.format_version < 2:
@@ -59,60 +81,60 @@ def write_deletes(
             f"{table} has format version {table.format_version}, which has no delete files: "
             "upgrade it to version 2, or set its mode to copy-on-write"
         )
-    whole_files = table.format_version >= 3 or granularity(table.properties) == "file"
-    groups = [[one] for one in touched] if whole_files else list(_by_partition(touched))
+    by_file = table.format_version >= 3 or granularity(table.properties) == "file"
+    groups = [[file] for file in touched] if by_file else list(_by_partition(touched))
     written = file_jobs.run(
         context.spark,
-        _work(table, folder, whole_files),
+        _work(table, folder, by_file),
         [_item(group) for group in groups],
         max_local_items=_MAX_LOCAL_GROUPS,
     )
-    added = tuple(msgspec.json.decode(one, type=PositionDeleteFile) for one in written)
-    return WrittenDeletes(added, tuple(_taken_in(touched)) if whole_files else ())
+    added = tuple(msgspec.json.decode(file, type=PositionDeleteFile) for file in written)
+    return WrittenDeletes(added, tuple(_included(touched)) if by_file else ())
 
 
 def granularity(properties: Mapping[str, str]) -> str:
-    """As stock Spark has it: one delete file for each data file unless the table says otherwise."""
+    """Return the table's granularity; the default is one file per data file, as in stock Spark."""
     chosen = properties.get(GRANULARITY_PROPERTY, "file").lower()
     if chosen not in _GRANULARITIES:
         raise BadRequest(f"{GRANULARITY_PROPERTY}: {chosen!r} is neither file nor partition")
     return chosen
 
 
-def _work(table: Table, folder: WriteFolder, whole_files: bool) -> Work:
+def _work(table: Table, folder: WriteFolder, by_file: bool) -> Work:
     if table.format_version >= 3:
         return VectorWork(folder.storage, folder.location)
     return PositionDeleteWork(
         folder.storage,
         folder.location,
         delete_file_options(table.properties),
-        takes_in=whole_files,
+        takes_in=by_file,
     )
 
 
 def _by_partition(touched: Sequence[DeletedRows]) -> Iterator[list[DeletedRows]]:
     groups: dict[tuple[object, ...], list[DeletedRows]] = {}
-    for one in touched:
-        file = one.task.data_file
-        groups.setdefault((file.spec_id, *file.partition), []).append(one)
+    for file in touched:
+        data_file = file.task.data_file
+        groups.setdefault((data_file.spec_id, *data_file.partition), []).append(file)
     yield from groups.values()
 
 
 def _item(group: Sequence[DeletedRows]) -> Item:
     payload = encode_group(group)
-    read = sum(
-        file.content_size_in_bytes or file.file_size_in_bytes
-        for one in group
-        for file in one.task.position_deletes
+    bytes_to_read = sum(
+        deletes.content_size_in_bytes or deletes.file_size_in_bytes
+        for file in group
+        for deletes in file.task.position_deletes
     )
-    return Item(payload, len(payload) + read + _GROUP_BYTES)
+    return Item(payload, len(payload) + bytes_to_read + _GROUP_BYTES)
 
 
-def _taken_in(touched: Sequence[DeletedRows]) -> Iterator[RemovedDeletes]:
-    """Deletes that are for one touched file alone. Shared ones may be needed by other files."""
-    for one in touched:
-        for file in one.task.position_deletes:
-            if is_deletion_vector(file):
-                yield DeleteFileReference(file.file_path, file.content_offset)
-            elif is_file_scoped(file):
-                yield file.file_path
+def _included(touched: Sequence[DeletedRows]) -> Iterator[RemovedDeletes]:
+    """Yield deletes of one touched file only; other files may still need shared ones."""
+    for file in touched:
+        for deletes in file.task.position_deletes:
+            if is_deletion_vector(deletes):
+                yield DeleteFileReference(deletes.file_path, deletes.content_offset)
+            elif is_file_scoped(deletes):
+                yield deletes.file_path

@@ -1,8 +1,8 @@
-"""The last step of a write: one request, and then no file that is in no table.
+"""The last step of a write: commit with one request, and remove files that were not committed.
 
-A file dies only on proof. Before anything is sent, and after a rejection, all that the write has
-made goes; after an unknown outcome nothing does; after a commit only what lost attempts of tasks
-have left behind.
+Files are removed only on proof. Before the request is sent, and after a rejection, all files of the
+write are removed. After an unknown outcome none are. After a commit only those are removed that
+lost attempts of tasks have left behind.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DUPLICATE_FILE: Final = "duplicate-file"
 class _State(Enum):
     UNSENT = auto()
     SENT = auto()
-    """Nobody knows yet, and perhaps nobody ever will."""
+    """The outcome is not known, and may never be."""
     REJECTED = auto()
     COMMITTED = auto()
 
@@ -41,7 +41,7 @@ class Write:
         self._keep: frozenset[str] = frozenset()
 
     def commit(self, paths: Collection[str], submit: Callable[[], Commit]) -> Commit:
-        """Sends the change; `paths` are the files that it declares."""
+        """Send the change; `paths` are the files that it declares."""
         self._state = _State.SENT
         try:
             commit = submit()
@@ -50,7 +50,7 @@ class Write:
         except FrazilError as error:
             self._state = _State.REJECTED
             if isinstance(error, ValidationError):
-                # A path that is live already belongs to somebody, whoever has written it.
+                # A path that is already live must stay, whoever has written it.
                 self._keep = frozenset(duplicate_paths(error.conflicts))
             raise
         self._state = _State.COMMITTED
@@ -58,7 +58,7 @@ class Write:
             if not commit.already_committed:
                 self.folder.keep_only(paths)
             elif commit.attempts == 1:
-                # Sent once, so the files of that epoch are those of an earlier run.
+                # The request was sent once, so that an earlier run has committed its own files.
                 self.folder.discard()
         return commit
 
@@ -67,7 +67,7 @@ class Write:
         return self._state is _State.UNSENT
 
     def fail(self) -> None:
-        """The write has come to nothing, or nobody knows."""
+        """Clean up after a write that was not committed, as far as that is known."""
         if self._state in (_State.UNSENT, _State.REJECTED):
             with _only_logged(self.folder):
                 self.folder.discard(self._keep)
@@ -77,7 +77,7 @@ class Write:
 
 @contextmanager
 def writing(context: Context, table: Table) -> Iterator[Write]:
-    """A write whose files are gone when the block ends with nothing committed."""
+    """Start a write; its files are removed if the block ends without a commit."""
     write = Write(new_folder(context, table))
     try:
         with _stopped_by_failure(context.spark, write):
@@ -91,8 +91,10 @@ def writing(context: Context, table: Table) -> Iterator[Write]:
 
 @contextmanager
 def _stopped_by_failure(spark: SparkSession, write: Write) -> Iterator[None]:
-    """Jobs that the block has started end with it: an interrupt stops the waiting for a job, and
-    not always the job, which would go on writing."""
+    """Stop the Spark jobs of the block when it fails.
+
+    An interrupt ends the wait for a job but not always the job, which would go on writing.
+    """
     tag = f"frazil-{uuid4()}"
     spark.addTag(tag)
     try:
@@ -108,7 +110,7 @@ def _stopped_by_failure(spark: SparkSession, write: Write) -> Iterator[None]:
 
 
 class SchemaChange(Protocol):
-    """What makes a schema the table's; nothing where it stays."""
+    """Updates that give the table a new schema; empty if it stays the same."""
 
     @property
     def updates(self) -> Sequence[Mapping[str, Any]]: ...
@@ -125,10 +127,14 @@ def submitted(
     *,
     has_files: bool,
 ) -> Commit:
-    """The change of the schema and what is declared of files in one request."""
+    """Commit the change of the schema and the declared files in one request.
+
+    `declare_metadata` is not rebuilt by the client if a requirement fails: `run_statement` decides
+    whether to run the whole statement again.
+    """
     if not schema.updates and not table.is_staged:
-        done: Commit = declare(table)
-        return done
+        commit: Commit = declare(table)
+        return commit
     with context.client.transaction() as transaction:
         changes = transaction.table(table)
         if schema.updates or not has_files:
@@ -140,7 +146,7 @@ def submitted(
 
 
 def duplicate_paths(conflicts: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """The files that a rejection names as live already."""
+    """Yield the files that a rejection reports as already live."""
     for conflict in conflicts:
         if conflict.get("clause") == DUPLICATE_FILE:
             for file in conflict.get("files", ()):
@@ -149,8 +155,10 @@ def duplicate_paths(conflicts: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 @contextmanager
 def _only_logged(folder: WriteFolder) -> Iterator[None]:
-    """What the write came to is what the user must see, not that its remains could not be removed:
-    they are a matter for the clean-up of orphans."""
+    """Log errors of the clean-up, so that they do not hide the outcome of the write.
+
+    Files that stay behind are left to the removal of orphan files.
+    """
     try:
         yield
     except Exception:

@@ -1,7 +1,7 @@
 """The folder that each write has for itself.
 
-What lies in it was written by that write and by nobody else: after a commit whatever was not
-committed can go, and after a proven failure everything.
+Everything in it was written by that write only: after a commit the files that were not committed
+can be removed, and after a proven failure all files.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from frazil.datafiles.reading.file_storage import Storage, is_local, storage_of
 from frazil.spark.core.context import Context
 
 DATA_PATH_PROPERTIES: Final = ("write.data.path", "write.folder-storage.path")
-"""The second is what older tables call it."""
+"""The second is the name in older tables."""
 
 
 class _Located(Protocol):
@@ -33,26 +33,26 @@ class WriteFolder:
     storage: Storage
 
     def discard(self, keep: Collection[str] = ()) -> None:
-        """After a proven failure: everything but `keep`."""
+        """Remove everything but `keep`, after a proven failure."""
         if keep:
             self.keep_only(keep)
         else:
             self.storage.delete_folder(self.location)
 
     def keep_only(self, paths: Collection[str]) -> None:
-        """After a commit: what lost attempts of tasks have left behind goes."""
-        wanted = frozenset(paths)
-        found = self.storage.list(self.location)
-        unseen = [path for path in wanted.difference(found) if path.startswith(self.location)]
+        """Remove what lost attempts of tasks have written, after a commit of `paths`."""
+        committed = frozenset(paths)
+        existing = self.storage.list(self.location)
+        unseen = [path for path in committed.difference(existing) if path.startswith(self.location)]
         if unseen:
-            # Where a committed file is not found by its name, others could be deleted by mistake.
+            # If a committed file is not listed by its name, others could be removed by mistake.
             raise FileNotFoundError(f"{unseen[0]} is committed and not found below {self.location}")
-        self.storage.delete(path for path in found if path not in wanted)
+        self.storage.delete(path for path in existing if path not in committed)
         self.storage.delete_empty_folders(self.location)
 
 
 def new_folder(context: Context, table: _Located) -> WriteFolder:
-    """The folder of a write that begins now; once it is discarded, nothing gets into it again."""
+    """Make the folder of a new write; once it is discarded, nothing can be written into it."""
     location = f"{data_location(table)}/{uuid4()}"
     storage = storage_of(context.properties, table.config)
     if is_local(location):
@@ -62,9 +62,9 @@ def new_folder(context: Context, table: _Located) -> WriteFolder:
 
 
 def data_location(table: _Located) -> str:
-    """Where the table's data files belong, without a slash at the end."""
+    """Return where the table's data files belong, without a slash at the end."""
     for name in DATA_PATH_PROPERTIES:
-        found = table.properties.get(name)
-        if found:
-            return found.rstrip("/")
+        location = table.properties.get(name)
+        if location:
+            return location.rstrip("/")
     return f"{table.location.rstrip('/')}/data"
