@@ -263,7 +263,7 @@ def test_codes_are_the_same_in_spark_and_here(spark: SparkSession) -> None:
     assert [tuple(row) for row in codes.with_paths(coded, FILE).orderBy("n").collect()] == [
         (path, at) for at, path in enumerate(paths)
     ]
-    with pytest.raises(FrazilError, match="the missing in the catalog's plan"):
+    with pytest.raises(FrazilError, match="missing in the catalog's plan"):
         codes.paths(pa.array([1], pa.int64()))
 
 
