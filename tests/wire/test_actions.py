@@ -483,7 +483,7 @@ def test_refused_once(updates: list[dict[str, Any]], once: Any, message: str) ->
 
 def test_the_place_of_a_table_in_a_transaction_is_named() -> None:
     with pytest.raises(BadRequest) as refused:
-        check_request([Append()], place="table-changes[2].")
+        check_request([Append()], json_path="table-changes[2].")
     assert refused.value.message.startswith("table-changes[2].updates[0]: this append")
 
 

@@ -1,4 +1,4 @@
-"""Why a commit was rejected, in the answer to it: which action and clause, snapshots and files."""
+"""The reasons why a commit was rejected: the action, the clause, the snapshots and the files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 MAX_CONFLICT_ITEMS: Final = 100
-"""Files and snapshots that one conflict lists; `file-count` has the whole number of files."""
+"""The most files and snapshots that a conflict lists; `file-count` counts all files."""
 
 ConflictClause: TypeAlias = Literal[
     "not-allowed-added-data-files",
@@ -25,11 +25,11 @@ ConflictClause: TypeAlias = Literal[
     "dv-conflict",
     "cherry-pick",
 ]
-"""The five clauses of a request, and what is enforced without being asked for."""
+"""The five clauses of a request, and the rules that always hold."""
 
 
 class ConflictSnapshot(Struct, frozen=True, rename="kebab"):
-    """A snapshot since the base that stands against the commit."""
+    """A snapshot after the base that conflicts with the commit."""
 
     snapshot_id: int
     operation: str
@@ -41,12 +41,12 @@ class ConflictFile(Struct, frozen=True, rename="kebab", omit_defaults=True):
 
 
 class Conflict(Struct, frozen=True, kw_only=True, rename="kebab"):
-    """One reason why a commit was rejected, for a person and for a program."""
+    """One reason why a commit was rejected, for people and for programs."""
 
     update: int
     """Index of the action in the request's `updates`."""
     validation: int | None
-    """Index of the clause in `commit-validations`; None for what is always enforced."""
+    """Index of the clause in `commit-validations`; None for a rule that always holds."""
     clause: ConflictClause
     message: str
     snapshots: tuple[ConflictSnapshot, ...]
@@ -54,7 +54,7 @@ class Conflict(Struct, frozen=True, kw_only=True, rename="kebab"):
     files: tuple[ConflictFile, ...]
 
     def document(self) -> dict[str, Any]:
-        """As `ValidationError` carries it."""
+        """Return the conflict as a document for `ValidationError`."""
         document: dict[str, Any] = msgspec.to_builtins(self)
         return document
 
@@ -68,7 +68,7 @@ def conflict(
     snapshots: Iterable[ConflictSnapshot] = (),
     files: Iterable[ConflictFile] = (),
 ) -> Conflict:
-    """A conflict whose lists are cut, with the number of files there really are."""
+    """Build a conflict with shortened lists and the full number of files."""
     all_files = tuple(files)
     return Conflict(
         update=update,

@@ -1,11 +1,11 @@
-"""Data files and delete files in the JSON of the REST specification, as a commit declares them.
+"""Data files and delete files as a commit declares them, in the JSON of the REST specification.
 
-What a file says about its values (partition, bounds) stays as JSON has it: only the table knows
-the types, and a `day` partition value may be a date or a number. Checked here is what the text
-alone can show. Both sides of what is known to differ between writers are accepted: enums in lower
-and in upper case (Java up to 1.10), a partition as an array in the order of the spec's fields or as
-an object keyed by field id, statistics and `referenced-data-file` on delete files (Java writes
-them, the specification's schema leaves them out).
+Values (partition, bounds) stay JSON values, because only the table knows their types and a `day`
+partition value may be a date or a number. Only what needs no table is checked here. Known
+differences between writers are accepted: enums in lower and in upper case (Java up to 1.10), a
+partition as an array in the order of the spec's fields or as an object with field ids, statistics
+and `referenced-data-file` on delete files (Java writes them, the schema of the specification does
+not have them).
 
 The checks of an object raise ValueError while it is decoded. `frazil.wire.json_bodies.decode` turns
 it into a BadRequest that names the JSON path of the object.
@@ -26,7 +26,7 @@ Hex: TypeAlias = Annotated[str, Meta(pattern="^([0-9A-Fa-f]{2})*$")]
 FieldId: TypeAlias = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
 Primitive: TypeAlias = bool | int | float | str
-"""A single value as the specification's JSON serialisation has it, not yet of any type."""
+"""A JSON single value that has no type yet."""
 
 Partition: TypeAlias = tuple[Primitive | None, ...] | dict[FieldId, Any]
 
@@ -35,11 +35,11 @@ FileFormat: TypeAlias = Literal[
 ]
 
 NULL: Final = Raw(b"null")
-"""Stands where an optional object that stays raw was not sent."""
+"""The default of an optional object that stays raw JSON."""
 
 
 def given(raw: Raw) -> Raw | None:
-    """An optional object that stays raw: clients leave it out or send null."""
+    """Return an optional raw object, or None if the client left it out or sent null."""
     return None if bytes(raw) == b"null" else raw
 
 
@@ -47,7 +47,7 @@ def given(raw: Raw) -> Raw | None:
 
 
 class _FieldMap(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
-    """A map as two lists of one length, since JSON's own keys are only text."""
+    """A map as two lists of the same length, because keys of JSON objects are strings."""
 
     keys: tuple[FieldId, ...]
 
@@ -74,7 +74,7 @@ class CountMap(_FieldMap, frozen=True, gc=False):
 
 
 class ValueMap(_FieldMap, frozen=True, gc=False):
-    """Lower or upper bounds by field id; a column without a bound is left out."""
+    """Lower or upper bounds by field id. A column without a bound is left out."""
 
     values: tuple[Primitive, ...]
 
@@ -84,7 +84,7 @@ class ValueMap(_FieldMap, frozen=True, gc=False):
             _check_map(keys, self.values)
 
 
-# Field ids that were found to be distinct: nearly all files of a table have the same.
+# Lists of field ids that are known to be distinct. Nearly all files of a table have the same list.
 _distinct_keys: set[tuple[int, ...]] = set()
 _MAX_DISTINCT_KEYS: Final = 1 << 10
 
@@ -96,7 +96,7 @@ def _check_map(keys: tuple[int, ...], values: Sequence[Any]) -> None:
             f"and {len(values)} values"
         )
     if len(set(keys)) != len(keys):
-        raise ValueError(f"keys: field id {first_twice(keys)} stands twice")
+        raise ValueError(f"keys: field id {first_duplicate(keys)} stands twice")
     if len(_distinct_keys) >= _MAX_DISTINCT_KEYS:
         _distinct_keys.clear()
     _distinct_keys.add(keys)
@@ -115,10 +115,10 @@ class DeclaredContentFile(
     omit_defaults=True,
     gc=False,
 ):
-    """What data files and delete files have in common.
+    """The fields that data files and delete files share.
 
-    Left out of the garbage collector's sight: a request may hold a hundred thousand of them, and
-    none can be part of a cycle.
+    The garbage collector does not track these objects: a request may have a hundred thousand of
+    them, and none can be part of a cycle.
     """
 
     spec_id: Int32
@@ -137,12 +137,12 @@ class DeclaredContentFile(
     lower_bounds: ValueMap | None = None
     upper_bounds: ValueMap | None = None
     bounds_encoding: Literal["hex"] | None = None
-    """`hex`: both bounds are the binary single-value form in hexadecimal. Never guessed: a string
-    can be valid both ways, and a wrong guess would prune live rows."""
+    """`hex` if both bounds are binary single values in hexadecimal. It must be given explicitly: a
+    string can be valid both ways, and a wrong guess would prune live rows."""
 
     @property
     def format_name(self) -> str:
-        """The file format in lower case, as manifests of today have it."""
+        """Return the file format in lower case, as today's manifests have it."""
         return self.file_format.lower()
 
     def __post_init__(self) -> None:
@@ -158,7 +158,7 @@ class DeclaredContentFile(
 
 class DeclaredDataFile(DeclaredContentFile, frozen=True, kw_only=True, gc=False, tag="data"):
     first_row_id: Count | None = None
-    """Accepted, not used: the server assigns row ids."""
+    """Accepted but not used: the server assigns row ids."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -203,23 +203,23 @@ class EqualityDeleteFile(
         super().__post_init__()
         _refuse_puffin(self, "equality deletes")
         if len(set(self.equality_ids)) != len(self.equality_ids):
-            raise ValueError(f"equality-ids: {first_twice(self.equality_ids)} stands twice")
+            raise ValueError(f"equality-ids: {first_duplicate(self.equality_ids)} stands twice")
 
 
 class UpperCaseDataFile(DeclaredDataFile, frozen=True, kw_only=True, gc=False, tag="DATA"):
-    """As Java up to 1.10 names the content."""
+    """The same content with the name that Java up to 1.10 uses."""
 
 
 class UpperCasePositionDeleteFile(
     PositionDeleteFile, frozen=True, kw_only=True, gc=False, tag="POSITION_DELETES"
 ):
-    """As Java up to 1.10 names the content."""
+    """The same content with the name that Java up to 1.10 uses."""
 
 
 class UpperCaseEqualityDeleteFile(
     EqualityDeleteFile, frozen=True, kw_only=True, gc=False, tag="EQUALITY_DELETES"
 ):
-    """As Java up to 1.10 names the content."""
+    """The same content with the name that Java up to 1.10 uses."""
 
 
 AddedDataFile: TypeAlias = DeclaredDataFile | UpperCaseDataFile
@@ -257,7 +257,7 @@ def _check_hex(name: str, bounds: ValueMap | None) -> None:
 
 
 def _is_hex(value: Primitive) -> bool:
-    # bytes.fromhex skips white space, so digits are also counted.
+    # bytes.fromhex skips white space, so the length is checked too.
     if not isinstance(value, str):
         return False
     try:
@@ -266,7 +266,7 @@ def _is_hex(value: Primitive) -> bool:
         return False
 
 
-# --- files that are removed or referred to ------------------------------------------------------
+# --- files that are removed or named ------------------------------------------------------------
 
 
 class _NamedFile(
@@ -278,10 +278,10 @@ class _NamedFile(
     omit_defaults=True,
     gc=False,
 ):
-    """A file that the table already holds, named by its path.
+    """A file of the table, identified by its path.
 
-    A client may send the content file as it was added; only what identifies it is read. Above all
-    not its partition: Java prunes manifests by it, and a wrong one is a silent miss.
+    A client may send the file as it was added, but only its identity is read. The partition is
+    ignored on purpose: Java prunes manifests by it, so a wrong one would miss the file silently.
     """
 
     file_path: FilePath
@@ -308,7 +308,7 @@ class NamedDataFile(_NamedFile, frozen=True, kw_only=True, gc=False):
 
 
 class NamedDeleteFile(_NamedFile, frozen=True, kw_only=True, gc=False):
-    """Without a content-offset the path alone: of a Puffin file, all its live vectors."""
+    """A delete file. A Puffin file without content-offset means all its live vectors."""
 
     content: (
         Literal["position-deletes", "POSITION_DELETES", "equality-deletes", "EQUALITY_DELETES"]
@@ -332,7 +332,7 @@ class DeleteFileReference(
     omit_defaults=True,
     gc=False,
 ):
-    """A delete file that a validation clause refers to."""
+    """A delete file that a validation clause names."""
 
     file_path: FilePath
     content_offset: Count | None = None
@@ -343,17 +343,17 @@ RemovedDeleteFile: TypeAlias = FilePath | NamedDeleteFile
 
 
 def data_file_path(file: str | NamedDataFile | DeclaredDataFile) -> str:
-    """The identity of a data file."""
+    """Return the path, which identifies a data file."""
     return file if isinstance(file, str) else file.file_path
 
 
 def delete_file_key(
     file: str | NamedDeleteFile | DeleteFileReference | AddedDeleteFile,
 ) -> tuple[str, int | None]:
-    """What names a delete file: its path and, for a deletion vector, where it begins.
+    """Return the identity of a delete file: its path and, for a deletion vector, its offset.
 
-    Iceberg's identity has the content's size as a third part; two vectors of one file cannot begin
-    at the same place, so that it never decides.
+    In Iceberg the size of the content is a third part. It never matters, because two vectors of one
+    file cannot begin at the same offset.
     """
     if isinstance(file, str):
         return file, None
@@ -362,8 +362,8 @@ def delete_file_key(
     return file.file_path, file.content_offset
 
 
-def first_twice(items: Iterable[Any]) -> Any:
-    """The first item that stands a second time; None where there is none."""
+def first_duplicate(items: Iterable[Any]) -> Any:
+    """Return the first item that is repeated, or None."""
     seen = set()
     for item in items:
         if item in seen:

@@ -1,8 +1,8 @@
-"""The one error tree of Frazil.
+"""The error tree of Frazil.
 
-Every failure that a client can see is one of these classes. Each knows its HTTP status, the
-Java exception name that Iceberg's clients dispatch on, and whether sending the request again
-can help. Nothing in Frazil decides by the text of a message.
+Every error that a client can see is one of these classes. Each has its HTTP status, the name of the
+Java exception that Iceberg's clients look for, and whether repeating the request can help. No code
+in Frazil depends on the text of a message.
 
     FrazilError                      500  InternalServerError
     ├── BadRequest                   400  BadRequestException
@@ -37,7 +37,7 @@ from typing import Any, ClassVar
 
 
 class FrazilError(Exception):
-    """Something failed inside the server."""
+    """An internal error of the server."""
 
     status: ClassVar[int] = 500
     type: ClassVar[str] = "InternalServerError"
@@ -52,25 +52,25 @@ class FrazilError(Exception):
         return {} if self.retry_after_s is None else {"Retry-After": str(self.retry_after_s)}
 
     def body(self) -> dict[str, Any]:
-        """The standard error model of the REST specification."""
+        """Return the error model of the REST specification."""
         return {"error": {"message": self.message, "type": self.type, "code": self.status}}
 
 
 class BadRequest(FrazilError):
-    """The request alone shows what is wrong; the message names the field and the fix."""
+    """An invalid request. The message names the field and the fix."""
 
     status = 400
     type = "BadRequestException"
 
 
 class IllegalArgument(BadRequest):
-    """Where Iceberg's own clients expect to meet the exception that Java throws itself."""
+    """An invalid request for which Iceberg's clients expect Java's IllegalArgumentException."""
 
     type = "IllegalArgumentException"
 
 
 class NotAuthorized(FrazilError):
-    """No valid credential came with the request."""
+    """A request without a valid credential."""
 
     status = 401
     type = "NotAuthorizedException"
@@ -80,14 +80,14 @@ class NotAuthorized(FrazilError):
 
 
 class Forbidden(FrazilError):
-    """The credential is valid but does not allow this."""
+    """A valid credential that does not allow the operation."""
 
     status = 403
     type = "ForbiddenException"
 
 
 class NotFound(FrazilError):
-    """A route or a file that is not there."""
+    """A route or a file that does not exist."""
 
     status = 404
     type = "NotFoundException"
@@ -124,7 +124,7 @@ class UnsupportedOperation(FrazilError):
 
 
 class Conflict(FrazilError):
-    """The request does not fit the state of the catalog."""
+    """A request that does not fit the state of the catalog."""
 
     status = 409
     type = "ConflictException"
@@ -139,14 +139,14 @@ class NamespaceNotEmpty(Conflict):
 
 
 class CommitFailed(Conflict):
-    """A requirement does not hold on the head: rebuild on fresh metadata and try again."""
+    """A failed requirement: rebuild the commit on new metadata and try again."""
 
     type = "CommitFailedException"
     retryable = True
 
 
 class ValidationError(Conflict):
-    """A declared validation does not hold; sending the same again cannot help."""
+    """A failed validation: sending the same commit again cannot help."""
 
     type = "ValidationException"
 
@@ -177,7 +177,7 @@ class UnprocessableEntity(FrazilError):
 
 
 class TooManyRequests(FrazilError):
-    """Proven not done: the client may resend blindly after the given pause."""
+    """A request that was certainly not executed. The client may repeat it after the given time."""
 
     status = 429
     type = "TooManyRequestsException"
@@ -188,14 +188,14 @@ class TooManyRequests(FrazilError):
 
 
 class CommitStateUnknown(FrazilError):
-    """The swap was sent and its outcome could not be found out: nothing may be cleaned up."""
+    """A commit with an unknown outcome. Its files must not be deleted."""
 
     status = 500
     type = "CommitStateUnknownException"
 
 
 class ServiceUnavailable(FrazilError):
-    """Not now, on a route that changes nothing. On a commit this would mean 'unknown'."""
+    """A temporary failure of a route that changes nothing. For a commit it would mean 'unknown'."""
 
     status = 503
     type = "ServiceUnavailableException"

@@ -1,4 +1,4 @@
-"""Names of namespaces, tables and views, and the rules for what may be one."""
+"""Names of namespaces, tables and views, and the rules for valid names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MAX_NAME_BYTES = 255
 
 @dataclass(frozen=True, slots=True, order=True)
 class Identifier:
-    """A table's or view's full name."""
+    """The full name of a table or view."""
 
     namespace: Namespace
     name: str
@@ -24,15 +24,15 @@ class Identifier:
 
 
 def namespace_text(namespace: Namespace) -> str:
-    """How messages show a namespace, as Java prints it."""
+    """Return a namespace for messages, as Java prints it."""
     return ".".join(namespace)
 
 
 def check_name(name: str, what: str) -> str:
-    """Refuses a level or name that could not be addressed, listed or stored safely.
+    """Refuse a level or name that cannot be addressed, listed or stored safely.
 
-    Slashes and dots inside a name are fine: they are percent-encoded where a name becomes part
-    of a location. A `.` or `..` segment is not, because some client would resolve it.
+    Slashes and dots inside a name are allowed: they are percent-encoded in locations. A `.` or `..`
+    segment is refused, because some clients resolve it.
     """
     if not name:
         raise BadRequest(f"{what} is empty: give it at least one character")

@@ -1,4 +1,4 @@
-"""Reading and writing JSON on the wire: every refusal names the field and what it should hold."""
+"""Decodes and encodes the JSON of requests. Every error names the field and what it expects."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from frazil.wire.errors import BadRequest
 T = TypeVar("T")
 
 MAX_DEPTH = 500
-"""Levels of `{` and `[`. Real requests have some twenty; a long filter of nested ands more."""
+"""Levels of `{` and `[`. Real requests have about twenty; a long nested filter has more."""
 
 _SCAN_BYTES = 1 << 20
 _TO_SQUARE = bytes.maketrans(b"{}", b"[]")
@@ -24,10 +24,10 @@ _NOT_STRUCTURE = bytes(byte for byte in range(256) if byte not in b'[]{}"')
 _STEP = {ord("["): 1, ord("]"): -1}
 _LEAF_ROUNDS = 8
 
-# One for each kind of request: making a decoder costs more than most decodes.
+# One for each type of request, because creating a decoder costs more than most decodes.
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 
-_PLACE = re.compile(r" - at (`key` in )?`\$?\.?(.*)`$")
+_JSON_PATH = re.compile(r" - at (`key` in )?`\$?\.?(.*)`$")
 _QUOTED = re.compile(r"`([^`]*)`")
 _OWN_FIELD = re.compile(r"([a-z][a-z-]*): ")
 _TAG_FIELDS = {"action": "update", "type": "requirement", "report-type": "report"}
@@ -39,7 +39,7 @@ def encode(value: Any) -> bytes:
 
 
 def decode(kind: type[T], body: bytes) -> T:
-    """The body as a `kind`, or a BadRequest that names the field and what is wrong with it."""
+    """Decode a body. Raise a BadRequest that names the field and the problem."""
     check_text(body)
     try:
         return _decoder(kind).decode(body)
@@ -52,10 +52,10 @@ def decode(kind: type[T], body: bytes) -> T:
 
 
 def check_text(body: bytes) -> None:
-    """Refuses what no JSON reader behind the edge should ever see.
+    """Refuse bodies that are empty, not UTF-8, or nested too deeply.
 
-    Objects that stay raw are only skipped when a request is decoded, so broken UTF-8 or endless
-    nesting inside them would otherwise come to light much later, or be written to a file.
+    Decoding a request skips objects that stay raw. Without this check, invalid UTF-8 or deep
+    nesting inside them would be found much later, or be written to a file.
     """
     if not body or body.isspace():
         raise BadRequest("the request body is empty: send a JSON object")
@@ -71,14 +71,14 @@ def check_text(body: bytes) -> None:
 
 
 def _check_depth(body: bytes) -> None:
-    """Follows the nesting outside of strings, a chunk at a time, at the speed of bytes methods."""
+    """Check the nesting outside of strings, one chunk at a time, with fast methods of bytes."""
     if b"\\" in body:
-        # Without escapes every quote begins or ends a string.
+        # After this, every quote begins or ends a string.
         body = body.replace(b"\\\\", b"").replace(b'\\"', b"")
     depth = quotes = 0
     for start in range(0, len(body), _SCAN_BYTES):
         structure = body[start : start + _SCAN_BYTES].translate(_TO_SQUARE, _NOT_STRUCTURE)
-        # Two quotes side by side can go: what is left stays inside or outside of strings.
+        # Dropping two adjacent quotes does not change what is inside or outside of strings.
         parts = structure.replace(b'""', b"").split(b'"')
         brackets = b"".join(parts[quotes % 2 :: 2])
         quotes += len(parts) - 1
@@ -95,7 +95,7 @@ def _deepest(brackets: bytes) -> int:
 
 
 def _deepest_at_most(brackets: bytes) -> int:
-    """A cheap upper bound: taking the innermost pairs away lowers what is left by one level."""
+    """Return a cheap upper bound. Removing the innermost pairs lowers the depth by one level."""
     for round_number in range(_LEAF_ROUNDS):
         if len(brackets) <= MAX_DEPTH:
             return round_number + len(brackets)
@@ -114,71 +114,73 @@ def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
     return decoder
 
 
-# --- saying what is wrong -----------------------------------------------------------------------
+# --- error messages -----------------------------------------------------------------------------
 
 
 def _explain(kind: type[Any], body: bytes, text: str) -> str:
-    """msgspec's message, with the field first and in words that a person understands.
+    """Rewrite a message of msgspec for people, with the field first.
 
-    Only the place is taken from the message's form; where it has another form it is shown whole.
+    A message in an unexpected form is shown unchanged.
     """
-    found = _PLACE.search(text)
-    place = found.group(2) if found else ""
+    found = _JSON_PATH.search(text)
+    json_path = found.group(2) if found else ""
     problem = text[: found.start()] if found else text
     if problem.startswith(("Invalid value", "Invalid enum value")):
-        return f"{place}: {_unknown_value(kind, body, place)}"
+        return f"{json_path}: {_unknown_value(kind, body, json_path)}"
     if problem.startswith(("Object missing", "Object contains")):
         name = _QUOTED.search(problem)
         missing = problem.startswith("Object missing")
-        return f"{_joined(place, name.group(1) if name else '')}: " + (
+        return f"{_joined(json_path, name.group(1) if name else '')}: " + (
             "required, but missing" if missing else "unknown field, remove it"
         )
     if own := _OWN_FIELD.match(problem):
-        # An object's own check names the field itself.
-        return f"{_joined(place, own.group(1))}: {problem[own.end() :]}"
+        # The checks of our own objects name the field.
+        return f"{_joined(json_path, own.group(1))}: {problem[own.end() :]}"
     problem = _QUOTED.sub(r"\1", problem)
     problem = problem[:1].lower() + problem[1:]
     if found and found.group(1):
-        return f"{place}: wrong key, {problem}"
-    return f"{_with_key(body, place)}: {problem}" if place else f"the request body: {problem}"
+        return f"{json_path}: wrong key, {problem}"
+    return (
+        f"{_with_key(body, json_path)}: {problem}" if json_path else f"the request body: {problem}"
+    )
 
 
-def _joined(place: str, name: str) -> str:
-    return f"{place}.{name}" if place and name else place or name
+def _joined(json_path: str, name: str) -> str:
+    return f"{json_path}.{name}" if json_path and name else json_path or name
 
 
-def _unknown_value(kind: type[Any], body: bytes, place: str) -> str:
-    """A tag that names no object, or a value that is not in its list."""
-    owner, _, field = place.rpartition(".")
+def _unknown_value(kind: type[Any], body: bytes, json_path: str) -> str:
+    """Describe an unknown tag, or a value that is not in its list."""
+    owner, _, field = json_path.rpartition(".")
     tags = known_tags(kind, field, owner)
-    known = tags or known_values(kind, place)
+    known = tags or known_values(kind, json_path)
     if not tags:
         what = "value"
     elif _CLAUSES in owner:
         what = "clause"
     else:
         what = _TAG_FIELDS.get(field, field)
-    return f"unknown {what} {str(_at(body, place))[:100]!r}; known are {', '.join(known)}"
+    return f"unknown {what} {str(_at(body, json_path))[:100]!r}; known are {', '.join(known)}"
 
 
-def known_tags(kind: Any, field: str, place: str = "") -> tuple[str, ...]:
-    """Every value that the tag `field` may have in an object at this place inside `kind`."""
-    configs = (item.__struct_config__ for item in _kinds_at(kind, place) if _is_struct(item))
+def known_tags(kind: Any, field: str, json_path: str = "") -> tuple[str, ...]:
+    """Return the values that the tag `field` may have in an object at a JSON path inside `kind`."""
+    configs = (item.__struct_config__ for item in _kinds_at(kind, json_path) if _is_struct(item))
     return tuple(
         sorted({str(c.tag) for c in configs if c.tag is not None and c.tag_field == field})
     )
 
 
-def known_values(kind: Any, place: str) -> tuple[str, ...]:
-    """The values of the lists that may stand at this place."""
-    lists = (get_args(item) for item in _kinds_at(kind, place) if get_origin(item) is Literal)
+def known_values(kind: Any, json_path: str) -> tuple[str, ...]:
+    """Return the values that the enumerations at a JSON path allow."""
+    lists = (get_args(item) for item in _kinds_at(kind, json_path) if get_origin(item) is Literal)
     return tuple(sorted({str(value) for values in lists for value in values}))
 
 
-def _kinds_at(kind: Any, place: str) -> list[Any]:
-    """The objects and value lists that `kind` allows at a place such as `updates[0].action`."""
+def _kinds_at(kind: Any, json_path: str) -> list[Any]:
+    """Return the objects and enumerations that `kind` allows at a path like `updates[0].action`."""
     found = list(_kinds_in(kind))
-    for name in re.findall(r"(?:^|\.)([^.\[\]]+)", place):
+    for name in re.findall(r"(?:^|\.)([^.\[\]]+)", json_path):
         owners = [item for item in found if _is_struct(item)]
         fields = (item for owner in owners for item in _fields(owner) if item.encode_name == name)
         found = [inner for item in fields for inner in _kinds_in(item.type)]
@@ -186,7 +188,7 @@ def _kinds_at(kind: Any, place: str) -> list[Any]:
 
 
 def _kinds_in(kind: Any) -> Iterator[Any]:
-    """What a union, a list or an annotated type is made of."""
+    """Iterate over the parts of a union, a list or an annotated type."""
     if _is_struct(kind) or get_origin(kind) is Literal:
         yield kind
     else:
@@ -203,24 +205,24 @@ def _fields(kind: type[Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
     return msgspec.structs.fields(kind)
 
 
-def _with_key(body: bytes, place: str) -> str:
-    """msgspec writes `[...]` for a value of a map; the maps of the wire hold only text."""
-    head, dots, rest = place.partition("[...]")
+def _with_key(body: bytes, json_path: str) -> str:
+    """Add the key where msgspec writes `[...]`. The maps of requests have only string values."""
+    head, dots, rest = json_path.partition("[...]")
     if not dots or rest:
-        return place
+        return json_path
     holder = _at(body, head)
     if isinstance(holder, dict):
         for key, value in holder.items():
             if not isinstance(value, str):
                 return f"{head}[{key[:100]!r}]"
-    return place
+    return json_path
 
 
-def _at(body: bytes, place: str) -> Any:
-    """What stands at a place such as `updates[0].action`; None where that cannot be found."""
+def _at(body: bytes, json_path: str) -> Any:
+    """Return the value at a JSON path such as `updates[0].action`, or None if there is none."""
     try:
         value = msgspec.json.decode(body)
-        for name, index in re.findall(r"([^.\[\]]+)|\[(\d+)\]", place):
+        for name, index in re.findall(r"([^.\[\]]+)|\[(\d+)\]", json_path):
             value = value[name] if name else value[int(index)]
     except (msgspec.DecodeError, RecursionError, LookupError, TypeError):
         return None

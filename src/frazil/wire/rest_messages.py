@@ -16,26 +16,25 @@ from typing import Annotated, TypeAlias
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 
+from frazil.wire.declared_content import NULL, given
 from frazil.wire.errors import BadRequest
 from frazil.wire.file_actions import CommitUpdate, Once
 from frazil.wire.identifiers import Identifier, Namespace, check_identifier
 from frazil.wire.rest_updates import Int32, Int64, TableRequirement, ViewRequirement, ViewUpdate
 
-_NULL = Raw(b"null")
-
 
 class Request(Struct, frozen=True, rename="kebab", forbid_unknown_fields=True):
-    """A closed JSON object in the body of a request."""
+    """A JSON object in the body of a request. Unknown fields are errors."""
 
 
 class TableIdentifier(Request, frozen=True):
-    """Names a table or, on the routes of views, a view."""
+    """The name of a table or, on the routes of views, of a view."""
 
     namespace: tuple[str, ...]
     name: str
 
     def identifier(self, what: str) -> Identifier:
-        """Checked by the rules for names; `what` is `table` or `view`."""
+        """Return the identifier after checking its names; `what` is `table` or `view`."""
         return check_identifier(self.namespace, self.name, what)
 
 
@@ -59,18 +58,18 @@ class CreateTableRequest(Request, frozen=True):
     name: str
     schema: Raw
     location: str | None = None
-    partition_spec_json: Raw = field(name="partition-spec", default=_NULL)
-    write_order_json: Raw = field(name="write-order", default=_NULL)
+    partition_spec_json: Raw = field(name="partition-spec", default=NULL)
+    write_order_json: Raw = field(name="write-order", default=NULL)
     stage_create: bool | None = None
     properties: dict[str, str] | None = None
 
     @property
     def partition_spec(self) -> Raw | None:
-        return _given(self.partition_spec_json)
+        return given(self.partition_spec_json)
 
     @property
     def write_order(self) -> Raw | None:
-        return _given(self.write_order_json)
+        return given(self.write_order_json)
 
 
 class RegisterTableRequest(Request, frozen=True):
@@ -83,16 +82,16 @@ class CommitTableRequest(Request, frozen=True, omit_defaults=True):
     requirements: tuple[TableRequirement, ...]
     updates: tuple[CommitUpdate, ...]
     identifier: TableIdentifier | None = None
-    """Needed inside a transaction; on a table's own route it must agree with the path."""
+    """Required in a transaction. On the route of a table it must match the path."""
     once: Once | None = None
-    """The stream and epoch that this commit carries, so that it is applied only once."""
+    """The stream and epoch of this commit, so that it is applied only once."""
 
 
 class CommitTransactionRequest(Request, frozen=True):
     table_changes: Annotated[tuple[CommitTableRequest, ...], Meta(min_length=1)]
 
     def identifiers(self) -> tuple[Identifier, ...]:
-        """The table of each change, in order."""
+        """Return the table of each change, in order."""
         return tuple(
             _identifier_of(change, f"table-changes[{index}]")
             for index, change in enumerate(self.table_changes)
@@ -100,7 +99,7 @@ class CommitTransactionRequest(Request, frozen=True):
 
 
 class RenameTableRequest(Request, frozen=True):
-    """Also the request to rename a view."""
+    """A request to rename a table or a view."""
 
     source: TableIdentifier
     destination: TableIdentifier
@@ -132,7 +131,7 @@ class CommitViewRequest(Request, frozen=True):
 
 
 class Report(Struct, frozen=True, rename="kebab", tag_field="report-type"):
-    """What a client measured. The names of its metrics are open."""
+    """Metrics from a client. It may use any names for them."""
 
     table_name: str
     snapshot_id: Int64
@@ -157,19 +156,14 @@ class CommitReport(Report, frozen=True, tag="commit-report"):
 ReportMetricsRequest: TypeAlias = ScanReport | CommitReport
 
 
-def _given(raw: Raw) -> Raw | None:
-    """An optional object: clients leave it out or send null."""
-    return None if bytes(raw) == b"null" else raw
-
-
-def _identifier_of(change: CommitTableRequest, place: str) -> Identifier:
+def _identifier_of(change: CommitTableRequest, json_path: str) -> Identifier:
     if change.identifier is None:
-        raise BadRequest(f"{place}.identifier: required in a transaction, but missing")
+        raise BadRequest(f"{json_path}.identifier: required in a transaction, but missing")
     return change.identifier.identifier("table")
 
 
 class Response(Struct, frozen=True, rename="kebab"):
-    """A JSON object in the body of an answer."""
+    """A JSON object in the body of a response."""
 
 
 class ConfigResponse(Response, frozen=True):
@@ -185,14 +179,14 @@ class ListNamespacesResponse(Response, frozen=True):
 
 
 class ListTablesResponse(Response, frozen=True):
-    """Also the list of views."""
+    """A list of tables or of views."""
 
     identifiers: tuple[TableIdentifier, ...]
     next_page_token: str | None = None
 
 
 class NamespaceResponse(Response, frozen=True):
-    """A namespace that was created or loaded."""
+    """The response to creating or loading a namespace."""
 
     namespace: Namespace
     properties: Mapping[str, str]
@@ -205,13 +199,13 @@ class UpdateNamespacePropertiesResponse(Response, frozen=True):
 
 
 class MinimalCommitResponse(Response, frozen=True):
-    """What `Prefer: return=minimal` leaves of a commit's answer; a transaction names the table."""
+    """The response to a commit with `Prefer: return=minimal`; a transaction names the table."""
 
     metadata_location: str
     committed: Raw
     identifier: TableIdentifier | UnsetType = UNSET
     already_committed: bool | UnsetType = UNSET
-    """True where a request under `once` came again; otherwise left out."""
+    """True if a request with `once` was repeated; otherwise left out."""
 
 
 class MinimalTransactionResponse(Response, frozen=True):

@@ -1,8 +1,8 @@
-"""Iceberg's table and view updates and requirements, as a commit request carries them.
+"""Iceberg's updates and requirements of tables and views, as commit requests contain them.
 
-Metadata objects inside an update (a schema, a snapshot, ...) stay raw JSON here: `format` reads
-what it knows of them and keeps the rest untouched. The update around them is closed: a field
-that the specification does not name is an error, because ignoring it would change its meaning.
+Metadata objects inside an update (a schema, a snapshot, ...) stay raw JSON; `format` reads the
+fields it knows and keeps the others. The update itself is closed: an unknown field is an error,
+because ignoring it would change the meaning of the update.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Int64: TypeAlias = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class Update(Struct, frozen=True, rename="kebab", tag_field="action", forbid_unknown_fields=True):
-    """One change to a table's or view's metadata."""
+    """A change to the metadata of a table or view."""
 
 
 class AssignUUID(Update, frozen=True, tag="assign-uuid"):
@@ -30,7 +30,7 @@ class UpgradeFormatVersion(Update, frozen=True, tag="upgrade-format-version"):
 class AddSchema(Update, frozen=True, tag="add-schema"):
     schema: Raw
     last_column_id: Int32 | None = None
-    """Deprecated in the specification: the server computes it. Accepted, not used."""
+    """Deprecated in the specification, because the server computes it. Accepted but not used."""
 
 
 class SetCurrentSchema(Update, frozen=True, tag="set-current-schema"):
@@ -89,7 +89,7 @@ class RemoveProperties(Update, frozen=True, tag="remove-properties"):
 class SetStatistics(Update, frozen=True, tag="set-statistics"):
     statistics: Raw
     snapshot_id: Int64 | None = None
-    """Deprecated in the specification: must agree with the one inside `statistics`."""
+    """Deprecated in the specification. It must match the one inside `statistics`."""
 
 
 class RemoveStatistics(Update, frozen=True, tag="remove-statistics"):
@@ -169,7 +169,7 @@ ViewUpdate: TypeAlias = (
 class Requirement(
     Struct, frozen=True, rename="kebab", tag_field="type", forbid_unknown_fields=True
 ):
-    """Something that must hold on the head for the commit to be applied."""
+    """A condition on the current metadata under which the commit is applied."""
 
 
 class AssertCreate(Requirement, frozen=True, tag="assert-create"):

@@ -15,9 +15,9 @@ from frazil.wire.rest_messages import Request
 from frazil.wire.rest_updates import Int64
 
 SCAN_PLANNING_MODE: Final = "scan-planning-mode"
-"""In a table's `config`: who must plan its scans."""
+"""The key in a table's `config` that says who must plan its scans."""
 SCAN_PLANNING_PROPERTY: Final = f"frazil.{SCAN_PLANNING_MODE}"
-"""The table property by which a table's owner says so."""
+"""The table property that sets it."""
 
 
 class ScanPlanningMode(StrEnum):
@@ -26,9 +26,9 @@ class ScanPlanningMode(StrEnum):
 
 
 class PlanTableScanRequest(Request, frozen=True, omit_defaults=True):
-    """A scan of one snapshot, or of what was appended between two.
+    """A scan of one snapshot, or of the appends between two snapshots.
 
-    Without any snapshot it is the head of main.
+    Without a snapshot it scans the head of main.
     """
 
     snapshot_id: Int64 | None = None
@@ -40,9 +40,9 @@ class PlanTableScanRequest(Request, frozen=True, omit_defaults=True):
     start_snapshot_id: Int64 | None = None
     """Exclusive."""
     end_snapshot_id: Int64 | None = None
-    """Inclusive; needed with a start."""
+    """Inclusive; required with a start."""
     stats_fields: tuple[str, ...] | None = None
-    """Columns whose statistics are wanted in the answer; without it, none are."""
+    """The columns whose statistics the response contains; without it, none."""
 
     @property
     def filter(self) -> Raw | None:
@@ -62,7 +62,7 @@ class FetchScanTasksRequest(Request, frozen=True):
 
 
 def check_plan_request(request: PlanTableScanRequest) -> None:
-    """Refuses a scan that is wrong by its own text."""
+    """Refuse a scan request that is wrong whatever the table is."""
     if request.snapshot_id is not None and request.is_incremental:
         raise BadRequest(
             "snapshot-id: cannot stand beside start-snapshot-id and end-snapshot-id: it scans one "
@@ -73,7 +73,7 @@ def check_plan_request(request: PlanTableScanRequest) -> None:
 
 
 class PlannedDataFile(Struct, frozen=True, kw_only=True, rename="kebab"):
-    """A data file to read. Statistics only of the columns that were asked for."""
+    """A data file to read, with statistics only for the requested columns."""
 
     file_path: str
     file_format: str
@@ -87,7 +87,7 @@ class PlannedDataFile(Struct, frozen=True, kw_only=True, rename="kebab"):
     sort_order_id: int | None = None
     first_row_id: int | None = None
     data_sequence_number: int | None = None
-    """Where it was asked for: what rows without a number of their own inherit."""
+    """Present on request: the sequence number that rows without their own inherit."""
     column_sizes: CountMap | None = None
     value_counts: CountMap | None = None
     null_value_counts: CountMap | None = None
@@ -116,9 +116,9 @@ class PlannedDeleteFile(Struct, frozen=True, kw_only=True, rename="kebab"):
 
 @dataclass(frozen=True, slots=True)
 class FileScanTask:
-    """A data file with what its reader must apply."""
+    """A data file, with the delete files and the filter that its reader must apply."""
 
     data_file: PlannedDataFile
     delete_files: tuple[PlannedDeleteFile, ...]
     residual: bool | Mapping[str, Any]
-    """What is left of the filter for the rows of this file, as JSON; True: all of them match."""
+    """The rest of the filter for the rows of this file, as JSON. True if all rows match."""
