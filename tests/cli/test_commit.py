@@ -166,12 +166,12 @@ def test_a_conflict_has_its_exit_code_and_is_explained(shop: Shop, tmp_path: Pat
         (("--add", "x", "--base", "main"), "--base means nothing for an append"),
         (("--add", "x", "--isolation", "snapshot"), "--isolation means nothing"),
         (("--add", "x", "--conflict-filter", "id = 1"), "--conflict-filter means nothing"),
-        (("--remove", "x", "--replace-partitions"), "takes --add alone"),
+        (("--remove", "x", "--replace-partitions"), "needs only --add"),
         (("--remove", "x", "--partition", "day=2026-05-01"), "give --add"),
         (("--remove-where", "id ="), "--remove-where: "),
         (("--remove", "x", "--conflict-filter", "id"), "--conflict-filter: "),
         (("--add", "x", "--summary", "k"), "write it as key=value"),
-        (("--add", "x", "--summary", "k=1", "--summary", "k=2"), "k is given twice"),
+        (("--add", "x", "--summary", "k=1", "--summary", "k=2"), "k appears twice"),
     ],
 )
 def test_wrong_usage_of_commit_is_named(

@@ -109,7 +109,7 @@ def test_postgresql_is_looked_at_and_its_clock_compared(
 ) -> None:
     code, findings = doctor(tmp_path, "--database", postgres_database)
     assert code == 0
-    assert "empty; `frazil serve` will make schema version" in findings["database"]["detail"]
+    assert "empty; `frazil serve` will create schema version" in findings["database"]["detail"]
     assert "from the database" in findings["clock"]["detail"]
     with closing(connect(postgres_database)) as database:
         database.migrate()

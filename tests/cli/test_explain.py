@@ -122,7 +122,7 @@ def test_json_keeps_what_the_server_said() -> None:
     [
         (CommitFailed("main has moved"), "rebuild the commit"),
         (CommitStateUnknown("nobody answered"), "Delete no file"),
-        (TooManyRequests("later"), "may be sent again after a pause"),
+        (TooManyRequests("later"), "send the same request again after a pause"),
     ],
 )
 def test_other_errors_get_their_advice(error: CommitFailed, words: str) -> None:

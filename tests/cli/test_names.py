@@ -12,7 +12,7 @@ from frazil.cli.app import app
 from frazil.cli.shared.printing import count_text, plain, size_text, time_text
 from frazil.cli.shared.typed_names import BadName, namespace_name, table_and_ref, table_name
 from frazil.cli.tables.commit_command import partition_of
-from frazil.cli.tables.snapshot_text import change_text, number, told_keys, total_text
+from frazil.cli.tables.snapshot_text import change_text, number, total_text, writer_keys
 from frazil.client.declare.client_table import Table
 from frazil.wire.identifiers import Identifier
 
@@ -36,12 +36,12 @@ def test_a_table_is_named(text: str, namespace: Any, name: str, ref: str | None)
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("orders", "names no table"),
+        ("orders", "is not a table name"),
         ("shop.orders@", "ends with @"),
         ('["a"', "is none"),
         ('["a", 1]', "JSON array of texts"),
         ('["a","b"]x', "after the JSON array"),
-        ('["t"]', "names no table"),
+        ('["t"]', "is not a table name"),
     ],
 )
 def test_what_names_no_table_is_told_how(text: str, message: str) -> None:
@@ -114,8 +114,8 @@ def test_a_partition_value_is_read_as_it_is_printed(
     ("given", "message"),
     [
         (["p"], "write it as name=value"),
-        (["q=1"], "'q' is no partition field; there are p"),
-        (["p=1", "p=2"], "p is given twice"),
+        (["q=1"], "'q' is not a partition field; known are p"),
+        (["p=1", "p=2"], "p appears twice"),
         (["p=x"], "invalid literal for int"),
     ],
 )
@@ -200,7 +200,7 @@ def test_a_summary_in_words() -> None:
         "- 1 data file, 3 delete files",
     ]
     assert total_text(summary) == "5 data files, 50 rows"
-    assert told_keys(summary) == {"wap.id": "load-1", "replace-partitions": "true"}
+    assert writer_keys(summary) == {"wap.id": "load-1", "replace-partitions": "true"}
     assert number(summary, "removed-files-size") is None
     assert change_text({}) == []
     assert total_text({}) is None

@@ -151,7 +151,7 @@ def test_a_table_without_snapshots(shop: Shop) -> None:
     assert "0 data manifests" in said
     done = shop.run("plan", shop.name, "--to", "main")
     assert done.exit_code == 1
-    assert "no snapshot that --to could name" in done.stderr
+    assert "no snapshot for --to" in done.stderr
 
 
 def test_wrong_usage_is_said(sold: Shop) -> None:

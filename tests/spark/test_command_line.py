@@ -19,8 +19,7 @@ from typer.testing import CliRunner, Result
 
 from frazil.cli.app import app
 from frazil.cli.shared.typed_names import BadName
-from frazil.cli.spark.file_rows import Source, format_of
-from frazil.cli.spark.spark_merge import on_condition
+from frazil.cli.spark.file_rows import Source, format_of, on_condition
 from frazil.cli.spark.sql_command import json_value, statements_in
 from frazil.client.catalog_client import Client
 from tests.support.server import clean_environment
@@ -141,7 +140,7 @@ def test_rows_of_files_are_merged(run: Run, namespace: str, tmp_path: Path) -> N
     ]
     run(*merge, "--no-update", "--no-insert", "--delete-missing", "--mode", "copy-on-write")
     assert [row["id"] for row in select(run, f"SELECT id FROM {table} ORDER BY id")] == [1, 9]
-    assert "switched off" in run(*merge, "--no-update", "--no-insert", code=2).stderr
+    assert "disabled" in run(*merge, "--no-update", "--no-insert", code=2).stderr
 
 
 def test_a_dry_run_says_what_would_be_sent_and_leaves_nothing(

@@ -1,4 +1,4 @@
-"""The tree of commands. What a command needs beyond its options is imported when it runs."""
+"""The command tree. A command imports its implementation only when it runs."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 config_app = typer.Typer(help="The server's settings.", no_args_is_help=True)
-token_app = typer.Typer(help="Tokens that let a client in.", no_args_is_help=True)
+token_app = typer.Typer(help="Access tokens for clients.", no_args_is_help=True)
 app.add_typer(config_app, name="config")
 app.add_typer(token_app, name="token")
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(requested: bool) -> None:
+    if requested:
         typer.echo(f"frazil {frazil.__version__}")
         raise typer.Exit
 
@@ -54,7 +54,7 @@ def serve(resolved: Resolved, output: OutputOption = Output.TEXT) -> None:
 @config_app.command("show")
 @takes_settings
 def config_show(resolved: Resolved, output: OutputOption = Output.TEXT) -> None:
-    """Print each setting, its value, and where the value came from."""
+    """Print each setting with its value and source."""
     from frazil.cli.server.config_show import show
 
     show(resolved, output)
@@ -62,10 +62,10 @@ def config_show(resolved: Resolved, output: OutputOption = Output.TEXT) -> None:
 
 @token_app.command("new")
 def token_new(
-    name: Annotated[str, typer.Argument(help="The principal, as logs and events will name it.")],
+    name: Annotated[str, typer.Argument(help="Name of the principal in logs and events.")],
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Make a token: it is shown once, the server keeps only its digest."""
+    """Create a token. It is shown once; the server stores only its digest."""
     from frazil.cli.server.token_new import new
 
     new(name, output)
@@ -78,12 +78,12 @@ def doctor(
     require: Annotated[
         list[str] | None,
         typer.Option(
-            "--require", metavar="CHECK", help="A check that must pass although it is optional."
+            "--require", metavar="CHECK", help="Fail if this optional check does not pass."
         ),
     ] = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Check what the server needs on this machine, each with its fix."""
+    """Check this machine for everything the server needs, and print fixes."""
     from frazil.cli.server.doctor import examine
 
     examine(resolved, tuple(require or ()), output)

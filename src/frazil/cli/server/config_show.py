@@ -1,4 +1,4 @@
-"""`frazil config show`."""
+"""`frazil config show`: print the settings and their sources."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def show(resolved: Resolved, output: Output) -> None:
         return
     _print_table(rows)
     for variable in resolved.unknown_variables:
-        typer.echo(f"note: {variable} is set, but it is no setting of the server", err=True)
+        typer.echo(f"note: {variable} is set, but the server has no such setting", err=True)
 
 
 def _print_table(rows: list[dict[str, Any]]) -> None:
@@ -45,11 +45,11 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
     for heading in ("setting", "value", "source"):
         table.add_column(heading, overflow="fold")
     for row in rows:
-        # Text, not str: a value with square brackets is a value, never markup.
+        # Text prevents square brackets in values from being read as markup.
         cells = (row["name"], _as_text(row["value"]), row["source"])
         table.add_row(*(Text(cell) for cell in cells))
     console = Console()
-    # Into a pipe a table of any width is better than lines broken where a terminal would end.
+    # Programs that read a pipe need unbroken lines.
     console.print(table, width=None if console.is_terminal else 1000)
 
 

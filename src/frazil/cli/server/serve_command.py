@@ -1,4 +1,4 @@
-"""`frazil serve`."""
+"""`frazil serve`: run the server."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def _announce(settings: Settings, url: str, output: Output) -> None:
     from frazil.server.client_snippets import snippets
 
     with_token = bool(all_tokens(settings))
-    paste = snippets(settings, url, with_token)
+    code = snippets(settings, url, with_token)
     if output is Output.JSON:
         answer = {
             "url": url,
             "warehouse": warehouse_location(settings),
             "database": mask_url(settings.database),
             "authentication": "token" if with_token else "none",
-            "snippets": paste,
+            "snippets": code,
         }
         typer.echo(json.dumps(answer))
         return
@@ -63,15 +63,15 @@ def _announce(settings: Settings, url: str, output: Output) -> None:
                 f"Frazil is ready at {url}",
                 f"  warehouse  {warehouse_location(settings)}",
                 f"  database   {mask_url(settings.database)}",
-                f"  clients    {_who(settings, with_token)}",
-                *(f"\n  {client}:\n{indent(text, '    ')}" for client, text in paste.items()),
-                "\nCtrl-C or SIGTERM finishes what is in flight and ends the server.",
+                f"  clients    {_allowed_clients(settings, with_token)}",
+                *(f"\n  {client}:\n{indent(text, '    ')}" for client, text in code.items()),
+                "\nCtrl-C or SIGTERM stops the server after it has finished running requests.",
             ]
         )
     )
 
 
-def _who(settings: Settings, with_token: bool) -> str:
+def _allowed_clients(settings: Settings, with_token: bool) -> str:
     if with_token:
         return f"with a token of {', '.join(sorted(all_tokens(settings)))}"
-    return "whoever can reach this address (no tokens are configured)"
+    return "everyone who can reach this address (no tokens are configured)"

@@ -1,4 +1,4 @@
-"""`frazil token new`."""
+"""`frazil token new`: create a token."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def new(name: str, output: Output) -> None:
     if output is Output.JSON:
         typer.echo(json.dumps({"name": name, "token": token, "entry": entry}))
         return
-    typer.echo(f"Token of {name}, shown this once; the client sends it as a bearer token:\n")
+    typer.echo(f"The token of {name}, shown only once; the client sends it as a bearer token:\n")
     typer.echo(f"  {token}\n")
-    typer.echo("What the server keeps, in FRAZIL_TOKENS or as a line of FRAZIL_TOKENS_FILE:\n")
+    typer.echo("The entry for the server, in FRAZIL_TOKENS or as a line of FRAZIL_TOKENS_FILE:\n")
     typer.echo(f"  {entry}")
 
 
 def digest(token: str) -> str:
-    """A token has 256 random bits, so a plain hash is enough: there is nothing to guess."""
+    """Return the digest of a token. A plain hash is enough, because a token has 256 random bits."""
     return hashlib.sha256(token.encode()).hexdigest()

@@ -1,7 +1,7 @@
-"""What the client's commands share: which catalog, how they end, how long work is shown.
+"""What commands with a catalog share: options, errors, progress bars and `--dry-run`.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 the commit was refused because of
-what others have committed (nothing was done), 4 nobody knows whether it was committed.
+Exit codes: 0 success, 1 failure, 2 wrong usage or configuration, 3 the commit was refused because
+of other commits (nothing changed), 4 the outcome of the commit is unknown.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from frazil.wire.errors import FrazilError
 if TYPE_CHECKING:
     from frazil.client.catalog_client import Client
     from frazil.client.send.http_transport import Answer, HttpTransport, Transport
-    from frazil.wire.errors import FrazilError
 
 
 CONFLICT: Final = 3
@@ -37,13 +36,12 @@ _OPTIONS: Final = {
         "--catalog",
         metavar="NAME",
         help="The catalog in .pyiceberg.yaml or PYICEBERG_CATALOG__NAME__*; "
-        "without it the default one.",
+        "by default the default catalog.",
     ),
     "uri": typer.Option(
         "--uri",
         metavar="URL",
-        help="The catalog's address. Without --catalog nothing else is taken from the "
-        "configuration then.",
+        help="The catalog's address. Without --catalog the configuration is ignored.",
     ),
     "token": typer.Option("--token", metavar="TOKEN", help="The bearer token."),
     "warehouse": typer.Option("--warehouse", metavar="NAME", help="The catalog's warehouse."),
@@ -52,7 +50,7 @@ _OPTIONS: Final = {
 
 @dataclass(frozen=True)
 class CatalogChoice:
-    """Which catalog a command speaks to, and how it prints."""
+    """The catalog of a command, and its output format."""
 
     catalog: str | None = None
     uri: str | None = None
@@ -66,17 +64,17 @@ class CatalogChoice:
 
     @cached_property
     def properties(self) -> dict[str, str]:
-        """The configured properties, with the options over them."""
+        """Return the configured properties, overridden by the options."""
         from frazil.client.catalog_config import catalog_properties
 
-        # A token that was configured for one server is not sent to another one by chance.
-        elsewhere = self.uri is not None and self.catalog is None
-        configured = {} if elsewhere else catalog_properties(self.catalog)
-        given = {"uri": self.uri, "token": self.token, "warehouse": self.warehouse}
-        return configured | {name: value for name, value in given.items() if value is not None}
+        # Do not send a token that was configured for another server.
+        is_other_server = self.uri is not None and self.catalog is None
+        configured = {} if is_other_server else catalog_properties(self.catalog)
+        options = {"uri": self.uri, "token": self.token, "warehouse": self.warehouse}
+        return configured | {name: value for name, value in options.items() if value is not None}
 
     def connect(self, *, dry_run: bool = False) -> Client:
-        """A client; with `dry_run` one whose first change is raised as KeptRequest."""
+        """Return a client; with `dry_run` its first change raises DryRunRequest."""
         from frazil.client.catalog_client import Client
         from frazil.client.catalog_config import client_arguments
 
@@ -84,11 +82,13 @@ class CatalogChoice:
             return Client(**client_arguments(self.properties))
 
         transport, arguments = self._transport()
-        return Client(transport=ReadingTransport(transport), **arguments)
+        return Client(transport=DryRunTransport(transport), **arguments)
 
     def store_properties(self) -> dict[str, str]:
-        """What reaches the tables' files: the catalog's own answer says where its store is, and
-        its overrides go before what is configured here."""
+        """Return the properties for access to table files.
+
+        The catalog's defaults come first, then the configuration, then the catalog's overrides.
+        """
         from frazil.client.send.catalog_calls import Calls
 
         transport, arguments = self._transport()
@@ -99,18 +99,18 @@ class CatalogChoice:
         return config.defaults | self.properties | config.overrides
 
     def _transport(self) -> tuple[HttpTransport, dict[str, Any]]:
-        """The connection, and the arguments that are not about it."""
+        """Return the transport, and the client's other arguments."""
         from frazil.client.catalog_config import client_arguments
         from frazil.client.send.http_transport import HttpTransport
 
         arguments: dict[str, Any] = {**client_arguments(self.properties)}
-        about_connection = inspect.signature(HttpTransport).parameters
-        connection = {name: arguments.pop(name) for name in about_connection if name in arguments}
+        names = inspect.signature(HttpTransport).parameters
+        connection = {name: arguments.pop(name) for name in names if name in arguments}
         return HttpTransport(**connection), arguments
 
 
 def takes_catalog(command: Callable[..., None]) -> Callable[..., None]:
-    """Gives a command the options that choose a catalog, and reports its errors.
+    """Add the options that choose a catalog to a command, and report its errors.
 
     The command takes `choice` first, then its own arguments and options by name.
     """
@@ -122,12 +122,12 @@ def takes_catalog(command: Callable[..., None]) -> Callable[..., None]:
     ]
     output = _keyword("output", OutputOption, Output.TEXT)
 
-    def with_catalog(**given: Any) -> None:
+    def with_catalog(**values: Any) -> None:
         choice = CatalogChoice(
-            **{name: given.pop(name) for name in _OPTIONS}, output=given.pop("output")
+            **{name: values.pop(name) for name in _OPTIONS}, output=values.pop("output")
         )
-        with reported(choice.output, given.get("save_conflict")):
-            command(choice, **given)
+        with reported(choice.output, values.get("save_conflict")):
+            command(choice, **values)
 
     parameters = [*own, *options, output]
     with_catalog.__name__ = command.__name__
@@ -142,12 +142,12 @@ def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
     return inspect.Parameter(name, kind, default=default, annotation=annotation)
 
 
-# --- how a command ends ---------------------------------------------------------------------------
+# --- errors ---------------------------------------------------------------------------------------
 
 
 @contextmanager
 def reported(output: Output, save_conflict: str | None = None) -> Iterator[None]:
-    """Every error that a user can meet ends in one message and an exit code."""
+    """Turn every expected error into one message and an exit code."""
     from frazil.cli.shared.typed_names import BadName
     from frazil.client.catalog_config import ConfigError
     from frazil.wire.errors import FrazilError
@@ -156,22 +156,22 @@ def reported(output: Output, save_conflict: str | None = None) -> Iterator[None]
         yield
     except (BadName, ConfigError) as error:
         fail(str(error), output, USAGE_ERROR)
-    except KeptRequest as kept:
-        print_kept(kept, output)
+    except DryRunRequest as request:
+        print_dry_run(request, output)
     except FrazilError as error:
         _end(error, output, save_conflict)
 
 
 @contextmanager
-def on_its_way() -> Iterator[None]:
-    """Around a change: whoever interrupts it is told that it may have taken place."""
+def unknown_if_interrupted() -> Iterator[None]:
+    """Report an unknown outcome if the user interrupts a change."""
     from frazil.wire.errors import CommitStateUnknown
 
     try:
         yield
     except KeyboardInterrupt:
         raise CommitStateUnknown(
-            "interrupted while the change was on its way: nobody knows whether it took place. "
+            "interrupted while the change was being sent, so its outcome is unknown. "
             "Delete no file; `frazil log` shows what was committed"
         ) from None
 
@@ -193,7 +193,7 @@ def _end(error: FrazilError, output: Output, save_conflict: str | None) -> NoRet
 
         typer.echo(f"frazil: {explanation(error.body()['error'])}", err=True)
         if save_conflict is not None:
-            typer.echo(f"\nkept for `frazil explain {save_conflict}`", err=True)
+            typer.echo(f"\nsaved for `frazil explain {save_conflict}`", err=True)
     else:
         from frazil.cli.shared.printing import plain
 
@@ -211,12 +211,12 @@ def _save(error: FrazilError, path: str, output: Output) -> None:
         typer.echo(f"frazil: --save-conflict {path}: {problem.strerror}", err=True)
 
 
-# --- long work ------------------------------------------------------------------------------------
+# --- progress -------------------------------------------------------------------------------------
 
 
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on a terminal's stderr, told how much is done and of how much; nothing elsewhere."""
+    """Show a progress bar on a terminal; yield a function that takes the done and total counts."""
     if not sys.stderr.isatty():
         yield lambda done, total: None
         return
@@ -231,13 +231,20 @@ def progress(what: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-_READS: Final = frozenset({"GET", "HEAD"})
-_PLANS: Final = re.compile(r"(?:.*/)?namespaces/[^/]+/tables/[^/]+/(?:plan|plan/[^/]+|tasks)")
+# --- dry runs -------------------------------------------------------------------------------------
 
 
-class KeptRequest(FrazilError):
-    """The first change that a client was about to send: an error, and so a proof that nothing was
-    done, after which files that were written for it are removed."""
+_READ_METHODS: Final = frozenset({"GET", "HEAD"})
+_PLANNING_PATH: Final = re.compile(
+    r"(?:.*/)?namespaces/[^/]+/tables/[^/]+/(?:plan|plan/[^/]+|tasks)"
+)
+
+
+class DryRunRequest(FrazilError):
+    """The first change that a client would have sent.
+
+    It is an error that proves that nothing was committed, so written files are removed.
+    """
 
     def __init__(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> None:
         super().__init__(f"{method} {path} was not sent")
@@ -255,8 +262,8 @@ class KeptRequest(FrazilError):
         }
 
 
-class ReadingTransport:
-    """Reads go to the catalog; the first change is raised as KeptRequest."""
+class DryRunTransport:
+    """Sends reads to the catalog; raises DryRunRequest for the first change."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -274,26 +281,25 @@ class ReadingTransport:
             return self._transport.send(
                 method, path, body=body, headers=headers or {}, query=query or {}
             )
-        raise KeptRequest(method, path, headers or {}, body or b"")
+        raise DryRunRequest(method, path, headers or {}, body or b"")
 
 
 def _changes_nothing(method: str, path: str, body: bytes | None) -> bool:
-    """Reads, the planning of scans, and a table that is only thought of: its first change would
-    create it."""
-    if method in _READS or _PLANS.fullmatch(path) is not None:
+    """Check for reads, scan planning, and staged tables, which only their first change creates."""
+    if method in _READ_METHODS or _PLANNING_PATH.fullmatch(path) is not None:
         return True
     if method != "POST" or not path.endswith("/tables"):
         return False
     return bool(json.loads(body or b"{}").get("stage-create"))
 
 
-def print_kept(kept: KeptRequest, output: Output) -> NoReturn:
-    """Ends the command with what would have been sent."""
-    document = kept.document()
+def print_dry_run(request: DryRunRequest, output: Output) -> NoReturn:
+    """Print the request that would have been sent, and end the command."""
+    document = request.document()
     if output is Output.JSON:
         print_json(document)
     else:
-        typer.echo("nothing was sent; without --dry-run this would be:", err=True)
+        typer.echo("nothing was sent; without --dry-run this request would be sent:", err=True)
         typer.echo(f"{document['method']} {document['path']}")
         for name, value in document["headers"].items():
             typer.echo(f"{name}: {value}")

@@ -1,7 +1,6 @@
-"""`frazil explain`: a refused commit in plain words, and what can be done about it.
+"""`frazil explain`: why a commit was refused, and what to do about it.
 
-Pure but for the reading of the file: the conflicts say everything, so neither the catalog nor the
-table is asked.
+The error contains everything needed, so neither the catalog nor the table is read.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ import typer
 from frazil.cli.shared.printing import count_text, plain, print_json
 from frazil.cli.shared.setting_options import USAGE_ERROR, Output, fail
 
-_SHOWN: Final = 10
+_MAX_LISTED: Final = 10
 _VALIDATION: Final = "ValidationException"
 
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """What a clause is there for, in words for somebody who has never read the specification."""
+    """Explains a validation clause to a reader who does not know the specification."""
 
     failed: str
     meaning: str
@@ -40,99 +39,99 @@ _NARROW: Final = (
     "(--conflict-filter) to the rows that it depends on."
 )
 _SNAPSHOT_ISOLATION: Final = (
-    "If rows that were added meanwhile may stay as they are, snapshot isolation is enough: "
+    "If concurrently added rows do not matter, snapshot isolation is enough: "
     "--isolation snapshot, or the table property write.delete.isolation-level (update, merge)."
 )
 _OTHER_BASE: Final = (
-    "If the change was in truth read from a later snapshot, name that one as the base (--base)."
+    "If the change was read from a later snapshot, name that snapshot as the base (--base)."
 )
 
 CLAUSES: Final[Mapping[str, Clause]] = {
     "not-allowed-added-data-files": Clause(
         "data files were added since the base",
-        "Since the snapshot that this change was read from, others have added data files which "
-        "may hold rows that match its filter. Had they been there before, the change could have "
-        "come out differently.",
+        "Since this change read the table, other commits have added data files that may contain "
+        "rows matching its filter. With those rows the change could have been different.",
         (_READ_AGAIN, _NARROW, _SNAPSHOT_ISOLATION, _OTHER_BASE),
     ),
     "not-allowed-added-delete-files": Clause(
         "rows were deleted since the base",
-        "Since the snapshot that this change was read from, others have deleted rows which may "
-        "match its filter. Committed on top, the change could bring deleted rows back.",
+        "Since this change read the table, other commits have deleted rows that may match its "
+        "filter. The change could bring deleted rows back.",
         (_READ_AGAIN, _NARROW, _OTHER_BASE),
     ),
     "required-data-files": Clause(
         "data files that the change relies on are gone",
-        "The change relies on data files that others have removed or rewritten since, for "
+        "Other commits have removed or rewritten data files that the change relies on, for "
         "example by a compaction or a delete.",
-        (_READ_AGAIN, "Look for the new files of the same rows with `frazil diff`."),
+        (_READ_AGAIN, "Find the new files with the same rows with `frazil diff`."),
     ),
     "required-delete-files": Clause(
         "delete files that the change relies on are gone",
-        "The change relies on delete files or deletion vectors that others have removed or "
-        "rewritten since.",
+        "Other commits have removed or rewritten delete files or deletion vectors that the change "
+        "relies on.",
         (_READ_AGAIN,),
     ),
     "not-allowed-new-deletes-for-data-files": Clause(
         "the files to be replaced have new deletes",
-        "Since the base, others have deleted rows of the very data files that this change "
-        "removes or rewrites. Its new files still hold those rows, so the deletes would be lost.",
+        "Since the base, other commits have deleted rows of the data files that this change "
+        "removes or rewrites. Its new files still contain those rows, so the deletes would be "
+        "lost.",
         (
-            "Read those files again with their new deletes, write the new files anew, and commit "
-            "them from the newest snapshot.",
+            "Read those files again with their new deletes, write new files, and commit them with "
+            "the newest snapshot as the base.",
             _NARROW,
         ),
     ),
     "duplicate-file": Clause(
         "an added file is in the table already",
-        "The paths are live on this branch. Added twice, their rows would be read twice.",
+        "The paths are live on this branch. If added again, their rows would be read twice.",
         (
-            "If an earlier attempt has committed them, there is nothing left to do: `frazil log` "
-            "shows when.",
+            "If an earlier attempt has committed them, nothing is left to do; `frazil log` shows "
+            "the commit.",
             "Leave these paths out, or write new files under new names.",
-            "Set frazil.commit.reject-duplicate-files=false on the table if it is meant.",
+            "Set frazil.commit.reject-duplicate-files=false on the table if this is intended.",
         ),
     ),
     "removed-file-not-live": Clause(
         "a file to be removed is not in the table",
-        "Every removed path must be live on the branch. These are not: somebody has removed or "
-        "rewritten them, they are on another branch, or the path is spelled differently.",
+        "Every removed path must be live on the branch. These are not: they were removed or "
+        "rewritten, they are on another branch, or the path is written differently.",
         (
-            "Compare with `frazil ls ns.table`, which prints each path as the table has it.",
+            "Compare with `frazil ls ns.table`, which prints the exact paths.",
             _READ_AGAIN,
-            "Set frazil.commit.ignore-missing-removals=true on the table to pass over such paths.",
+            "Set frazil.commit.ignore-missing-removals=true on the table to ignore such paths.",
         ),
     ),
     "replace-adds-rows": Clause(
         "a replace would add rows",
-        "A replace puts the same rows into other files, so it never adds more rows than it "
-        "removes. The declared record counts say otherwise.",
+        "A replace moves rows to other files, so it cannot add more rows than it removes. The "
+        "declared record counts are higher.",
         (
-            "Check the record counts and that every replaced file is named.",
-            "If rows are really new, use overwrite instead of replace.",
+            "Check the record counts, and check that every replaced file is listed.",
+            "If there are new rows, use overwrite instead of replace.",
         ),
     ),
     "partial-row-filter": Clause(
         "the delete filter matches only some rows of a file",
-        "A commit removes whole files. By their statistics, these files may also hold rows that "
-        "do not match the filter, which must not go with them.",
+        "A commit removes whole files. By their statistics, these files may also contain rows "
+        "that do not match the filter and must stay.",
         (
-            "Choose a filter along the partitions, which matches whole files.",
-            "Rewrite the files: remove them by path and add new ones with the rows that stay.",
+            "Use a filter on partition columns, which matches whole files.",
+            "Rewrite the files: remove them by path and add new files with the remaining rows.",
             "Or delete the rows with delete files or deletion vectors (row_delta).",
         ),
     ),
     "base-not-ancestor": Clause(
         "the base is not in the branch's history",
         "The base snapshot is on another branch, has expired, or the branch was rolled back past "
-        "it, so nobody can say what happened since.",
+        "it, so the changes since then are unknown.",
         (
-            "Choose the right branch (--branch), or a base that `frazil log ns.table@branch` has.",
+            "Choose the right branch (--branch), or a base from `frazil log ns.table@branch`.",
             _READ_AGAIN,
         ),
     ),
     "dv-conflict": Clause(
-        "somebody else deletes rows of the same data file",
+        "another commit deletes rows of the same data file",
         "A data file has one deletion vector. Another commit has written one for this file since "
         "the base, and the new one would undo its deletes.",
         (
@@ -142,29 +141,29 @@ CLAUSES: Final[Mapping[str, Clause]] = {
     ),
     "cherry-pick": Clause(
         "the staged snapshot cannot be published",
-        "It has been published already, its partitions were written to since, or it is a kind of "
-        "change that cannot be applied again on a branch that has moved on.",
+        "It is published already, other commits have changed its partitions, or this kind of "
+        "change cannot be applied to a branch with newer commits.",
         (
             "`frazil log ns.table` shows whether it is published: look for source-snapshot-id or "
             "published-wap-id.",
-            "Write the change anew on the branch's head.",
+            "Create the change again on the branch's head.",
         ),
     ),
 }
 
 _UNKNOWN_CLAUSE: Final = Clause(
     "a check of the server",
-    "This version of Frazil does not know the clause; the server's message says what it means.",
+    "This version of Frazil does not know the clause; see the server's message.",
     (_READ_AGAIN,),
 )
 
 
 class NotAConflict(ValueError):
-    """The text holds no refused commit; the message says what it is instead."""
+    """The text is not the error of a refused commit; the message says why."""
 
 
 def run(source: str, output: Output) -> None:
-    """Prints what a saved conflict means."""
+    """Print the explanation of a saved error."""
     try:
         text = _read(source)
         error = error_object(text)
@@ -185,26 +184,26 @@ def _read(source: str) -> str:
         raise NotAConflict(f"{source} cannot be read: {error}") from None
 
 
-# --- finding the error ----------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------
 
 
 def error_object(text: str) -> dict[str, Any]:
-    """The error out of what was saved: its JSON, or a whole HTTP answer with the JSON as body."""
-    found = _json(text)
-    if found is None:
+    """Return the error in a text: its JSON, or a whole HTTP response with the JSON as body."""
+    value = _json(text)
+    if value is None:
         # The headers of `curl -i` end at the first empty line.
         _, _, body = text.replace("\r\n", "\n").partition("\n\n")
-        found = _json(body)
-    if found is None:
+        value = _json(body)
+    if value is None:
         raise NotAConflict(
-            "there is no JSON in it: give the body of the server's answer, the whole answer, or "
-            "what --save-conflict has written"
+            "there is no JSON in it: give the body of the server's response, the whole response, "
+            "or a file of --save-conflict"
         )
-    error = found.get("error", found) if isinstance(found, dict) else None
+    error = value.get("error", value) if isinstance(value, dict) else None
     if not isinstance(error, dict) or not isinstance(error.get("message"), str):
         raise NotAConflict('there is no error in it: the answer of a refused commit has "error"')
     conflicts = error.get("conflicts", [])
-    if not isinstance(conflicts, list) or not all(isinstance(one, dict) for one in conflicts):
+    if not isinstance(conflicts, list) or not all(isinstance(each, dict) for each in conflicts):
         raise NotAConflict("error.conflicts must be a list of objects")
     return error
 
@@ -216,11 +215,11 @@ def _json(text: str) -> Any:
         return None
 
 
-# --- saying it ------------------------------------------------------------------------------------
+# --- explaining -----------------------------------------------------------------------------------
 
 
 def document(error: Mapping[str, Any]) -> dict[str, Any]:
-    """The explanation for programs."""
+    """Return the explanation as JSON."""
     return {
         "type": error.get("type"),
         "message": error["message"],
@@ -242,7 +241,7 @@ def _explained(conflict: Mapping[str, Any]) -> dict[str, Any]:
 def _advice(error: Mapping[str, Any]) -> str:
     kind = error.get("type")
     if kind == _VALIDATION:
-        return "The refusal is final: nothing was committed, and the same request fails again."
+        return "The refusal is final: nothing was committed, and the same request would fail again."
     if kind == "CommitFailedException":
         return (
             "A requirement did not hold on the table's head: nothing was committed. Load the "
@@ -250,38 +249,38 @@ def _advice(error: Mapping[str, Any]) -> str:
         )
     if kind == "CommitStateUnknownException":
         return (
-            "Nobody knows whether it was committed. Delete no file; look with `frazil log`, or "
+            "The outcome of the commit is unknown. Delete no file; look with `frazil log`, or "
             "send the same request again with the same Idempotency-Key."
         )
     if kind == "TooManyRequestsException":
-        return "Nothing has happened: the same request may be sent again after a pause."
-    return "The message is all that the server says about it."
+        return "Nothing has happened: send the same request again after a pause."
+    return "The server gives no more details."
 
 
 def explanation(error: Mapping[str, Any]) -> str:
-    """The explanation for people."""
+    """Return the explanation as text."""
     conflicts: Sequence[Mapping[str, Any]] = error.get("conflicts", [])
-    said = plain(f"{error.get('type') or 'error'}: {error['message']}")
-    lines = [said, "", _advice(error)]
+    title = plain(f"{error.get('type') or 'error'}: {error['message']}")
+    lines = [title, "", _advice(error)]
     for number, conflict in enumerate(conflicts, 1):
         lines += ["", *_paragraph(number, len(conflicts), conflict, error["message"])]
     return "\n".join(lines)
 
 
-def _paragraph(number: int, count: int, conflict: Mapping[str, Any], said_before: str) -> list[str]:
+def _paragraph(number: int, count: int, conflict: Mapping[str, Any], title: str) -> list[str]:
     name = str(conflict.get("clause"))
     clause = CLAUSES.get(name, _UNKNOWN_CLAUSE)
-    said = str(conflict.get("message") or "")
-    # The error's own message is that of the first conflict.
-    new = bool(said) and not said_before.startswith(said)
+    message = str(conflict.get("message") or "")
+    # The message of the error repeats that of the first conflict.
+    is_new = bool(message) and not title.startswith(message)
     return [
         f"{number} of {count}: {clause.failed} ({plain(name)})",
         f"  where      {_where(conflict)}",
-        *([f"  server     {plain(said)}"] if new else []),
+        *([f"  server     {plain(message)}"] if is_new else []),
         f"  meaning    {clause.meaning}",
-        *_listed("snapshots", [_snapshot(one) for one in conflict.get("snapshots", [])]),
+        *_listed("snapshots", [_snapshot(each) for each in conflict.get("snapshots", [])]),
         *_listed(
-            "files", [_file(one) for one in conflict.get("files", [])], conflict.get("file-count")
+            "files", [_file(each) for each in conflict.get("files", [])], conflict.get("file-count")
         ),
         "  what to do",
         *(f"    - {remedy}" for remedy in clause.remedies),
@@ -295,22 +294,22 @@ def _where(conflict: Mapping[str, Any]) -> str:
     return f"updates[{update}].commit-validations[{validation}]"
 
 
-def _snapshot(one: Mapping[str, Any]) -> str:
-    return plain(f"{one.get('snapshot-id')} ({one.get('operation')})")
+def _snapshot(snapshot: Mapping[str, Any]) -> str:
+    return plain(f"{snapshot.get('snapshot-id')} ({snapshot.get('operation')})")
 
 
-def _file(one: Mapping[str, Any]) -> str:
-    offset = one.get("content-offset")
-    return plain(f"{one.get('file-path')}" + ("" if offset is None else f" at offset {offset}"))
+def _file(file: Mapping[str, Any]) -> str:
+    offset = file.get("content-offset")
+    return plain(f"{file.get('file-path')}" + ("" if offset is None else f" at offset {offset}"))
 
 
 def _listed(what: str, items: Sequence[str], count: Any = None) -> list[str]:
-    """The first few; how many there are is always said."""
+    """List the first items and the number of all."""
     if not items:
         return []
     total = count if isinstance(count, int) else len(items)
     lines = [f"  {what:<10} {count_text(total, what.removesuffix('s'))}"]
-    lines += [f"    {item}" for item in items[:_SHOWN]]
-    if total > _SHOWN:
-        lines.append(f"    … and {total - _SHOWN:,} more")
+    lines += [f"    {item}" for item in items[:_MAX_LISTED]]
+    if total > _MAX_LISTED:
+        lines.append(f"    … and {total - _MAX_LISTED:,} more")
     return lines

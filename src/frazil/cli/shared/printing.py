@@ -1,4 +1,4 @@
-"""How the client's commands print: JSON for programs, tables and plain words for people."""
+"""Print JSON for programs, and tables and text for people."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
-_PIPE_WIDTH: Final = 1000
+_WIDTH_WITHOUT_TERMINAL: Final = 1000
 
 
 def print_json(document: Any) -> None:
@@ -23,17 +23,17 @@ def print_json(document: Any) -> None:
 def console() -> Console:
     from rich.console import Console
 
-    made = Console(highlight=False)
-    # Into a pipe lines of any width are better than ones broken where a terminal would end.
-    if not made.is_terminal:
-        made.width = _PIPE_WIDTH
-    return made
+    console = Console(highlight=False)
+    # Programs that read a pipe need unbroken lines.
+    if not console.is_terminal:
+        console.width = _WIDTH_WITHOUT_TERMINAL
+    return console
 
 
 def print_table(
     headings: Sequence[str], rows: Iterable[Sequence[Any]], right: Iterable[str] = ()
 ) -> None:
-    """A table; the columns in `right` hold numbers."""
+    """Print a table; the columns in `right` are aligned to the right."""
     from rich.table import Table
     from rich.text import Text
 
@@ -44,13 +44,13 @@ def print_table(
             heading, overflow="fold", justify="right" if heading in numbers else "left"
         )
     for row in rows:
-        # Text, not str: a value with square brackets is a value, never markup.
+        # Text prevents square brackets in values from being read as markup.
         table.add_row(*(Text("-" if cell is None else plain(str(cell))) for cell in row))
     console().print(table)
 
 
 def print_pairs(pairs: Mapping[str, Any], indent: str = "") -> None:
-    """Names and values below each other, the values in one column."""
+    """Print one name and value per line, with the values in one column."""
     width = max((len(name) for name in pairs), default=0)
     for name, value in pairs.items():
         typer.echo(f"{indent}{plain(name):<{width}}  {'-' if value is None else plain(str(value))}")

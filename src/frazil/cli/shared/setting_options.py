@@ -1,4 +1,4 @@
-"""What the commands share: `--output`, an option for each setting, and how a command fails."""
+"""Options that commands share: `--output`, and one option for each setting."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from frazil.settings import CONFIG_ENV, Setting, SettingsError, all_settings, re
 
 
 class Output(StrEnum):
+    """Output format of a command."""
+
     TEXT = "text"
     JSON = "json"
 
 
 OutputOption = Annotated[
-    Output, typer.Option("--output", "-o", help="How the answer is printed.", show_default=True)
+    Output, typer.Option("--output", "-o", help="Output format.", show_default=True)
 ]
 
 USAGE_ERROR = 2
@@ -27,7 +29,7 @@ FAILURE = 1
 
 
 def fail(message: str, output: Output = Output.TEXT, code: int = FAILURE) -> NoReturn:
-    """Ends the command with one message on stderr that says what is wrong and what to do."""
+    """Print an error message to stderr and end the command."""
     if output is Output.JSON:
         typer.echo(json.dumps({"error": {"message": message}}), err=True)
     else:
@@ -36,10 +38,10 @@ def fail(message: str, output: Output = Output.TEXT, code: int = FAILURE) -> NoR
 
 
 def takes_settings(command: Callable[..., None]) -> Callable[..., None]:
-    """Gives a command one option for each setting that has a flag, and `--config`.
+    """Add one option for each setting with a flag to a command, and `--config`.
 
-    The command itself takes `resolved` first, then its own options by name. The options are made
-    from the declarations, so that a setting's name and help are written once.
+    The command takes `resolved` first, then its own options by name. The options are built from the
+    declarations of the settings, so that names and help texts are written once.
     """
     _, *rest = inspect.signature(command, eval_str=True).parameters.values()
     own = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in rest]
@@ -51,14 +53,14 @@ def takes_settings(command: Callable[..., None]) -> Callable[..., None]:
     )
     names = {parameter.name for parameter in options}
 
-    def with_settings(**given: Any) -> None:
-        # An option that may be given several times is an empty list where it was not given.
-        flags = {name: value for name in names if (value := given.pop(name)) not in (None, [])}
+    def with_settings(**values: Any) -> None:
+        # An option that accepts several values is an empty list if it is absent.
+        flags = {name: value for name in names if (value := values.pop(name)) not in (None, [])}
         try:
-            resolved = resolve(flags, config_file=given.pop("config"))
+            resolved = resolve(flags, config_file=values.pop("config"))
         except SettingsError as error:
-            fail(str(error), given.get("output", Output.TEXT), USAGE_ERROR)
-        command(resolved, **given)
+            fail(str(error), values.get("output", Output.TEXT), USAGE_ERROR)
+        command(resolved, **values)
 
     parameters = [*options, config, *own]
     with_settings.__name__ = command.__name__
@@ -69,7 +71,7 @@ def takes_settings(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _option(setting: Setting) -> inspect.Parameter:
-    """All values stay text here: one parser in `settings` reads them, whatever their source."""
+    """Build the option of a setting; `frazil.settings` parses its text."""
     assert setting.flag is not None
     help_text = f"{setting.help} [env: {setting.env}] [default: {_shown_default(setting)}]"
     if setting.is_switch:

@@ -1,5 +1,7 @@
-"""Names as they are typed: `ns.table`, `ns.table@ref`, and a JSON array where a name has dots;
-and pairs `key=value`."""
+"""Parse names on the command line: `ns.table`, `ns.table@ref`, and pairs `key=value`.
+
+A name with dots is written as a JSON array.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +14,16 @@ if TYPE_CHECKING:
 
 
 class BadName(ValueError):
-    """What was typed is no name; the message says how one looks."""
+    """The text is not a valid name; the message shows the right form."""
 
 
 def table_name(text: str) -> Identifier:
-    """`a.b.t` is the table t of the namespace a.b; `["a.b","t"]` is t of the namespace `a.b`."""
+    """Parse `a.b.t`, the table t of the namespace a.b, or `["a.b","t"]`."""
     return _table(_levels(text), text)
 
 
 def table_and_ref(text: str) -> tuple[Identifier, str | None]:
-    """`ns.table@ref`: the first @ ends the table's name, and a JSON array may hold others."""
+    """Parse `ns.table@ref`; the first @ outside of a JSON array ends the name."""
     if text.startswith("["):
         levels, rest = _array(text)
     else:
@@ -44,15 +46,15 @@ def namespace_name(text: str) -> tuple[str, ...]:
         raise BadName(f"{text!r}: {error.message}") from None
 
 
-def key_values(flag: str, given: Sequence[str]) -> dict[str, str]:
-    """What an option that is given several times as `key=value` says."""
+def key_values(flag: str, texts: Sequence[str]) -> dict[str, str]:
+    """Parse the values of an option of the form `key=value`."""
     pairs: dict[str, str] = {}
-    for text in given:
+    for text in texts:
         key, sign, value = text.partition("=")
         if not sign or not key:
             raise BadName(f"{flag} {text}: write it as key=value")
         if key in pairs:
-            raise BadName(f"{flag} {text}: {key} is given twice")
+            raise BadName(f"{flag} {text}: {key} appears twice")
         pairs[key] = value
     return pairs
 
@@ -63,8 +65,8 @@ def _table(levels: list[str], text: str) -> Identifier:
 
     if len(levels) < 2:
         raise BadName(
-            f"{text!r} names no table: write namespace.table, or a JSON array such as "
-            '\'["a.b","t"]\' where a name has dots'
+            f"{text!r} is not a table name: write namespace.table, or a JSON array such as "
+            '\'["a.b","t"]\' for names with dots'
         )
     try:
         return check_identifier(levels[:-1], levels[-1], "table")
@@ -82,11 +84,11 @@ def _levels(text: str) -> list[str]:
 
 
 def _array(text: str) -> tuple[list[str], str]:
-    """The array that a name begins with, and what follows it."""
+    """Return the JSON array at the start of a name, and the rest of the text."""
     try:
         levels, end = json.JSONDecoder().raw_decode(text)
     except ValueError as error:
-        raise BadName(f"{text!r} begins as a JSON array, but is none: {error}") from None
+        raise BadName(f"{text!r} begins like a JSON array, but is not one: {error}") from None
     if not all(isinstance(level, str) for level in levels):
         raise BadName(f"{text!r} must be a JSON array of texts")
     return levels, text[end:]

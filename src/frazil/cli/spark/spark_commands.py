@@ -1,4 +1,4 @@
-"""The commands of `frazil spark`: each is only declared here, and imported when it runs."""
+"""Declarations of `frazil spark` commands; their implementations are imported when they run."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Annotated
 import typer
 
 from frazil.cli.shared.catalog_command import CatalogChoice, takes_catalog
-from frazil.cli.tables.table_commands import BranchOption
+from frazil.cli.tables.table_commands import BranchOption, SaveConflictOption
 
 TableOption = Annotated[
     str,
     typer.Option(
         "--table",
         metavar="TABLE",
-        help='The table, as namespace.table; \'["a.b","t"]\' where a name has dots.',
+        help='The table, as namespace.table; \'["a.b","t"]\' for names with dots.',
     ),
 ]
 OptionsOption = Annotated[
@@ -34,12 +34,14 @@ DryRunOption = Annotated[
     bool,
     typer.Option(
         "--dry-run",
-        help="Do all but the commit: print the request that would be sent, and remove the files.",
+        help="Do everything except the commit: print the request, and delete the files.",
     ),
 ]
 
 
 class FileFormat(StrEnum):
+    """Values of --format."""
+
     CSV = "csv"
     JSON = "json"
     PARQUET = "parquet"
@@ -47,23 +49,27 @@ class FileFormat(StrEnum):
 
 FormatOption = Annotated[
     FileFormat | None,
-    typer.Option("--format", help="The format of the files. [default: by their names]"),
+    typer.Option("--format", help="Format of the files. [default: from their names]"),
 ]
 
 
 class LoadMode(StrEnum):
+    """Values of `load --mode`."""
+
     APPEND = "append"
     OVERWRITE = "overwrite"
     OVERWRITE_PARTITIONS = "overwrite-partitions"
 
 
 class RowMode(StrEnum):
+    """Values of `merge --mode`."""
+
     COPY_ON_WRITE = "copy-on-write"
     MERGE_ON_READ = "merge-on-read"
 
 
 def register(app: typer.Typer) -> None:
-    spark_app = typer.Typer(help="Tables by Spark on this machine.", no_args_is_help=True)
+    spark_app = typer.Typer(help="Work on tables with Spark on this machine.", no_args_is_help=True)
     for command in (load, sql, merge):
         spark_app.command(command.__name__)(takes_catalog(command))
     app.add_typer(spark_app, name="spark")
@@ -79,7 +85,7 @@ def load(
     format: FormatOption = None,
     create: Annotated[
         bool,
-        typer.Option("--create", help="Create the table where it does not exist, with its rows."),
+        typer.Option("--create", help="Create the table if it does not exist."),
     ] = False,
     partitioned_by: Annotated[
         list[str] | None,
@@ -96,10 +102,11 @@ def load(
         ),
     ] = None,
     mode: Annotated[
-        LoadMode, typer.Option("--mode", help="What becomes of the rows that are there.")
+        LoadMode, typer.Option("--mode", help="What happens to existing rows.")
     ] = LoadMode.APPEND,
     merge_schema: Annotated[
-        bool, typer.Option("--merge-schema", help="Add columns that the table lacks, widen types.")
+        bool,
+        typer.Option("--merge-schema", help="Add missing columns and widen types."),
     ] = False,
     option: OptionsOption = None,
     branch: BranchOption = "main",
@@ -107,10 +114,9 @@ def load(
     dry_run: DryRunOption = False,
 ) -> None:
     """Load CSV, JSON or Parquet files into a table, in one commit."""
-    from frazil.cli.spark.file_rows import Source
-    from frazil.cli.spark.spark_load import LoadOrder, run
+    from frazil.cli.spark.file_rows import LoadArguments, Source, run_load
 
-    order = LoadOrder(
+    args = LoadArguments(
         source=Source(tuple(files), format and format.value, tuple(option or ())),
         table=table,
         create=create,
@@ -122,18 +128,20 @@ def load(
         conf=tuple(conf or ()),
         dry_run=dry_run,
     )
-    run(choice, order)
+    run_load(choice, args)
 
 
 def sql(
     choice: CatalogChoice,
     statement: Annotated[
         str | None,
-        typer.Argument(metavar="SQL", help="Statements, with semicolons between them."),
+        typer.Argument(metavar="SQL", help="Statements separated by semicolons."),
     ] = None,
     file: Annotated[
         str | None,
-        typer.Option("--file", "-f", metavar="FILE", help="Read them here; - is standard input."),
+        typer.Option(
+            "--file", "-f", metavar="FILE", help="Read SQL from a file; - is standard input."
+        ),
     ] = None,
     limit: Annotated[
         int, typer.Option("--limit", "-n", metavar="N", min=0, help="Print at most N rows.")
@@ -141,17 +149,17 @@ def sql(
     conf: ConfOption = None,
     dry_run: DryRunOption = False,
 ) -> None:
-    """Run SQL on the catalog's tables and print what it answers."""
-    from frazil.cli.spark.sql_command import SqlOrder, run
+    """Run SQL statements on tables of the catalog and print their results."""
+    from frazil.cli.spark.sql_command import SqlArguments, run
 
-    run(choice, SqlOrder(statement, file, limit, tuple(conf or ()), dry_run))
+    run(choice, SqlArguments(statement, file, limit, tuple(conf or ()), dry_run))
 
 
 def merge(
     choice: CatalogChoice,
     source: Annotated[
         list[str],
-        typer.Option("--source", metavar="FILE", help="A file, folder or pattern of new rows."),
+        typer.Option("--source", metavar="FILE", help="A file, folder or pattern with new rows."),
     ],
     table: TableOption,
     on: Annotated[
@@ -164,22 +172,22 @@ def merge(
     ],
     update: Annotated[
         bool,
-        typer.Option("--update/--no-update", help="Rows with a match take the source's values."),
+        typer.Option("--update/--no-update", help="Update matching rows with the source's values."),
     ] = True,
     insert: Annotated[
-        bool, typer.Option("--insert/--no-insert", help="Rows without a match are added.")
+        bool, typer.Option("--insert/--no-insert", help="Insert source rows without a match.")
     ] = True,
     delete_when: Annotated[
         str | None,
         typer.Option(
             "--delete-when",
             metavar="CONDITION",
-            help="Rows with a match are deleted instead where it holds: 'source.gone'.",
+            help="Delete matching rows instead if this is true, such as 'source.gone'.",
         ),
     ] = None,
     delete_missing: Annotated[
         bool,
-        typer.Option("--delete-missing", help="Delete the table's rows that the source lacks."),
+        typer.Option("--delete-missing", help="Delete table rows without a match in the source."),
     ] = False,
     mode: Annotated[
         RowMode | None,
@@ -188,20 +196,14 @@ def merge(
     format: FormatOption = None,
     option: OptionsOption = None,
     branch: BranchOption = "main",
-    save_conflict: Annotated[
-        str | None,
-        typer.Option(
-            "--save-conflict", metavar="FILE", help="Where a refusal is kept for `frazil explain`."
-        ),
-    ] = None,
+    save_conflict: SaveConflictOption = None,
     conf: ConfOption = None,
     dry_run: DryRunOption = False,
 ) -> None:
     """Merge the rows of files into a table: update, insert and delete in one commit."""
-    from frazil.cli.spark.file_rows import Source
-    from frazil.cli.spark.spark_merge import MergeOrder, run
+    from frazil.cli.spark.file_rows import MergeArguments, Source, run_merge
 
-    order = MergeOrder(
+    args = MergeArguments(
         source=Source(tuple(source), format and format.value, tuple(option or ())),
         table=table,
         on=tuple(on),
@@ -214,4 +216,4 @@ def merge(
         conf=tuple(conf or ()),
         dry_run=dry_run,
     )
-    run(choice, order)
+    run_merge(choice, args)

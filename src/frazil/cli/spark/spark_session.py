@@ -1,4 +1,4 @@
-"""The Spark that a command runs on, and how its errors are told."""
+"""Start Spark for a command, and report its errors and results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from frazil.wire.identifiers import Identifier
 
 QUERY_LOGGERS: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
-"""They repeat every error of a query on stderr, with the JVM's stack."""
+"""Loggers that repeat every query error on stderr with the stack of the JVM."""
 PACKAGES: Final = ("pyspark", "pyarrow", "numpy", "mmh3", "pyroaring", "sqlglot")
 
 
@@ -33,9 +33,9 @@ def spark_session(
     table: Identifier | None = None,
     dry_run: bool = False,
 ) -> Iterator[Session]:
-    """A session of the chosen catalog on a Spark of this process, which ends with the block.
+    """Start Spark in this process and yield a session of the chosen catalog.
 
-    A `table` must be there: whether it is, is asked before Spark is started.
+    If `table` is given, it must exist; this is checked before Spark starts.
     """
     missing = [name for name in PACKAGES if find_spec(name) is None]
     if missing:
@@ -61,9 +61,9 @@ def spark_session(
         if table is not None:
             client.load_table(table, snapshots="refs")
         try:
-            found = SparkSession.getActiveSession()
+            active = SparkSession.getActiveSession()
             spark = local_spark(settings)
-            if spark is not found:
+            if spark is not active:
                 stack.callback(spark.stop)
             uri = choice.properties.get("uri", DEFAULT_URI)
             yield connect(spark, uri, properties=choice.properties, client=client)
@@ -76,23 +76,23 @@ def spark_session(
 
 
 def first_part(text: str) -> str:
-    """What Spark says, without the plan and the stack that follow it."""
+    """Return Spark's message without the plan and the stack trace."""
     return text.split("\n\nJVM stacktrace:")[0].split(";\n")[0].strip()
 
 
 def _causes(thrown: Any) -> Iterator[str]:
-    """What was thrown and why, each in a line; Spark says the same thing on several levels."""
-    said = ""
+    """Yield the messages of an exception and its causes, without repetitions."""
+    seen = ""
     while thrown is not None:
         message = str(thrown.getMessage() or thrown.toString()).splitlines()[0]
-        if message not in said:
-            said += message
+        if message not in seen:
+            seen += message
             yield message
         thrown = thrown.getCause()
 
 
 def print_result(choice: CatalogChoice, table: str, branch: str, done: Result) -> None:
-    """What a write has come to."""
+    """Print the result of a write."""
     if choice.as_json:
         print_json(
             {
@@ -110,7 +110,7 @@ def print_result(choice: CatalogChoice, table: str, branch: str, done: Result) -
         )
         return
     if done.commit is None:
-        typer.echo(f"{plain(table)}: nothing to change, no snapshot was made")
+        typer.echo(f"{plain(table)}: nothing to change, no snapshot was created")
         return
     how = f"{done.operation}, {done.mode}" if done.mode else done.operation
     typer.echo(f"snapshot {done.snapshot_id} of {plain(table)} ({how}), on {plain(branch)}")

@@ -1,4 +1,4 @@
-"""`frazil spark sql`: statements in, rows out."""
+"""`frazil spark sql`: run SQL statements and print their rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from frazil.cli.shared.catalog_command import CatalogChoice, on_its_way, usage
+from frazil.cli.shared.catalog_command import CatalogChoice, unknown_if_interrupted, usage
 from frazil.cli.shared.printing import count_text, print_json, print_table
 from frazil.cli.spark.spark_session import spark_session
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class SqlOrder:
-    """What was typed."""
+class SqlArguments:
+    """Arguments and options of the command."""
 
     statement: str | None = None
     file: str | None = None
@@ -33,20 +33,22 @@ class SqlOrder:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
+    """The printed rows of a result."""
+
     columns: Sequence[str]
     values: Sequence[Sequence[Any]]
     more: bool
-    """Whether there are rows beyond the limit."""
+    """Whether the result has more rows than the limit."""
 
 
-def run(choice: CatalogChoice, order: SqlOrder) -> None:
-    text = _text(choice, order)
+def run(choice: CatalogChoice, args: SqlArguments) -> None:
+    text = _text(choice, args)
     answers: list[Rows] = []
-    with spark_session(choice, order.conf, dry_run=order.dry_run) as session:
+    with spark_session(choice, args.conf, dry_run=args.dry_run) as session:
         for statement in statements_in(text):
-            with on_its_way():
+            with unknown_if_interrupted():
                 frame = session.sql(statement)
-            answer = rows_of(frame, order.limit)
+            answer = rows_of(frame, args.limit)
             if choice.as_json:
                 answers.append(answer)
             else:
@@ -56,7 +58,7 @@ def run(choice: CatalogChoice, order: SqlOrder) -> None:
 
 
 def statements_in(text: str) -> Iterator[str]:
-    """The statements between the semicolons that are not inside of strings or comments."""
+    """Yield the statements of a text, separated by semicolons outside of strings and comments."""
     from frazil.spark.parse.sql_tokens import tokens_of
 
     start = 0
@@ -73,22 +75,22 @@ def statements_in(text: str) -> Iterator[str]:
 
 
 def rows_of(frame: DataFrame, limit: int) -> Rows:
-    found = [list(row) for row in frame.limit(limit + 1).collect()]
-    return Rows(frame.columns, found[:limit], len(found) > limit)
+    rows = [list(row) for row in frame.limit(limit + 1).collect()]
+    return Rows(frame.columns, rows[:limit], len(rows) > limit)
 
 
-def _text(choice: CatalogChoice, order: SqlOrder) -> str:
-    if (order.statement is None) == (order.file is None):
+def _text(choice: CatalogChoice, args: SqlArguments) -> str:
+    if (args.statement is None) == (args.file is None):
         usage("sql: give either the statement or --file", choice.output)
-    if order.statement is not None:
-        return order.statement
-    assert order.file is not None
-    if order.file == "-":
+    if args.statement is not None:
+        return args.statement
+    assert args.file is not None
+    if args.file == "-":
         return sys.stdin.read()
     try:
-        return Path(order.file).read_text(encoding="utf-8")
+        return Path(args.file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        usage(f"--file {order.file}: {error}", choice.output)
+        usage(f"--file {args.file}: {error}", choice.output)
 
 
 def _print(answer: Rows) -> None:
@@ -96,8 +98,8 @@ def _print(answer: Rows) -> None:
         return
     numbers = [
         name
-        for place, name in enumerate(answer.columns)
-        if any(isinstance(row[place], int | float) for row in answer.values)
+        for index, name in enumerate(answer.columns)
+        if any(isinstance(row[index], int | float) for row in answer.values)
     ]
     shown = ([_shown(value) for value in row] for row in answer.values)
     print_table(answer.columns, shown, right=numbers)
@@ -121,7 +123,7 @@ def _shown(value: Any) -> Any:
 
 
 def json_value(value: Any) -> Any:
-    """JSON's own kinds stay; a struct is an object, bytes are base64, all else is text."""
+    """Convert a value to JSON: structs to objects, bytes to base64, other types to text."""
     from pyspark.sql import Row
 
     if value is None or isinstance(value, bool | int | float | str):
@@ -134,6 +136,6 @@ def json_value(value: Any) -> Any:
         return [json_value(each) for each in value]
     if isinstance(value, bytes | bytearray):
         return base64.b64encode(value).decode()
-    if isinstance(value, date | time):  # a datetime is a date
+    if isinstance(value, date | time):  # A datetime is a date too.
         return value.isoformat()
     return str(value)

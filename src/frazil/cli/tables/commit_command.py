@@ -1,4 +1,4 @@
-"""`frazil commit`: declares Parquet files to be added and paths to be removed."""
+"""`frazil commit`: add Parquet files and remove paths in one commit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from frazil.cli.shared.catalog_command import CatalogChoice, on_its_way, progress, usage
+from frazil.cli.shared.catalog_command import CatalogChoice, progress, unknown_if_interrupted, usage
 from frazil.cli.shared.printing import count_text, print_json, size_text
 from frazil.cli.shared.typed_names import BadName, key_values, table_name
 from frazil.cli.tables.snapshot_text import find_snapshot
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class CommitOrder:
-    """What was typed."""
+class CommitArguments:
+    """Arguments and options of the command."""
 
     table: str
     add: Sequence[str] = ()
@@ -46,40 +46,40 @@ class CommitOrder:
         return not (self.remove or self.remove_where or self.replace_partitions)
 
 
-def run(choice: CatalogChoice, order: CommitOrder) -> None:
-    _check(choice, order)
-    with choice.connect(dry_run=order.dry_run) as client:
-        table = client.load_table(table_name(order.table))
-        options = _options(table, order)
-        files = _read(table, order)
-        with on_its_way():
-            done = _commit(table, order, files, options)
-    _report(choice, order, files, done)
+def run(choice: CatalogChoice, args: CommitArguments) -> None:
+    _check(choice, args)
+    with choice.connect(dry_run=args.dry_run) as client:
+        table = client.load_table(table_name(args.table))
+        options = _options(table, args)
+        files = _read(table, args)
+        with unknown_if_interrupted():
+            done = _commit(table, args, files, options)
+    _report(choice, args, files, done)
 
 
-def _check(choice: CatalogChoice, order: CommitOrder) -> None:
-    """What is wrong by itself is said before anything is read."""
+def _check(choice: CatalogChoice, args: CommitArguments) -> None:
+    """Refuse invalid combinations of options before anything is read."""
     from frazil.wire.errors import BadRequest
     from frazil.wire.filter_builders import filter_json
 
-    removes = bool(order.remove) or order.remove_where is not None
-    if not order.add and not removes:
+    removes = bool(args.remove) or args.remove_where is not None
+    if not args.add and not removes:
         usage("commit: nothing to do, give --add, --remove or --remove-where", choice.output)
-    if order.replace_partitions and (removes or not order.add):
+    if args.replace_partitions and (removes or not args.add):
         usage(
-            "--replace-partitions takes --add alone: the added files say what is replaced",
+            "--replace-partitions needs only --add: the added files select the partitions",
             choice.output,
         )
-    if order.partition and not order.add:
-        usage("--partition is for added files: give --add", choice.output)
-    if order.only_adds:
+    if args.partition and not args.add:
+        usage("--partition applies to added files: give --add", choice.output)
+    if args.only_adds:
         for name in ("base", "isolation", "conflict_filter"):
-            if getattr(order, name) is not None:
+            if getattr(args, name) is not None:
                 flag = f"--{name.replace('_', '-')}"
-                usage(f"{flag} means nothing for an append, which never conflicts", choice.output)
+                usage(f"{flag} has no effect on an append, which never conflicts", choice.output)
     for flag, text in (
-        ("--conflict-filter", order.conflict_filter),
-        ("--remove-where", order.remove_where),
+        ("--conflict-filter", args.conflict_filter),
+        ("--remove-where", args.remove_where),
     ):
         try:
             if text is not None:
@@ -88,49 +88,55 @@ def _check(choice: CatalogChoice, order: CommitOrder) -> None:
             usage(f"{flag}: {error.message}", choice.output)
 
 
-def _options(table: Table, order: CommitOrder) -> dict[str, Any]:
+def _options(table: Table, args: CommitArguments) -> dict[str, Any]:
     options: dict[str, Any] = {
-        "branch": order.branch,
-        "summary": key_values("--summary", order.summary),
-        "stage_only": order.stage_only,
+        "branch": args.branch,
+        "summary": key_values("--summary", args.summary),
+        "stage_only": args.stage_only,
     }
-    if order.base is not None:
-        base = find_snapshot(table, order.base)
+    if args.base is not None:
+        base = find_snapshot(table, args.base)
         options["base_snapshot_id"] = None if base is None else base.snapshot_id
-    if order.isolation is not None:
-        options["isolation"] = order.isolation
-    if order.conflict_filter is not None:
-        options["conflict_filter"] = order.conflict_filter
+    if args.isolation is not None:
+        options["isolation"] = args.isolation
+    if args.conflict_filter is not None:
+        options["conflict_filter"] = args.conflict_filter
     return options
 
 
-def _read(table: Table, order: CommitOrder) -> list[DeclaredDataFile]:
-    """The footers of all added files, in parallel."""
+def _read(table: Table, args: CommitArguments) -> list[DeclaredDataFile]:
+    """Read the footers of all added files in parallel."""
     from frazil.datafiles.footers.files_from_parquet import read_data_files
 
-    partition = partition_of(table, order.partition)
-    if not order.add:
+    partition = partition_of(table, args.partition)
+    if not args.add:
         return []
     with progress("reading footers") as advance:
-        given = [partition] * len(order.add)
-        return list(read_data_files(order.add, table, partitions=given, progress=advance))
+        partitions = [partition] * len(args.add)
+        return list(read_data_files(args.add, table, partitions=partitions, progress=advance))
 
 
 def _commit(
-    table: Table, order: CommitOrder, files: Sequence[DeclaredDataFile], options: dict[str, Any]
+    table: Table,
+    args: CommitArguments,
+    files: Sequence[DeclaredDataFile],
+    options: dict[str, Any],
 ) -> Commit:
-    """The operation follows from what is given."""
-    if order.replace_partitions:
+    """Commit with the operation that the options select."""
+    if args.replace_partitions:
         return table.replace_partitions(files, **options)
-    if order.only_adds:
+    if args.only_adds:
         return table.append_files(files, **options)
     if not files:
-        return table.delete_files(order.remove, row_filter=order.remove_where, **options)
-    return table.overwrite_files(files, order.remove, row_filter=order.remove_where, **options)
+        return table.delete_files(args.remove, row_filter=args.remove_where, **options)
+    return table.overwrite_files(files, args.remove, row_filter=args.remove_where, **options)
 
 
 def _report(
-    choice: CatalogChoice, order: CommitOrder, files: Sequence[DeclaredDataFile], done: Commit
+    choice: CatalogChoice,
+    args: CommitArguments,
+    files: Sequence[DeclaredDataFile],
+    done: Commit,
 ) -> None:
     rows = sum(file.record_count for file in files)
     size = sum(file.file_size_in_bytes for file in files)
@@ -138,29 +144,29 @@ def _report(
         print_json(
             {
                 "table": str(done.identifier),
-                "branch": order.branch,
-                "staged": order.stage_only,
+                "branch": args.branch,
+                "staged": args.stage_only,
                 "snapshot-id": done.snapshot_id,
                 "sequence-number": done.sequence_number,
                 "operation": done.operation,
                 "metadata-location": done.metadata_location,
                 "attempts": done.attempts,
                 "added": {"data-files": len(files), "records": rows, "size-in-bytes": size},
-                "removed": {"data-files": len(order.remove), "where": order.remove_where},
+                "removed": {"data-files": len(args.remove), "where": args.remove_where},
             }
         )
         return
-    where = "staged, on no branch" if order.stage_only else f"on {order.branch}"
+    where = "staged, on no branch" if args.stage_only else f"on {args.branch}"
     typer.echo(f"snapshot {done.snapshot_id} of {done.identifier} ({done.operation}), {where}")
     if files:
         count = count_text(len(files), "data file")
         typer.echo(f"  + {count}, {count_text(rows, 'row')}, {size_text(size)}")
-    if order.remove:
-        typer.echo(f"  - {count_text(len(order.remove), 'data file')}")
-    if order.remove_where is not None:
-        typer.echo(f"  - files where {order.remove_where}")
-    if order.stage_only:
-        typer.echo(f"publish it: frazil cherry-pick {order.table} {done.snapshot_id}")
+    if args.remove:
+        typer.echo(f"  - {count_text(len(args.remove), 'data file')}")
+    if args.remove_where is not None:
+        typer.echo(f"  - files where {args.remove_where}")
+    if args.stage_only:
+        typer.echo(f"publish it: frazil cherry-pick {args.table} {done.snapshot_id}")
 
 
 _EPOCH_YEAR: Final = 1970
@@ -168,30 +174,32 @@ _MONTH: Final = re.compile(r"(\d{4,})-(\d{2})")
 _HOUR: Final = re.compile(r"(\d{4,}-\d{2}-\d{2})-(\d{2})")
 
 
-def partition_of(table: Table, given: Sequence[str]) -> dict[str, Any] | None:
-    """What `--partition` says, by the names of the default spec's fields; None without any."""
-    if not given:
+def partition_of(table: Table, texts: Sequence[str]) -> dict[str, Any] | None:
+    """Parse `--partition` by the fields of the default spec; return None if it is absent."""
+    if not texts:
         return None
-    kinds = _kinds(table)
+    fields = _partition_fields(table)
     values: dict[str, Any] = {}
-    for text in given:
+    for text in texts:
         name, sign, value = text.partition("=")
         if not sign:
             raise BadName(f"--partition {text}: write it as name=value")
-        if name not in kinds:
-            known = ", ".join(kinds) or "none, it is unpartitioned"
-            raise BadName(f"--partition {text}: {name!r} is no partition field; there are {known}")
+        if name not in fields:
+            known = ", ".join(fields) or "none, it is unpartitioned"
+            raise BadName(
+                f"--partition {text}: {name!r} is not a partition field; known are {known}"
+            )
         if name in values:
-            raise BadName(f"--partition {text}: {name} is given twice")
+            raise BadName(f"--partition {text}: {name} appears twice")
         try:
-            values[name] = _value(*kinds[name], value)
+            values[name] = _value(*fields[name], value)
         except ValueError as error:
             raise BadName(f"--partition {text}: {error}") from None
     return values
 
 
-def _kinds(table: Table) -> dict[str, tuple[Transform, Type | None]]:
-    """Transform and source type of each field of the default spec."""
+def _partition_fields(table: Table) -> dict[str, tuple[Transform, Type | None]]:
+    """Return the transform and source type of each field of the default spec."""
     from frazil.cli.tables.show_command import columns
     from frazil.values.transforms import parse_transform
 
@@ -203,7 +211,7 @@ def _kinds(table: Table) -> dict[str, tuple[Transform, Type | None]]:
 
 
 def _value(transform: Transform, source: Type | None, text: str) -> Any:
-    """What Java's partitionToPath writes, unescaped; `null` is null, and `"null"` the text."""
+    """Parse a value as Java's partitionToPath writes it; `null` is null, `"null"` is text."""
     from frazil.values.transforms import Hour, Month, Year
 
     if text == "null":

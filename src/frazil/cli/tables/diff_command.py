@@ -1,4 +1,4 @@
-"""`frazil diff`: what is live in one snapshot and not in another."""
+"""`frazil diff`: the files and columns that differ between two snapshots."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def run(choice: CatalogChoice, name: str, old_text: str, new_text: str) -> None:
     schema = schema_changes(table, old, new)
     document: dict[str, Any] = {
         "table": str(identifier),
-        "from": _place(old_text, old),
-        "to": _place(new_text, new),
+        "from": _snapshot_document(old_text, old),
+        "to": _snapshot_document(new_text, new),
         "schema-changes": schema,
     }
     changes: FileChanges | None = None
@@ -87,7 +87,7 @@ def run(choice: CatalogChoice, name: str, old_text: str, new_text: str) -> None:
         _print(document, changes)
 
 
-def _place(text: str, snapshot: Snapshot | None) -> dict[str, Any]:
+def _snapshot_document(text: str, snapshot: Snapshot | None) -> dict[str, Any]:
     return {
         "name": text,
         "snapshot-id": None if snapshot is None else snapshot.snapshot_id,
@@ -99,22 +99,22 @@ def _place(text: str, snapshot: Snapshot | None) -> dict[str, Any]:
 
 
 def counts(files: Iterable[LiveFile]) -> dict[str, int]:
-    """Rows are those of data files; what delete files delete is not known without reading them."""
-    found = dict.fromkeys(_TOTALS, 0)
+    """Count files and rows. Rows that delete files remove are unknown without reading them."""
+    totals = dict.fromkeys(_TOTALS, 0)
     for file in files:
         data = file.content == "data"
-        found["data-files" if data else "delete-files"] += 1
-        found["records"] += file.record_count if data else 0
-        found["size-in-bytes"] += file.size_bytes
-    return found
+        totals["data-files" if data else "delete-files"] += 1
+        totals["records"] += file.record_count if data else 0
+        totals["size-in-bytes"] += file.size_bytes
+    return totals
 
 
 def partitions(changes: FileChanges) -> list[dict[str, Any]]:
-    """The same counts for each partition that changed."""
-    by_place: dict[tuple[int, str], tuple[list[LiveFile], list[LiveFile]]] = {}
+    """Return the counts of each changed partition."""
+    by_partition: dict[tuple[int, str], tuple[list[LiveFile], list[LiveFile]]] = {}
     for side, files in enumerate((changes.added, changes.removed)):
         for file in files:
-            by_place.setdefault((file.spec_id, file.partition), ([], []))[side].append(file)
+            by_partition.setdefault((file.spec_id, file.partition), ([], []))[side].append(file)
     return [
         {
             "spec-id": spec_id,
@@ -122,7 +122,7 @@ def partitions(changes: FileChanges) -> list[dict[str, Any]]:
             "added": counts(added),
             "removed": counts(removed),
         }
-        for (spec_id, partition), (added, removed) in sorted(by_place.items())
+        for (spec_id, partition), (added, removed) in sorted(by_partition.items())
     ]
 
 
@@ -130,12 +130,19 @@ def partitions(changes: FileChanges) -> list[dict[str, Any]]:
 
 
 def summed(table: Table, old: Snapshot | None, new: Snapshot | None) -> dict[str, Any]:
-    """What the summaries say: on the way from one to the other where one is the other's ancestor,
-    else only the difference of their totals. A file that came and went again counts twice."""
-    way = _way(table, old, new)
-    if way is not None:
-        return {"source": "summaries", "added": _sum(way, "added"), "removed": _sum(way, "removed")}
-    back = _way(table, new, old)
+    """Return the changes that the snapshot summaries report.
+
+    If one snapshot is an ancestor of the other, add up the summaries between them; otherwise
+    subtract their totals. A file that was added and removed again counts on both sides.
+    """
+    forward = _snapshots_between(table, old, new)
+    if forward is not None:
+        return {
+            "source": "summaries",
+            "added": _sum(forward, "added"),
+            "removed": _sum(forward, "removed"),
+        }
+    back = _snapshots_between(table, new, old)
     if back is not None:
         return {
             "source": "summaries",
@@ -153,21 +160,23 @@ def summed(table: Table, old: Snapshot | None, new: Snapshot | None) -> dict[str
     }
 
 
-def _way(table: Table, old: Snapshot | None, new: Snapshot | None) -> list[Snapshot] | None:
-    """The snapshots after `old` up to `new`; None where `old` is not before `new`."""
+def _snapshots_between(
+    table: Table, old: Snapshot | None, new: Snapshot | None
+) -> list[Snapshot] | None:
+    """Return the snapshots after `old` up to `new`; None if `old` is not an ancestor of `new`."""
     if new is None:
         return [] if old is None else None
-    way: list[Snapshot] = []
-    for one in table.ancestors(new.snapshot_id):
-        if old is not None and one.snapshot_id == old.snapshot_id:
-            return way
-        way.append(one)
-    return way if old is None and way[-1].parent_snapshot_id is None else None
+    snapshots: list[Snapshot] = []
+    for snapshot in table.ancestors(new.snapshot_id):
+        if old is not None and snapshot.snapshot_id == old.snapshot_id:
+            return snapshots
+        snapshots.append(snapshot)
+    return snapshots if old is None and snapshots[-1].parent_snapshot_id is None else None
 
 
 def _sum(snapshots: Sequence[Snapshot], side: str) -> dict[str, int]:
     return {
-        name: sum(number(one.summary, key) or 0 for one in snapshots)
+        name: sum(number(each.summary, key) or 0 for each in snapshots)
         for name, key in _SUMMED[side].items()
     }
 
@@ -178,57 +187,61 @@ def _sum(snapshots: Sequence[Snapshot], side: str) -> dict[str, int]:
 def schema_changes(
     table: Table, old: Snapshot | None, new: Snapshot | None
 ) -> list[dict[str, Any]]:
-    """How the schema that the one was written with became that of the other, column by column."""
+    """Compare the schemas of two snapshots column by column."""
     if old is None or new is None or old.schema_id is None or new.schema_id is None:
         return []
     if old.schema_id == new.schema_id:
         return []
     before, after = _columns(table, old.schema_id), _columns(table, new.schema_id)
-    found: list[dict[str, Any]] = []
+    changes: list[dict[str, Any]] = []
     for field_id in sorted(before.keys() | after.keys()):
-        one, other = before.get(field_id), after.get(field_id)
-        if one == other:
+        old_column, new_column = before.get(field_id), after.get(field_id)
+        if old_column == new_column:
             continue
-        if one is not None and other is not None:
-            found.append({"change": "changed", "id": field_id, "from": one, "to": other})
-        elif other is not None:
-            found.append({"change": "added", "id": field_id, **other})
-        elif one is not None:
-            found.append({"change": "dropped", "id": field_id, **one})
-    return found
+        if old_column is not None and new_column is not None:
+            changes.append(
+                {"change": "changed", "id": field_id, "from": old_column, "to": new_column}
+            )
+        elif new_column is not None:
+            changes.append({"change": "added", "id": field_id, **new_column})
+        elif old_column is not None:
+            changes.append({"change": "dropped", "id": field_id, **old_column})
+    return changes
 
 
 def _columns(table: Table, schema_id: int) -> dict[int, dict[str, Any]]:
-    """What is said of each column, by field id."""
+    """Describe each column, by field id."""
     named = columns(table.schema_by_id(schema_id))
     return {field.field_id: _described(name, field) for name, field in named}
 
 
 def _described(name: str, field: NestedField) -> dict[str, Any]:
-    """Fields inside a struct have lines of their own."""
+    """Describe a column. Fields inside a struct have their own descriptions."""
     kind = field.type.type_id.value if field.type.is_nested else str(field.type)
     return {"column": name, "type": kind, "required": field.required}
 
 
-# --- for people -----------------------------------------------------------------------------------
+# --- text -----------------------------------------------------------------------------------------
 
 
 def _print(document: Mapping[str, Any], changes: FileChanges | None) -> None:
     for side in ("from", "to"):
-        place = document[side]
-        when = "" if place["timestamp-ms"] is None else f"  {time_text(place['timestamp-ms'])}"
-        typer.echo(f"{side:<4}  {place['snapshot-id'] or 'empty'}{when}  ({place['name']})")
+        snapshot = document[side]
+        when = (
+            "" if snapshot["timestamp-ms"] is None else f"  {time_text(snapshot['timestamp-ms'])}"
+        )
+        typer.echo(f"{side:<4}  {snapshot['snapshot-id'] or 'empty'}{when}  ({snapshot['name']})")
     for change in document["schema-changes"]:
         typer.echo(_schema_line(change))
     if document.get("source") == "totals":
-        said = [f"{value:+,} {name}" for name, value in document["difference"].items() if value]
-        typer.echo(f"difference of the totals: {', '.join(said) or 'none'}")
+        texts = [f"{value:+,} {name}" for name, value in document["difference"].items() if value]
+        typer.echo(f"difference of the totals: {', '.join(texts) or 'none'}")
     else:
-        for sign, side, colour in (("+", "added", "green"), ("-", "removed", "red")):
-            typer.echo(typer.style(f"{sign} {_counts_text(document[side])}", fg=colour))
+        for sign, side, color in (("+", "added", "green"), ("-", "removed", "red")):
+            typer.echo(typer.style(f"{sign} {_counts_text(document[side])}", fg=color))
     if changes is None:
         missing = document["files-unavailable"]
-        note = "by the snapshots' summaries: a file that came and went again counts on both sides"
+        note = "from the snapshot summaries: a file that was added and removed again counts twice"
         typer.echo(f"\n{note}")
         typer.echo(f"{missing['reason']}\nfor the lists of files: {missing['fix']}", err=True)
         return
@@ -239,13 +252,12 @@ def _print(document: Mapping[str, Any], changes: FileChanges | None) -> None:
             print_files(sorted(files, key=lambda file: (file.content != "data", file.partition)))
 
 
-def _counts_text(found: Mapping[str, int]) -> str:
-    said = [count_text(found["data-files"], "data file")]
-    if found["delete-files"]:
-        said.append(count_text(found["delete-files"], "delete file"))
-    return ", ".join(
-        [*said, count_text(found["records"], "row"), size_text(found["size-in-bytes"])]
-    )
+def _counts_text(totals: Mapping[str, int]) -> str:
+    texts = [count_text(totals["data-files"], "data file")]
+    if totals["delete-files"]:
+        texts.append(count_text(totals["delete-files"], "delete file"))
+    texts += [count_text(totals["records"], "row"), size_text(totals["size-in-bytes"])]
+    return ", ".join(texts)
 
 
 def _schema_line(change: Mapping[str, Any]) -> str:
@@ -260,25 +272,25 @@ def _column_text(described: Mapping[str, Any]) -> str:
     return plain(f"{described['column']}: {described['type']}{required}")
 
 
-def _print_partitions(found: Sequence[Mapping[str, Any]]) -> None:
-    if not any(one["partition"] for one in found):
+def _print_partitions(documents: Sequence[Mapping[str, Any]]) -> None:
+    if not any(each["partition"] for each in documents):
         return
     heading("Partitions")
     print_table(
         ("partition", "+files", "+rows", "-files", "-rows"),
         [
             (
-                one["partition"] or "unpartitioned",
+                each["partition"] or "unpartitioned",
                 *(
                     f"{value:,}"
                     for side in ("added", "removed")
                     for value in (
-                        one[side]["data-files"] + one[side]["delete-files"],
-                        one[side]["records"],
+                        each[side]["data-files"] + each[side]["delete-files"],
+                        each[side]["records"],
                     )
                 ),
             )
-            for one in found
+            for each in documents
         ],
         right=("+files", "+rows", "-files", "-rows"),
     )

@@ -1,8 +1,8 @@
-"""The live files of a snapshot, read from the table's own manifests.
+"""Read the live files of a snapshot from the table's manifests.
 
-The catalog's protocol has no list of files, so the manifests are read here, by the server's own
-readers. Where those are not installed, or the store cannot be reached from this machine,
-FilesUnavailable says why, and the commands fall back to what the snapshots' summaries tell.
+The REST protocol cannot list files, so the server's own readers read the manifests here. If they
+are not installed, or this machine cannot access the store, FilesUnavailable is raised, and the
+commands use the snapshot summaries instead.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 CONTENTS: Final = ("data", "position-deletes", "equality-deletes")
 DELETION_VECTOR: Final = "deletion-vector"
-_BATCH: Final = 16
+_MANIFESTS_PER_BATCH: Final = 16
 
 Advance = Callable[[int, int], None]
-"""Told how many manifests are read, and of how many."""
+"""Called with the number of manifests read and the number of all."""
 
 
 class FilesUnavailable(Exception):
-    """The manifests cannot be read here; the message says why, `fix` what to do about it."""
+    """The manifests cannot be read here; the message says why, and `fix` what to do."""
 
     def __init__(self, message: str, fix: str) -> None:
         super().__init__(message)
@@ -39,25 +39,27 @@ class FilesUnavailable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LiveFile:
+    """A live data file, delete file or deletion vector."""
+
     content: str
     """One of CONTENTS, or DELETION_VECTOR."""
     file_path: str
     spec_id: int
     partition: str
-    """As Java's partitionToPath writes it; empty in an unpartitioned spec."""
+    """The partition in the form of Java's partitionToPath; empty if unpartitioned."""
     record_count: int
     size_bytes: int
-    """Of the file; of a deletion vector its own part of the Puffin file."""
+    """The size of the file, or of a deletion vector's part of its Puffin file."""
     content_offset: int | None = None
     referenced_data_file: str | None = None
 
     @property
     def key(self) -> tuple[str, int | None]:
-        """One Puffin file holds many deletion vectors, so the path alone names none of them."""
+        """Return path and offset, because one Puffin file contains many deletion vectors."""
         return self.file_path, self.content_offset
 
     def document(self) -> dict[str, Any]:
-        found: dict[str, Any] = {
+        document: dict[str, Any] = {
             "content": self.content,
             "file-path": self.file_path,
             "spec-id": self.spec_id,
@@ -66,14 +68,16 @@ class LiveFile:
             "size-in-bytes": self.size_bytes,
         }
         if self.content_offset is not None:
-            found["content-offset"] = self.content_offset
+            document["content-offset"] = self.content_offset
         if self.referenced_data_file is not None:
-            found["referenced-data-file"] = self.referenced_data_file
-        return found
+            document["referenced-data-file"] = self.referenced_data_file
+        return document
 
 
 @dataclass(frozen=True, slots=True)
 class FileChanges:
+    """The files that differ between two snapshots."""
+
     added: tuple[LiveFile, ...]
     removed: tuple[LiveFile, ...]
 
@@ -88,41 +92,46 @@ class FileReader:
         self._partition_texts: dict[int, Callable[[Sequence[Any]], str]] = {}
 
     def live(self, snapshot: Snapshot | None) -> list[LiveFile]:
-        with _explained(self._table):
+        """Return the live files of a snapshot."""
+        with _explain_errors(self._table):
             return self._files(self._manifests(snapshot))
 
     def changes(self, old: Snapshot | None, new: Snapshot | None) -> FileChanges:
-        """What is live in one of two snapshots and not in the other.
+        """Return the files that are live in only one of two snapshots.
 
-        A manifest never changes, so what both snapshots list needs no reading.
+        Manifests never change, so those that both snapshots list are not read.
         """
-        with _explained(self._table):
+        with _explain_errors(self._table):
             before, after = self._manifests(old), self._manifests(new)
-            shared = {one.manifest_path for one in before} & {one.manifest_path for one in after}
-            gone = [one for one in before if one.manifest_path not in shared]
-            came = [one for one in after if one.manifest_path not in shared]
-            count = len(gone) + len(came)
-            left = self._files(gone, 0, count)
-            right = self._files(came, len(gone), count)
-        return FileChanges(added=_minus(right, left), removed=_minus(left, right))
+            shared = {each.manifest_path for each in before} & {
+                each.manifest_path for each in after
+            }
+            only_before = [each for each in before if each.manifest_path not in shared]
+            only_after = [each for each in after if each.manifest_path not in shared]
+            count = len(only_before) + len(only_after)
+            old_files = self._files(only_before, 0, count)
+            new_files = self._files(only_after, len(only_before), count)
+        return FileChanges(
+            added=_difference(new_files, old_files), removed=_difference(old_files, new_files)
+        )
 
     def _manifests(self, snapshot: Snapshot | None) -> list[ManifestFile]:
         from frazil.format.manifest.manifest_list import may_have_live
 
         if snapshot is None:
             return []
-        listed = self._reader.manifest_list(_whole(self._table, snapshot)).manifests
-        return [one for one in listed if may_have_live(one)]
+        listed = self._reader.manifest_list(_parsed_snapshot(self._table, snapshot)).manifests
+        return [manifest for manifest in listed if may_have_live(manifest)]
 
     def _files(
         self, listed: Sequence[ManifestFile], done: int = 0, count: int | None = None
     ) -> list[LiveFile]:
         files: list[LiveFile] = []
         total = len(listed) if count is None else count
-        for start in range(0, len(listed), _BATCH):
-            batch = listed[start : start + _BATCH]
-            for one, columns in zip(batch, self._reader.columns_of(batch), strict=True):
-                files += self._of_manifest(one.partition_spec_id, columns)
+        for start in range(0, len(listed), _MANIFESTS_PER_BATCH):
+            batch = listed[start : start + _MANIFESTS_PER_BATCH]
+            for manifest, columns in zip(batch, self._reader.columns_of(batch), strict=True):
+                files += self._of_manifest(manifest.partition_spec_id, columns)
             self._advance(done + start + len(batch), total)
         return files
 
@@ -132,9 +141,9 @@ class FileReader:
             text = self._partition_texts[spec_id] = _partition_text(self._table, spec_id)
         partitions = [text(values) for values in columns.partitions]
         deletes = columns.deletes
-        # One by one, numpy's values cost more than all the rest.
+        # Converting numpy values one by one would be slow.
         contents, sizes = columns.content.tolist(), columns.file_size_in_bytes.tolist()
-        records, places = columns.record_count.tolist(), columns.partition.tolist()
+        records, partition_rows = columns.record_count.tolist(), columns.partition.tolist()
         for row in columns.live().nonzero()[0].tolist():
             offset = -1 if deletes is None else int(deletes.content_offset[row])
             content, size = CONTENTS[contents[row]], sizes[row]
@@ -144,7 +153,7 @@ class FileReader:
                 content=content,
                 file_path=columns.path(row),
                 spec_id=spec_id,
-                partition=partitions[places[row]],
+                partition=partitions[partition_rows[row]],
                 record_count=records[row],
                 size_bytes=size,
                 content_offset=offset if offset >= 0 else None,
@@ -152,26 +161,26 @@ class FileReader:
             )
 
 
-def _minus(files: Sequence[LiveFile], others: Iterable[LiveFile]) -> tuple[LiveFile, ...]:
-    """Paths are counted, because a table may allow one to be live twice."""
+def _difference(files: Sequence[LiveFile], others: Iterable[LiveFile]) -> tuple[LiveFile, ...]:
+    """Subtract files, counting paths, because a path may be live twice in a table."""
     known = Counter(file.key for file in others)
-    rest = []
+    remaining = []
     for file in files:
         if known[file.key]:
             known[file.key] -= 1
         else:
-            rest.append(file)
-    return tuple(rest)
+            remaining.append(file)
+    return tuple(remaining)
 
 
-def _whole(table: Table, snapshot: Snapshot) -> Any:
-    """The snapshot as the server's readers take it: old tables name their manifests in it."""
+def _parsed_snapshot(table: Table, snapshot: Snapshot) -> Any:
+    """Parse a snapshot for the server's readers; old tables list their manifests in it."""
     import msgspec
 
     from frazil.format.metadata.snapshots import parse_snapshot
 
     raw = next(
-        one for one in table.metadata["snapshots"] if one["snapshot-id"] == snapshot.snapshot_id
+        each for each in table.metadata["snapshots"] if each["snapshot-id"] == snapshot.snapshot_id
     )
     return parse_snapshot(msgspec.json.encode(raw))
 
@@ -188,12 +197,12 @@ def _partition_text(table: Table, spec_id: int) -> Callable[[Sequence[Any]], str
 
     spec = parse_partition_spec(msgspec.json.encode(table.spec(spec_id)))
     current = table.metadata["current-schema-id"]
-    # A dropped column keeps its type in the schema that still had it.
-    schemas = sorted(table.metadata["schemas"], key=lambda one: one["schema-id"] != current)
+    # If a source column was dropped, an older schema has its type.
+    schemas = sorted(table.metadata["schemas"], key=lambda schema: schema["schema-id"] != current)
     parsed = [parse_schema(msgspec.json.encode(schema)) for schema in schemas]
     sources = {part.source_id for part in spec.fields}
-    fitting = (one for one in parsed if all(one.find_type(source) for source in sources))
-    kind = partition_type(spec, next(fitting, parsed[0]))
+    complete = (each for each in parsed if all(each.find_type(source) for source in sources))
+    kind = partition_type(spec, next(complete, parsed[0]))
     return lambda values: partition_path(spec, kind, values)
 
 
@@ -204,8 +213,9 @@ def _partition_text(table: Table, spec_id: int) -> Callable[[Sequence[Any]], str
 def open_files(
     table: Table, properties: Mapping[str, str], advance: Advance = lambda done, total: None
 ) -> Iterator[FileReader]:
-    """A reader of the table's files; `properties` are those of the catalog. FilesUnavailable."""
-    with _explained(table):
+    """Open a reader of the table's files with the catalog's properties; may raise
+    FilesUnavailable."""
+    with _explain_errors(table):
         from frazil.read.manifest_cache import ManifestCache, ManifestReader
 
         store = _open_store({**properties, **table.config})
@@ -218,18 +228,20 @@ def open_files(
 
 
 def _open_store(properties: Mapping[str, str]) -> RoutingStore:
-    """The store by what catalog and table say, under the names that PyIceberg reads; keys that are
-    not among them come from AWS's usual places."""
+    """Open the store with the properties of catalog and table, which have PyIceberg's names.
+
+    Missing keys come from AWS's usual sources.
+    """
     from frazil.store.object_store import StoreError
     from frazil.store.s3_settings import S3Settings
     from frazil.store.store_router import open_store
 
-    given = {
+    credentials = {
         "AWS_ACCESS_KEY_ID": properties.get("s3.access-key-id"),
         "AWS_SECRET_ACCESS_KEY": properties.get("s3.secret-access-key"),
         "AWS_SESSION_TOKEN": properties.get("s3.session-token"),
     }
-    keys = {name: value for name, value in given.items() if value}
+    keys = {name: value for name, value in credentials.items() if value}
     environ = {**os.environ, **keys}
     if keys and "AWS_SESSION_TOKEN" not in keys:
         environ.pop("AWS_SESSION_TOKEN", None)
@@ -247,7 +259,8 @@ def _open_store(properties: Mapping[str, str]) -> RoutingStore:
 
 
 @contextmanager
-def _explained(table: Table) -> Iterator[None]:
+def _explain_errors(table: Table) -> Iterator[None]:
+    """Turn errors into FilesUnavailable with a fix."""
     from frazil.store.object_store import StoreError
     from frazil.store.s3_settings import ProfileError
     from frazil.wire.errors import BadRequest, ValidationError

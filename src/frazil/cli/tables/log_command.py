@@ -16,8 +16,8 @@ from frazil.cli.tables.snapshot_text import (
     find_snapshot,
     refs_by_snapshot,
     snapshot_document,
-    told_keys,
     total_text,
+    writer_keys,
 )
 
 if TYPE_CHECKING:
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 def run(choice: CatalogChoice, name: str, limit: int | None, every: bool) -> None:
     identifier, ref = table_and_ref(name)
     if every and ref is not None:
-        usage("--all shows every snapshot, so no ref can be named beside it", choice.output)
+        usage("--all shows every snapshot, so it cannot be combined with a ref", choice.output)
     with choice.connect() as client:
         table = client.load_table(identifier)
-    found = _all(table) if every else _history(table, ref or MAIN)
-    shown = list(islice(found, limit))
+    snapshots = _all(table) if every else _history(table, ref or MAIN)
+    shown = list(islice(snapshots, limit))
     refs = refs_by_snapshot(table)
     if choice.as_json:
-        documents = [snapshot_document(one, refs.get(one.snapshot_id, [])) for one in shown]
+        documents = [snapshot_document(each, refs.get(each.snapshot_id, [])) for each in shown]
         shown_ref = None if every else ref or MAIN
         print_json({"table": str(identifier), "ref": shown_ref, "snapshots": documents})
         return
@@ -52,7 +52,10 @@ def _history(table: Table, ref: str) -> list[Snapshot]:
 
 
 def _all(table: Table) -> list[Snapshot]:
-    """Staged and abandoned ones too; later in the table is newer where the clock says the same."""
+    """Return all snapshots, newest first, also staged ones and those on no branch.
+
+    If times are equal, the later one in the metadata is newer.
+    """
     numbered = enumerate(table.snapshots)
     newest = sorted(numbered, key=lambda item: (item[1].timestamp_ms, item[0]), reverse=True)
     return [snapshot for _, snapshot in newest]
@@ -69,5 +72,5 @@ def _print(snapshot: Snapshot, refs: list[str]) -> None:
     total = total_text(snapshot.summary)
     if total:
         typer.echo(f"  = {total}")
-    for key, value in told_keys(snapshot.summary).items():
+    for key, value in writer_keys(snapshot.summary).items():
         typer.echo(f"    {plain(key)}: {plain(value)}")

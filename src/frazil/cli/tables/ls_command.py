@@ -1,4 +1,4 @@
-"""`frazil ls`: namespaces, the tables and views of one, the live files of a table."""
+"""`frazil ls`: list namespaces, tables and views, or the live files of a table."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def run(choice: CatalogChoice, name: str | None) -> None:
         if name is None:
             _namespaces(choice, client)
             return
-        # A dot at the end says that the namespace is meant, where a table has the same name.
+        # A dot at the end selects a namespace if a table has the same name.
         table, ref = (None, None) if name.endswith(".") else _as_table(client, name)
         if table is None:
             _namespace(choice, client, namespace_name(name.removesuffix(".")))
@@ -34,7 +34,7 @@ def run(choice: CatalogChoice, name: str | None) -> None:
 
 
 def _as_table(client: Client, name: str) -> tuple[Table | None, str | None]:
-    """The table of this name; None where it can only be a namespace."""
+    """Return the table of this name and its ref; None if there is no such table."""
     from frazil.wire.errors import NotFound
 
     try:
@@ -49,19 +49,19 @@ def _as_table(client: Client, name: str) -> tuple[Table | None, str | None]:
 
 
 def _namespaces(choice: CatalogChoice, client: Client) -> None:
-    found = sorted(_below(client, ()))
+    namespaces = sorted(_descendants(client, ()))
     if choice.as_json:
-        print_json({"namespaces": [list(one) for one in found]})
+        print_json({"namespaces": [list(namespace) for namespace in namespaces]})
         return
-    for one in found:
-        typer.echo(plain(".".join(one)))
+    for namespace in namespaces:
+        typer.echo(plain(".".join(namespace)))
 
 
-def _below(client: Client, parent: tuple[str, ...]) -> list[tuple[str, ...]]:
-    found: list[tuple[str, ...]] = []
-    for one in client.list_namespaces(parent or None):
-        found += [one, *_below(client, one)]
-    return found
+def _descendants(client: Client, parent: tuple[str, ...]) -> list[tuple[str, ...]]:
+    namespaces: list[tuple[str, ...]] = []
+    for namespace in client.list_namespaces(parent or None):
+        namespaces += [namespace, *_descendants(client, namespace)]
+    return namespaces
 
 
 def _namespace(choice: CatalogChoice, client: Client, namespace: tuple[str, ...]) -> None:
@@ -71,22 +71,23 @@ def _namespace(choice: CatalogChoice, client: Client, namespace: tuple[str, ...]
         print_json(
             {
                 "namespace": list(namespace),
-                "namespaces": [list(one) for one in inner],
-                "tables": [_identifier(one) for one in tables],
-                "views": [_identifier(one) for one in views],
+                "namespaces": [list(each) for each in inner],
+                "tables": [_identifier(table) for table in tables],
+                "views": [_identifier(view) for view in views],
             }
         )
         return
-    rows = [("namespace", ".".join(one)) for one in inner]
-    rows += [("table", str(one)) for one in tables] + [("view", str(one)) for one in views]
+    rows = [("namespace", ".".join(each)) for each in inner]
+    rows += [("table", str(table)) for table in tables]
+    rows += [("view", str(view)) for view in views]
     if not rows:
         typer.echo(f"the namespace {'.'.join(namespace)} is empty")
     for kind, shown in rows:
         typer.echo(f"{kind:<9}  {plain(shown)}")
 
 
-def _identifier(one: Identifier) -> dict[str, Any]:
-    return {"namespace": list(one.namespace), "name": one.name}
+def _identifier(identifier: Identifier) -> dict[str, Any]:
+    return {"namespace": list(identifier.namespace), "name": identifier.name}
 
 
 def _files(choice: CatalogChoice, table: Table, ref: str | None) -> None:
@@ -96,25 +97,25 @@ def _files(choice: CatalogChoice, table: Table, ref: str | None) -> None:
             progress("reading manifests") as advance,
             open_files(table, choice.store_properties(), advance) as files,
         ):
-            found = files.live(snapshot)
+            live_files = files.live(snapshot)
     except FilesUnavailable as error:
         total = None if snapshot is None else total_text(snapshot.summary)
         known = f" By its summary the snapshot has {total}." if total else ""
         fail(f"{error}.{known} To see the files: {error.fix}", choice.output, FAILURE)
-    found.sort(key=lambda file: (file.content != "data", file.partition, file.key[0]))
+    live_files.sort(key=lambda file: (file.content != "data", file.partition, file.key[0]))
     if choice.as_json:
         print_json(
             {
                 "table": str(table.identifier),
                 "snapshot-id": None if snapshot is None else snapshot.snapshot_id,
-                "files": [file.document() for file in found],
+                "files": [file.document() for file in live_files],
             }
         )
         return
-    print_files(found)
-    rows = sum(file.record_count for file in found if file.content == "data")
-    size = size_text(sum(file.size_bytes for file in found))
-    typer.echo(f"{count_text(len(found), 'file')}, {count_text(rows, 'row')}, {size}")
+    print_files(live_files)
+    rows = sum(file.record_count for file in live_files if file.content == "data")
+    size = size_text(sum(file.size_bytes for file in live_files))
+    typer.echo(f"{count_text(len(live_files), 'file')}, {count_text(rows, 'row')}, {size}")
 
 
 def print_files(files: Sequence[LiveFile]) -> None:

@@ -1,4 +1,4 @@
-"""`frazil plan`: which files a scan must read, and why it need not read the others."""
+"""`frazil plan`: the files that a scan must read, and why it can skip the others."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ _EPOCH_YEAR: Final = 1970
 
 
 @dataclass(frozen=True, slots=True)
-class PlanOrder:
-    """What was typed."""
+class PlanArguments:
+    """Arguments and options of the command."""
 
     table: str
     filter: str | None
@@ -47,43 +47,43 @@ class PlanOrder:
     limit: int | None
 
 
-def run(choice: CatalogChoice, order: PlanOrder) -> None:
-    identifier, ref = table_and_ref(order.table)
-    incremental = order.start is not None or order.end is not None
+def run(choice: CatalogChoice, args: PlanArguments) -> None:
+    identifier, ref = table_and_ref(args.table)
+    incremental = args.start is not None or args.end is not None
     if ref is not None and incremental:
-        usage("--from and --to say which snapshots are meant: leave @ out", choice.output)
+        usage("--from and --to select the snapshots: leave @ out", choice.output)
     with choice.connect() as client:
         table = client.load_table(identifier)
-        snapshots = _increment(table, order) if incremental else {"snapshot": _at(table, ref)}
+        snapshots = _increment(table, args) if incremental else {"snapshot": _at(table, ref)}
         plan = table.plan(
-            order.filter,
-            select=order.select or None,
+            args.filter,
+            select=args.select or None,
             explain=True,
-            max_files=order.limit,
+            max_files=args.limit,
             **snapshots,
         )
     if choice.as_json:
-        print_json(_document(table, order, snapshots, plan))
+        print_json(_document(table, args, snapshots, plan))
     else:
-        _print(table, order, snapshots, plan)
+        _print(table, args, snapshots, plan)
 
 
 def _at(table: Table, ref: str | None) -> str | int | None:
-    """A ref stays a ref, because a branch is read with the table's schema."""
+    """Return the snapshot to plan; a ref stays a ref, because branches use the table's schema."""
     if ref is None or ref in table.refs:
         return ref
-    found = find_snapshot(table, ref)
-    return None if found is None else found.snapshot_id
+    snapshot = find_snapshot(table, ref)
+    return None if snapshot is None else snapshot.snapshot_id
 
 
-def _increment(table: Table, order: PlanOrder) -> dict[str, int | None]:
-    """From before the first snapshot is from the beginning."""
-    start = None if order.start is None else find_snapshot(table, order.start)
-    end = find_snapshot(table, order.end or MAIN)
+def _increment(table: Table, args: PlanArguments) -> dict[str, int | None]:
+    """Return the range of snapshots; without a start it begins before the first snapshot."""
+    start = None if args.start is None else find_snapshot(table, args.start)
+    end = find_snapshot(table, args.end or MAIN)
     if end is None:
         from frazil.wire.errors import NotFound
 
-        raise NotFound(f"{table} has no snapshot that --to could name")
+        raise NotFound(f"{table} has no snapshot for --to")
     return {
         "from_snapshot": None if start is None else start.snapshot_id,
         "to_snapshot": end.snapshot_id,
@@ -94,7 +94,7 @@ def _increment(table: Table, order: PlanOrder) -> dict[str, int | None]:
 
 
 def _document(
-    table: Table, order: PlanOrder, snapshots: Mapping[str, Any], plan: Plan
+    table: Table, args: PlanArguments, snapshots: Mapping[str, Any], plan: Plan
 ) -> dict[str, Any]:
     import msgspec
 
@@ -103,7 +103,7 @@ def _document(
     return {
         "table": str(table.identifier),
         **_named_snapshots(table, snapshots),
-        "filter": None if order.filter is None else filter_json(order.filter),
+        "filter": None if args.filter is None else filter_json(args.filter),
         "walk": None if plan.walk is None else msgspec.to_builtins(plan.walk),
         "is-whole": plan.is_whole,
         "files": [_file_document(table, task) for task in plan.tasks],
@@ -129,13 +129,13 @@ def _file_document(table: Table, task: FileScanTask) -> dict[str, Any]:
         "partition": partition_text(table, file.spec_id, file.partition),
         "record-count": file.record_count,
         "size-in-bytes": file.file_size_in_bytes,
-        "delete-files": [_delete_document(one) for one in task.delete_files],
+        "delete-files": [_delete_document(file) for file in task.delete_files],
         "residual-filter": task.residual,
     }
 
 
 def _delete_document(file: PlannedDeleteFile) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    document: dict[str, Any] = {
         "content": file.content,
         "file-path": file.file_path,
         "file-format": file.file_format,
@@ -143,16 +143,16 @@ def _delete_document(file: PlannedDeleteFile) -> dict[str, Any]:
         "size-in-bytes": file.content_size_in_bytes or file.file_size_in_bytes,
     }
     if file.content_offset is not None:
-        found["content-offset"] = file.content_offset
+        document["content-offset"] = file.content_offset
     if file.equality_ids is not None:
-        found["equality-ids"] = list(file.equality_ids)
-    return found
+        document["equality-ids"] = list(file.equality_ids)
+    return document
 
 
 # --- text -----------------------------------------------------------------------------------------
 
 
-def _print(table: Table, order: PlanOrder, snapshots: Mapping[str, Any], plan: Plan) -> None:
+def _print(table: Table, args: PlanArguments, snapshots: Mapping[str, Any], plan: Plan) -> None:
     incremental = "snapshot" not in snapshots
     named = _named_snapshots(table, snapshots)
     if incremental:
@@ -162,10 +162,10 @@ def _print(table: Table, order: PlanOrder, snapshots: Mapping[str, Any], plan: P
     else:
         at = named["snapshot-id"]
         which = "no snapshot yet" if at is None else f"snapshot {at}"
-    where = "" if order.filter is None else f", where {plain(order.filter)}"
+    where = "" if args.filter is None else f", where {plain(args.filter)}"
     typer.echo(f"{typer.style(str(table.identifier), bold=True)}, {which}{where}")
     if plan.walk is None:
-        typer.echo("this catalog does not say what it has skipped")
+        typer.echo("this catalog does not report what it skipped")
     else:
         _print_walk(plan.walk, incremental)
     _print_files(table, plan)
@@ -200,12 +200,12 @@ def _print_walk(walk: Walk, incremental: bool) -> None:
         f"read, with {count_text(walk.delete_files, 'delete file')}",
     )
     reasons = {"skipped by partition values or column statistics": walk.delete_files_skipped}
-    _leaves(files, walk.delete_files, reasons, "held against the data files")
+    _leaves(files, walk.delete_files, reasons, "matched with data files")
     console().print(tree)
 
 
 def _level(noun: str, seen: int, reasons: Mapping[str, int], rest: str) -> tuple[Tree, Tree]:
-    """A tree of manifests, and its branch for the files in those that were read."""
+    """Return a tree of manifests, and its branch for the files in manifests that were read."""
     from rich.tree import Tree
 
     tree = Tree(count_text(seen, noun))
@@ -213,7 +213,7 @@ def _level(noun: str, seen: int, reasons: Mapping[str, int], rest: str) -> tuple
 
 
 def _leaves(tree: Tree, seen: int, reasons: Mapping[str, int], rest: str) -> Tree:
-    """What was skipped for each reason, and what was not."""
+    """Add one leaf for each reason to skip, and return the leaf of the rest."""
     for reason, skipped in reasons.items():
         tree.add(f"{skipped:,} {reason}{_share(skipped, seen)}")
     left = seen - sum(reasons.values())
@@ -221,7 +221,7 @@ def _leaves(tree: Tree, seen: int, reasons: Mapping[str, int], rest: str) -> Tre
 
 
 def _share(part: int, whole: int) -> str:
-    """Neither nought nor all where it is not quite so."""
+    """Return a percentage; 0% and 100% only if they are exact."""
     if not whole:
         return ""
     share = part / whole
@@ -274,7 +274,7 @@ def _deletes_text(files: Sequence[PlannedDeleteFile]) -> str:
 
 
 def partition_text(table: Table, spec_id: int, values: Sequence[Any]) -> str:
-    """`day=2026-05-01/item=null`; months and hours as people write them."""
+    """Return text such as `day=2026-05-01/item=null`, with readable months and hours."""
     fields = table.spec(spec_id)["fields"]
     return "/".join(
         f"{field['name']}={_value_text(field['transform'], value)}"
@@ -322,6 +322,7 @@ _TRANSFORM: Final = re.compile(r"(\w+)(?:\[(\d+)\])?")
 
 
 def filter_words(expression: Any) -> str:
+    """Convert the JSON of an expression to the syntax of `--filter`."""
     if isinstance(expression, bool):
         return "true" if expression else "false"
     kind = expression["type"]

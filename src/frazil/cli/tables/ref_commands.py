@@ -1,4 +1,4 @@
-"""`frazil branch`, `tag`, `rollback` and `cherry-pick`: where the names of a table point."""
+"""`frazil branch`, `tag`, `rollback` and `cherry-pick`: list and move the refs of a table."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 import typer
 
-from frazil.cli.shared.catalog_command import CatalogChoice, on_its_way, usage
+from frazil.cli.shared.catalog_command import CatalogChoice, unknown_if_interrupted, usage
 from frazil.cli.shared.printing import print_json, print_table, time_text
 from frazil.cli.shared.typed_names import table_name
 from frazil.cli.tables.snapshot_text import find_snapshot
@@ -24,35 +24,37 @@ def list_refs(choice: CatalogChoice, kind: Kind, name: str) -> None:
     identifier = table_name(name)
     with choice.connect() as client:
         table = client.load_table(identifier, snapshots="refs")
-    found = {name: ref for name, ref in sorted(table.refs.items()) if ref.type == kind}
+    refs = {name: ref for name, ref in sorted(table.refs.items()) if ref.type == kind}
     if choice.as_json:
-        refs = [{"name": name, **_kept(msgspec.to_builtins(ref))} for name, ref in found.items()]
-        print_json({"table": str(identifier), "refs": refs})
+        documents = [
+            {"name": name, **_without_nulls(msgspec.to_builtins(ref))} for name, ref in refs.items()
+        ]
+        print_json({"table": str(identifier), "refs": documents})
         return
-    if not found:
+    if not refs:
         typer.echo(f"{identifier} has no {kind}")
         return
-    times = {one.snapshot_id: time_text(one.timestamp_ms) for one in table.snapshots}
+    times = {each.snapshot_id: time_text(each.timestamp_ms) for each in table.snapshots}
     print_table(
-        (kind, "snapshot", "time", "kept for"),
+        (kind, "snapshot", "time", "retention"),
         [
             (name, ref.snapshot_id, times.get(ref.snapshot_id), _retention(ref))
-            for name, ref in found.items()
+            for name, ref in refs.items()
         ],
     )
 
 
-def _kept(document: Mapping[str, Any]) -> dict[str, Any]:
+def _without_nulls(document: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in document.items() if value is not None}
 
 
 def _retention(ref: Any) -> str | None:
-    said = [
+    limits = [
         f"{name.replace('_', ' ')} {value}"
         for name in ("min_snapshots_to_keep", "max_snapshot_age_ms", "max_ref_age_ms")
         if (value := getattr(ref, name)) is not None
     ]
-    return ", ".join(said) or None
+    return ", ".join(limits) or None
 
 
 def create(
@@ -119,56 +121,58 @@ def _change(
     change: Callable[[Table], None],
     dry_run: bool,
 ) -> None:
-    """Does it, and prints where the ref was and where it is."""
+    """Change a ref and print its old and new snapshot."""
     from frazil.wire.errors import FrazilError
 
     identifier = table_name(table_text)
     kind, name = ref
     with choice.connect(dry_run=dry_run) as client:
         before = client.load_table(identifier)
-        with on_its_way():
+        with unknown_if_interrupted():
             change(before)
         try:
             now = client.load_table(identifier, snapshots="refs")
         except FrazilError as error:
-            # The change has been made, whatever becomes of the question about it.
+            # The change succeeded, even if reading the table again fails.
             typer.echo(f"done, but the table could not be read again: {error}", err=True)
             return
     old, new = before.refs.get(name), now.refs.get(name)
-    was = None if old is None else old.snapshot_id
-    at = None if new is None else new.snapshot_id
+    old_id = None if old is None else old.snapshot_id
+    new_id = None if new is None else new.snapshot_id
     if choice.as_json:
         print_json(
             {
                 "table": str(identifier),
                 "type": kind,
                 "name": name,
-                "snapshot-id": at,
-                "previous-snapshot-id": was,
+                "snapshot-id": new_id,
+                "previous-snapshot-id": old_id,
             }
         )
         return
-    before_text = "" if was is None else f"; it was at {was}"
-    where = "removed" if at is None else f"at {at}"
+    before_text = "" if old_id is None else f"; it was at {old_id}"
+    where = "removed" if new_id is None else f"at {new_id}"
     typer.echo(f"{kind} {name} of {identifier} is {where}{before_text}")
 
 
 def _snapshot_id(table: Table, text: str) -> int:
     from frazil.wire.errors import NotFound
 
-    found = find_snapshot(table, text)
-    if found is None:
+    snapshot = find_snapshot(table, text)
+    if snapshot is None:
         raise NotFound(
-            f"{table} has no snapshot yet" if not table.refs else f"{text} is no snapshot"
+            f"{table} has no snapshot yet" if not table.refs else f"{text} is not a snapshot"
         )
-    return found.snapshot_id
+    return snapshot.snapshot_id
 
 
 def _timestamp_ms(text: str, choice: CatalogChoice) -> int:
-    """ISO 8601; without a zone it is UTC, as all times that are printed."""
+    """Parse a time in ISO 8601, by default in UTC like all printed times."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        usage(f"--to-timestamp {text} is no time: write it as 2026-05-01T12:00:00Z", choice.output)
+        usage(
+            f"--to-timestamp {text} is not a time: write it as 2026-05-01T12:00:00Z", choice.output
+        )
     aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     return int(aware.timestamp() * 1000)

@@ -1,4 +1,4 @@
-"""`frazil show`: a table as it is, or as it was at a snapshot."""
+"""`frazil show`: show a table, now or at a snapshot."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def run(choice: CatalogChoice, name: str) -> None:
     with choice.connect() as client:
         table = client.load_table(identifier)
     snapshot = find_snapshot(table, ref or MAIN)
-    # A branch is read with the table's current schema, an older snapshot and a tag with their own.
+    # Branches use the table's current schema, tags and older snapshots their own.
     named = table.refs.get(ref or MAIN)
     at_branch = ref is None or (named is not None and named.type == "branch")
     own = None if at_branch or snapshot is None else snapshot.schema_id
@@ -47,7 +47,7 @@ def run(choice: CatalogChoice, name: str) -> None:
 
 
 def _document(table: Table, snapshot: Snapshot | None, schema_id: int) -> dict[str, Any]:
-    schema = next(one for one in table.metadata["schemas"] if one["schema-id"] == schema_id)
+    schema = next(each for each in table.metadata["schemas"] if each["schema-id"] == schema_id)
     refs = refs_by_snapshot(table)
     return {
         "table": str(table.identifier),
@@ -131,7 +131,7 @@ def _print_snapshot(snapshot: Snapshot | None) -> None:
 
 
 def columns(type_: Type, prefix: str = "") -> Iterator[tuple[str, NestedField]]:
-    """Every field at any depth with its full name, parents first."""
+    """Yield every field at any depth with its full name, parents first."""
     from frazil.values.types import child_fields
 
     for field in child_fields(type_):
@@ -141,12 +141,12 @@ def columns(type_: Type, prefix: str = "") -> Iterator[tuple[str, NestedField]]:
 
 
 def _type_text(type_: Type) -> str:
-    """The fields of a struct have rows of their own."""
+    """Return the text of a type; the fields of a struct have their own rows."""
     return type_.type_id.value if type_.is_nested else str(type_)
 
 
 def _fields_text(spec: Mapping[str, Any], names: Mapping[int, str]) -> str:
-    """`day(ts), bucket[16](id)` of a partition spec, with direction and nulls of a sort order."""
+    """Return text such as `day(ts), bucket[16](id)`, for sort orders with direction and nulls."""
     return ", ".join(_field_text(field, names) for field in spec["fields"])
 
 

@@ -1,4 +1,4 @@
-"""What several commands say of a snapshot: which one is meant, its refs, its numbers."""
+"""Find snapshots, and show their refs and summaries; shared by several commands."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ _COUNTS: Final = (
     ("delete-files", "delete file"),
     ("records", "row"),
 )
-_TOLD: Final = frozenset({"replace-partitions", "source-snapshot-id", "published-wap-id"})
-"""What the server sets and a reader wants to see beside the counts."""
+_SHOWN_SERVER_KEYS: Final = frozenset(
+    {"replace-partitions", "source-snapshot-id", "published-wap-id"}
+)
+"""Keys that the server sets and that are shown too."""
 
 
 def find_snapshot(table: Table, text: str) -> Snapshot | None:
-    """The snapshot of a branch, a tag or an id; each `^` after it is one parent back.
+    """Find the snapshot of a branch, a tag or an id; each `^` goes back one parent.
 
     None is the state before the first snapshot.
     """
@@ -32,23 +34,23 @@ def find_snapshot(table: Table, text: str) -> Snapshot | None:
     steps = len(text) - len(name)
     if name == MAIN and not table.refs:
         return None
-    found: Snapshot | None = table.snapshot(name)
+    snapshot: Snapshot | None = table.snapshot(name)
     for _ in range(steps):
-        if found is None:
+        if snapshot is None:
             raise NotFound(f"{table}: {text} goes back beyond the first snapshot")
-        parent = found.parent_snapshot_id
-        found = None if parent is None else table.snapshot(parent)
-    return found
+        parent = snapshot.parent_snapshot_id
+        snapshot = None if parent is None else table.snapshot(parent)
+    return snapshot
 
 
 def refs_by_snapshot(table: Table) -> dict[int, list[str]]:
-    """The refs at each snapshot as git shows them; main is the first."""
-    found: dict[int, list[str]] = {}
+    """Return the refs of each snapshot in the style of git, main first."""
+    refs: dict[int, list[str]] = {}
     order = sorted(table.refs.items(), key=lambda item: (item[0] != MAIN, item[1].type, item[0]))
     for name, ref in order:
         shown = name if ref.type == "branch" else f"{ref.type}: {name}"
-        found.setdefault(ref.snapshot_id, []).append(shown)
-    return found
+        refs.setdefault(ref.snapshot_id, []).append(shown)
+    return refs
 
 
 def snapshot_document(snapshot: Snapshot, refs: list[str]) -> dict[str, Any]:
@@ -65,26 +67,26 @@ def snapshot_document(snapshot: Snapshot, refs: list[str]) -> dict[str, Any]:
 
 
 def change_text(summary: Mapping[str, str]) -> list[str]:
-    """`+ 2 data files, 100 rows, 4.0 KiB` and the same with a minus, where there is anything."""
+    """Return lines such as `+ 2 data files, 100 rows, 4.0 KiB` for added and removed files."""
     lines = []
     for sign, word, others in (("+", "added", "added"), ("-", "deleted", "removed")):
-        said = []
+        parts = []
         for key, noun in _COUNTS:
             # Java's names: deleted-data-files and deleted-records, but removed-delete-files.
             prefix = others if key == "delete-files" else word
             count = number(summary, f"{prefix}-{key}")
             if count:
-                said.append(count_text(count, noun))
+                parts.append(count_text(count, noun))
         size = number(summary, f"{others}-files-size")
         if size:
-            said.append(size_text(size))
-        if said:
-            lines.append(f"{sign} {', '.join(said)}")
+            parts.append(size_text(size))
+        if parts:
+            lines.append(f"{sign} {', '.join(parts)}")
     return lines
 
 
 def total_text(summary: Mapping[str, str]) -> str | None:
-    said = [
+    parts = [
         count_text(count, noun)
         for key, noun in _COUNTS
         if (count := number(summary, f"total-{key}")) is not None
@@ -92,22 +94,23 @@ def total_text(summary: Mapping[str, str]) -> str | None:
     ]
     size = number(summary, "total-files-size")
     if size is not None:
-        said.append(size_text(size))
-    return ", ".join(said) or None
+        parts.append(size_text(size))
+    return ", ".join(parts) or None
 
 
-def told_keys(summary: Mapping[str, str]) -> dict[str, str]:
-    """What writers have said about a commit, without what the server counts."""
+def writer_keys(summary: Mapping[str, str]) -> dict[str, str]:
+    """Return the summary keys of writers, without those that the server computes."""
     from frazil.wire.file_actions import SERVER_SUMMARY_KEYS
 
     return {
         key: value
         for key, value in summary.items()
-        if key in _TOLD or not (key in SERVER_SUMMARY_KEYS or key.startswith("partitions."))
+        if key in _SHOWN_SERVER_KEYS
+        or not (key in SERVER_SUMMARY_KEYS or key.startswith("partitions."))
     }
 
 
 def number(summary: Mapping[str, str], key: str) -> int | None:
-    """A count of a summary; writers other than ours may leave it out or write anything."""
+    """Return a count from a summary; other writers may omit it or write anything."""
     text = summary.get(key, "")
     return int(text) if text.isascii() and text.isdigit() else None

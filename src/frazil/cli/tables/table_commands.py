@@ -1,4 +1,4 @@
-"""The commands of a client: each is only declared here, and imported when it runs."""
+"""Declarations of the commands on tables; their implementations are imported when they run."""
 
 from __future__ import annotations
 
@@ -11,64 +11,74 @@ from typer.core import TyperCommand
 from frazil.cli.shared.catalog_command import CatalogChoice, takes_catalog, usage
 from frazil.cli.shared.setting_options import Output, OutputOption
 
-_TABLE_HELP = 'The table, as namespace.table; \'["a.b","t"]\' where a name has dots.'
-_SNAPSHOT_HELP = "A snapshot id, a branch or a tag; each ^ after it is one parent back."
+_TABLE_HELP = 'The table, as namespace.table; \'["a.b","t"]\' for names with dots.'
+_SNAPSHOT_HELP = "A snapshot id, a branch or a tag; each ^ after it goes back one parent."
 
 TableArgument = Annotated[str, typer.Argument(metavar="TABLE", help=_TABLE_HELP)]
 TableAtArgument = Annotated[
     str,
     typer.Argument(
-        metavar="TABLE[@REF]", help=f"{_TABLE_HELP} After @ a branch, a tag or a snapshot id."
+        metavar="TABLE[@REF]", help=f"{_TABLE_HELP} After @, a branch, a tag or a snapshot id."
     ),
 ]
 BranchOption = Annotated[str, typer.Option("--branch", metavar="NAME", help="The branch.")]
 DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Print the request that would be sent, and send nothing.")
+    bool, typer.Option("--dry-run", help="Print the request without sending it.")
 ]
 RefArgument = Annotated[
-    str | None, typer.Argument(metavar="NAME", help="Its name; without it they are listed.")
+    str | None, typer.Argument(metavar="NAME", help="Its name. Without a name, all are listed.")
 ]
 AtOption = Annotated[
     str | None,
     typer.Option("--at", metavar="SNAPSHOT", help=f"{_SNAPSHOT_HELP} [default: head of main]"),
 ]
 DeleteOption = Annotated[bool, typer.Option("--delete", help="Remove it.")]
-ReplaceOption = Annotated[bool, typer.Option("--replace", help="Move it where it exists already.")]
+ReplaceOption = Annotated[bool, typer.Option("--replace", help="Move it if it exists already.")]
 RefAgeOption = Annotated[
     int | None,
-    typer.Option("--max-ref-age-ms", metavar="MS", min=1, help="Expiry drops it at this age."),
+    typer.Option("--max-ref-age-ms", metavar="MS", min=1, help="Expire it at this age."),
+]
+
+
+SaveConflictOption = Annotated[
+    str | None,
+    typer.Option(
+        "--save-conflict", metavar="FILE", help="Save a refusal here for `frazil explain`."
+    ),
 ]
 
 
 class ManyFiles(TyperCommand):
-    """Takes several values after --add and --remove, as a shell's `*.parquet` gives them.
+    """Accepts several values after --add and --remove, such as the expansion of `*.parquet`.
 
-    Only where the table is typed first: behind a list of files nobody could tell it from them.
+    The table must come first, because after a list of files it would be taken for a file.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if not args or args[0].startswith("-"):
             return super().parse_args(ctx, args)
-        spread: list[str] = []
+        expanded: list[str] = []
         flag: str | None = None
         for number, arg in enumerate(args):
             if not arg.startswith("-"):
-                spread += [arg] if flag is None else [flag, arg]
+                expanded += [arg] if flag is None else [flag, arg]
                 continue
             has_values = not (args[number + 1 :] or ["-"])[0].startswith("-")
             flag = arg if arg in ("--add", "--remove") and has_values else None
             if flag is None:
-                spread.append(arg)
-        return super().parse_args(ctx, spread)
+                expanded.append(arg)
+        return super().parse_args(ctx, expanded)
 
 
 class IsolationChoice(StrEnum):
+    """Values of --isolation."""
+
     SERIALIZABLE = "serializable"
     SNAPSHOT = "snapshot"
 
 
 def register(app: typer.Typer) -> None:
-    """Puts the client's commands beside the server's."""
+    """Add the commands on tables to the command tree."""
     for name, command in (
         ("ls", ls),
         ("show", show),
@@ -91,7 +101,7 @@ def ls(
         str | None,
         typer.Argument(
             metavar="NAMESPACE|TABLE[@REF]",
-            help="A namespace or a table; without it all namespaces.",
+            help="A namespace or a table; by default all namespaces.",
         ),
     ] = None,
 ) -> None:
@@ -102,7 +112,7 @@ def ls(
 
 
 def show(choice: CatalogChoice, table: TableAtArgument) -> None:
-    """Show a table: schema, partition spec, sort order, properties, refs and a snapshot."""
+    """Show a table: schema, partition spec, sort args, properties, refs and a snapshot."""
     from frazil.cli.tables.show_command import run
 
     run(choice, table)
@@ -112,10 +122,11 @@ def log(
     choice: CatalogChoice,
     table: TableAtArgument,
     limit: Annotated[
-        int | None, typer.Option("--limit", "-n", metavar="N", min=1, help="Only the newest N.")
+        int | None,
+        typer.Option("--limit", "-n", metavar="N", min=1, help="Show the newest N."),
     ] = None,
     every: Annotated[
-        bool, typer.Option("--all", help="Every snapshot, also those that no branch has.")
+        bool, typer.Option("--all", help="Show all snapshots, also those on no branch.")
     ] = False,
 ) -> None:
     """Show the snapshots of a branch or tag, newest first."""
@@ -146,21 +157,21 @@ def plan(
         typer.Option(
             "--filter",
             metavar="FILTER",
-            help="The rows that are wanted, such as \"day = '2026-05-01' and id > 7\".",
+            help="The rows to scan, such as \"day = '2026-05-01' and id > 7\".",
         ),
     ] = None,
     select: Annotated[
         list[str] | None,
-        typer.Option("--select", metavar="COLUMN", help="A column that will be read."),
+        typer.Option("--select", metavar="COLUMN", help="A column to read."),
     ] = None,
     start: Annotated[
         str | None,
-        typer.Option("--from", metavar="SNAPSHOT", help="Only what was appended after it."),
+        typer.Option("--from", metavar="SNAPSHOT", help="Plan only files appended after it."),
     ] = None,
     end: Annotated[
         str | None,
         typer.Option(
-            "--to", metavar="SNAPSHOT", help="Only what was appended up to it. [default: main]"
+            "--to", metavar="SNAPSHOT", help="Plan only files appended up to it. [default: main]"
         ),
     ] = None,
     limit: Annotated[
@@ -168,10 +179,10 @@ def plan(
         typer.Option("--limit", "-n", metavar="N", min=0, help="Show only the first N files."),
     ] = None,
 ) -> None:
-    """Show which files a scan must read, and what was skipped at each level and why."""
-    from frazil.cli.tables.plan_command import PlanOrder, run
+    """Show the files that a scan must read, and what is skipped and why."""
+    from frazil.cli.tables.plan_command import PlanArguments, run
 
-    run(choice, PlanOrder(table, where, tuple(select or ()), start, end, limit))
+    run(choice, PlanArguments(table, where, tuple(select or ()), start, end, limit))
 
 
 def commit(
@@ -199,7 +210,7 @@ def commit(
         bool,
         typer.Option(
             "--replace-partitions",
-            help="Replace everything in the partitions that the added files belong to.",
+            help="Replace all rows in the partitions of the added files.",
         ),
     ] = False,
     branch: BranchOption = "main",
@@ -208,18 +219,18 @@ def commit(
         typer.Option(
             "--partition",
             metavar="NAME=VALUE",
-            help="The partition of the added files, where their footers do not prove it.",
+            help="The partition of the added files, if their footers do not prove it.",
         ),
     ] = None,
     summary: Annotated[
         list[str] | None,
-        typer.Option("--summary", metavar="KEY=VALUE", help="A key of the snapshot's summary."),
+        typer.Option("--summary", metavar="KEY=VALUE", help="An entry for the snapshot summary."),
     ] = None,
     stage_only: Annotated[
         bool,
         typer.Option(
             "--stage-only",
-            help="Make the snapshot and leave the branch; cherry-pick it later.",
+            help="Create the snapshot without moving the branch; cherry-pick it later.",
         ),
     ] = False,
     base: Annotated[
@@ -227,7 +238,7 @@ def commit(
         typer.Option(
             "--base",
             metavar="SNAPSHOT",
-            help="What the change was read from. [default: the branch's head now]",
+            help="The snapshot that was read. [default: head of the branch]",
         ),
     ] = None,
     isolation: Annotated[
@@ -242,21 +253,16 @@ def commit(
             "--conflict-filter", metavar="FILTER", help="The rows that the change depends on."
         ),
     ] = None,
-    save_conflict: Annotated[
-        str | None,
-        typer.Option(
-            "--save-conflict", metavar="FILE", help="Where a refusal is kept for `frazil explain`."
-        ),
-    ] = None,
+    save_conflict: SaveConflictOption = None,
     dry_run: DryRunOption = False,
 ) -> None:
     """Commit Parquet files: append, delete, overwrite or replace partitions.
 
-    What is given decides: only --add appends, only --remove deletes, both together overwrite.
+    The options select the operation: --add appends, --remove deletes, and both overwrite.
     """
-    from frazil.cli.tables.commit_command import CommitOrder, run
+    from frazil.cli.tables.commit_command import CommitArguments, run
 
-    order = CommitOrder(
+    args = CommitArguments(
         table=table,
         add=tuple(add or ()),
         remove=tuple(remove or ()),
@@ -271,7 +277,7 @@ def commit(
         conflict_filter=conflict_filter,
         dry_run=dry_run,
     )
-    run(choice, order)
+    run(choice, args)
 
 
 def branch(
@@ -284,14 +290,15 @@ def branch(
     min_snapshots_to_keep: Annotated[
         int | None,
         typer.Option(
-            "--min-snapshots-to-keep", metavar="N", min=1, help="Expiry keeps at least these."
+            "--min-snapshots-to-keep",
+            metavar="N",
+            min=1,
+            help="Always keep N snapshots.",
         ),
     ] = None,
     max_snapshot_age_ms: Annotated[
         int | None,
-        typer.Option(
-            "--max-snapshot-age-ms", metavar="MS", min=1, help="Expiry drops older snapshots."
-        ),
+        typer.Option("--max-snapshot-age-ms", metavar="MS", min=1, help="Expire older snapshots."),
     ] = None,
     max_ref_age_ms: RefAgeOption = None,
     dry_run: DryRunOption = False,
@@ -336,13 +343,11 @@ def _ref(
     changes = at is not None or replace or any(value is not None for value in retention.values())
     if name is None:
         if changes or delete or dry_run:
-            usage(f"{kind}: name the {kind} that is meant", choice.output)
+            usage(f"{kind}: give the name of the {kind}", choice.output)
         ref_commands.list_refs(choice, kind, table)
     elif delete:
         if changes:
-            usage(
-                "--delete stands alone: nothing else can be set on what is removed", choice.output
-            )
+            usage("--delete cannot be combined with options that change the ref", choice.output)
         ref_commands.delete(choice, kind, table, name, dry_run=dry_run)
     else:
         ref_commands.create(
@@ -365,7 +370,7 @@ def rollback(
     branch: BranchOption = "main",
     dry_run: DryRunOption = False,
 ) -> None:
-    """Move a branch back to one of its earlier snapshots; the later ones stay in the table."""
+    """Move a branch back to an earlier snapshot; later snapshots stay in the table."""
     from frazil.cli.tables import ref_commands
 
     ref_commands.rollback(choice, table, snapshot, to_timestamp, branch, dry_run=dry_run)
@@ -376,12 +381,7 @@ def cherry_pick(
     table: TableArgument,
     snapshot: Annotated[str, typer.Argument(metavar="SNAPSHOT", help="The staged snapshot's id.")],
     branch: BranchOption = "main",
-    save_conflict: Annotated[
-        str | None,
-        typer.Option(
-            "--save-conflict", metavar="FILE", help="Where a refusal is kept for `frazil explain`."
-        ),
-    ] = None,
+    save_conflict: SaveConflictOption = None,
     dry_run: DryRunOption = False,
 ) -> None:
     """Publish a staged snapshot on a branch."""
@@ -395,13 +395,13 @@ def explain(
         str,
         typer.Argument(
             metavar="FILE",
-            help="The error's JSON, the whole HTTP answer, or what --save-conflict has kept; "
+            help="The error as JSON, a whole HTTP response, or a file of --save-conflict; "
             "- is standard input.",
         ),
     ] = "-",
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Say in plain words why a commit was refused, and what can be done."""
+    """Explain why a commit was refused, and what to do."""
     from frazil.cli.shared.conflict_explanation import run
 
     run(source, output)
