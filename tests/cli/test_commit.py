@@ -163,9 +163,9 @@ def test_a_conflict_has_its_exit_code_and_is_explained(shop: Shop, tmp_path: Pat
     ("arguments", "message"),
     [
         ((), "nothing to do"),
-        (("--add", "x", "--base", "main"), "--base means nothing for an append"),
-        (("--add", "x", "--isolation", "snapshot"), "--isolation means nothing"),
-        (("--add", "x", "--conflict-filter", "id = 1"), "--conflict-filter means nothing"),
+        (("--add", "x", "--base", "main"), "--base has no effect on an append"),
+        (("--add", "x", "--isolation", "snapshot"), "--isolation has no effect"),
+        (("--add", "x", "--conflict-filter", "id = 1"), "--conflict-filter has no effect"),
         (("--remove", "x", "--replace-partitions"), "needs only --add"),
         (("--remove", "x", "--partition", "day=2026-05-01"), "give --add"),
         (("--remove-where", "id ="), "--remove-where: "),

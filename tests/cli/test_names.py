@@ -38,7 +38,7 @@ def test_a_table_is_named(text: str, namespace: Any, name: str, ref: str | None)
     [
         ("orders", "is not a table name"),
         ("shop.orders@", "ends with @"),
-        ('["a"', "is none"),
+        ('["a"', "is not one"),
         ('["a", 1]', "JSON array of texts"),
         ('["a","b"]x', "after the JSON array"),
         ('["t"]', "is not a table name"),

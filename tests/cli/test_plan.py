@@ -142,7 +142,7 @@ def test_deletes_are_shown_with_their_files(sold: Shop) -> None:
     (line,) = [line for line in said.splitlines() if "a.parquet" in line]
     assert "1 equality-delete, 1 position-delete" in line
     assert "1 delete manifest\n" in said
-    assert "2 held against the data files (100.0%)" in said
+    assert "2 matched with data files (100.0%)" in said
 
 
 def test_a_table_without_snapshots(shop: Shop) -> None:
