@@ -1,1 +1,1 @@
-"""Scan planning: which files a reader must open, found once at the server for every client."""
+"""Plans scans: finds the files that a reader must open, once on the server for all clients."""

@@ -111,16 +111,16 @@ _BOUNDS: Final = ("lower_bounds", "upper_bounds")
 
 @dataclass(slots=True)
 class ScanTasks:
-    """The tasks of a part of a scan, with the delete files that they refer to."""
+    """The tasks of a part of a scan, with the delete files that they reference."""
 
     tasks: list[dict[str, Any]] = field(default_factory=list)
     delete_files: list[dict[str, Any]] = field(default_factory=list)
 
     def document(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"file-scan-tasks": self.tasks}
+        document: dict[str, Any] = {"file-scan-tasks": self.tasks}
         if self.delete_files:
-            found["delete-files"] = self.delete_files
-        return found
+            document["delete-files"] = self.delete_files
+        return document
 
 
 class TaskWriter:
@@ -172,17 +172,17 @@ class TaskWriter:
             tasks.tasks.append(task)
 
     def _residuals(self, piece: Piece) -> list[Any]:
-        """For each distinct partition of the manifest."""
-        found = self._scan.where.residuals(piece.columns, piece.listed.partition_spec_id)
-        written: dict[int, Any] = {}
-        # Most partitions leave the very same expression.
-        return [
-            written.get(id(one)) or written.setdefault(id(one), residual_json(one, self._schema))
-            for one in found
-        ]
+        """Return the residual for each distinct partition of the manifest."""
+        expressions = self._scan.where.residuals(piece.columns, piece.listed.partition_spec_id)
+        # Most partitions have the same expression object as their residual.
+        documents: dict[int, Any] = {}
+        for expression in expressions:
+            if id(expression) not in documents:
+                documents[id(expression)] = residual_json(expression, self._schema)
+        return [documents[id(expression)] for expression in expressions]
 
     def _documents(self, piece: Piece, spec_id: int) -> Iterator[dict[str, Any]]:
-        """The data files of a piece. Only statistics are read from the manifest itself."""
+        """Return the data files of a piece. Only statistics are read from the manifest again."""
         if self._scan.stats_fields:
             files = self._files(piece.listed, piece.columns, piece.rows, stats=True)
             return (self._file_document(file, spec_id) for file in files)
@@ -214,7 +214,7 @@ class TaskWriter:
                 "file-size-in-bytes": size,
                 "record-count": count,
             }
-            _add_given(
+            _add_optional_fields(
                 document,
                 reading.key_metadata[row],
                 reading.split_offsets[row],
@@ -225,7 +225,7 @@ class TaskWriter:
     # --- deletes -----------------------------------------------------------------------------
 
     def _deletes_of(self, piece: Piece) -> Iterator[Sequence[ManifestRow]]:
-        """For each row of a piece, the delete files that apply to it."""
+        """Return the delete files that apply to each row of a piece."""
         index = self._deletes
         if index.is_empty:
             return iter([()] * len(piece.rows))
@@ -289,7 +289,7 @@ class TaskWriter:
             "file-size-in-bytes": file.file_size_in_bytes,
             "record-count": file.record_count,
         }
-        _add_given(document, file.key_metadata, file.split_offsets, file.sort_order_id)
+        _add_optional_fields(document, file.key_metadata, file.split_offsets, file.sort_order_id)
         if isinstance(file, DeleteFile):
             document.update(_delete_fields(file))
         elif self._scan.stats_fields:
@@ -308,7 +308,7 @@ class TaskWriter:
         return [_partition_value(one.type, value) for one, value in pairs]
 
 
-def _add_given(
+def _add_optional_fields(
     document: dict[str, Any],
     key_metadata: bytes | None,
     split_offsets: Sequence[int] | None,
@@ -323,10 +323,10 @@ def _add_given(
 
 
 def _partition_value(kind: Type, value: Any) -> Any:
-    """JSON has no number for NaN and the infinities; Java's library writes their names."""
+    """Return a partition value as JSON. NaN and infinities are written by name, as in Java."""
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    # The type of a dropped column is lost, so that nobody could read the value.
+    # The type of a dropped column is unknown, so its value cannot be read.
     return None if value is None or kind.type_id is TypeId.UNKNOWN else to_json(kind, value)
 
 
@@ -335,31 +335,31 @@ def _content_of(file: ContentFile) -> int:
 
 
 def _delete_fields(file: DeleteFile) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     if file.equality_ids is not None:
-        found["equality-ids"] = list(file.equality_ids)
+        fields["equality-ids"] = list(file.equality_ids)
     if file.referenced_data_file is not None:
-        found["referenced-data-file"] = file.referenced_data_file
+        fields["referenced-data-file"] = file.referenced_data_file
     if file.content_offset is not None:
-        found["content-offset"] = file.content_offset
+        fields["content-offset"] = file.content_offset
     if file.content_size_in_bytes is not None:
-        found["content-size-in-bytes"] = file.content_size_in_bytes
-    return found
+        fields["content-size-in-bytes"] = file.content_size_in_bytes
+    return fields
 
 
 def _statistics(file: ContentFile, wanted: frozenset[int]) -> Mapping[str, Any]:
-    found: dict[str, Any] = {}
+    statistics: dict[str, Any] = {}
     for name in _COUNTS:
         counts: FieldMap[int] | None = getattr(file, name)
         if counts is not None:
             kept = {key: value for key, value in counts.items() if key in wanted}
-            found[name.replace("_", "-")] = _two_lists(kept)
+            statistics[name.replace("_", "-")] = _two_lists(kept)
     for name in _BOUNDS:
         bounds: FieldMap[bytes] | None = getattr(file, name)
         if bounds is not None:
             texts = {key: value.hex().upper() for key, value in bounds.items() if key in wanted}
-            found[name.replace("_", "-")] = _two_lists(texts)
-    return found
+            statistics[name.replace("_", "-")] = _two_lists(texts)
+    return statistics
 
 
 def _two_lists(values: Mapping[int, Any]) -> dict[str, list[Any]]:

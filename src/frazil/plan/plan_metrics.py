@@ -1,4 +1,4 @@
-"""What planning has done so far, counted for operators."""
+"""Counts plans and their durations for operators."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ FAILED: Final = "failed"
 
 @dataclass(frozen=True, slots=True)
 class Durations:
-    """How many calls took how long."""
+    """A histogram of durations."""
 
     bounds_s: Sequence[float]
     counts: Sequence[int]
-    """For each bound the calls that took at most so long and longer than the bound before; the
-    last are those that took longer than any."""
+    """The calls for each bound: at most this bound, and longer than the previous one. The last
+    number counts the calls that took longer than all bounds."""
     total_s: float
 
 
 class Stopwatch:
-    """Counts durations by bounds. Safe for many threads."""
+    """Counts durations in a histogram. Safe for several threads."""
 
     def __init__(self, bounds_s: Sequence[float]) -> None:
         self._bounds_s = tuple(bounds_s)
@@ -39,9 +39,9 @@ class Stopwatch:
         self._lock = threading.Lock()
 
     def add(self, duration_s: float) -> None:
-        place = bisect_left(self._bounds_s, duration_s)
+        bucket = bisect_left(self._bounds_s, duration_s)
         with self._lock:
-            self._counts[place] += 1
+            self._counts[bucket] += 1
             self._total_s += duration_s
 
     def read(self) -> Durations:
@@ -52,17 +52,17 @@ class Stopwatch:
 @dataclass(frozen=True, slots=True)
 class PlanCounts:
     walked: Counts
-    """What the walks of all completed plans have seen."""
+    """The sums over the walks of all completed plans."""
     outcomes: dict[str, int]
     submitted: int
-    """Answers that told a client to come back for its plan."""
+    """Responses that asked the client to fetch its plan later."""
     task_pages: int
     task_files: int
     seconds: Durations
 
 
 class PlanMetrics:
-    """Counters of one process."""
+    """The counters of one process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -75,7 +75,7 @@ class PlanMetrics:
 
     @contextmanager
     def planning(self) -> Iterator[None]:
-        """Around the making of one plan."""
+        """Measure the creation of one plan."""
         started_s = time.perf_counter()
         outcome = FAILED
         try:
@@ -91,9 +91,9 @@ class PlanMetrics:
 
     def planned(self, counts: Counts) -> None:
         with self._lock:
-            for one in fields(counts):
-                total = getattr(self._counts, one.name) + getattr(counts, one.name)
-                setattr(self._counts, one.name, total)
+            for field in fields(counts):
+                total = getattr(self._counts, field.name) + getattr(counts, field.name)
+                setattr(self._counts, field.name, total)
 
     def submitted(self) -> None:
         with self._lock:
@@ -107,7 +107,7 @@ class PlanMetrics:
     def read(self) -> PlanCounts:
         seconds = self._seconds.read()
         with self._lock:
-            walked = Counts(*(getattr(self._counts, one.name) for one in fields(Counts)))
+            walked = Counts(*(getattr(self._counts, field.name) for field in fields(Counts)))
             return PlanCounts(
                 walked,
                 dict(self._outcomes),

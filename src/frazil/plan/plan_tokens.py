@@ -1,8 +1,8 @@
-"""Plan ids and task tokens: self-contained and signed, so that any replica can answer them.
+"""Signs and reads plan ids and task tokens, which any replica can answer.
 
-A token holds all that its answer depends on: the table by its uuid, the principal it was given to,
-the scan, and for a task the part of it. It names no file, so nothing can be asked for with it that
-the scan itself would not give.
+A token contains everything that its answer depends on: the UUID of the table, the principal that
+got it, the scan, and for a task a part of the scan. It names no file, so it gives access to nothing
+beyond the scan.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from msgspec import Struct
 from frazil.plan.scan_walk import Span
 
 MAX_TOKEN_BYTES: Final = 1 << 20
-"""Decompressed: a filter is the only part of a token that can be large."""
+"""The largest decompressed token. Only its filter can be large."""
 _VERSION: Final = b"1"
 _MAC_BYTES: Final = 16
 
 
 class Token(Struct, frozen=True, array_like=True, omit_defaults=True):
-    """What a plan id or a plan task stands for."""
+    """The content of a plan id or a plan task."""
 
     kind: Literal["plan", "task"]
     table_uuid: str
     principal: str
     request: bytes
-    """The scan as it was asked for, in JSON, with its snapshot."""
+    """The request for the scan as JSON, with its snapshot."""
     nonce: bytes = b""
-    """Makes a plan's id its request's own: who cancels one does not end another's."""
+    """Makes each plan id unique, so that cancelling one plan does not cancel another."""
     span: tuple[int, int, int | None, int] | None = None
     sequence_numbers: bool = False
 
@@ -44,7 +44,7 @@ class Token(Struct, frozen=True, array_like=True, omit_defaults=True):
 
 
 class InvalidToken(Exception):
-    """Not one of ours, or not for this table or principal."""
+    """A token that was not signed here, or not for this table or principal."""
 
 
 class Tokens:
@@ -54,7 +54,7 @@ class Tokens:
         self._secret = secret
 
     def sign(self, token: Token) -> str | None:
-        """The token's text; None where the scan is too large for one."""
+        """Return the text of a token, or None if the scan is too large for one."""
         data = msgspec.msgpack.encode(token)
         if len(data) > MAX_TOKEN_BYTES:
             return None
@@ -62,7 +62,7 @@ class Tokens:
         return _text(payload + self._mac(payload))
 
     def read(self, text: str, kind: str, table_uuid: str, principal: str) -> Token:
-        """The token, if it was signed here for this table and principal."""
+        """Return the token if it was signed here for this table and principal."""
         try:
             padded = (text + "=" * (-len(text) % 4)).encode("ascii")
             signed = b64decode(padded, b"-_", validate=True)
@@ -71,7 +71,7 @@ class Tokens:
         payload, mac = signed[:-_MAC_BYTES], signed[-_MAC_BYTES:]
         if not hmac.compare_digest(mac, self._mac(payload)) or payload[:1] != _VERSION:
             raise InvalidToken
-        # Only what was signed is decompressed, and nothing larger is ever signed.
+        # Only signed data is decompressed, and nothing larger is ever signed.
         try:
             data = zlib.decompressobj().decompress(payload[1:], MAX_TOKEN_BYTES)
             token = msgspec.msgpack.decode(data, type=Token)

@@ -1,9 +1,8 @@
-"""Plans, for the edge: quick ones are answered at once, long ones are asked for again.
+"""Answers requests for plans. Quick plans are answered at once, long ones are fetched later.
 
-A plan needs no state: its id and its task tokens hold the scan, and what they stand for never
-changes, because snapshots do not. A process only remembers the plans that it is working on, so that
-whoever polls need not wait for another run; a replica that is asked for another one's plan begins
-its own.
+A plan needs no state: its id and its task tokens contain the scan, and the result never changes
+because snapshots do not. A process remembers only the plans it is working on, so that polling does
+not start the work again. A replica that gets the id of another replica's plan runs the plan itself.
 """
 
 from __future__ import annotations
@@ -43,26 +42,26 @@ from frazil.wire.identifiers import Identifier
 from frazil.wire.scan_planning import FetchScanTasksRequest, PlanTableScanRequest
 
 MAX_PLAN_ID_LENGTH: Final = 4_000
-"""A plan id stands in a path; a longer one would be refused on the way."""
+"""A plan id is part of a URL path, and longer paths would be refused by proxies."""
 _KEPT_S: Final = 300.0
 _THREADS: Final = 4
 _NONCE_BYTES: Final = 8
 
 
 class NotYet(Exception):
-    """The plan is still being worked on."""
+    """The plan is not finished yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanLimits:
     quick_s: float = 20.0
-    """How long a request waits for its plan before it is told to come back."""
+    """How long a request waits for its plan before the client must fetch it later."""
     page_files: int = 5_000
-    """Files that one answer holds; the others are fetched by task tokens."""
+    """The files in one answer; the others are fetched with task tokens."""
 
 
 class PlannedTables(Protocol):
-    """What planning needs of the catalog."""
+    """The part of the catalog that planning uses."""
 
     def load_table(self, identifier: Identifier) -> LoadedTable: ...
 
@@ -71,7 +70,7 @@ class PlannedTables(Protocol):
 
 @dataclass(slots=True, eq=False)
 class _Work:
-    """A plan that this process is working on, or has finished not long ago."""
+    """A plan that this process is working on or has finished recently."""
 
     started_s: float
     cancelled: threading.Event = field(default_factory=threading.Event)
@@ -106,14 +105,17 @@ class Planner:
         explain: bool = False,
         sequence_numbers: bool = False,
     ) -> bytes:
-        """The JSON of a PlanTableScanResult; `explain` adds what the walk has counted, and
-        `sequence_numbers` each data file's own, in this answer and in all that its tokens give."""
+        """Return the JSON of a PlanTableScanResult.
+
+        `explain` adds the counts of the walk. `sequence_numbers` adds the sequence number of each
+        data file, in this answer and in those for its task tokens.
+        """
         metadata = self._tables.load_table(identifier).metadata
         scan = resolve_scan(metadata, request, sequence_numbers=sequence_numbers)
         token = self._token(context, metadata, request, scan)
         plan_id = self._tokens.sign(token)
         if plan_id is None or len(plan_id) > MAX_PLAN_ID_LENGTH:
-            # Nobody could ask for it by its id, so it is answered here, however long it takes.
+            # The client cannot fetch this plan by an id, so answer it now, however long it takes.
             return self._completed(scan, token, None, explain, self._closed.is_set)
         work = self._start(plan_id, scan, token, explain)
         try:
@@ -127,7 +129,7 @@ class Planner:
     def fetch(
         self, context: Context, identifier: Identifier, plan_id: str, *, explain: bool = False
     ) -> bytes:
-        """The JSON of a FetchPlanningResult; `explain` as in `plan`, where it is planned anew."""
+        """Return the JSON of a FetchPlanningResult. `explain` works if the plan runs again."""
         metadata = self._tables.load_table(identifier).metadata
         token = self._read(plan_id, "plan", metadata, context)
         with self._lock:
@@ -142,7 +144,7 @@ class Planner:
             return msgspec.json.encode({"status": "cancelled"})
 
     def cancel(self, context: Context, identifier: Identifier, plan_id: str) -> None:
-        """Ends what is still running in this process."""
+        """Cancel the plan if it is still running in this process."""
         metadata = self._tables.load_table(identifier).metadata
         self._read(plan_id, "plan", metadata, context)
         with self._lock:
@@ -153,7 +155,7 @@ class Planner:
     def tasks(
         self, context: Context, identifier: Identifier, request: FetchScanTasksRequest
     ) -> bytes:
-        """The JSON of a FetchScanTasksResult."""
+        """Return the JSON of a FetchScanTasksResult."""
         metadata = self._tables.load_table(identifier).metadata
         token = self._read(request.plan_task, "task", metadata, context)
         scan = self._scan(metadata, token, NoSuchPlanTask)
@@ -172,14 +174,15 @@ class Planner:
             work.cancelled.set()
         self._workers.shutdown(wait=True, cancel_futures=True)
         for work in working:
-            # Taken from the queue before they began: whoever waits for them must be told.
+            # These were cancelled before they started. Wake up the requests that wait for them.
             if not work.future.done():
                 work.future.set_exception(Cancelled())
 
-    # --- how -----------------------------------------------------------------------------------
+    # --- running plans
+    # -----------------------------------------------------------------------------------
 
     def _start(self, plan_id: str, scan: Scan, token: Token, explain: bool) -> _Work:
-        """Begins a plan, or joins the one that is under way."""
+        """Start a plan, or return the one that is already running."""
         now_s = time.monotonic()
         with self._lock:
             if self._closed.is_set():
@@ -190,7 +193,7 @@ class Planner:
             if work is not None:
                 return work
             work = self._working[plan_id] = _Work(now_s)
-            # Under the lock: once the planner is closed, nothing may be submitted.
+            # Submit while holding the lock, so that nothing is submitted after the planner closes.
             self._workers.submit(self._run, work, scan, token, plan_id, explain)
         return work
 
@@ -203,7 +206,7 @@ class Planner:
             work.future.set_result(answer)
 
     def _result(self, work: _Work, timeout_s: float) -> bytes:
-        """Raises NotYet where it takes longer, and nothing else that could be taken for it."""
+        """Return the result of a plan. Raise NotYet if it takes longer than the timeout."""
         wait([work.future], timeout_s)
         if not work.future.done():
             raise NotYet
@@ -211,7 +214,7 @@ class Planner:
         return work.future.result()
 
     def _forget_if_quick(self, work: _Work) -> None:
-        """A plan that was answered at once is not kept: asking again would plan again."""
+        """Drop a plan that was answered at once. The same request later plans again."""
         if time.monotonic() - work.started_s < self._limits.quick_s:
             with self._lock:
                 for key in [key for key, kept in self._working.items() if kept is work]:
@@ -269,7 +272,7 @@ class Planner:
         request: PlanTableScanRequest,
         scan: Scan,
     ) -> Token:
-        """With the snapshot that was found, so that it stands for the same files for ever."""
+        """Return the token of a scan. It names the snapshot, so its files never change."""
         pinned = request
         if not request.is_incremental and scan.snapshot is not None:
             pinned = msgspec.structs.replace(request, snapshot_id=scan.snapshot.snapshot_id)
@@ -287,7 +290,7 @@ class Planner:
         try:
             return resolve_scan(metadata, request, sequence_numbers=token.sequence_numbers)
         except BadRequest as error:
-            # It fitted when the token was made: the table has changed since.
+            # The request was valid when the token was made, so the table has changed.
             raise missing(f"the plan can no longer be carried out: {error.message}") from error
 
     def _read(self, text: str, kind: str, metadata: TableMetadata, context: Context) -> Token:
@@ -301,7 +304,7 @@ class Planner:
 
 @contextmanager
 def readable() -> Iterator[None]:
-    """What is wrong with the table's own files, as answers to somebody who only reads."""
+    """Convert errors about the files of the table to errors for a client that only reads."""
     try:
         yield
     except ValidationError as error:
@@ -311,21 +314,21 @@ def readable() -> Iterator[None]:
 
 
 def enough(pieces: list[Piece], walk: Walk) -> list[Piece]:
-    """Fewer pieces where the client says how many rows are enough for it, and that is certain.
+    """Drop pieces that are not needed for the number of rows that the client asked for.
 
-    Only without a filter are all rows of a file wanted; deletes may take some of them away, and
-    what they take is not known here, so a table that has any is planned whole.
+    This is possible only without a filter and without delete files, because otherwise the number of
+    matching rows in a file is unknown.
     """
     scan = walk.scan
     if scan.min_rows is None or not scan.where.matches_everything or walk.has_deletes:
         return pieces
-    found = rows = 0
+    count = rows = 0
     for piece in pieces:
-        found += 1
+        count += 1
         rows += int(piece.columns.record_count[piece.rows].sum())
         if rows >= scan.min_rows:
             break
-    return pieces[:found]
+    return pieces[:count]
 
 
 def _closing() -> ServiceUnavailable:

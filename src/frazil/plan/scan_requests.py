@@ -1,7 +1,8 @@
-"""What is to be scanned: a request held against the table's metadata.
+"""Resolves the request for a scan with the metadata of its table.
 
-A point-in-time scan sees the live files of one snapshot. An incremental one sees the data files
-that the append snapshots between two have added, as Java's BaseIncrementalAppendScan.
+A scan of one snapshot reads the live files of that snapshot. An incremental scan reads the data
+files that the append snapshots between two snapshots added, as Java's BaseIncrementalAppendScan
+does.
 """
 
 from __future__ import annotations
@@ -21,27 +22,28 @@ _APPEND: Final = "append"
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """A scan of one table at one moment of its history; what it finds never changes."""
+    """A scan of one table at one snapshot. Its result never changes."""
 
     metadata: TableMetadata
     snapshot: Snapshot | None
-    """None where the table has no snapshot yet: there is nothing to find."""
+    """None if the table has no snapshot yet."""
     where: BoundFilter
     schema: Schema
-    """What the filter is bound to: the table's current schema, or the snapshot's."""
+    """The schema of the filter: the current one of the table, or that of the snapshot."""
     appended: tuple[Snapshot, ...] | None = None
-    """The append snapshots of an incremental scan, newest first; None where it scans one."""
+    """The append snapshots of an incremental scan, newest first. None for a scan of one
+    snapshot."""
     stats_fields: frozenset[int] = frozenset()
-    """Columns whose statistics are wanted in the answer."""
+    """The columns whose statistics the answer contains."""
     min_rows: int | None = None
     sequence_numbers: bool = False
-    """Whether each data file of the answer is to carry its data sequence number."""
+    """Whether the answer contains the data sequence number of each data file."""
 
 
 def resolve_scan(
     metadata: TableMetadata, request: PlanTableScanRequest, *, sequence_numbers: bool = False
 ) -> Scan:
-    """BadRequest where the request does not fit the table."""
+    """Return the scan of a request. Raise BadRequest if it does not fit the table."""
     check_plan_request(request)
     appended: tuple[Snapshot, ...] | None = None
     snapshot: Snapshot | None
@@ -55,7 +57,6 @@ def resolve_scan(
     schema = metadata.current_schema
     if request.use_snapshot_schema and snapshot is not None:
         schema = _schema_of(metadata, snapshot)
-    case_sensitive = request.is_case_sensitive
     _check_selected(request, metadata, schema)
     return Scan(
         metadata=metadata,
@@ -63,7 +64,9 @@ def resolve_scan(
         where=_filter(request, metadata, schema),
         schema=schema,
         appended=appended,
-        stats_fields=_check_columns(request.stats_fields, schema, case_sensitive, "stats-fields"),
+        stats_fields=_check_columns(
+            request.stats_fields, schema, request.is_case_sensitive, "stats-fields"
+        ),
         min_rows=request.min_rows_requested,
         sequence_numbers=sequence_numbers,
     )
@@ -89,13 +92,13 @@ def _known(metadata: TableMetadata, snapshot_id: int | None, name: str) -> Snaps
 
 
 def _schema_of(metadata: TableMetadata, snapshot: Snapshot) -> Schema:
-    """The schema that a snapshot was written with; snapshots of old writers do not name it."""
+    """Return the schema of a snapshot. Snapshots of old writers do not name one."""
     found = None if snapshot.schema_id is None else metadata.schema(snapshot.schema_id)
     return metadata.current_schema if found is None else found
 
 
 def _appended(metadata: TableMetadata, start_id: int | None, end: Snapshot) -> tuple[Snapshot, ...]:
-    """The append snapshots after the start, which must be an ancestor of the end."""
+    """Return the append snapshots after the start, which must be an ancestor of the end."""
     found: list[Snapshot] = []
     oldest = end
     for snapshot in metadata.ancestors(end.snapshot_id):
@@ -104,7 +107,7 @@ def _appended(metadata: TableMetadata, start_id: int | None, end: Snapshot) -> t
         if snapshot.operation == _APPEND:
             found.append(snapshot)
         oldest = snapshot
-    # The start itself may have expired: then it is the parent of the oldest that is known.
+    # If the start has expired, it is the parent of the oldest known snapshot.
     if start_id is None or oldest.parent_snapshot_id == start_id:
         return tuple(found)
     raise BadRequest(
@@ -113,15 +116,14 @@ def _appended(metadata: TableMetadata, start_id: int | None, end: Snapshot) -> t
 
 
 def _check_selected(request: PlanTableScanRequest, metadata: TableMetadata, schema: Schema) -> None:
-    """Refuses a column that the table has never had.
+    """Refuse a column that the table never had.
 
-    Which columns are read changes nothing about which files are; clients that travel in time name
-    them by the snapshot's schema whatever schema they ask for.
+    The columns do not change which files are read. In time travel clients use the names of the
+    snapshot's schema, whatever schema they request.
     """
-    case_sensitive = request.is_case_sensitive
     for index, name in enumerate(request.select or ()):
         known = any(
-            one.find_by_name(name, case_sensitive) is not None
+            one.find_by_name(name, request.is_case_sensitive) is not None
             for one in (schema, *metadata.schemas)
         )
         if not known and not name.startswith("_"):
@@ -129,14 +131,15 @@ def _check_selected(request: PlanTableScanRequest, metadata: TableMetadata, sche
 
 
 def _check_columns(
-    names: tuple[str, ...] | None, schema: Schema, case_sensitive: bool, place: str
+    names: tuple[str, ...] | None, schema: Schema, case_sensitive: bool, json_path: str
 ) -> frozenset[int]:
-    """The ids of named columns. Metadata columns, which no schema has, are the reader's affair."""
+    """Return the ids of columns. Metadata columns are not in the schema and are left to the
+    reader."""
     ids: set[int] = set()
     for index, name in enumerate(names or ()):
         found = schema.find_by_name(name, case_sensitive)
         if found is not None:
             ids.add(found.field_id)
         elif not name.startswith("_"):
-            raise BadRequest(f"{place}[{index}]: the table has no column {name!r}")
+            raise BadRequest(f"{json_path}[{index}]: the table has no column {name!r}")
     return frozenset(ids)
