@@ -1,4 +1,4 @@
-"""The data pipeline on Spark: Spark plans and writes the files, one request commits them.
+"""The data pipeline on Spark: Spark reads and writes the files, and one request commits them.
 
     import frazil.spark
 
@@ -6,7 +6,7 @@
     session.table("shop.orders").append(frame)
     session.sql("DELETE FROM shop.orders WHERE id = 7")
 
-No Iceberg jar is needed; where Iceberg's runtime is on Spark's classpath, it reads.
+No Iceberg jar is needed; if Iceberg's runtime is on Spark's classpath, it reads the tables.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from frazil.spark.session import Session, connect
     from frazil.spark.table import SparkTable
 
-_HOMES = {
+_MODULES = {
     "Session": "frazil.spark.session",
     "SparkTable": "frazil.spark.table",
     "connect": "frazil.spark.session",
@@ -28,10 +28,10 @@ __all__ = ["Session", "SparkTable", "connect"]
 
 
 def __getattr__(name: str) -> Any:
-    # Executors import modules of this room; what only a driver needs is loaded when it is used.
-    home = _HOMES.get(name)
-    if home is None:
+    # Executors import modules of this package: code of the driver is only loaded when it is used.
+    module = _MODULES.get(name)
+    if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(home), name)
+    value = getattr(import_module(module), name)
     globals()[name] = value
     return value

@@ -1,4 +1,4 @@
-"""Builders as PySpark's users know them: `session.read…table(…)`, `session.write_to(…)…`."""
+"""Builders like those of PySpark: `session.read…table(…)` and `session.write_to(…)…`."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _SHOWN_COLUMN: Final = re.compile(r"Column<'(.*)'>", re.DOTALL)
 
 
 def name_of(text: str) -> Name:
-    """A table's name with dots, parts in back-ticks where they need it."""
+    """Parse a table's name with dots, whose parts may be in backticks."""
     cursor = Cursor(text)
     name = cursor.name("a table's name")
     cursor.end()
@@ -62,15 +62,16 @@ def name_of(text: str) -> Name:
 
 @dataclass(frozen=True)
 class FrameReader:
-    """Each method gives a new reader; `table` reads."""
+    """Reads a table; each method but `table` returns a new reader."""
 
     session: Session
-    given: Mapping[str, Any] = field(default_factory=dict)
+    chosen: Mapping[str, Any] = field(default_factory=dict)
+    """Values by the option's name in lower case."""
 
     def option(self, key: str, value: Any) -> FrameReader:
         if key.lower() not in _READ_OPTIONS:
             raise BadRequest(f"option {key} is not known; there are {', '.join(_READ_OPTIONS)}")
-        return replace(self, given={**self.given, key.lower(): value})
+        return replace(self, chosen={**self.chosen, key.lower(): value})
 
     def options(self, **options: Any) -> FrameReader:
         reader = self
@@ -79,17 +80,17 @@ class FrameReader:
         return reader
 
     def table(self, name: str) -> DataFrame:
-        found = load(self.session, name_of(name))
-        if found is None:
+        loaded = load(self.session, name_of(name))
+        if loaded is None:
             raise NoSuchTable(f"Table does not exist: {name}")
-        table, selector = found
+        table, selector = loaded
         if selector is not None and selector.kind == METADATA:
             return metadata_frame(self.session.spark, table, selector.value)
         return scan_of(self.session.context, table, **self._moment(selector))
 
     def _moment(self, selector: Selector | None) -> dict[str, Any]:
         moment: dict[str, Any] = {}
-        for key, value in self.given.items():
+        for key, value in self.chosen.items():
             argument = _READ_OPTIONS[key]
             if argument in moment:
                 raise BadRequest(f"option {key} names a snapshot that another option names too")
@@ -119,12 +120,13 @@ def _whole(key: str, value: Any) -> int:
 
 @dataclass(frozen=True)
 class TableWriter:
-    """Each method but the last gives a new writer."""
+    """Writes a frame; each method but the last returns a new writer."""
 
     session: Session
     frame: DataFrame
     table: str
-    given: Mapping[str, str] = field(default_factory=dict)
+    chosen: Mapping[str, str] = field(default_factory=dict)
+    """Options as the user has written them."""
     properties: Mapping[str, str] = field(default_factory=dict)
     partitioned_by: tuple[str, ...] = ()
     sorted_by: tuple[str, ...] = ()
@@ -137,7 +139,7 @@ class TableWriter:
 
     def option(self, key: str, value: Any) -> TableWriter:
         text = str(value).lower() if isinstance(value, bool) else str(value)
-        return replace(self, given={**self.given, key: text})
+        return replace(self, chosen={**self.chosen, key: text})
 
     def options(self, **options: Any) -> TableWriter:
         writer = self
@@ -149,14 +151,14 @@ class TableWriter:
         return replace(self, properties={**self.properties, key: str(value)})
 
     def partitionedBy(self, *terms: str | Column) -> TableWriter:  # noqa: N802 - PySpark's name
-        """`"day(ts)"`, `"bucket(16, id)"`, or PySpark's `partitioning.days("ts")`."""
+        """Set the partition: `"day(ts)"`, `"bucket(16, id)"`, or PySpark's `partitioning.days`."""
         return replace(self, partitioned_by=tuple(_term(term) for term in terms))
 
     def sortedBy(self, *terms: str) -> TableWriter:  # noqa: N802 - as the others
-        """The table's sort order: `"ts desc"`, `"id"`."""
+        """Set the table's sort order: `"ts desc"`, `"id"`."""
         return replace(self, sorted_by=terms)
 
-    # --- what writes ------------------------------------------------------------------------------
+    # --- writing ----------------------------------------------------------------------------------
 
     def append(self) -> Result:
         plan = self._plan()
@@ -211,12 +213,12 @@ class TableWriter:
         )
 
     def _plan(self) -> _Plan:
-        return _Plan.of(self.given)
+        return _Plan.of(self.chosen)
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """What the options say."""
+    """What the options mean for the statement."""
 
     branch: str | None
     merge_schema: bool
@@ -224,18 +226,18 @@ class _Plan:
     commit_options: Mapping[str, Any]
 
     @classmethod
-    def of(cls, given: Mapping[str, str]) -> _Plan:
-        known = {key.lower(): text for key, text in given.items()}
+    def of(cls, options: Mapping[str, str]) -> _Plan:
+        known = {key.lower(): text for key, text in options.items()}
         properties = {
             key[len(_SNAPSHOT_PROPERTY) :]: text
-            for key, text in given.items()
+            for key, text in options.items()
             if key.lower().startswith(_SNAPSHOT_PROPERTY)
         }
         branch = known.pop("branch", None)
         merge = known.pop("mergeschema", known.pop("merge-schema", "false"))
         size = known.pop("target-file-size-bytes", None)
         zorder = known.pop("zorder", "")
-        options = WriteOptions(
+        write_options = WriteOptions(
             engine=known.pop("engine", None),
             distribution=known.pop("distribution-mode", None),
             zorder=tuple(part.strip() for part in zorder.split(",") if part.strip()),
@@ -249,7 +251,7 @@ class _Plan:
         if unknown:
             names = ", ".join(_WRITE_OPTIONS)
             raise BadRequest(f"option {', '.join(unknown)} is not known; there are {names}")
-        return cls(branch, merge.lower() == "true", options, commit_options)
+        return cls(branch, merge.lower() == "true", write_options, commit_options)
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -260,9 +262,9 @@ class _Plan:
         }
 
     def table(self, writer: TableWriter) -> SparkTable:
-        found = target_of(writer.session, name_of(writer.table))
-        branch = found.branch if self.branch is None else self.branch
-        return SparkTable(writer.session.context, found.identifier, branch)
+        target = target_of(writer.session, name_of(writer.table))
+        branch = target.branch if self.branch is None else self.branch
+        return SparkTable(writer.session.context, target.identifier, branch)
 
 
 def _term(term: str | Column) -> str:

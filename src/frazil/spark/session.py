@@ -1,4 +1,4 @@
-"""`connect`: a Spark session and a catalog, put together."""
+"""`connect` and `Session`: a Spark session together with a catalog."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def connect(
     temp_dir: str | None = None,
     progress: bool | None = None,
 ) -> Session:
-    """A session of the catalog at `uri`.
+    """Return a session of the catalog at `uri`.
 
-    Without `spark` one is built, with Iceberg's runtime for reading. Either knows
-    `format("frazil")` afterwards. `properties` are those of Iceberg's REST catalogs, such as
-    `s3.access-key-id`; the other arguments win over the settings `spark.frazil.*` of the Spark
+    Without `spark`, a Spark session is built with Iceberg's runtime for reading. `format("frazil")`
+    is registered in the Spark session. `properties` are those of Iceberg's REST catalogs, such as
+    `s3.access-key-id`. The other arguments win over the settings `spark.frazil.*` of the Spark
     session.
     """
     if spark is None:
@@ -53,15 +53,19 @@ def connect(
         temp_dir=temp_dir,
         progress=progress,
     )
-    known = {"token": token, "warehouse": warehouse}
-    said = {**(properties or {}), **{name: text for name, text in known.items() if text}}
-    register(spark, uri, said)
-    made = client or Client(uri, token=token, warehouse=warehouse, properties=properties)
-    return Session(Context(spark, made, settings, uri, said), owns_client=client is None)
+    named = {"token": token, "warehouse": warehouse}
+    of_catalog = {**(properties or {}), **{name: text for name, text in named.items() if text}}
+    register(spark, uri, of_catalog)
+    used_client = client or Client(uri, token=token, warehouse=warehouse, properties=properties)
+    context = Context(spark, used_client, settings, uri, of_catalog)
+    return Session(context, owns_client=client is None)
 
 
 class Session:
-    """Tables of one catalog in one Spark. Close it, or use it in a `with` block; Spark goes on."""
+    """Tables of one catalog in one Spark session.
+
+    Close it, or use it in a `with` block. That does not stop Spark.
+    """
 
     def __init__(self, context: Context, *, owns_client: bool = True) -> None:
         self.context = context
@@ -91,30 +95,30 @@ class Session:
         self.close()
 
     def table(self, name: str | tuple[str, ...] | Identifier) -> SparkTable:
-        """The table's verbs: `scan`, `append`, `overwrite`, `delete`, `update`, `merge`."""
+        """Return a handle with `scan`, `append`, `overwrite`, `delete`, `update` and `merge`."""
         return spark_table(self.context, name)
 
     def sql(self, text: str, args: Mapping[str, Any] | Sequence[Any] | None = None) -> DataFrame:
-        """Runs a statement. SELECT sees the catalog's tables beside Spark's own views."""
+        """Run a statement. SELECT sees the catalog's tables and Spark's own views."""
         from frazil.spark.sql.dispatch import run
 
         return run(self, text, args)
 
     @property
     def read(self) -> FrameReader:
-        """`session.read.option("snapshot-id", 7).table("ns.t")`, as `spark.read` has it."""
+        """Return a reader: `session.read.option("snapshot-id", 7).table("ns.t")`."""
         from frazil.spark.builders import FrameReader
 
         return FrameReader(self)
 
     def write_to(self, frame: DataFrame, table: str) -> TableWriter:
-        """`session.write_to(frame, "ns.t").append()`, as `frame.writeTo` has it."""
+        """Return a writer: `session.write_to(frame, "ns.t").append()`, like `frame.writeTo`."""
         from frazil.spark.builders import TableWriter
 
         return TableWriter(self, frame, table)
 
     def create_view(self, table: str, view: str | None = None, **scan_options: Any) -> str:
-        """Registers a scan as a temporary view, for plain `spark.sql`; answers the view's name."""
+        """Register a scan as a temporary view for plain `spark.sql`; return the view's name."""
         name = view or table.rpartition(".")[2]
         self.table(table).scan(**scan_options).createOrReplaceTempView(name)
         return name

@@ -324,7 +324,7 @@ def test_a_type_that_the_jar_cannot_read_is_read_by_us(
     with caplog.at_level(logging.DEBUG, "frazil.spark"):
         assert rows(frame_scans.scan(auto, table)) == [(1, datetime(1970, 1, 1, 0, 0, 0, 1))]
     assert "column at, which has the type timestamp_ns" in caplog.text
-    with pytest.raises(BadRequest, match="`jar` was asked for, but Iceberg's runtime cannot read"):
+    with pytest.raises(BadRequest, match="`jar` was requested, but Iceberg's runtime cannot read"):
         frame_scans.scan(readers.jar, table)
 
 

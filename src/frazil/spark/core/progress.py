@@ -1,4 +1,4 @@
-"""Whether a statement shows its progress, which only a classic session on a terminal can."""
+"""Decides whether a statement shows its progress: only in a classic session on a terminal."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Final
 
 from frazil.spark.core.context import Context
 
-# A terminal has room for one bar: what runs inside or beside the statement it shows stays silent.
+# A terminal has room for one display: statements inside or beside the shown one have none.
 _TERMINAL: Final = threading.Lock()
 
 
 @contextmanager
 def progress(context: Context, title: str) -> Iterator[None]:
-    """Shows the stages of the block's Spark jobs and their rows on a terminal's stderr.
+    """Show the stages of the block's Spark jobs and their rows on a terminal's stderr.
 
-    Nothing elsewhere: on Spark Connect, into a pipe, or where the setting `progress` is false.
+    Nothing is shown on Spark Connect, in a pipe, or if the setting `progress` is false.
     """
-    wanted = context.settings.progress is not False and sys.stderr.isatty()
-    if not wanted or not is_classic(context.spark) or not _TERMINAL.acquire(blocking=False):
+    is_enabled = context.settings.progress is not False and sys.stderr.isatty()
+    if not is_enabled or not is_classic(context.spark) or not _TERMINAL.acquire(blocking=False):
         yield
         return
     try:
@@ -34,5 +34,5 @@ def progress(context: Context, title: str) -> Iterator[None]:
 
 
 def is_classic(spark: object) -> bool:
-    """Whether the session is one with a JVM of its own, and not a client of Spark Connect."""
+    """Return whether the session has its own JVM, and is not a client of Spark Connect."""
     return not type(spark).__module__.startswith("pyspark.sql.connect.")

@@ -1,6 +1,6 @@
-"""What only a classic session can do: its stages, watched through the JVM beside this process.
+"""Shows the running stages of a classic session, which it reads from the JVM's status store.
 
-The one module that reaches for a SparkContext; it is never imported on Spark Connect.
+Only this module uses a SparkContext; it is never imported on Spark Connect.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ class Stage:
     tasks: int
     tasks_done: int
     rows: int
-    """Read from files or a shuffle by the tasks that are done: Spark counts no others."""
+    """Rows that finished tasks have read from files or a shuffle; Spark counts no others."""
 
 
 @contextmanager
 def shown_stages(spark: SparkSession, title: str, console: Console | None = None) -> Iterator[None]:
-    """A bar for each running stage of the jobs that the block starts."""
+    """Show a bar for each running stage of the jobs that the block starts."""
     spark_context = spark.sparkContext
     tag = f"frazil-{uuid.uuid4()}"
     bars = Progress(
@@ -64,18 +64,18 @@ def shown_stages(spark: SparkSession, title: str, console: Console | None = None
 
 
 def running_stages(spark_context: SparkContext, tag: str) -> list[Stage]:
-    """The active stages of the jobs with the tag, as Spark's own status store has them."""
+    """Return the active stages of the jobs with the tag."""
     jvm_context: Any = spark_context._jsc.sc()
     tracker = jvm_context.statusTracker()
-    ours: set[int] = set()
+    tagged: set[int] = set()
     for job_id in tracker.getJobIdsForTag(tag):
         job = tracker.getJobInfo(job_id)
         if job.isDefined():
-            ours.update(job.get().stageIds())
+            tagged.update(job.get().stageIds())
     active = jvm_context.statusStore().activeStages()
     stages = [_stage(active.apply(number)) for number in range(active.size())]
     return sorted(
-        (stage for stage in stages if stage.stage_id in ours), key=lambda each: each.stage_id
+        (stage for stage in stages if stage.stage_id in tagged), key=lambda stage: stage.stage_id
     )
 
 
@@ -85,7 +85,7 @@ def _stage(data: Any) -> Stage:
 
 
 class _Bars:
-    """The rows of the display: one of the statement, then one of each running stage."""
+    """The lines of the display: one for the statement, then one for each running stage."""
 
     def __init__(self, bars: Progress, title: str) -> None:
         self._bars = bars
@@ -93,8 +93,8 @@ class _Bars:
         self._stages: dict[int, TaskID] = {}
 
     def show(self, stages: Sequence[Stage]) -> None:
-        for gone in self._stages.keys() - {stage.stage_id for stage in stages}:
-            self._bars.remove_task(self._stages.pop(gone))
+        for stage_id in self._stages.keys() - {stage.stage_id for stage in stages}:
+            self._bars.remove_task(self._stages.pop(stage_id))
         for stage in stages:
             if stage.stage_id not in self._stages:
                 self._stages[stage.stage_id] = self._bars.add_task(
@@ -113,5 +113,5 @@ def _watch(spark_context: SparkContext, tag: str, bars: _Bars, ended: threading.
         try:
             bars.show(running_stages(spark_context, tag))
         except Py4JError:
-            # The JVM is gone or going: the statement itself says so, a display need not.
+            # The JVM has stopped. The statement raises that error, so the display need not.
             return

@@ -1,1 +1,1 @@
-"""Reads tables as frames."""
+"""Reads tables as frames, through Iceberg's runtime or Frazil's own reader."""

@@ -1,7 +1,7 @@
-"""Scans: the rows of a table at one moment as a frame, whoever reads them.
+"""Scans a table at one snapshot into a frame, and chooses the reader.
 
-The snapshot is chosen first and stays: a frame that is evaluated twice sees the same rows. Columns
-are those of a schema, found by field id, whatever the snapshot's own were.
+The snapshot is chosen first, so that each evaluation of the frame sees the same rows. Columns are
+those of a schema and are found by field id, independent of the snapshot's own schema.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from frazil.spark.conditions.iceberg_filters import (
     top_field,
     without_transforms,
 )
+from frazil.spark.conditions.sql_conditions import convert
 from frazil.spark.core.context import Context
-from frazil.spark.core.name_matching import quoted
+from frazil.spark.core.name_matching import names_of, quoted
 from frazil.spark.core.table_history import schema_of, snapshot_at
 from frazil.spark.reading import jar_reader, own_reader
 from frazil.spark.reading.jar_reader import Pinned
@@ -41,15 +42,15 @@ from frazil.wire.file_actions import MAIN
 
 @dataclass(frozen=True)
 class _Scan:
-    """A scan whose every choice has been made."""
+    """A scan after all choices."""
 
     table: Table
     pinned: Pinned | None
-    """None where there is no snapshot yet."""
+    """None if there is no snapshot yet."""
     schema: StructType
-    """What filter and columns are named by."""
+    """The schema whose names filter and columns use."""
     columns: StructType
-    """Those of the schema that are wanted."""
+    """The columns of the schema that are read."""
     filter: Expression
     metadata_columns: tuple[str, ...]
     exact: bool = True
@@ -72,12 +73,12 @@ def scan(
     schema: StructType | None = None,
     exact: bool = True,
 ) -> DataFrame:
-    """The rows of a snapshot that match the filter; with `exact=False` the filter only chooses
-    what is read, and others may be among them.
+    """Return the rows of a snapshot that match the filter.
 
-    Without a snapshot it is main's head when the table was loaded. Without a schema the columns are
-    the snapshot's own where one is named, else the table's. With `from_snapshot_id` or
-    `to_snapshot_id` the rows are those that append snapshots between the two have added.
+    With `exact=False` the filter only restricts what is read, and the result may have other rows.
+    The default snapshot is main's head when the table was loaded. The default schema is that of a
+    named snapshot, else the table's. With `from_snapshot_id` or `to_snapshot_id` the rows are those
+    that append snapshots between the two have added.
     """
     pinned = _pinned(table, snapshot_id, from_snapshot_id, to_snapshot_id)
     if schema is None:
@@ -111,8 +112,8 @@ def scan_of(
     to_snapshot: int | None = None,
     metadata_columns: Sequence[str] = (),
 ) -> DataFrame:
-    """As a user asks for it: by a snapshot, a moment or a ref, with any kind of condition."""
-    if all(one is None for one in (snapshot, timestamp, ref, from_snapshot, to_snapshot)):
+    """Return a scan by a snapshot, a time or a ref, with any kind of condition."""
+    if all(value is None for value in (snapshot, timestamp, ref, from_snapshot, to_snapshot)):
         ref = audited_branch(context, table)
     snapshot_id, schema = _at(context, table, snapshot, timestamp, ref)
     expression, condition = _condition_of(context, schema, filter)
@@ -120,7 +121,7 @@ def scan_of(
         context,
         table,
         filter=expression,
-        # What a condition looks at is only known to Spark, which leaves the rest out again.
+        # Only Spark knows which columns a condition uses; it does not read the others.
         columns=columns if condition is None else None,
         snapshot_id=snapshot_id,
         from_snapshot_id=from_snapshot,
@@ -133,35 +134,33 @@ def scan_of(
     frame = frame.where(condition)
     if columns is None:
         return frame
-    wanted = with_metadata(_selected(context, table, schema, columns), metadata_columns)
-    return frame.select(*(F.col(quoted(field.name)) for field in wanted.fields))
+    result = with_metadata(_selected(context, table, schema, columns), metadata_columns)
+    return frame.select(*(F.col(quoted(field.name)) for field in result.fields))
 
 
 def _condition_of(
     context: Context, schema: StructType, filter: str | Column | Expression | None
 ) -> tuple[Expression | None, Column | None]:
-    """What can be planned with, and what Spark must look at itself."""
-    from frazil.spark.conditions.sql_conditions import convert, is_case_sensitive
-
+    """Return a filter for planning, and the condition that Spark must evaluate."""
     if filter is None or isinstance(filter, Expression):
         return filter, None
     if not isinstance(filter, str):
         return None, filter
-    found = convert(
+    converted = convert(
         filter,
         schema,
-        case_sensitive=is_case_sensitive(context),
+        case_sensitive=names_of(context.spark).case_sensitive,
         time_zone=context.time_zone,
     )
-    return found.expression, F.expr(filter)
+    return converted.expression, F.expr(filter)
 
 
 def plan_tasks(
     table: Table, filter: Expression | None = None, snapshot_id: int | None = None
 ) -> Mapping[str, ScanTask]:
-    """The tasks of a scan by the path of the data file, with their sequence numbers.
+    """Return the tasks of a scan by the path of the data file, with their sequence numbers.
 
-    The filter is in the names of the table's current schema.
+    The filter uses the names of the table's current schema.
     """
     plan = table.plan(
         filter, snapshot=snapshot_id, use_snapshot_schema=False, sequence_numbers=True
@@ -179,35 +178,37 @@ def _at(
     timestamp: datetime | int | str | None,
     ref: str | None,
 ) -> tuple[int | None, StructType]:
-    """As Java's `SnapshotUtil.schemaFor`: a branch is read with the table's schema, a tag, an id
-    or a moment with the snapshot's own."""
-    if sum(given is not None for given in (snapshot, timestamp, ref)) > 1:
+    """Return the snapshot and the schema to read it with, like Java's `SnapshotUtil.schemaFor`.
+
+    A branch is read with the table's schema; a tag, an id or a time with the snapshot's own.
+    """
+    if sum(value is not None for value in (snapshot, timestamp, ref)) > 1:
         raise BadRequest(f"{table}: give one of snapshot, timestamp and ref")
     if timestamp is not None:
         snapshot = snapshot_at(table, _milliseconds(context, timestamp))
     if ref is not None and ref != MAIN:
-        known = table.refs.get(ref)
-        if known is None:
+        branch_or_tag = table.refs.get(ref)
+        if branch_or_tag is None:
             refs = ", ".join(sorted(table.refs)) or "none"
             raise NotFound(f"{table} has no branch or tag {ref}; its refs: {refs}")
-        if known.type == "branch":
-            return known.snapshot_id, table.schema
-        snapshot = known.snapshot_id
+        if branch_or_tag.type == "branch":
+            return branch_or_tag.snapshot_id, table.schema
+        snapshot = branch_or_tag.snapshot_id
     return (None, table.schema) if snapshot is None else (snapshot, schema_of(table, snapshot))
 
 
 def _milliseconds(context: Context, timestamp: datetime | int | str) -> int:
-    """Texts and local times are of the session's time zone, as in SQL."""
+    """Return the time in milliseconds; texts and local times are in the session's time zone."""
     if isinstance(timestamp, int):
         return timestamp
     if isinstance(timestamp, datetime) and timestamp.tzinfo is not None:
         return int(timestamp.timestamp() * 1000)
     text = timestamp if isinstance(timestamp, str) else timestamp.isoformat()
-    moment = F.unix_millis(F.try_to_timestamp(F.lit(text)))
-    found = context.spark.range(1).select(moment).first()
-    if found is None or found[0] is None:
+    millis = F.unix_millis(F.try_to_timestamp(F.lit(text)))
+    row = context.spark.range(1).select(millis).first()
+    if row is None or row[0] is None:
         raise BadRequest(f"timestamp: {text!r} is not a timestamp like 2026-05-01 12:00:00")
-    return int(found[0])
+    return int(row[0])
 
 
 def _pinned(
@@ -216,12 +217,13 @@ def _pinned(
     incremental = from_id is not None or to_id is not None
     if incremental and snapshot_id is not None:
         raise BadRequest(f"{table}: give a snapshot, or from_snapshot and to_snapshot")
-    for given in (snapshot_id, from_id, to_id):
-        if given is not None and given != from_id:
-            table.snapshot(given)
-    found = to_id if incremental and to_id is not None else snapshot_id
-    found = table.head() if found is None else found
-    return None if found is None else Pinned(found, from_id, incremental)
+    for known_id in (snapshot_id, to_id):
+        # The snapshot before the first one that is read may have expired.
+        if known_id is not None and known_id != from_id:
+            table.snapshot(known_id)
+    last_id = to_id if incremental and to_id is not None else snapshot_id
+    last_id = table.head() if last_id is None else last_id
+    return None if last_id is None else Pinned(last_id, from_id, incremental)
 
 
 # --- which columns --------------------------------------------------------------------------------
@@ -230,18 +232,18 @@ def _pinned(
 def _selected(
     context: Context, table: Table, schema: StructType, names: Sequence[str]
 ) -> StructType:
-    """As Spark finds columns: in any case, unless the session says otherwise."""
+    """Return the named columns; names match as the session compares them."""
     by_name = {field.name: field for field in schema.fields}
-    if context.spark.conf.get("spark.sql.caseSensitive") != "true":
+    if not names_of(context.spark).case_sensitive:
         by_name = {field.name.lower(): field for field in schema.fields} | by_name
-    found = []
+    selected = []
     for name in names:
         field = by_name.get(name) or by_name.get(name.lower())
         if field is None:
             known = ", ".join(field.name for field in schema.fields)
             raise BadRequest(f"{table} has no column {name}; it has {known}")
-        found.append(field)
-    return StructType(tuple(found))
+        selected.append(field)
+    return StructType(tuple(selected))
 
 
 def _check_lineage(table: Table, metadata_columns: Sequence[str]) -> None:
@@ -249,12 +251,12 @@ def _check_lineage(table: Table, metadata_columns: Sequence[str]) -> None:
     for name in metadata_columns:
         if name in (ROW_ID, LAST_UPDATED) and table.format_version < MIN_FORMAT_VERSION:
             raise BadRequest(
-                f"{table}: {name} is there from format version {MIN_FORMAT_VERSION} on, and the "
-                f"table has {table.format_version}"
+                f"{table}: {name} exists since format version {MIN_FORMAT_VERSION}, and the table "
+                f"has version {table.format_version}"
             )
     taken = {field.name for field in table.schema.fields} & set(metadata_columns)
     if taken:
-        raise BadRequest(f"{table}: the table's own column {sorted(taken)[0]} hides that of a scan")
+        raise BadRequest(f"{table}: its own column {min(taken)} hides the metadata column")
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -269,13 +271,13 @@ def _read(context: Context, scan: _Scan) -> DataFrame:
             return _through_jar(context, scan, scan.pinned)
         if context.settings.reader == "jar":
             jar_reader.check_forced(reason, scan.table)
-        context.log.debug("%s: our own reader: %s", scan.table, reason)
+        context.log.debug("%s: read by Frazil's own reader: %s", scan.table, reason)
     return _through_own(context, scan, scan.pinned)
 
 
 def _why_not_jar(context: Context, scan: _Scan, pinned: Pinned) -> str | None:
     if pinned.is_incremental and pinned.from_snapshot_id is None:
-        return "Iceberg's runtime reads what was appended only from a snapshot on"
+        return "Iceberg's runtime reads appended rows only after a given snapshot"
     schema = _jar_schema(scan.table, pinned)
     return jar_reader.why_not(context, scan.table, schema, scan.schema)
 
@@ -291,9 +293,11 @@ def _through_jar(context: Context, scan: _Scan, pinned: Pinned) -> DataFrame:
 
 
 def _filtered(frame: DataFrame, scan: _Scan, columns: StructType) -> DataFrame:
-    """The frame has these columns, among them all that the filter looks at, and the metadata
-    columns."""
-    # Where rows may be too many, transforms are not worth their price: Spark cannot push them.
+    """Apply the scan's filter to a frame with these columns, and select the result's columns.
+
+    The columns include all that the filter uses.
+    """
+    # If the result may have other rows, transforms do not pay: Spark cannot push them down.
     filter = scan.filter if scan.exact else without_transforms(scan.filter)
     if not isinstance(filter, AlwaysTrue):
         frame = frame.where(spark_condition(filter, scan.schema))
@@ -314,7 +318,7 @@ def _through_own(context: Context, scan: _Scan, pinned: Pinned) -> DataFrame:
 
 
 def _needed(scan: _Scan) -> StructType:
-    """The columns that are wanted, and those that the filter looks at."""
+    """Return the columns of the result, and those that the filter uses."""
     ids = {field.field_id for field in scan.columns.fields}
     ids |= {top_field(name, scan.schema).field_id for name in names_in(scan.filter)}
     return StructType(tuple(field for field in scan.schema.fields if field.field_id in ids))
@@ -332,17 +336,17 @@ def _planned(scan: _Scan, pinned: Pinned) -> list[ScanTask]:
     )
     tasks = [task_of(task) for task in plan.tasks]
     if filter is None and not isinstance(scan.filter, AlwaysTrue):
-        # What the catalog could not look at is left for every row.
+        # The catalog did not get the filter, so that it applies to every row.
         return [replace(task, residual=scan.filter.to_json()) for task in tasks]
     return tasks
 
 
 def _planning_filter(scan: _Scan, pinned: Pinned) -> tuple[Expression | None, bool]:
-    """The filter in names that the catalog knows, and whether these are the snapshot's."""
+    """Return the filter in names that the catalog knows, and whether they are the snapshot's."""
     if isinstance(scan.filter, AlwaysTrue):
         return None, False
     current = renamed(scan.filter, scan.schema, scan.table.schema)
     if current is not None or pinned.is_incremental:
         return current, False
-    # A column that was dropped since.
+    # The filter uses a column that was dropped since.
     return renamed(scan.filter, scan.schema, schema_of(scan.table, pinned.snapshot_id)), True

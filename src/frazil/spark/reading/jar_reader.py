@@ -1,7 +1,7 @@
-"""Reads through Iceberg's own runtime, where its jar is on Spark's classpath.
+"""Reads through Iceberg's runtime, if its jar is on Spark's classpath.
 
-The session gets a catalog entry of ours, a REST catalog at the same address, without the cache that
-would show an older table after a commit. A read is pinned to one snapshot, whose own schema it has.
+The Spark session gets a catalog entry, a REST catalog at the same address without the cache that
+would show an older table after a commit. A read is pinned to one snapshot and has its schema.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ from frazil.wire.errors import BadRequest
 
 CATALOG_CLASS: Final = "org.apache.iceberg.spark.SparkCatalog"
 _UNREADABLE: Final = frozenset({TypeId.TIME, TypeId.TIMESTAMP_NS, TypeId.TIMESTAMPTZ_NS})
-"""Types that Iceberg's runtime has no Spark type for: it refuses tables with such columns."""
-
+"""Types without a Spark type in Iceberg's runtime, which refuses tables with such columns."""
 _RESERVED: Final = frozenset(
     {
         "_file",
@@ -39,12 +38,12 @@ _RESERVED: Final = frozenset(
         "_last_updated_sequence_number",
     }
 )
-"""What it calls metadata columns, wherever they come from."""
+"""Names that the runtime always takes for metadata columns."""
 
 
 @dataclass(frozen=True)
 class Pinned:
-    """What is read: one snapshot, or what was appended after one up to another."""
+    """What is read: one snapshot, or the rows appended after one up to another."""
 
     snapshot_id: int
     from_snapshot_id: int | None = None
@@ -52,7 +51,7 @@ class Pinned:
 
     @property
     def is_empty(self) -> bool:
-        """Nothing lies between a snapshot and itself."""
+        """Whether the range is empty: a snapshot up to itself."""
         return self.is_incremental and self.from_snapshot_id == self.snapshot_id
 
 
@@ -63,7 +62,7 @@ def read(
     schema: StructType,
     metadata_columns: Sequence[str],
 ) -> DataFrame:
-    """All columns, as the snapshot's schema has them, then the metadata columns."""
+    """Return all columns of the snapshot's schema, then the metadata columns."""
     reader = context.spark.read
     if pinned.is_incremental:
         reader = reader.option("start-snapshot-id", str(pinned.from_snapshot_id))
@@ -88,11 +87,11 @@ def full_name(context: Context, table: Table) -> str:
     return ".".join(quoted(part) for part in parts)
 
 
-# --- the catalog's entry --------------------------------------------------------------------------
+# --- the catalog entry ----------------------------------------------------------------------------
 
 
 def _entry(context: Context) -> str:
-    """The name of the session's catalog for this address; Spark looks at it when it is used."""
+    """Configure the session's catalog for this address if needed, and return its name."""
     properties = {
         **context.properties,
         "type": "rest",
@@ -105,19 +104,18 @@ def _entry(context: Context) -> str:
     if context.spark.conf.get(key, None) is None:
         for part, value in properties.items():
             context.spark.conf.set(f"{key}.{part}", value)
-        # Last: whoever sees this one sees the others too.
+        # This key is set last, so that other threads see all keys if they see this one.
         context.spark.conf.set(key, CATALOG_CLASS)
     return name
 
 
-# --- whether it can read --------------------------------------------------------------------------
+# --- whether the jar can read ---------------------------------------------------------------------
 
 
-def why_not(context: Context, table: Table, schema: StructType, wanted: StructType) -> str | None:
-    """The reason why the jar cannot read a table that had `schema` for the columns that are
-    wanted; None where it can.
+def why_not(context: Context, table: Table, schema: StructType, columns: StructType) -> str | None:
+    """Return why the jar cannot read `columns` of a table that had `schema`; None if it can.
 
-    Its presence is tried once for each session and kind of storage, by loading this table.
+    Whether the jar is there is tried once per session and kind of storage, by loading this table.
     """
     missing = _missing(context, table)
     if missing is not None:
@@ -125,28 +123,32 @@ def why_not(context: Context, table: Table, schema: StructType, wanted: StructTy
     for field in schema.fields:
         if field.name in _RESERVED:
             return f"Iceberg's runtime reads no table with a column that is called {field.name}"
-        odd = _unreadable(field.type)
-        if odd is not None:
-            return f"Iceberg's runtime cannot read column {field.name}, which has the type {odd}"
-    return _dropped_partition(table, wanted)
+        type_ = _unreadable(field.type)
+        if type_ is not None:
+            return f"Iceberg's runtime cannot read column {field.name}, which has the type {type_}"
+    return _dropped_partition(table, columns)
 
 
-def _dropped_partition(table: Table, wanted: StructType) -> str | None:
-    """An old snapshot may be partitioned by a column that was dropped since: the runtime then no
-    longer knows the type of its values."""
-    now = {field.field_id for field in table.schema.fields}
-    then = {field.field_id: field.name for field in wanted.fields if field.field_id not in now}
+def _dropped_partition(table: Table, columns: StructType) -> str | None:
+    """Check for a column that was a partition field and was dropped since.
+
+    The runtime no longer knows the type of its values in old snapshots.
+    """
+    current_ids = {field.field_id for field in table.schema.fields}
+    dropped = {
+        field.field_id: field.name for field in columns.fields if field.field_id not in current_ids
+    }
     for spec in table.metadata["partition-specs"]:
         for part in spec["fields"]:
-            if part["transform"] == "identity" and part.get("source-id") in then:
-                name = then[part["source-id"]]
+            if part["transform"] == "identity" and part.get("source-id") in dropped:
+                name = dropped[part["source-id"]]
                 return f"column {name}, which was dropped, is lost to Iceberg's runtime"
     return None
 
 
 def check_forced(reason: str | None, table: Table) -> None:
     if reason is not None:
-        raise BadRequest(f"{table}: the reader `jar` was asked for, but {reason}")
+        raise BadRequest(f"{table}: the reader `jar` was requested, but {reason}")
 
 
 def _unreadable(type_: Type) -> Type | None:
@@ -155,7 +157,7 @@ def _unreadable(type_: Type) -> Type | None:
     if isinstance(type_, GeographyType) and type_.algorithm is not EdgeAlgorithm.SPHERICAL:
         return type_
     return next(
-        (odd for child in child_fields(type_) if (odd := _unreadable(child.type)) is not None), None
+        (bad for child in child_fields(type_) if (bad := _unreadable(child.type)) is not None), None
     )
 
 
@@ -165,32 +167,33 @@ _lock: Final = Lock()
 
 
 def _missing(context: Context, table: Table) -> str | None:
-    """Spark finds the class only when a catalog is used, and the storage's when a table is."""
+    """Return why the runtime cannot be used, with the result of the first try.
+
+    Spark looks for the catalog's class when the catalog is used, and for the storage's class when a
+    table is read.
+    """
     key = (context.uri, scheme_of(table.location))
     with _lock:
         known = _tried.setdefault(context.spark, {})
         if key not in known:
-            known[key] = _try(context, table)
-            found = known[key]
-            context.log.info(
-                "reads go through %s",
-                "Iceberg's runtime" if found is None else f"our own reader: {found}",
-            )
+            reason = known[key] = _try(context, table)
+            reader = "Iceberg's runtime" if reason is None else f"our own reader: {reason}"
+            context.log.info("reads go through %s", reader)
         return known[key]
 
 
 def _try(context: Context, table: Table) -> str | None:
     try:
-        # On Connect a frame is analyzed when its columns are asked for.
+        # Spark Connect analyzes a frame when its columns are requested.
         _ = context.spark.read.table(full_name(context, table)).columns
     except Exception as error:
-        # Whatever it is: a class that is missing has no type of its own in Python, and where the
-        # runtime cannot load the table, for whatever reason, we can still read it.
-        return f"Iceberg's runtime is not on Spark's classpath, or useless there ({_short(error)})"
+        # A missing class has no error type of its own in Python. Whatever the reason is, Frazil's
+        # own reader can still read the table.
+        return f"Iceberg's runtime is not on Spark's classpath, or unusable there ({_short(error)})"
     return None
 
 
 def _short(error: Exception) -> str:
-    """What the JVM says, without its stack."""
-    said = [line.strip(" :") for line in str(error).splitlines()[:2] if line.strip(" :")]
-    return (said or [type(error).__name__])[-1][:300]
+    """Return the JVM's message without its stack."""
+    lines = [line.strip(" :") for line in str(error).splitlines()[:2] if line.strip(" :")]
+    return (lines or [type(error).__name__])[-1][:300]

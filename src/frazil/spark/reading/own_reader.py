@@ -1,8 +1,8 @@
-"""Our own reader, which needs no jar: the catalog plans, Spark or Arrow reads.
+"""Frazil's own reader, which needs no jar: the catalog plans, and Spark or Arrow reads.
 
-Clean files of plain types are read by the JVM's vectorised Parquet reader, with columns by field
-id. What that reader cannot do goes through Arrow in tasks: deletes, types that Spark reads in
-another way, columns with defaults, row lineage. Both are one frame.
+Files without deletes and with plain types are read by Spark's vectorized Parquet reader, with
+columns by field id. Tasks read everything else through Arrow: deletes, types that Spark reads in
+another way, columns with defaults, row lineage. Both parts are united in one frame.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from frazil.datafiles.reading.task_reader import read_tasks_for_spark, with_meta
 from frazil.spark.core.context import Context
 from frazil.spark.core.name_matching import quoted
 from frazil.spark.schema.frame_fitting import is_always_named_so
-from frazil.spark.schema.spark_types import spark_schema, spark_type
+from frazil.spark.schema.spark_types import FLAT_TYPES, spark_schema, spark_type
 from frazil.values.name_mapping import NAME_MAPPING_PROPERTY
 from frazil.values.type_json import parse_struct
 from frazil.values.types import (
@@ -34,37 +34,21 @@ from frazil.values.types import (
     NestedField,
     StructType,
     Type,
-    TypeId,
     child_fields,
 )
 
 SPLIT_BYTES: Final = 16 << 20
-"""What a task of Arrow's should have to read."""
+"""How much an Arrow task should read."""
 _MAX_PARTITIONS: Final = 10_000
 _FIELD_ID_READ: Final = "spark.sql.parquet.fieldId.read.enabled"
-_JVM_TYPES: Final = frozenset(
-    {
-        TypeId.BOOLEAN,
-        TypeId.INT,
-        TypeId.LONG,
-        TypeId.FLOAT,
-        TypeId.DOUBLE,
-        TypeId.DECIMAL,
-        TypeId.DATE,
-        TypeId.TIMESTAMP,
-        TypeId.TIMESTAMPTZ,
-        TypeId.STRING,
-        TypeId.BINARY,
-    }
-)
 _JVM_METADATA: Final = frozenset({"_file", "_pos", "_spec_id"})
 _PLAIN_PATH: Final = re.compile(r"(?:(file)://|file:)?(/[A-Za-z0-9_.=/@+,-]*)")
-"""Local paths that Spark shows as they are, but for the slashes behind the scheme."""
+"""Local paths that Spark shows unchanged, except for the slashes after the scheme."""
 
 
 @dataclass(frozen=True)
 class OwnScan:
-    """Tasks and the columns that are wanted of them."""
+    """Tasks, and the columns to read."""
 
     table: Table
     tasks: Sequence[ScanTask]
@@ -77,7 +61,7 @@ class OwnScan:
 
 
 def read(context: Context, scan: OwnScan) -> DataFrame:
-    """The live rows of all tasks; residual filters are not applied."""
+    """Return the live rows of all tasks; residual filters are not applied."""
     reason = why_not_jvm(scan)
     jvm = [task for task in scan.tasks if reason is None and _is_clean(task, scan)]
     arrow = [task for task in scan.tasks if reason is not None or not _is_clean(task, scan)]
@@ -93,11 +77,11 @@ def read(context: Context, scan: OwnScan) -> DataFrame:
         frames.append(_arrow_frame(context, scan, arrow))
     if not frames:
         return empty(context, scan.result)
-    return reduce(lambda one, other: one.unionAll(other), frames)
+    return reduce(DataFrame.unionAll, frames)
 
 
 def empty(context: Context, schema: StructType) -> DataFrame:
-    """Made of constants, which Spark finds to be nothing without running anything."""
+    """Return an empty frame of constants, which Spark knows to be empty without a job."""
     columns = [
         F.lit(None).cast(field.dataType).alias(field.name, metadata=field.metadata)
         for field in spark_schema(schema).fields
@@ -109,22 +93,25 @@ def empty(context: Context, schema: StructType) -> DataFrame:
 
 
 def why_not_jvm(scan: OwnScan) -> str | None:
-    """Why no file of the table can be read by Spark's own reader; None where some can."""
+    """Return why Spark's reader can read no file of the table; None if it can read some."""
     if NAME_MAPPING_PROPERTY in scan.table.properties:
         return "files without field ids are read by the table's name mapping"
     for name in scan.metadata_columns:
         if name not in _JVM_METADATA:
-            return f"{name} is asked for"
+            return f"{name} is requested"
     for field in scan.columns.fields:
-        odd = _not_for_jvm(field)
-        if odd is not None:
-            return f"column {field.name} {odd}"
+        reason = _not_for_jvm(field)
+        if reason is not None:
+            return f"column {field.name} {reason}"
     return _reused_name(scan)
 
 
 def _reused_name(scan: OwnScan) -> str | None:
-    """Spark matches columns by id, but takes their types, and looks for a filter's column in the
-    file's statistics, by name."""
+    """Check for a column whose name was another column's before.
+
+    Spark matches columns by id. But it finds their types, and a filter's column in the file's
+    statistics, by name.
+    """
     schemas = scan.table.metadata["schemas"]
     if {schema.get("schema-id") for schema in schemas} != set(range(len(schemas))):
         return "older schemas of the table were removed, so that names in old files are not known"
@@ -138,10 +125,14 @@ def _reused_name(scan: OwnScan) -> str | None:
 def _not_for_jvm(field: NestedField) -> str | None:
     if field.initial_default is not None:
         return "has an initial default"
-    if not field.type.is_nested and field.type.type_id not in _JVM_TYPES:
+    if not field.type.is_nested and field.type.type_id not in FLAT_TYPES:
         return f"is of type {field.type}"
     return next(
-        (odd for child in child_fields(field.type) if (odd := _not_for_jvm(child)) is not None),
+        (
+            reason
+            for child in child_fields(field.type)
+            if (reason := _not_for_jvm(child)) is not None
+        ),
         None,
     )
 
@@ -150,13 +141,13 @@ def _is_clean(task: ScanTask, scan: OwnScan) -> bool:
     if task.delete_files or task.data_file.file_format.lower() != "parquet":
         return False
     if not is_local(task.file_path):
-        # Spark from PyPI has no file systems of object stores; Arrow's wheels have.
+        # Spark from PyPI has no file systems for object stores, but Arrow has.
         return False
     return "_file" not in scan.metadata_columns or _PLAIN_PATH.fullmatch(task.file_path) is not None
 
 
 def _jvm_frames(context: Context, scan: OwnScan, tasks: Sequence[ScanTask]) -> Iterator[DataFrame]:
-    """One frame for all files, but where a metadata column tells groups of them apart."""
+    """Yield one frame for all files, or one per group if a metadata column differs."""
     groups: dict[tuple[int, str], list[str]] = {}
     for task in tasks:
         spec_id = task.data_file.spec_id if "_spec_id" in scan.metadata_columns else 0
@@ -172,7 +163,7 @@ def _jvm_frame(
     context.spark.conf.set(_FIELD_ID_READ, "true")
     schema = spark_schema(scan.columns, field_ids=True)
     reader = context.spark.read.schema(schema).option("datetimeRebaseMode", "CORRECTED")
-    # A folder above the files could be taken for the root of a partitioned table.
+    # Without the option Spark could take a parent folder for the root of a partitioned table.
     frame = reader.option("recursiveFileLookup", "true").parquet(*map(_hadoop_path, paths))
     metadata = {
         "_file": F.concat(F.lit(style), F.expr("substring(_metadata.file_path, 6)")),
@@ -185,16 +176,16 @@ def _jvm_frame(
 
 
 def _without_ids(field: NestedField) -> Column:
-    """Field ids are for the reader alone: a frame that has them would write them."""
+    """Return the column without field ids, since writing the frame would write them."""
     column = F.col(quoted(field.name))
     if field.type.is_nested or field.doc is None:
-        # Spark 4.0 takes no notice of metadata that is empty; a cast has none.
+        # Spark 4.0 ignores empty metadata in an alias; a cast has no metadata.
         column = column.cast(spark_type(_optional(field.type)))
     return column.alias(field.name, metadata={} if field.doc is None else {"comment": field.doc})
 
 
 def _optional(type_: Type) -> Type:
-    """As Spark reads it: nothing is required."""
+    """Return the type as Spark reads it, with nothing required."""
     if isinstance(type_, StructType):
         return StructType(tuple(_optional_field(field) for field in type_.fields))
     if isinstance(type_, ListType):
@@ -210,15 +201,15 @@ def _optional_field(field: NestedField) -> NestedField:
 
 
 def _path_style(path: str) -> str:
-    """What stands before the first slash of a local path: `file://`, `file:` or nothing.
+    """Return what comes before the first slash of a local path: `file://`, `file:` or nothing.
 
-    Spark shows every one of them as `file:/...`.
+    Spark shows all of them as `file:/...`.
     """
     return path[: len(path) - len(_PLAIN_PATH.fullmatch(path)[2])]  # type: ignore[index]
 
 
 def _hadoop_path(path: str) -> str:
-    """Spark takes paths literally, but for glob characters."""
+    """Escape glob characters; Spark takes the rest of a path literally."""
     return re.sub(r"([\\{}\[\]*?])", r"\\\1", path)
 
 
@@ -234,7 +225,7 @@ def _arrow_frame(context: Context, scan: OwnScan, tasks: Sequence[ScanTask]) -> 
     texts = pa.array([task.to_json().decode() for task in parts], pa.string())
     frame = context.spark.createDataFrame(pa.table({"task": texts})).coalesce(1)
     if count > 1:
-        # From one partition rows are dealt out evenly.
+        # Repartitioning a single partition deals rows out evenly.
         frame = frame.repartition(count)
     run = partial(
         read_tasks_for_spark,

@@ -1,10 +1,10 @@
-"""A table's history cut into micro-batches: which files a stream reads next.
+"""Splits a table's history into micro-batches: which files a stream reads next.
 
 A stream reads the data files that `append` snapshots have added, in the order of the branch. It
-passes over `replace`, whose rows it has seen, and stops at `delete` and `overwrite`, unless it was
-told to pass over those too. Rules and names of options are Iceberg's (`SparkMicroBatchStream`).
+skips `replace`, whose rows it has read before, and stops at `delete` and `overwrite`, unless
+options say to skip those too. Rules and names of options are Iceberg's (`SparkMicroBatchStream`).
 
-Everything here is pure; what a snapshot has added is asked for by a function.
+All code here is pure; a function is passed that plans the files of a snapshot.
 """
 
 from __future__ import annotations
@@ -33,30 +33,30 @@ _POSITION: Final = "position"
 _SCAN_ALL: Final = "scan-all-files"
 _NO_SNAPSHOT: Final = -1
 _OF_ICEBERG: Final = "snapshot_id"
-"""What Iceberg's own stream reader calls it."""
+"""The name in offsets of Iceberg's own stream reader."""
 
 
 @dataclass(frozen=True, slots=True)
 class Offset:
-    """How far a stream has come."""
+    """The position of a stream in the history."""
 
     snapshot_id: int | None = None
-    """The last snapshot of which anything was read; None: nothing was."""
+    """The last snapshot that was read, at least in part; None: nothing was read."""
     position: int | None = None
-    """How many of its files were read; None: all."""
+    """How many of its files were read; None: all of them."""
     scan_all: bool = False
-    """Whether its files are all that were live in it, and not only those that it has added."""
+    """Whether all files that are live in it are read, and not only those that it has added."""
 
     def to_json(self) -> dict[str, Any]:
-        """Equal offsets have equal texts: Spark compares these."""
-        found: dict[str, Any] = {_SNAPSHOT_ID: _NO_SNAPSHOT}
+        """Return the offset as JSON; Spark compares its text, so the keys have a fixed order."""
+        json: dict[str, Any] = {_SNAPSHOT_ID: _NO_SNAPSHOT}
         if self.snapshot_id is not None:
-            found[_SNAPSHOT_ID] = self.snapshot_id
+            json[_SNAPSHOT_ID] = self.snapshot_id
         if self.position is not None:
-            found[_POSITION] = self.position
+            json[_POSITION] = self.position
         if self.scan_all:
-            found[_SCAN_ALL] = True
-        return found
+            json[_SCAN_ALL] = True
+        return json
 
 
 NOTHING: Final = Offset()
@@ -65,7 +65,7 @@ NOTHING: Final = Offset()
 def offset_of(json: Mapping[str, Any]) -> Offset:
     if _OF_ICEBERG in json:
         raise BadRequest(
-            "this checkpoint is of Iceberg's own stream reader: go on with reader=jar, or begin "
+            "this checkpoint is of Iceberg's own stream reader: continue with reader=jar, or start "
             "with a new checkpoint"
         )
     try:
@@ -82,11 +82,11 @@ def offset_of(json: Mapping[str, Any]) -> Offset:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Of one micro-batch, which has one file at least."""
+    """Limits of one micro-batch, which has at least one file."""
 
     max_files: int | None = None
     max_rows: int | None = None
-    """The file that reaches it is the last one."""
+    """The file that reaches this number is the last one of the batch."""
 
     @property
     def is_none(self) -> bool:
@@ -100,12 +100,12 @@ class Skips:
 
 
 FilesOf: TypeAlias = Callable[[Snapshot, bool], Sequence[ScanTask]]
-"""The files that a snapshot has added, or all that are live in it, always in one order."""
+"""Plans the files that a snapshot has added, or all that are live in it, in a fixed order."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What is left to read of one snapshot."""
+    """The rest of one snapshot, from a position on."""
 
     snapshot: Snapshot
     position: int
@@ -113,7 +113,7 @@ class _Part:
 
 
 class MicroBatches:
-    """The batches of a branch, as its history was when it was loaded."""
+    """The batches of a branch, by its history as it was loaded."""
 
     def __init__(
         self,
@@ -128,70 +128,70 @@ class MicroBatches:
         self._files_of = files_of
         self._skips = skips or Skips()
         self._from_timestamp_ms = from_timestamp_ms
-        self._places = {snapshot.snapshot_id: at for at, snapshot in enumerate(history)}
+        self._indices = {snapshot.snapshot_id: index for index, snapshot in enumerate(history)}
 
     def first(self) -> Offset:
-        """Where a new stream begins.
+        """Return the offset at which a new stream starts.
 
-        Without a timestamp that is the oldest snapshot that is known. Where older ones have expired
-        it is read as a whole, since nobody can tell any more what was appended before.
+        Without a timestamp that is the oldest known snapshot. If older ones have expired, it is
+        read as a whole, since it is no longer known what they have appended.
         """
         if not self._history:
             return NOTHING
         if self._from_timestamp_ms is None:
             oldest = self._history[0]
             return Offset(oldest.snapshot_id, 0, oldest.parent_snapshot_id is not None)
-        found = NOTHING
+        start = NOTHING
         for snapshot in reversed(self._history):
             if snapshot.timestamp_ms < self._from_timestamp_ms:
                 break
-            found = Offset(snapshot.snapshot_id, 0)
-        return found
+            start = Offset(snapshot.snapshot_id, 0)
+        return start
 
     def end_after(self, start: Offset, limits: Limits) -> Offset:
-        """The end of the batch that begins at `start`; the same offset where there is none."""
+        """Return the end of the batch that starts at `start`; the same offset if it is empty."""
         end, files, rows = start, 0, 0
         for part in self._parts(start):
             if limits.is_none or not self._is_read(part):
                 end = Offset(part.snapshot.snapshot_id)
                 continue
-            found = self._files_of(part.snapshot, part.scan_all)
+            tasks = self._files_of(part.snapshot, part.scan_all)
             position = part.position
-            for task in found[position:]:
+            for task in tasks[position:]:
                 if limits.max_files is not None and files >= limits.max_files:
-                    return self._within(part, position, len(found), end)
+                    return self._within(part, position, len(tasks), end)
                 files, rows, position = files + 1, rows + task.data_file.record_count, position + 1
                 if limits.max_rows is not None and rows >= limits.max_rows:
-                    return self._within(part, position, len(found), end)
+                    return self._within(part, position, len(tasks), end)
             end = Offset(part.snapshot.snapshot_id)
         return end
 
     def between(self, start: Offset, end: Offset) -> Iterator[ScanTask]:
-        """The files of the batch."""
+        """Yield the files of the batch."""
         if start == end or end.snapshot_id is None:
             return
-        last = self._place(end.snapshot_id)
+        last = self._index(end.snapshot_id)
         for part in self._parts(start):
-            place = self._places[part.snapshot.snapshot_id]
-            if place > last:
+            index = self._indices[part.snapshot.snapshot_id]
+            if index > last:
                 return
             if not self._is_read(part):
                 continue
-            scan_all = part.scan_all or (place == last and end.scan_all)
-            found = self._files_of(part.snapshot, scan_all)
-            yield from found[part.position : end.position if place == last else None]
+            scan_all = part.scan_all or (index == last and end.scan_all)
+            tasks = self._files_of(part.snapshot, scan_all)
+            yield from tasks[part.position : end.position if index == last else None]
 
     # --- parts ------------------------------------------------------------------------------------
 
     def _parts(self, start: Offset) -> Iterator[_Part]:
-        """What comes after `start`. Raises at the first snapshot that cannot be passed over."""
+        """Yield what comes after `start`; raise at the first snapshot that cannot be skipped."""
         begin = self.first() if start.snapshot_id is None else start
         if begin.snapshot_id is None:
             return
-        place = self._place(begin.snapshot_id)
+        index = self._index(begin.snapshot_id)
         if begin.position is not None:
-            yield self._checked(_Part(self._history[place], begin.position, begin.scan_all))
-        for snapshot in self._history[place + 1 :]:
+            yield self._checked(_Part(self._history[index], begin.position, begin.scan_all))
+        for snapshot in self._history[index + 1 :]:
             yield self._checked(_Part(snapshot, 0, False))
 
     def _checked(self, part: _Part) -> _Part:
@@ -205,12 +205,12 @@ class MicroBatches:
         option = {DELETE: SKIP_DELETES, OVERWRITE: SKIP_OVERWRITES}.get(operation or "")
         if option is None:
             raise BadRequest(
-                f"snapshot {part.snapshot.snapshot_id} says of its operation that it is "
-                f"{operation!r}: a stream cannot read it"
+                f"snapshot {part.snapshot.snapshot_id} has the operation {operation!r}: a stream "
+                "cannot read it"
             )
         raise BadRequest(
             f"snapshot {part.snapshot.snapshot_id} has the operation {operation!r}, which a stream "
-            f"of appended rows cannot show: to pass over such snapshots set {option}=true"
+            f"of appended rows cannot read: to skip such snapshots set {option}=true"
         )
 
     def _is_read(self, part: _Part) -> bool:
@@ -220,16 +220,16 @@ class MicroBatches:
         if position == files:
             return Offset(part.snapshot.snapshot_id)
         if position == part.position and part.position == 0 and not part.scan_all:
-            # Nothing of this snapshot is in the batch, so that it ends with the one before.
+            # The batch has no file of this snapshot: it ends with the snapshot before.
             return before
         return Offset(part.snapshot.snapshot_id, position, part.scan_all)
 
-    def _place(self, snapshot_id: int) -> int:
-        place = self._places.get(snapshot_id)
-        if place is None:
+    def _index(self, snapshot_id: int) -> int:
+        index = self._indices.get(snapshot_id)
+        if index is None:
             raise NotFound(
                 f"snapshot {snapshot_id}, where the stream has stopped, is no longer in the "
-                "history: it has expired, or the branch was moved back. Begin with a new "
-                f"checkpoint, and with {FROM_TIMESTAMP} where rows must not come twice"
+                "history: it has expired, or the branch was moved back. Start with a new "
+                f"checkpoint, and with {FROM_TIMESTAMP} if rows must not come twice"
             )
-        return place
+        return index
