@@ -5,7 +5,7 @@ from __future__ import annotations
 from frazil.client.declare.client_table import Table
 from frazil.datafiles.reading.file_storage import storage_of
 from frazil.spark.session import Session
-from frazil.spark.writing.write_folder import data_location
+from frazil.spark.writing.write_commit import data_location
 
 
 def files_of(session: Session, name: str) -> set[str]:

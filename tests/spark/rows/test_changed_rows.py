@@ -28,7 +28,7 @@ from frazil.spark.rows.changed_rows import ChangedRows, united, write_changes
 from frazil.spark.writing import file_jobs
 from frazil.spark.writing.file_jobs import Item
 from frazil.spark.writing.row_removal import copy_files, write_deletes
-from frazil.spark.writing.write_folder import new_folder
+from frazil.spark.writing.write_commit import new_folder
 from frazil.wire.errors import BadRequest
 from tests.support.touched_tables import local, make_table
 

@@ -13,7 +13,7 @@ from frazil.client.declare.client_table import Table
 from frazil.datafiles.footers.files_from_parquet import DataFile, EqualityDeleteFile
 from frazil.spark.core.context import Context, Settings
 from frazil.spark.writing.equality_deletes import covering_specs, key_schema, write_equality_deletes
-from frazil.spark.writing.write_folder import new_folder
+from frazil.spark.writing.write_commit import new_folder
 from frazil.wire.errors import BadRequest, UnsupportedOperation
 from tests.support.touched_tables import ARROW, add_file, make_table
 

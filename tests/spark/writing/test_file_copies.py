@@ -20,7 +20,7 @@ from frazil.datafiles.reading.scan_tasks import DeletedRows, task_of
 from frazil.datafiles.reading.task_reader import read_task
 from frazil.datafiles.writing import file_copier
 from frazil.spark.writing.row_removal import copy_files
-from frazil.spark.writing.write_folder import new_folder
+from frazil.spark.writing.write_commit import new_folder
 from frazil.wire.errors import BadRequest, UnsupportedOperation
 from tests.support.touched_tables import (
     ARROW,

@@ -22,10 +22,9 @@ from frazil.spark.executor.z_order_keys import (
     sortable_keys,
 )
 from frazil.spark.schema.partition_transforms import partition_columns
-from frazil.spark.writing.distribution import layout_of, sort_columns, spread
+from frazil.spark.writing.distribution import layout_of, sort_columns, spread, z_sources
 from frazil.spark.writing.frame_writer import write_arrow
-from frazil.spark.writing.write_folder import WriteFolder
-from frazil.spark.writing.z_order import z_sources
+from frazil.spark.writing.write_commit import WriteFolder
 from frazil.wire.errors import BadRequest
 from tests.support.spark_facts import facts
 

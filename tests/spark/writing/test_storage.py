@@ -15,7 +15,7 @@ from frazil.datafiles.footers.files_from_parquet import DataFile
 from frazil.datafiles.reading.file_storage import Storage, is_local, storage_of
 from frazil.datafiles.writing.data_file_writer import ArrowFileWriter
 from frazil.datafiles.writing.write_properties import file_options
-from frazil.spark.writing.write_folder import WriteFolder, data_location
+from frazil.spark.writing.write_commit import WriteFolder, data_location
 from tests.support.s3 import ACCESS_KEY_ID, REGION, SECRET_ACCESS_KEY
 from tests.support.spark_facts import facts
 

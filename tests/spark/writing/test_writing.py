@@ -33,7 +33,7 @@ from frazil.spark.writing import jvm_writer
 from frazil.spark.writing.distribution import ADVISORY_SIZE, layout_of, shuffle_settings
 from frazil.spark.writing.frame_writer import WriteOptions, write_rows
 from frazil.spark.writing.jvm_writer import objections
-from frazil.spark.writing.write_folder import WriteFolder, new_folder
+from frazil.spark.writing.write_commit import WriteFolder, new_folder
 from frazil.wire.errors import BadRequest
 from tests.support.spark_facts import facts, order_json, schema_json, spec_json
 

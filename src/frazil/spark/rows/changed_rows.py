@@ -57,7 +57,7 @@ from frazil.spark.writing.frame_writer import (
     options_of_files,
     write_settings,
 )
-from frazil.spark.writing.write_folder import WriteFolder
+from frazil.spark.writing.write_commit import WriteFolder
 from frazil.wire.errors import BadRequest, FrazilError
 
 _CODE, _PATH = "__frazil_code", "__frazil_path"

@@ -32,8 +32,7 @@ from frazil.spark.executor.file_tasks import Conform, FileWriting
 from frazil.spark.schema.source_batches import conform
 from frazil.spark.streams.source_options import SourceOptions
 from frazil.spark.streams.stream_ids import StreamId, is_committed, stream_id
-from frazil.spark.writing.write_commit import Write
-from frazil.spark.writing.write_folder import WriteFolder, data_location
+from frazil.spark.writing.write_commit import Write, WriteFolder, data_location
 from frazil.wire.errors import BadRequest, UnsupportedOperation
 from frazil.wire.expressions import AlwaysTrue
 

@@ -25,7 +25,7 @@ from frazil.spark.writing.frame_writer import (
     options_of_files,
     write_arrow,
 )
-from frazil.spark.writing.write_folder import WriteFolder
+from frazil.spark.writing.write_commit import WriteFolder
 from frazil.values.transforms import Void
 from frazil.values.types import StructType, TypeId
 from frazil.wire.errors import BadRequest, UnsupportedOperation

@@ -29,7 +29,7 @@ from frazil.spark.executor.worker_tasks import RESULT_SCHEMA
 from frazil.spark.schema.partition_transforms import partition_columns
 from frazil.spark.writing.distribution import Layout, layout_of, shuffle_settings, spread
 from frazil.spark.writing.jvm_writer import is_flat, objections, write_jvm
-from frazil.spark.writing.write_folder import WriteFolder
+from frazil.spark.writing.write_commit import WriteFolder
 from frazil.values.types import StructType
 from frazil.wire.errors import BadRequest
 

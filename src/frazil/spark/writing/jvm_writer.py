@@ -32,7 +32,7 @@ from frazil.spark.schema.partition_transforms import spec_fields
 from frazil.spark.schema.spark_types import FLAT_TYPES
 from frazil.spark.writing.distribution import Layout, spread
 from frazil.spark.writing.partition_folders import IN_FILE, folder_columns, folder_values
-from frazil.spark.writing.write_folder import WriteFolder
+from frazil.spark.writing.write_commit import WriteFolder
 from frazil.values.transforms import apply
 from frazil.values.types import NestedField, StructType, TypeId
 from frazil.wire.errors import BadRequest

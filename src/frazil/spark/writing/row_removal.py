@@ -36,7 +36,7 @@ from frazil.spark.core.context import Context
 from frazil.spark.executor.worker_tasks import Work
 from frazil.spark.writing import file_jobs
 from frazil.spark.writing.file_jobs import Item
-from frazil.spark.writing.write_folder import WriteFolder
+from frazil.spark.writing.write_commit import WriteFolder
 from frazil.wire.declared_content import DeleteFileReference
 from frazil.wire.errors import BadRequest, UnsupportedOperation
 

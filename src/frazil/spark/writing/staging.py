@@ -39,7 +39,7 @@ from frazil.spark.executor.file_tasks import (
     staging_task,
 )
 from frazil.spark.executor.worker_tasks import RESULT_SCHEMA
-from frazil.spark.writing.write_folder import data_location
+from frazil.spark.writing.write_commit import data_location
 from frazil.wire.errors import BadRequest
 
 SMALL_BYTES: Final = 64 << 20

@@ -1,14 +1,16 @@
-"""The last step of a write: commit with one request, and remove files that were not committed.
+"""One write: its folder, its commit, and the removal of files that were not committed.
 
-Files are removed only on proof. Before the request is sent, and after a rejection, all files of the
-write are removed. After an unknown outcome none are. After a commit only those are removed that
-lost attempts of tasks have left behind.
+Each write has a folder of its own, so that everything in it was written by that write. Files are
+removed only on proof. Before the request is sent, and after a rejection, all files of the write are
+removed. After an unknown outcome none are. After a commit only those are removed that lost attempts
+of tasks have left behind.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Any, Final, Protocol
 from uuid import uuid4
@@ -17,9 +19,65 @@ from pyspark.sql import SparkSession
 
 from frazil.client.declare.client_table import Table
 from frazil.client.declare.table_verbs import Commit, TableVerbs
+from frazil.datafiles.reading.file_storage import Storage, is_local, storage_of
 from frazil.spark.core.context import LOGGER, Context
-from frazil.spark.writing.write_folder import WriteFolder, new_folder
 from frazil.wire.errors import CommitStateUnknown, FrazilError, ValidationError
+
+DATA_PATH_PROPERTIES: Final = ("write.data.path", "write.folder-storage.path")
+"""The second is the name in older tables."""
+
+
+class _Located(Protocol):
+    @property
+    def location(self) -> str: ...
+    @property
+    def properties(self) -> Mapping[str, str]: ...
+    @property
+    def config(self) -> Mapping[str, str]: ...
+
+
+@dataclass(frozen=True)
+class WriteFolder:
+    location: str
+    storage: Storage
+
+    def discard(self, keep: Collection[str] = ()) -> None:
+        """Remove everything but `keep`, after a proven failure."""
+        if keep:
+            self.keep_only(keep)
+        else:
+            self.storage.delete_folder(self.location)
+
+    def keep_only(self, paths: Collection[str]) -> None:
+        """Remove what lost attempts of tasks have written, after a commit of `paths`."""
+        committed = frozenset(paths)
+        existing = self.storage.list(self.location)
+        unseen = [path for path in committed.difference(existing) if path.startswith(self.location)]
+        if unseen:
+            # If a committed file is not listed by its name, others could be removed by mistake.
+            raise FileNotFoundError(f"{unseen[0]} is committed and not found below {self.location}")
+        self.storage.delete(path for path in existing if path not in committed)
+        self.storage.delete_empty_folders(self.location)
+
+
+def new_folder(context: Context, table: _Located) -> WriteFolder:
+    """Make the folder of a new write; once it is discarded, nothing can be written into it."""
+    location = f"{data_location(table)}/{uuid4()}"
+    storage = storage_of(context.properties, table.config)
+    if is_local(location):
+        storage.make_folder(location)
+        storage = replace(storage, sealed_by=location)
+    return WriteFolder(location, storage)
+
+
+def data_location(table: _Located) -> str:
+    """Return where the table's data files belong, without a slash at the end."""
+    for name in DATA_PATH_PROPERTIES:
+        location = table.properties.get(name)
+        if location:
+            return location.rstrip("/")
+    return f"{table.location.rstrip('/')}/data"
+
 
 DUPLICATE_FILE: Final = "duplicate-file"
 
