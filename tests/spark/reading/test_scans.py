@@ -452,7 +452,7 @@ def test_conditions_in_all_their_forms(readers: Readers) -> None:
         assert [row[0] for row in exact] == [1, 2]
     with pytest.raises(BadRequest, match="has no column nobody; it has id, name"):
         found(columns=["nobody"])
-    with pytest.raises(BadRequest, match="_row_id is there from format version 3 on"):
+    with pytest.raises(BadRequest, match="_row_id exists since format version 3"):
         found(metadata_columns=["_row_id"])
     with pytest.raises(BadRequest, match="metadata column _partition"):
         found(metadata_columns=["_partition"])
@@ -491,7 +491,7 @@ def test_without_the_jar_we_read_and_say_so_once(
     said = [record.getMessage() for record in caplog.records if "reads go" in record.getMessage()]
     (only,) = said
     assert only.startswith("reads go through our own reader: Iceberg's runtime is not on")
-    with pytest.raises(BadRequest, match="the reader `jar` was asked for"):
+    with pytest.raises(BadRequest, match="the reader `jar` was requested"):
         frame_scans.scan(replace(elsewhere, settings=Settings(reader="jar")), table)
 
 
