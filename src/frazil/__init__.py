@@ -1,7 +1,7 @@
 """Frazil: an Apache Iceberg REST catalog that commits declared file changes.
 
-The names of the client are loaded when they are first used, so that importing the package costs
-nothing: no HTTP library, no pyarrow, no pyiceberg.
+The names of the client are imported on first use, so that importing the package loads no HTTP
+library, no pyarrow and no pyiceberg.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from frazil.wire.identifiers import Identifier
     from frazil.wire.scan_planning import FileScanTask
 
-_HOMES = {
+_MODULES = {
     "CatalogUnreachable": "frazil.client.send.error_answers",
     "Client": "frazil.client.catalog_client",
     "Commit": "frazil.client.declare.table_verbs",
@@ -84,10 +84,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
+    module = _MODULES.get(name)
+    if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(home), name)
+    value = getattr(import_module(module), name)
     globals()[name] = value
     return value
 

@@ -1,4 +1,4 @@
-"""`python -m frazil` is the `frazil` command."""
+"""Run the `frazil` command with `python -m frazil`."""
 
 from frazil.cli import main
 

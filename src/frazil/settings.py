@@ -105,7 +105,7 @@ def _token_lines(lines: Iterable[str]) -> dict[str, str]:
         if not colon or not _SHA256_HEX.fullmatch(digest.strip()):
             # Do not repeat the line: it may be a token, which must not appear in a log.
             raise ValueError(
-                "must hold name:sha256 entries with 64 hex digits each; "
+                "must contain name:sha256 entries with 64 hex digits each; "
                 "`frazil token new NAME` prints one"
             )
         if token_name(name.strip()) in tokens:
@@ -151,6 +151,8 @@ def _setting(
 
 @dataclass(frozen=True, slots=True)
 class Settings:
+    """All settings of the server."""
+
     host: str = _setting(
         "127.0.0.1",
         _text,
@@ -163,34 +165,34 @@ class Settings:
     warehouse: str = _setting(
         "./warehouse",
         _text,
-        "Where tables are kept: a folder, or a URL such as s3://bucket/prefix.",
+        "Where tables are stored: a folder, or a URL such as s3://bucket/prefix.",
         metavar="PATH|URL",
     )
     database: str = _setting(
         "sqlite:///frazil.db",
         _text,
-        "Where the catalog's rows are kept: sqlite:///PATH or postgresql://user@host/name.",
+        "Where the catalog is stored: sqlite:///PATH or postgresql://user@host/name.",
         metavar="URL",
         secret=True,
     )
     allow_location: tuple[str, ...] = _setting(
         (),
         _texts,
-        "A location outside the warehouse where tables may lie too. May be given several times; "
+        "A location outside the warehouse that tables may use too. May be repeated; "
         "in the environment separated by commas.",
         metavar="URL",
     )
     insecure: bool = _setting(
         False,
         _boolean,
-        "Listen beyond loopback although no tokens are configured.",
+        "Listen beyond loopback even if no tokens are configured.",
         metavar=_SWITCH,
     )
     tokens: Mapping[str, str] = _setting(
         {},
         _tokens,
-        "Who may use the server: name:sha256 entries separated by commas. "
-        "`frazil token new NAME` makes one.",
+        "Tokens of the server's users: name:sha256 entries separated by commas. "
+        "`frazil token new NAME` creates one.",
         metavar="NAME:SHA256,...",
         flag=False,
         secret=True,
@@ -198,7 +200,7 @@ class Settings:
     tokens_file: str | None = _setting(
         None,
         _optional_text,
-        "A file with one name:sha256 entry a line; blank lines and lines with # are skipped.",
+        "A file with one name:sha256 entry per line; blank lines and lines with # are skipped.",
         metavar="PATH",
     )
     s3_endpoint: str | None = _setting(
@@ -211,18 +213,17 @@ class Settings:
     s3_region: str | None = _setting(
         None,
         _optional_text,
-        "Region of the S3 warehouse. Where it is not set, AWS's own variables and files are read.",
+        "Region of the S3 warehouse. By default AWS's own variables and files are read.",
         metavar="NAME",
     )
     s3_path_style: bool | None = _setting(
         None,
         _optional_boolean,
-        "Address buckets as http://endpoint/bucket. Where it is not set, that is done with an "
-        "endpoint and not done without one.",
+        "Address buckets as http://endpoint/bucket. By default this is done only with an endpoint.",
         metavar=_SWITCH,
     )
     log_format: str = _setting(
-        "text", _one_of("text", "json"), "One log line a request, as text or json."
+        "text", _one_of("text", "json"), "Format of log lines: text or json."
     )
     max_request_bytes: int = _setting(
         256 * 1024 * 1024,
@@ -233,39 +234,39 @@ class Settings:
     idempotency_lifetime_s: int = _setting(
         30 * 60,
         _between(1, 7 * 24 * 3600),
-        "How long an Idempotency-Key is promised to be remembered.",
+        "How long the server remembers an Idempotency-Key.",
         metavar="SECONDS",
     )
     metadata_cache_bytes: int = _setting(
         256 * 1024 * 1024,
         _between(0, 2**44),
-        "Memory for table metadata that was read or written lately.",
+        "Memory for recently used table metadata.",
         metavar="BYTES",
     )
     manifest_cache_bytes: int = _setting(
         384 * 1024 * 1024,
         _between(0, 2**44),
-        "Memory for the manifests of tables that are committed to.",
+        "Memory for manifests of tables with commits.",
         metavar="BYTES",
     )
     manifest_cache_folder: str | None = _setting(
         "./frazil-cache",
         _optional_text,
-        "Local folder that keeps what was read of large manifests across restarts; it may be "
-        "wiped at any time. Empty: no folder.",
+        "Local folder that caches parts of large manifests across restarts. It may be deleted "
+        "at any time. Empty: no folder.",
         metavar="FOLDER",
     )
     plan_wait_s: int = _setting(
         20,
         _between(0, 3600),
-        "How long a request for a scan plan waits for it; after that the client is told to ask "
-        "again. PyIceberg cannot.",
+        "How long a request for a scan plan waits for it; after that the client must poll. "
+        "PyIceberg cannot poll.",
         metavar="SECONDS",
     )
     plan_page_files: int = _setting(
         5000,
         _between(1, 1_000_000),
-        "Data files that one answer of a scan plan holds; the others are fetched in pages.",
+        "Data files in one response of a scan plan; clients fetch the others in pages.",
         metavar="COUNT",
     )
     shutdown_timeout_s: int = _setting(
@@ -388,7 +389,8 @@ def _read_file(path: str) -> Mapping[str, object]:
         content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise SettingsError(
-            f"the settings file {path} is not there: create it, or correct --config or {CONFIG_ENV}"
+            f"the settings file {path} does not exist: create it, or correct --config or "
+            f"{CONFIG_ENV}"
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"the settings file {path} cannot be read: {error}") from None
@@ -404,7 +406,7 @@ def _read_file(path: str) -> Mapping[str, object]:
 def _unknown(key: str, names: list[str]) -> str:
     near = difflib.get_close_matches(key.replace("-", "_").lower(), names, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names)}"
-    return f"{key!r} is no setting; {hint}"
+    return f"{key!r} is not a setting; {hint}"
 
 
 def _unknown_variables(environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -425,7 +427,7 @@ def all_tokens(settings: Settings) -> dict[str, str]:
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(
             f"tokens_file {settings.tokens_file} cannot be read: {error}; "
-            "create it with one name:sha256 entry a line"
+            "create it with one name:sha256 entry per line"
         ) from None
     try:
         in_file = _token_lines(ln for ln in lines if ln.strip() and not ln.lstrip().startswith("#"))
@@ -445,7 +447,7 @@ def warehouse_location(settings: Settings) -> str:
 
 
 def extra_locations(settings: Settings) -> tuple[str, ...]:
-    """Return the other locations where tables may lie, as URLs."""
+    """Return the other locations that tables may use, as URLs."""
     return tuple(_as_location("allow_location", each) for each in settings.allow_location)
 
 
@@ -471,7 +473,7 @@ def _as_location(name: str, value: str) -> str:
 
 
 def mask_url(url: str) -> str:
-    """The URL without its password, wherever the URL carries it; rather too much than too little.
+    """Mask the password anywhere in a URL; if in doubt, mask more.
 
     >>> mask_url("postgresql://etl:p%40ss@db:5432/frazil?sslpassword=x&sslmode=require")
     'postgresql://etl:***@db:5432/frazil?sslpassword=***&sslmode=require'

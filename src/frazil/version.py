@@ -1,3 +1,3 @@
-"""Holds the version, for modules that must not import the package itself."""
+"""The version, for modules that must not import the package."""
 
 __version__ = "0.1.0"

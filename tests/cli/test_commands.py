@@ -87,7 +87,7 @@ def test_config_show_prints_each_setting_and_its_source(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (("--port", "x"), "port (flag --port) must be a whole number"),
-        (("--config", "none.toml"), "is not there"),
+        (("--config", "none.toml"), "does not exist"),
         (("--log-format", "xml"), "one of text, json"),
     ],
 )

@@ -131,12 +131,12 @@ def test_the_environment_can_be_given(places: dict[str, Path], tmp_path: Path) -
         (FILE, "other", r"'other' is not configured in .*yaml; known are default, prod: add"),
         (FILE, "my_cat", "PYICEBERG_CATALOG__MY_CAT__URI"),
         ("default-catalog: gone\n", None, "'gone' is not configured"),
-        ("catalog: [", None, r"yaml is no valid YAML: .*line 1"),
+        ("catalog: [", None, r"yaml is not valid YAML: .*line 1"),
         ("- a\n", None, "must be a mapping that begins with `catalog:`"),
-        ("catalog: text\n", None, r"catalog in .*yaml must hold a section"),
+        ("catalog: text\n", None, r"catalog in .*yaml must contain a section"),
         ("catalog:\n  default: text\n", None, r"catalog.default in .*yaml must be a section"),
         ("catalog:\n  default:\n    uri: [a]\n", None, "catalog.default.uri .* is a list"),
-        ("catalog:\n  a:\n    uri: x\n    uri: y\n", "a", "line 4: uri stands twice, remove one"),
+        ("catalog:\n  a:\n    uri: x\n    uri: y\n", "a", "line 4: uri appears twice, remove one"),
     ],
 )
 def test_what_cannot_be_used_is_named(

@@ -54,6 +54,6 @@ def test_every_public_name_is_there_and_listed() -> None:
     for name in frazil.__all__:
         assert getattr(frazil, name) is not None
         assert name in dir(frazil)
-    assert set(frazil._HOMES) | {"__version__"} == set(frazil.__all__)
+    assert set(frazil._MODULES) | {"__version__"} == set(frazil.__all__)
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
         _ = frazil.Nothing

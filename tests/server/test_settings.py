@@ -99,7 +99,7 @@ def test_the_file_can_be_named_by_the_environment(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("prot = 1", "'prot' is no setting; did you mean 'port'?"),
+        ("prot = 1", "'prot' is not a setting; did you mean 'port'?"),
         ("allow-location = []", "did you mean 'allow_location'?"),
         ("zzz = 1", "known are host, port"),
         ("port = ", "not valid TOML"),
@@ -121,7 +121,7 @@ def test_a_wrong_file_is_refused(tmp_path: Path, content: str, message: str) -> 
 
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="is not there"):
+    with pytest.raises(SettingsError, match="does not exist"):
         resolve({}, {}, str(tmp_path / "none.toml"))
 
 
@@ -162,7 +162,7 @@ def test_tokens_come_from_the_file_too(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="cannot be read"):
         all_tokens(Settings(tokens_file=str(tmp_path / "none")))
     path.write_text("not an entry\n")
-    with pytest.raises(SettingsError, match="must hold name:sha256"):
+    with pytest.raises(SettingsError, match="must contain name:sha256"):
         all_tokens(Settings(tokens_file=str(path)))
 
 

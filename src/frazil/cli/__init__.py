@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def main() -> None:
-    """The console script's entry."""
+    """Run the command line; the entry point of the console script."""
     from frazil.cli.app import app
 
     app(prog_name="frazil")

@@ -1,4 +1,4 @@
-"""The client: declares which files changed and sends it until the outcome is known.
+"""The client: declares changes of files and sends them until their outcome is known.
 
-It knows the wire and the values, and nothing of the server's rooms.
+It depends on `wire`, `values` and `datafiles`, and on no package of the server.
 """

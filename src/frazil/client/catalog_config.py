@@ -1,8 +1,8 @@
-"""Where the catalog is: `.pyiceberg.yaml` and `PYICEBERG_*`, found and merged as PyIceberg does.
+"""Read the configuration of catalogs from `.pyiceberg.yaml` and `PYICEBERG_*`, like PyIceberg.
 
-The first file of PYICEBERG_HOME, the home directory and the working directory counts, and each
-variable goes before what the file says. Mirrors PyIceberg's `Config`; what it makes a nested object
-of (`ssl`, `auth`) is given here by names with dots, as the variables have them anyway.
+The first file in PYICEBERG_HOME, the home directory or the working directory is used. Variables win
+over the file. This mirrors PyIceberg's `Config`, except that nested objects (`ssl`, `auth`) become
+names with dots, as in the variables.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ HOME_VARIABLE: Final = "PYICEBERG_HOME"
 DEFAULT_URI: Final = "http://127.0.0.1:8181"
 DEFAULT_CATALOG: Final = "default"
 
-_VARIABLES: Final = "pyiceberg_"
+_VARIABLE_PREFIX: Final = "pyiceberg_"
 _CATALOG: Final = "catalog"
-_CHOSEN: Final = "default-catalog"
-_HEADER: Final = "header."
+_DEFAULT_NAME_KEY: Final = "default-catalog"
+_HEADER_PREFIX: Final = "header."
 
 
 class ConfigError(ValueError):
-    """The configuration cannot be used; the message names the file or variable and the fix."""
+    """The configuration is not valid; the message names the file or variable and the fix."""
 
 
 class ClientArguments(TypedDict, total=False):
-    """What `Client` takes from a catalog's properties, by its own names; only what is set."""
+    """Arguments of `Client` from a catalog's properties; only those that are set."""
 
     uri: Required[str]
     token: str
@@ -36,9 +36,9 @@ class ClientArguments(TypedDict, total=False):
     prefix: str
     headers: dict[str, str]
     ca_file: str
-    """The authorities that the server's certificate is checked by."""
+    """The file of authorities for the server's certificate."""
     client_certificate: tuple[str, str]
-    """The files of the certificate and its key."""
+    """The files of the client's certificate and key."""
 
 
 def catalog_properties(
@@ -47,33 +47,33 @@ def catalog_properties(
     env: Mapping[str, str] = os.environ,
     directories: Sequence[str | Path | None] | None = None,
 ) -> dict[str, str]:
-    """The properties of a catalog by its name, or of the default catalog.
+    """Return the properties of a catalog, by default the default catalog.
 
-    Nothing is configured for a catalog that was not asked for by name: that gives no properties. A
-    name that is not known raises ConfigError.
+    Without a name and without configuration, return no properties. An unknown name raises
+    ConfigError.
     """
     source, config = _from_file(_directories(env) if directories is None else directories)
     _add_variables(config, env)
-    chosen = name if name is not None else config.get(_CHOSEN) or DEFAULT_CATALOG
+    chosen = name if name is not None else config.get(_DEFAULT_NAME_KEY) or DEFAULT_CATALOG
     if not isinstance(chosen, str):
         raise ConfigError(f"default-catalog in {source} must be the name of a catalog")
     catalogs = config.get(_CATALOG, {})
     if not isinstance(catalogs, dict):
         raise ConfigError(
-            f"catalog in {source or 'PYICEBERG_CATALOG'} must hold a section for each catalog, "
+            f"catalog in {source or 'PYICEBERG_CATALOG'} must contain a section for each catalog, "
             "such as catalog: default: uri: http://127.0.0.1:8181"
         )
-    found = catalogs.get(chosen.lower())
-    if found is None:
-        if name is None and not config.get(_CHOSEN):
+    section = catalogs.get(chosen.lower())
+    if section is None:
+        if name is None and not config.get(_DEFAULT_NAME_KEY):
             return {}
         raise _unknown(chosen, sorted(catalogs), source)
-    if not isinstance(found, dict):
+    if not isinstance(section, dict):
         raise ConfigError(
             f"catalog.{chosen.lower()} in {source or 'the environment'} must be a section of "
             "properties, such as uri: http://127.0.0.1:8181"
         )
-    return dict(_flat(found, f"catalog.{chosen.lower()}", source))
+    return dict(_flat(section, f"catalog.{chosen.lower()}", source))
 
 
 def _directories(env: Mapping[str, str]) -> tuple[str | None, ...]:
@@ -84,7 +84,7 @@ def _directories(env: Mapping[str, str]) -> tuple[str | None, ...]:
 def _unknown(name: str, known: Sequence[str], source: str | None) -> ConfigError:
     where = f"in {source}" if source else f"and no {FILE_NAME} was found"
     others = f"; known are {', '.join(known)}" if known else ""
-    # PyIceberg makes a dash of every underscore of a variable, so that such a name is never met.
+    # PyIceberg turns underscores of variables into dashes, so names never contain underscores.
     variable = f"PYICEBERG_CATALOG__{name.upper().replace('-', '_')}__URI"
     return ConfigError(
         f"the catalog {name!r} is not configured {where}{others}: add a section catalog.{name} "
@@ -96,7 +96,7 @@ def _unknown(name: str, known: Sequence[str], source: str | None) -> ConfigError
 
 
 def _from_file(directories: Sequence[str | Path | None]) -> tuple[str | None, dict[str, Any]]:
-    """The first file that holds anything, and its path."""
+    """Return the path and content of the first file that is not empty."""
     for directory in directories:
         if not directory:
             continue
@@ -112,30 +112,29 @@ def _read(path: Path) -> dict[str, Any]:
     import yaml
 
     class Loader(yaml.BaseLoader):
-        """All values are text, as PyIceberg's reader has them; a key that stands twice is an
-        error, as there."""
+        """Reads all values as text and refuses duplicate keys, like PyIceberg's reader."""
 
         def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
             keys = [self.construct_object(key, deep=True) for key, _ in node.value]
             for number, (key, (key_node, _)) in enumerate(zip(keys, node.value, strict=True)):
                 if key in keys[:number]:
                     line = key_node.start_mark.line + 1
-                    raise ConfigError(f"{path}, line {line}: {key} stands twice, remove one")
+                    raise ConfigError(f"{path}, line {line}: {key} appears twice, remove one")
             return super().construct_mapping(node, deep)
 
     try:
-        # Loader is BaseLoader, which makes nothing but text, lists and mappings.
-        found = yaml.load(path.read_text(encoding="utf-8"), Loader)
+        # Loader is a BaseLoader, which creates only text, lists and mappings.
+        content = yaml.load(path.read_text(encoding="utf-8"), Loader)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         text = " ".join(str(error).split())
-        raise ConfigError(f"{path} is no valid YAML: {text}") from None
+        raise ConfigError(f"{path} is not valid YAML: {text}") from None
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
-    if not found:
+    if not content:
         return {}
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         raise ConfigError(f"{path} must be a mapping that begins with `catalog:`")
-    return _lower_keys(found)
+    return _lower_keys(content)
 
 
 def _lower_keys(section: Mapping[Any, Any]) -> dict[str, Any]:
@@ -149,13 +148,15 @@ def _lower_keys(section: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def _add_variables(config: dict[str, Any], env: Mapping[str, str]) -> None:
-    """`PYICEBERG_CATALOG__NAME__S3__ENDPOINT` is `s3.endpoint` of `name`: a double underscore is
-    the next level or a dot, a single one a dash."""
+    """Add variables: `PYICEBERG_CATALOG__NAME__S3__ENDPOINT` is `s3.endpoint` of `name`.
+
+    A double underscore is the next level or a dot, a single one is a dash.
+    """
     for variable, value in env.items():
         name = variable.lower()
-        if not name.startswith(_VARIABLES):
+        if not name.startswith(_VARIABLE_PREFIX):
             continue
-        parts = name.removeprefix(_VARIABLES).split("__", maxsplit=2)
+        parts = name.removeprefix(_VARIABLE_PREFIX).split("__", maxsplit=2)
         *levels, last = (part.replace("__", ".").replace("_", "-") for part in parts)
         section = config
         for level in levels:
@@ -169,28 +170,28 @@ def _add_variables(config: dict[str, Any], env: Mapping[str, str]) -> None:
         section[last] = value
 
 
-def _flat(section: Mapping[str, Any], place: str, source: str | None) -> Iterator[tuple[str, str]]:
+def _flat(section: Mapping[str, Any], path: str, source: str | None) -> Iterator[tuple[str, str]]:
     for key, value in section.items():
         if isinstance(value, dict):
-            for inner, text in _flat(value, f"{place}.{key}", source):
+            for inner, text in _flat(value, f"{path}.{key}", source):
                 yield f"{key}.{inner}", text
         elif isinstance(value, str):
             yield key, value
         else:
             raise ConfigError(
-                f"{place}.{key} in {source} is a list: properties of a catalog are text"
+                f"{path}.{key} in {source} is a list: properties of a catalog are text"
             )
 
 
-# --- what the client takes ------------------------------------------------------------------------
+# --- arguments of the client ----------------------------------------------------------------------
 
 
 def client_arguments(properties: Mapping[str, str]) -> ClientArguments:
-    """What a client is made of. Properties that are not its own are passed over."""
+    """Convert properties to arguments of `Client`; other properties are ignored."""
     kind = properties.get("type", "rest").lower()
     if kind != "rest":
         raise ConfigError(
-            f"the catalog's type is {kind!r}, and this client speaks to REST catalogs: choose "
+            f"the catalog's type is {kind!r}, but this client supports only REST catalogs: choose "
             "another catalog, or set type to rest"
         )
     arguments = ClientArguments(uri=_uri(properties))
@@ -214,18 +215,18 @@ def client_arguments(properties: Mapping[str, str]) -> ClientArguments:
     if private and not certificate:
         raise ConfigError("ssl.client.key is set without ssl.client.cert: set both, or neither")
     if certificate:
-        # Without a key of its own, the certificate's file holds it too.
+        # Without a separate key file, the certificate's file contains the key.
         arguments["client_certificate"] = certificate, private or certificate
     return arguments
 
 
 def _headers(properties: Mapping[str, str]) -> dict[str, str]:
-    given = {
-        key.removeprefix(_HEADER): value
+    headers = {
+        key.removeprefix(_HEADER_PREFIX): value
         for key, value in properties.items()
-        if key.startswith(_HEADER)
+        if key.startswith(_HEADER_PREFIX)
     }
-    return given | _authorization(properties)
+    return headers | _authorization(properties)
 
 
 def _uri(properties: Mapping[str, str]) -> str:
@@ -236,7 +237,7 @@ def _uri(properties: Mapping[str, str]) -> str:
 
 
 def _authorization(properties: Mapping[str, str]) -> dict[str, str]:
-    """PyIceberg's `auth` section, as far as it needs no login of its own."""
+    """Return the header for PyIceberg's `auth` section, for types without a login."""
     kind = properties.get("auth.type")
     if kind in (None, "noop"):
         return {}
@@ -247,6 +248,6 @@ def _authorization(properties: Mapping[str, str]) -> dict[str, str]:
         password = properties.get("auth.basic.password", "")
         return {"Authorization": f"Basic {b64encode(f'{user}:{password}'.encode()).decode()}"}
     raise ConfigError(
-        f"auth.type {kind!r} is not known to this client: use noop or basic, or set token or "
+        f"auth.type {kind!r} is not supported by this client: use noop or basic, or set token or "
         "credential instead"
     )

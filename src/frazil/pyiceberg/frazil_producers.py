@@ -82,7 +82,7 @@ def checked_summary(properties: dict[str, str]) -> dict[str, str]:
     for key in properties:
         if key in SERVER_SUMMARY_KEYS or key.startswith("partitions."):
             raise ValueError(
-                f"snapshot_properties: {key!r} is computed by the server and cannot be given"
+                f"snapshot_properties: {key!r} is computed by the server and cannot be set"
             )
     return {key: str(value) for key, value in properties.items()}
 

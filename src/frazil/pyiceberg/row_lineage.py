@@ -165,10 +165,10 @@ def _file_lineage(
     manifests: list[ManifestFile], io: FileIO, paths: Collection[str]
 ) -> dict[str, FileLineage]:
     executor = ExecutorFactory.get_or_create()
-    found = executor.map(lambda manifest: list(_lineage_of_manifest(manifest, io)), manifests)
+    lineages = executor.map(lambda manifest: list(_lineage_of_manifest(manifest, io)), manifests)
     return {
         path: lineage
-        for path, lineage in chain.from_iterable(found)
+        for path, lineage in chain.from_iterable(lineages)
         if lineage is not None and path in paths
     }
 

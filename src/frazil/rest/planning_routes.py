@@ -44,7 +44,7 @@ async def plan_table_scan(app: RestApp, call: Call) -> Reply:
 async def fetch_planning_result(app: RestApp, call: Call) -> Reply:
     identifier, plan_id = call.table(), call.plan_id()
     explain = explains(call.headers.get(EXPLAIN_HEADER))
-    # This is slow only if the plan must be made again, and the planner limits that.
+    # This is slow only if the scan must be planned again, and the planner limits that.
     body = await app.planning(
         app.planner.fetch, call.context(), identifier, plan_id, explain=explain
     )

@@ -1,1 +1,1 @@
-"""Runs and checks the server."""
+"""Commands that run and check the server."""

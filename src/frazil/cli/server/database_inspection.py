@@ -92,7 +92,7 @@ def _inspect_postgres(url: str) -> DatabaseReport:
             read_at_s = (before_s + time.time()) / 2
             assert row is not None
             query = queries("postgres")["schema_version"]
-            found = connection.execute(query).fetchone() if row[1] else None
+            schema_row = connection.execute(query).fetchone() if row[1] else None
     except psycopg.Error as error:
         detail = " ".join(str(error).split())
         raise Problem(
@@ -100,7 +100,7 @@ def _inspect_postgres(url: str) -> DatabaseReport:
         ) from error
     if release < _OLDEST_POSTGRES:
         raise Problem(f"PostgreSQL {release} at {shown}", f"use {_OLDEST_POSTGRES} or newer")
-    version = None if found is None else found[0]
+    version = None if schema_row is None else schema_row[0]
     return DatabaseReport(
         f"PostgreSQL {release} at {shown}, {_schema('postgres', version)}", row[0], read_at_s
     )

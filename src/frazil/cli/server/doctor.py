@@ -42,10 +42,11 @@ class Problem(Exception):
 
 
 def python(settings: Settings) -> str:
-    found = f"Python {'.'.join(str(part) for part in sys.version_info[:3])} at {sys.executable}"
+    release = ".".join(str(part) for part in sys.version_info[:3])
+    description = f"Python {release} at {sys.executable}"
     if sys.version_info[:2] < _OLDEST_PYTHON:
-        raise Problem(found, "use Python 3.11 or newer")
-    return found
+        raise Problem(description, "use Python 3.11 or newer")
+    return description
 
 
 def packages(settings: Settings) -> str:
@@ -56,14 +57,14 @@ def packages(settings: Settings) -> str:
 
 
 def java(settings: Settings) -> str:
-    found = find_java()
-    unsuitable = "".join(f"; {line}" for line in found.unsuitable)
-    if found.description is None:
+    suitable = find_java()
+    unsuitable = "".join(f"; {line}" for line in suitable.unsuitable)
+    if suitable.description is None:
         raise Problem(
             f"no Java {OLDEST} to {NEWEST}; only Spark on this machine needs one{unsuitable}",
             f"install Java {OLDEST}, or pip install 'frazil[spark-local]'",
         )
-    return f"{found.description}{unsuitable}"
+    return f"{suitable.description}{unsuitable}"
 
 
 def database(settings: Settings) -> str:

@@ -1,1 +1,1 @@
-"""Holds what the commands share: options, names, rendering."""
+"""What commands share: options, names, printing and errors."""

@@ -1,1 +1,1 @@
-"""Runs statements and loads on Spark."""
+"""Commands that run on Spark."""

@@ -1,1 +1,1 @@
-"""Reads and changes tables of a catalog."""
+"""Commands that read and change tables of a catalog."""

@@ -1,1 +1,1 @@
-"""Declares changes as immutable intents and loads tables."""
+"""Loaded tables, and the changes of tables that the client can declare."""

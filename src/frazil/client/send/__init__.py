@@ -1,1 +1,1 @@
-"""Sends requests over HTTP and retries them."""
+"""HTTP requests to the catalog, and their retries."""

@@ -81,20 +81,20 @@ class RowFilter:
             return True
 
     def _of_spec(self, spec_id: int, metadata: TableMetadata) -> _SpecEvaluators:
-        found = self._by_spec.get(spec_id)
-        if found is None:
+        evaluators = self._by_spec.get(spec_id)
+        if evaluators is None:
             spec = metadata.specs()[spec_id]
             schema = schema_of_spec(spec, metadata)
             projected = inclusive_projection(self._schema, spec, self._case_sensitive)(
                 self._narrowed
             )
             partition_schema = Schema(*spec.partition_type(schema).fields)
-            found = _SpecEvaluators(
+            evaluators = _SpecEvaluators(
                 manifest=manifest_evaluator(spec, schema, projected, True),
                 partition=expression_evaluator(partition_schema, projected, True),
             )
-            self._by_spec[spec_id] = found
-        return found
+            self._by_spec[spec_id] = evaluators
+        return evaluators
 
     def __str__(self) -> str:
         """Return a short text for messages: the filter of an upsert names every key."""
