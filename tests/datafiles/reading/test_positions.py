@@ -57,8 +57,8 @@ def test_positions_are_collected_by_file_over_batches() -> None:
     found = collected((["a", "b", "a"], [7, 1, 3]), (["b"], [0]), (["a"], [5]))
     assert list(found["a"].positions) == [3, 5, 7]
     assert list(found["b"].positions) == [0, 1]
-    assert found["a"].twice is None
-    assert found["b"].twice is None
+    assert found["a"].duplicate is None
+    assert found["b"].duplicate is None
 
 
 def test_paths_may_come_as_a_dictionary_with_unused_entries() -> None:
@@ -76,7 +76,7 @@ def test_paths_may_come_as_a_dictionary_with_unused_entries() -> None:
     ids=["in-one-batch", "in-two-batches"],
 )
 def test_a_row_that_is_met_twice_is_named(batches: tuple[tuple[list[str], list[int]], ...]) -> None:
-    assert collected(*batches)["a"].twice == 7
+    assert collected(*batches)["a"].duplicate == 7
 
 
 def test_sets_of_tasks_are_united_and_show_rows_met_by_two_of_them() -> None:
@@ -88,9 +88,9 @@ def test_sets_of_tasks_are_united_and_show_rows_met_by_two_of_them() -> None:
         "b": [2],
         "c": [2],
     }
-    assert all(one.twice is None for one in united.values())
+    assert all(one.duplicate is None for one in united.values())
     third = collected((["b"], [2]))
-    assert unite([*first.values(), *third.values()])["b"].twice == 2
+    assert unite([*first.values(), *third.values()])["b"].duplicate == 2
     within = collected((["a", "a"], [9, 9]))
-    assert unite([*within.values(), *first.values()])["a"].twice == 9
-    assert unite([*first.values(), *within.values()])["a"].twice == 9
+    assert unite([*within.values(), *first.values()])["a"].duplicate == 9
+    assert unite([*first.values(), *within.values()])["a"].duplicate == 9

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as fn
 
-from frazil.datafiles.writing.changes_writer import FILE
+from frazil.datafiles.arrow.metadata_columns import FILE
 from frazil.spark.rows import merge_frames, merge_statement
 from frazil.spark.rows.changed_rows import FileCodes
 from frazil.spark.rows.merge_frames import CHOSEN, MATCHED

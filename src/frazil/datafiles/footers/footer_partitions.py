@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 from frazil.datafiles.footers.footer_statistics import FLOATING, ColumnStatistics
 from frazil.datafiles.footers.parquet_files import FileDoesNotFit, PartitionNotProven
 from frazil.datafiles.footers.python_values import internal_value
+from frazil.datafiles.portable_table import FileTable
 from frazil.values.single_value import InvalidValue, to_binary, to_json
 from frazil.values.transforms import (
     Bucket,
@@ -27,7 +28,7 @@ from frazil.values.transforms import (
     apply,
     parse_transform,
 )
-from frazil.values.types import NestedField, SchemaField, Type
+from frazil.values.types import NestedField, SchemaField, Type, fields_by_id
 from frazil.wire.errors import BadRequest
 
 GivenPartition: TypeAlias = Sequence[Any] | Mapping[str, Any]
@@ -77,6 +78,11 @@ def partition_fields(
             )
         )
     return tuple(fields)
+
+
+def partition_fields_of(table: FileTable, spec_id: int | None = None) -> tuple[PartitionField, ...]:
+    """Return the fields of one of a table's specs; without an id, of the default spec."""
+    return partition_fields(table.spec(spec_id), fields_by_id(table.schema))
 
 
 def identity_sources(fields: Sequence[PartitionField]) -> frozenset[int]:

@@ -1,6 +1,7 @@
-"""The place where a table's files lie, as driver and executors reach it: local files and S3.
+"""Reads, writes and deletes files of tables on local disks and object stores.
 
-It travels to executors: what it holds is text, and filesystems are made where they are needed.
+A `Storage` can be sent to other processes: it only contains text, and filesystems are made where
+they are needed.
 """
 
 from __future__ import annotations
@@ -17,18 +18,20 @@ from pyarrow import fs as pafs
 
 from frazil.datafiles.footers.parquet_files import filesystem_of, scheme_of
 
-_DELETERS: Final = 16
+_DELETE_THREADS: Final = 16
 _OBJECT_STORES: Final = frozenset({"s3", "gcs", "abfs"})
-"""Filesystems of pyarrow whose folders are made by the files in them."""
+"""Filesystems of pyarrow that have no folders of their own, only prefixes of paths."""
 
 
 @dataclass(frozen=True)
 class Storage:
+    """Access to the files of a table."""
+
     config: tuple[tuple[str, str], ...] = ()
-    """How the files are reached, in the words of Iceberg's catalogs: `s3.endpoint` and so on."""
+    """How the files are reached, by the properties of Iceberg's catalogs: `s3.endpoint` etc."""
     sealed_by: str | None = None
-    """A local folder: when it is gone, no file can be made any more. So tasks that run on a while
-    after their write was given up do not bring back what was removed."""
+    """A local folder. Once it is deleted, no file can be created. So tasks that are still running
+    after their write was aborted do not recreate what was removed."""
 
     @cached_property
     def _config(self) -> Mapping[str, str]:
@@ -38,7 +41,7 @@ class Storage:
         return {"config": self.config, "sealed_by": self.sealed_by}
 
     def filesystem(self, path: str) -> tuple[Any, str]:
-        """A filesystem of pyarrow, and the path as it takes it."""
+        """Return a filesystem of pyarrow, and the path in the form that it expects."""
         return filesystem_of(path, self._config)
 
     # --- files ---------------------------------------------------------------------------------
@@ -48,14 +51,14 @@ class Storage:
         return filesystem.open_input_file(inner)
 
     def open_output(self, path: str) -> pa.NativeFile:
-        """A new file, with the folders that it needs.
+        """Create a file, and the folders that it needs.
 
-        In object stores it exists when it is closed and not before; elsewhere from now on.
+        In object stores the file exists only once it is closed, elsewhere from now on.
         """
         filesystem, inner = self.filesystem(path)
         if filesystem.type_name not in _OBJECT_STORES:
             if self.sealed_by is not None and not self.has_folder(self.sealed_by):
-                raise FileNotFoundError(f"{self.sealed_by} is gone: its write was given up")
+                raise FileNotFoundError(f"{self.sealed_by} is gone: its write was aborted")
             filesystem.create_dir(inner.rpartition("/")[0], recursive=True)
         return filesystem.open_output_stream(inner)
 
@@ -70,19 +73,19 @@ class Storage:
 
     def size(self, path: str) -> int:
         filesystem, inner = self.filesystem(path)
-        found = filesystem.get_file_info(inner)
-        if found.type != pafs.FileType.File:
+        info = filesystem.get_file_info(inner)
+        if info.type != pafs.FileType.File:
             raise FileNotFoundError(path)
-        return int(found.size)
+        return int(info.size)
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Files that are not there any more count as deleted."""
+        """Delete files; missing ones count as deleted."""
         wanted = list(paths)
         if len(wanted) <= 1:
             for path in wanted:
                 self._delete(path)
             return
-        with ThreadPoolExecutor(min(_DELETERS, len(wanted))) as pool:
+        with ThreadPoolExecutor(min(_DELETE_THREADS, len(wanted))) as pool:
             for _ in pool.map(self._delete, wanted):
                 pass
 
@@ -94,15 +97,15 @@ class Storage:
     # --- folders -------------------------------------------------------------------------------
 
     def list(self, folder: str) -> list[str]:
-        """The paths of all files below a folder, in the style of the folder's own path."""
+        """Return the paths of all files below a folder, in the style of the folder's own path."""
         filesystem, inner = self.filesystem(folder)
         inner = inner.rstrip("/")
         selector = pafs.FileSelector(inner, allow_not_found=True, recursive=True)
         outer = folder.rstrip("/")
         return sorted(
-            outer + found.path[len(inner) :]
-            for found in filesystem.get_file_info(selector)
-            if found.type == pafs.FileType.File
+            outer + info.path[len(inner) :]
+            for info in filesystem.get_file_info(selector)
+            if info.type == pafs.FileType.File
         )
 
     def has_folder(self, folder: str) -> bool:
@@ -110,41 +113,41 @@ class Storage:
         return bool(filesystem.get_file_info(inner.rstrip("/")).type == pafs.FileType.Directory)
 
     def make_folder(self, folder: str) -> None:
-        """With those above it; object stores have none to make."""
+        """Make a folder and its parents; object stores need none."""
         filesystem, inner = self.filesystem(folder)
         if filesystem.type_name not in _OBJECT_STORES:
             filesystem.create_dir(inner.rstrip("/"), recursive=True)
 
     def delete_folder(self, folder: str) -> None:
-        """A folder with everything in it; one that is not there counts as deleted."""
+        """Delete a folder with everything in it; a missing one counts as deleted."""
         filesystem, inner = self.filesystem(folder)
         with contextlib.suppress(FileNotFoundError):
             filesystem.delete_dir(inner.rstrip("/"))
 
     def delete_empty_folders(self, folder: str) -> None:
-        """Those below a folder that hold no file, and the folder itself if it holds none."""
+        """Delete the folder and the folders below it, except those that contain files."""
         filesystem, inner = self.filesystem(folder)
         if filesystem.type_name in _OBJECT_STORES:
             return
         inner = inner.rstrip("/")
-        found = filesystem.get_file_info(
+        infos = filesystem.get_file_info(
             pafs.FileSelector(inner, allow_not_found=True, recursive=True)
         )
-        files = [one.path for one in found if one.type == pafs.FileType.File]
+        files = [info.path for info in infos if info.type == pafs.FileType.File]
         needed = {parent for path in files for parent in _parents(path)}
-        empty = [one.path for one in found if one.type == pafs.FileType.Directory]
-        for path in [*empty, inner]:
+        folders = [info.path for info in infos if info.type == pafs.FileType.Directory]
+        for path in [*folders, inner]:
             if path not in needed:
                 self.delete_folder(path)
 
 
 def is_local(path: str) -> bool:
-    """Whether a path lies in the file system of the machine, or one that is mounted there."""
+    """Whether a path is in the machine's file system, or in one that is mounted there."""
     return scheme_of(path) in (None, "file")
 
 
 def storage_of(*configs: Mapping[str, str]) -> Storage:
-    """What stands in a later one wins."""
+    """Make a storage of several configs, of which later ones override earlier ones."""
     merged = {name: value for config in configs for name, value in config.items()}
     return Storage(tuple(sorted(merged.items())))
 

@@ -1,7 +1,7 @@
-"""Positions of rows in data files: sets that are built in bulk, united and sent about as bytes.
+"""Sets of row positions in data files, which are built in bulk, united and sent as bytes.
 
-A set is a 64-bit Roaring bitmap in the layout that deletion vectors have inside, so that a million
-positions travel as some hundred kilobytes. Runs on executors.
+A set is a 64-bit Roaring bitmap in the layout of deletion vectors, so that a million positions take
+about a hundred kilobytes.
 """
 
 from __future__ import annotations
@@ -27,28 +27,29 @@ class Positions:
     """An immutable set of positions in one data file."""
 
     _bitmap: BitMap64
-    """Nobody changes it once it is in here."""
+    """Never changed."""
 
     @classmethod
     def of(cls, positions: Iterable[int]) -> Positions:
-        """Few positions, in any order."""
+        """Make a set of a few positions, in any order."""
         return cls.from_array(np.fromiter(positions, dtype=np.uint64))
 
     @classmethod
     def from_array(cls, positions: npt.NDArray[Any]) -> Positions:
-        """Positions in any order, repeated or not."""
+        """Make a set of positions in any order, which may be repeated."""
         return cls.from_sorted(np.sort(positions.astype(np.uint64, copy=False)))
 
     @classmethod
     def from_sorted(cls, positions: PositionArray) -> Positions:
-        """The library takes in an array of its own kind four times as fast as one of numpy's."""
+        """Make a set of positions in ascending order."""
+        # pyroaring reads an `array` four times as fast as a numpy array.
         numbers = array("Q")
         numbers.frombytes(np.ascontiguousarray(positions).tobytes())
         return cls(BitMap64(numbers))
 
     @classmethod
     def deserialize(cls, data: bytes) -> Positions:
-        """Of bytes that this program has serialized; a file's are read by `deletes_reader`."""
+        """Read bytes of `serialize`; the bytes of delete files are read by `deletes_reader`."""
         return cls(BitMap64.deserialize(data))
 
     def serialize(self) -> bytes:
@@ -73,12 +74,12 @@ class Positions:
         return Positions(self._bitmap | other._bitmap)
 
     def common(self, other: Positions) -> int | None:
-        """The first position that both have."""
+        """Return the first position that both sets have."""
         both = self._bitmap & other._bitmap
         return int(both.min()) if both else None
 
     def to_array(self) -> PositionArray:
-        """In ascending order."""
+        """Return the positions in ascending order."""
         return np.frombuffer(self._bitmap.to_array(), dtype=np.uint64)
 
     def vector(self) -> DeletionVector:
@@ -92,59 +93,59 @@ NO_POSITIONS = Positions(BitMap64())
 
 
 class FilePositions(NamedTuple):
-    """What one task has found of one data file."""
+    """The positions that a task has collected for one data file."""
 
     file_path: str
     positions: Positions
-    twice: int | None
-    """A position that was met more than once."""
+    duplicate: int | None
+    """A position that was added more than once."""
 
 
 class PositionCollector:
-    """Takes in columns of file paths and positions, and makes one set for each file."""
+    """Collects columns of file paths and positions into one set for each file."""
 
     def __init__(self) -> None:
-        self._found: dict[str, list[PositionArray]] = {}
+        self._by_file: dict[str, list[PositionArray]] = {}
 
     def add(self, files: pa.Array, positions: pa.Array) -> None:
-        """Both without nulls. Rows of one file mostly stand together, but need not."""
+        """Add rows by two columns without nulls. Rows of one file may be scattered."""
         if not isinstance(files, pa.DictionaryArray):
             files = pc.dictionary_encode(files)
         numbers = positions.to_numpy(zero_copy_only=False).astype(np.uint64)
         codes = files.indices.to_numpy(zero_copy_only=False)
         paths = files.dictionary.to_pylist()
         if len(paths) == 1:
-            self._found.setdefault(paths[0], []).append(numbers)
+            self._by_file.setdefault(paths[0], []).append(numbers)
             return
         order = np.argsort(codes, kind="stable")
         ends = np.cumsum(np.bincount(codes, minlength=len(paths)))
         for path, part in zip(paths, np.split(numbers[order], ends[:-1]), strict=True):
             if len(part):
-                self._found.setdefault(path, []).append(part)
+                self._by_file.setdefault(path, []).append(part)
 
     def collected(self) -> Iterator[FilePositions]:
-        for path, parts in self._found.items():
+        for path, parts in self._by_file.items():
             numbers = np.sort(np.concatenate(parts))
             repeated = numbers[1:][numbers[1:] == numbers[:-1]]
-            twice = int(repeated[0]) if len(repeated) else None
-            yield FilePositions(path, Positions.from_sorted(numbers), twice)
+            duplicate = int(repeated[0]) if len(repeated) else None
+            yield FilePositions(path, Positions.from_sorted(numbers), duplicate)
 
 
-def unite(found: Iterable[FilePositions]) -> dict[str, FilePositions]:
-    """One set for each file out of those that tasks have found, by the file's path.
+def unite(parts: Iterable[FilePositions]) -> dict[str, FilePositions]:
+    """Unite the sets of several tasks into one for each file, by the file's path.
 
-    A position in the sets of two tasks was met twice, too.
+    A position in the sets of two tasks is a duplicate, too.
     """
     united: dict[str, FilePositions] = {}
-    for one in found:
-        before = united.get(one.file_path)
+    for part in parts:
+        before = united.get(part.file_path)
         if before is None:
-            united[one.file_path] = one
+            united[part.file_path] = part
             continue
-        twice = before.twice if before.twice is not None else one.twice
-        if twice is None:
-            twice = before.positions.common(one.positions)
-        united[one.file_path] = FilePositions(
-            one.file_path, before.positions | one.positions, twice
+        duplicate = before.duplicate if before.duplicate is not None else part.duplicate
+        if duplicate is None:
+            duplicate = before.positions.common(part.positions)
+        united[part.file_path] = FilePositions(
+            part.file_path, before.positions | part.positions, duplicate
         )
     return united

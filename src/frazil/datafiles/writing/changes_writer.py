@@ -1,7 +1,7 @@
-"""What one task does with rows that change: it writes some and notes where others stood.
+"""Writes the new rows of a task, and collects the positions of the rows that it deletes.
 
-Runs on executors. A task gives back one small answer: the files that it has written, and for each
-data file the positions of its deleted rows as a bitmap.
+A task returns one small answer: the files that it has written, and for each data file the positions
+of its deleted rows as a bitmap.
 """
 
 from __future__ import annotations
@@ -14,23 +14,25 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from frazil.datafiles.arrow.metadata_columns import LAST_UPDATED, ROW_ID
+from frazil.datafiles.arrow.metadata_columns import FILE, LAST_UPDATED, POSITION, ROW_ID
 from frazil.datafiles.portable_table import PortableTable
 from frazil.datafiles.reading.file_storage import Storage
 from frazil.datafiles.reading.row_positions import FilePositions, PositionCollector, Positions
 from frazil.datafiles.writing.data_file_writer import ArrowFileWriter
 from frazil.datafiles.writing.write_properties import FileOptions
 
-FILE: Final = "_file"
-POSITION: Final = "_pos"
 DELETE: Final = "__frazil_delete"
+"""The column that says which rows are deleted from their file."""
 WRITE: Final = "__frazil_write"
+"""The column that says which rows are written to new files."""
 
 
-class _Found(msgspec.Struct, frozen=True, array_like=True):
+class _EncodedPositions(msgspec.Struct, frozen=True, array_like=True):
+    """`FilePositions` in a form that can be sent."""
+
     file_path: str
     positions: bytes
-    twice: int | None
+    duplicate: int | None
 
 
 class TaskChanges(msgspec.Struct, frozen=True, array_like=True):
@@ -38,28 +40,30 @@ class TaskChanges(msgspec.Struct, frozen=True, array_like=True):
 
     files: list[bytes]
     """The written files in JSON."""
-    deleted: list[_Found]
-    matched: list[_Found]
-    """Rows that were looked at and stay as they are."""
+    deleted: list[_EncodedPositions]
+    matched: list[_EncodedPositions]
+    """The rows that were matched and not changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChangesTask:
-    facts: PortableTable
+    """Writes and deletes the rows of one task."""
+
+    table: PortableTable
     storage: Storage
     folder: str
     options: FileOptions
     lineage: bool
-    """Written rows take their ids along."""
+    """Whether written rows have the columns of row lineage."""
     task_name: Callable[[], str]
-    """Names the running attempt; files of two attempts must never share a name."""
+    """Returns the name of the running attempt, so that two attempts never share a file name."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
         changes = _Changes(self)
         try:
             for batch in batches:
                 changes.add(batch)
-            answer = msgspec.msgpack.encode(changes.closed())
+            answer = msgspec.msgpack.encode(changes.close())
         except BaseException:
             changes.abort()
             raise
@@ -67,7 +71,7 @@ class ChangesTask:
 
     def new_writer(self) -> ArrowFileWriter:
         return ArrowFileWriter(
-            self.facts,
+            self.table,
             self.storage,
             self.folder,
             self.task_name(),
@@ -85,17 +89,17 @@ class _Changes:
 
     def add(self, batch: pa.RecordBatch) -> None:
         names = batch.schema.names
-        note_places(batch, self._deleted, self._matched)
+        collect_positions(batch, self._deleted, self._matched)
         if WRITE not in names:
             return
-        rows = _chosen(batch, batch.column(names.index(WRITE)))
+        rows = _filtered(batch, batch.column(names.index(WRITE)))
         if rows.num_rows:
             if self._writer is None:
                 self._writer = self._task.new_writer()
             self._writer.write(self._with_lineage(rows))
 
     def _with_lineage(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """An updated row keeps its id; the commit that is to come is its last update."""
+        """Add the columns of row lineage: an updated row keeps its id, but is updated now."""
         if not self._task.lineage:
             return rows
         rows = rows.append_column(LAST_UPDATED, pa.nulls(rows.num_rows, pa.int64()))
@@ -103,43 +107,47 @@ class _Changes:
             rows = rows.append_column(ROW_ID, pa.nulls(rows.num_rows, pa.int64()))
         return rows
 
-    def closed(self) -> TaskChanges:
+    def close(self) -> TaskChanges:
         files = [] if self._writer is None else self._writer.close()
-        return TaskChanges(files, _sent(self._deleted), _sent(self._matched))
+        return TaskChanges(files, _encoded(self._deleted), _encoded(self._matched))
 
     def abort(self) -> None:
         if self._writer is not None:
             self._writer.abort()
 
 
-def note_places(
+def collect_positions(
     batch: pa.RecordBatch, deleted: PositionCollector, matched: PositionCollector
 ) -> None:
-    """Sorts the places of rows by what becomes of them; those that are inserted have none."""
-    places = batch.select([FILE, POSITION])
+    """Collect the positions of rows that are deleted, and of rows that were only matched.
+
+    Inserted rows have no positions.
+    """
+    positions = batch.select([FILE, POSITION])
     if DELETE not in batch.schema.names:
-        _collect(places, deleted)
+        _collect(positions, deleted)
         return
     deletes = batch.column(batch.schema.names.index(DELETE))
-    _collect(_chosen(places, deletes), deleted)
-    stays = pc.and_(pc.invert(pc.fill_null(deletes, False)), pc.is_valid(places.column(0)))
-    _collect(_chosen(places, stays), matched)
+    _collect(_filtered(positions, deletes), deleted)
+    stays = pc.and_(pc.invert(pc.fill_null(deletes, False)), pc.is_valid(positions.column(0)))
+    _collect(_filtered(positions, stays), matched)
 
 
-def _chosen(batch: pa.RecordBatch, mask: pa.Array) -> pa.RecordBatch:
-    """The rows where the mask is true; a batch where that is all of them is not copied."""
+def _filtered(batch: pa.RecordBatch, mask: pa.Array) -> pa.RecordBatch:
+    """Return the rows where the mask is true; if it is true for all, nothing is copied."""
     true_count = pc.sum(mask, min_count=0).as_py()
     return batch if true_count == batch.num_rows else batch.filter(mask)
 
 
-def _collect(places: pa.RecordBatch, collector: PositionCollector) -> None:
-    if places.num_rows:
-        collector.add(places.column(0), places.column(1))
+def _collect(positions: pa.RecordBatch, collector: PositionCollector) -> None:
+    if positions.num_rows:
+        collector.add(positions.column(0), positions.column(1))
 
 
-def _sent(collector: PositionCollector) -> list[_Found]:
+def _encoded(collector: PositionCollector) -> list[_EncodedPositions]:
     return [
-        _Found(one.file_path, one.positions.serialize(), one.twice) for one in collector.collected()
+        _EncodedPositions(file.file_path, file.positions.serialize(), file.duplicate)
+        for file in collector.collected()
     ]
 
 
@@ -147,7 +155,7 @@ def decode_changes(answer: bytes) -> TaskChanges:
     return msgspec.msgpack.decode(answer, type=TaskChanges)
 
 
-def found_positions(found: Iterable[_Found]) -> Iterator[FilePositions]:
-    """What a task has sent, as sets again."""
-    for one in found:
-        yield FilePositions(one.file_path, Positions.deserialize(one.positions), one.twice)
+def decode_positions(files: Iterable[_EncodedPositions]) -> Iterator[FilePositions]:
+    """Return what a task has sent as sets."""
+    for file in files:
+        yield FilePositions(file.file_path, Positions.deserialize(file.positions), file.duplicate)

@@ -1,7 +1,7 @@
 """Writes the rows of a task into Parquet files, one or more for each partition.
 
-Runs on executors. What a commit declares of a file is taken from the footer that the writer still
-holds: no file is opened again. NaNs, which no footer counts, are counted in passing.
+What a commit declares about a file comes from the footer that the writer still has, so that no file
+is opened again. NaNs, which no footer counts, are counted while rows are written.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow as pa
 from frazil.datafiles.arrow.arrow_types import arrow_schema
 from frazil.datafiles.arrow.spark_batches import to_table
 from frazil.datafiles.footers.files_from_parquet import DataFile
-from frazil.datafiles.footers.footer_partitions import partition_fields
+from frazil.datafiles.footers.footer_partitions import partition_fields_of
 from frazil.datafiles.footers.footer_reader import ParquetReader
 from frazil.datafiles.portable_table import PortableTable
 from frazil.datafiles.reading.file_storage import Storage
@@ -24,15 +24,14 @@ from frazil.datafiles.writing.rolling_file import RollingFile, WrittenFile
 from frazil.datafiles.writing.row_partitions import PARTITION_PREFIX as PARTITION_PREFIX
 from frazil.datafiles.writing.row_partitions import partition_folder, partition_value, split
 from frazil.datafiles.writing.write_properties import FileOptions
-from frazil.values.types import fields_by_id
 
 
 class ArrowFileWriter:
-    """One for each task; files are named `<folder>/<partition>/<task>-<number>.parquet`."""
+    """Writes the files of one task, named `<folder>/<partition>/<task>-<number>.parquet`."""
 
     def __init__(
         self,
-        facts: PortableTable,
+        table: PortableTable,
         storage: Storage,
         folder: str,
         task: str,
@@ -44,19 +43,19 @@ class ArrowFileWriter:
         self._folder = folder
         self._task = task
         self._options = options
-        self._schema = arrow_schema(facts.schema, lineage=lineage)
-        self._fields = partition_fields(facts.spec(options.spec_id), fields_by_id(facts.schema))
-        self._reader = ParquetReader(facts, options.spec_id)
+        self._schema = arrow_schema(table.schema, lineage=lineage)
+        self._fields = partition_fields_of(table, options.spec_id)
+        self._reader = ParquetReader(table, options.spec_id)
         self._open: OrderedDict[tuple[Any, ...], _PartitionFile] = OrderedDict()
-        self._pays: dict[str, bool] = {}
-        """Which columns are worth a dictionary."""
+        self._dictionary_pays: dict[str, bool] = {}
+        """Which columns are worth a dictionary; shared by the files of this writer."""
         self._pending_bytes = 0
         self._next_number = 0
         self._files: list[DataFile] = []
         self._paths: list[str] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Rows with the table's columns as Spark has them, and the `_partition_*` of each."""
+        """Write rows with the table's columns in Spark's types and the `_partition_*` columns."""
         rows = to_table(batch, self._schema)
         keys = [
             batch.column(f"{PARTITION_PREFIX}{position}") for position in range(len(self._fields))
@@ -69,13 +68,13 @@ class ArrowFileWriter:
             self._add(values, part)
 
     def close(self) -> list[bytes]:
-        """Ends the last files; what there is to declare of all, as JSON."""
+        """Close the open files, and return the declarations of all files as JSON."""
         while self._open:
-            self._end(next(iter(self._open)))
+            self._close_file(next(iter(self._open)))
         return [msgspec.json.encode(file) for file in self._files]
 
     def abort(self) -> None:
-        """Removes everything that this writer has written."""
+        """Delete everything that this writer has written."""
         for file in self._open.values():
             file.abort()
         self._open.clear()
@@ -92,31 +91,31 @@ class ArrowFileWriter:
             if file.rolling.is_full:
                 self._roll(file)
         self._pending_bytes += file.pending_bytes - before
-        # Rows come sorted by partition, so that others than the last are seldom written again.
+        # Rows usually come sorted by partition, so that only the last file gets more rows.
         while self._pending_bytes > self._options.row_group_size_bytes and len(self._open) > 1:
-            self._end(next(iter(self._open)))
+            self._close_file(next(iter(self._open)))
 
     def _file(self, values: tuple[Any, ...]) -> _PartitionFile:
         key = _key(values)
-        found = self._open.get(key)
-        if found is None:
-            found = self._open[key] = _PartitionFile(values, self._new_file(values))
+        file = self._open.get(key)
+        if file is None:
+            file = self._open[key] = _PartitionFile(values, self._new_file(values))
         else:
             self._open.move_to_end(key)
-        return found
+        return file
 
     def _new_file(self, values: tuple[Any, ...]) -> RollingFile:
         inner = partition_folder(self._fields, values)
         folder = f"{self._folder}/{inner}" if inner else self._folder
         path = f"{folder}/{self._task}-{self._next_number:05d}.parquet"
         self._next_number += 1
-        return RollingFile(self._storage, path, self._schema, self._options, self._pays)
+        return RollingFile(self._storage, path, self._schema, self._options, self._dictionary_pays)
 
     def _roll(self, file: _PartitionFile) -> None:
         self._declare(file)
         file.rolling = self._new_file(file.values)
 
-    def _end(self, key: tuple[Any, ...]) -> None:
+    def _close_file(self, key: tuple[Any, ...]) -> None:
         file = self._open.pop(key)
         self._pending_bytes -= file.pending_bytes
         self._declare(file)
@@ -130,7 +129,7 @@ class ArrowFileWriter:
 
 
 class _PartitionFile:
-    """The file of a partition that is written to now."""
+    """The open file of a partition."""
 
     def __init__(self, values: tuple[Any, ...], rolling: RollingFile) -> None:
         self.values = values
@@ -147,7 +146,7 @@ class _PartitionFile:
 def declared_file(
     reader: ParquetReader, written: WrittenFile, values: Sequence[Any], options: FileOptions
 ) -> DataFile:
-    """What a commit says of a file, by the footer that its writer holds."""
+    """Return what a commit declares about a file, from the footer that its writer has."""
     return DataFile(
         **reader.written_file(
             written.path,
@@ -161,5 +160,8 @@ def declared_file(
 
 
 def _key(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Equal for values of one partition only: 0 and False are equal in Python, -0.0 and 0.0 too."""
+    """Return a key that tells apart partitions whose values are equal in Python.
+
+    These are 0 and False, or -0.0 and 0.0.
+    """
     return tuple((type(value).__name__, repr(value)) for value in values)

@@ -1,4 +1,4 @@
-"""Writes deletion vectors and files of position deletes. Runs on executors."""
+"""Writes deletion vectors and files of position deletes."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from frazil.wire.declared_content import CountMap, ValueMap
 from frazil.wire.scan_planning import PlannedDeleteFile
 
 _CREATED_BY: Final = {"created-by": f"frazil {__version__}"}
-_MAX_VECTORS: Final = 10_000
-"""In one Puffin file, whose footer every reader of a vector may have to read."""
+_MAX_VECTORS_PER_FILE: Final = 10_000
+"""Readers of one vector may have to read the footer, which describes all vectors of the file."""
 _SCHEMA: Final = pa.schema(
     [
         pa.field(
@@ -42,16 +42,16 @@ _SCHEMA: Final = pa.schema(
 )
 
 
-# --- what travels ---------------------------------------------------------------------------------
+# --- payloads -------------------------------------------------------------------------------------
 
 
 def encode_group(group: Sequence[DeletedRows]) -> bytes:
-    """Files whose deletes go into one file."""
-    return msgspec.msgpack.encode([one.encode() for one in group])
+    """Encode data files whose deletes are written to one file."""
+    return msgspec.msgpack.encode([rows.encode() for rows in group])
 
 
 def _decode_group(payload: bytes) -> list[DeletedRows]:
-    return [DeletedRows.decode(one) for one in msgspec.msgpack.decode(payload, type=list[bytes])]
+    return [DeletedRows.decode(rows) for rows in msgspec.msgpack.decode(payload, type=list[bytes])]
 
 
 # --- deletion vectors -----------------------------------------------------------------------------
@@ -59,36 +59,39 @@ def _decode_group(payload: bytes) -> list[DeletedRows]:
 
 @dataclass(frozen=True, slots=True)
 class VectorWork:
-    """Puts the vectors of all data files that it gets into one Puffin file."""
+    """Writes the vectors of all data files that it gets into one Puffin file."""
 
     storage: Storage
     folder: str
 
     def __call__(self, payloads: Sequence[bytes]) -> Iterator[bytes]:
-        for start in range(0, len(payloads), _MAX_VECTORS):
-            some = payloads[start : start + _MAX_VECTORS]
-            yield from self._file([one for payload in some for one in _decode_group(payload)])
+        for start in range(0, len(payloads), _MAX_VECTORS_PER_FILE):
+            chunk = payloads[start : start + _MAX_VECTORS_PER_FILE]
+            yield from self._file([rows for payload in chunk for rows in _decode_group(payload)])
 
-    def _file(self, touched: Sequence[DeletedRows]) -> Iterator[bytes]:
-        vectors = [(_old(one.task, self.storage) | one.positions).vector() for one in touched]
-        blobs = [
-            deletion_vector_blob(vector, one.file_path)
-            for vector, one in zip(vectors, touched, strict=True)
+    def _file(self, deleted: Sequence[DeletedRows]) -> Iterator[bytes]:
+        vectors = [
+            (_earlier_deletes(rows.task, self.storage) | rows.positions).vector()
+            for rows in deleted
         ]
-        data, places = write_puffin(blobs, _CREATED_BY)
+        blobs = [
+            deletion_vector_blob(vector, rows.file_path)
+            for vector, rows in zip(vectors, deleted, strict=True)
+        ]
+        data, written = write_puffin(blobs, _CREATED_BY)
         path = f"{self.folder}/{uuid.uuid4().hex}-deletes.puffin"
         self.storage.write(path, data)
-        for one, vector, place in zip(touched, vectors, places, strict=True):
+        for rows, vector, blob in zip(deleted, vectors, written, strict=True):
             file = PositionDeleteFile(
-                spec_id=one.task.data_file.spec_id,
-                partition=one.task.data_file.partition,
+                spec_id=rows.task.data_file.spec_id,
+                partition=rows.task.data_file.partition,
                 file_path=path,
                 file_format="puffin",
                 file_size_in_bytes=len(data),
                 record_count=vector.cardinality,
-                content_offset=place.offset,
-                content_size_in_bytes=place.length,
-                referenced_data_file=one.file_path,
+                content_offset=blob.offset,
+                content_size_in_bytes=blob.length,
+                referenced_data_file=rows.file_path,
             )
             yield msgspec.json.encode(file)
 
@@ -98,22 +101,22 @@ class VectorWork:
 
 @dataclass(frozen=True, slots=True)
 class PositionDeleteWork:
-    """Writes a file for each group of data files, which are of one partition."""
+    """Writes one file for each group of data files; the files of a group share a partition."""
 
     storage: Storage
     folder: str
     options: Mapping[str, Any]
-    """Of pyarrow's writer."""
-    takes_in: bool
-    """Older files of deletes for the same data file alone are replaced."""
+    """For pyarrow's writer."""
+    includes_earlier: bool
+    """Whether to include the deletes of earlier files that are for the same data file alone."""
 
     def __call__(self, payloads: Sequence[bytes]) -> Iterator[bytes]:
         for payload in payloads:
             yield self._file(_decode_group(payload))
 
     def _file(self, group: Sequence[DeletedRows]) -> bytes:
-        # Sorted by path and position, as the specification demands.
-        deletes = [(one.file_path, self._positions(one)) for one in group]
+        # The specification requires the order of path and position.
+        deletes = [(rows.file_path, self._positions(rows)) for rows in group]
         deletes.sort(key=lambda pair: pair[0].encode())
         data = self._parquet(deletes)
         path = f"{self.folder}/{uuid.uuid4().hex}-deletes.parquet"
@@ -126,17 +129,16 @@ class PositionDeleteWork:
             file_format="parquet",
             file_size_in_bytes=len(data),
             referenced_data_file=group[0].file_path if len(group) == 1 else None,
-            **_measured(data, deletes),
+            **_metrics(data, deletes),
         )
         return msgspec.json.encode(file)
 
-    def _positions(self, one: DeletedRows) -> Positions:
-        if not self.takes_in:
-            return one.positions
-        own = tuple(file for file in one.task.position_deletes if is_file_scoped(file))
-        return _old(msgspec.structs.replace(one.task, delete_files=own), self.storage) | (
-            one.positions
-        )
+    def _positions(self, rows: DeletedRows) -> Positions:
+        if not self.includes_earlier:
+            return rows.positions
+        own = tuple(file for file in rows.task.position_deletes if is_file_scoped(file))
+        task = msgspec.structs.replace(rows.task, delete_files=own)
+        return _earlier_deletes(task, self.storage) | rows.positions
 
     def _parquet(self, deletes: Sequence[tuple[str, Positions]]) -> bytes:
         counts = [len(positions) for _, positions in deletes]
@@ -150,8 +152,8 @@ class PositionDeleteWork:
         return data
 
 
-def _measured(data: bytes, deletes: Sequence[tuple[str, Positions]]) -> dict[str, Any]:
-    """Counts and whole bounds: readers tell by them which data files a file is for."""
+def _metrics(data: bytes, deletes: Sequence[tuple[str, Positions]]) -> dict[str, Any]:
+    """Return counts and uncut bounds, by which readers know which data files a file is for."""
     metadata = pq.read_metadata(pa.BufferReader(data))
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     sizes = [sum(group.column(at).total_compressed_size for group in groups) for at in (0, 1)]
@@ -174,13 +176,13 @@ def _long(value: int) -> str:
     return value.to_bytes(8, "little", signed=True).hex()
 
 
-# --- what is there already ------------------------------------------------------------------------
+# --- earlier deletes ------------------------------------------------------------------------------
 
 
 def is_file_scoped(file: PlannedDeleteFile) -> bool:
-    """Whether a file of position deletes is for one data file alone."""
+    """Whether a file of position deletes is for a single data file."""
     return file.referenced_data_file is not None
 
 
-def _old(task: ScanTask, storage: Storage) -> Positions:
+def _earlier_deletes(task: ScanTask, storage: Storage) -> Positions:
     return Positions(deleted_positions(task, storage))

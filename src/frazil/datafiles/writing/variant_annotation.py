@@ -1,9 +1,8 @@
-"""Parquet's annotation of variants, which pyarrow reads but does not write.
+"""Adds Parquet's annotation of variants, which pyarrow reads but does not write.
 
-A variant is a group of two binaries; that it is one stands in the footer alone (Parquet's
-LogicalTypes, "VARIANT"), as one more field of the group's `SchemaElement` in Thrift's compact
-protocol. The footer is the end of a file and nothing points into it, so it can be made anew on its
-way out. Runs on executors.
+A variant is a group of two binaries. Only the footer says that it is one (Parquet's LogicalTypes,
+"VARIANT"), by one more field of the group's `SchemaElement` in Thrift's compact protocol. The
+footer is the end of a file and nothing points into it, so it can be replaced while it is written.
 """
 
 from __future__ import annotations
@@ -18,15 +17,16 @@ from frazil.datafiles.arrow.arrow_types import is_variant
 from frazil.values.parquet_columns import field_id_of
 
 _MAGIC: Final = b"PAR1"
-_END: Final = 8
+_TAIL_BYTES: Final = 8
 """The length of the footer in four bytes, and the magic bytes."""
-_KEPT_WRITES: Final = 8
-"""The writer ends a file with the footer, its length and the magic bytes, one write each."""
+_BUFFERED_WRITES: Final = 8
+"""pyarrow ends a file with the footer, its length and the magic bytes, one write each."""
 
 _SCHEMA: Final = 2
-"""Of `FileMetaData`: the list of its `SchemaElement`s."""
+"""The field of `FileMetaData` with the list of its `SchemaElement`s."""
 _FIELD_ID: Final = 9
 _LOGICAL_TYPE: Final = 10
+"""Fields of `SchemaElement`."""
 _ANNOTATION: Final = bytes([0x0C, 0x20, 0x13, 0x01, 0x00, 0x00])
 """A union whose field 16 is a struct whose field 1, the version of the encoding, is 1."""
 
@@ -38,8 +38,8 @@ _LAST_INTEGER: Final = 6
 
 
 def variant_ids(schema: pa.Schema) -> frozenset[int]:
-    """The field ids of all variants in the schema of a file, at every level."""
-    return frozenset(found for field in schema for found in _variants(field))
+    """Return the field ids of all variants in the schema of a file, at every level."""
+    return frozenset(field_id for field in schema for field_id in _variants(field))
 
 
 def _variants(field: pa.Field) -> Iterator[int]:
@@ -54,13 +54,13 @@ def _variants(field: pa.Field) -> Iterator[int]:
 
 
 def annotating(sink: Any, schema: pa.Schema) -> Any:
-    """The sink of a file with this schema; the same one where it has no variants."""
-    found = variant_ids(schema)
-    return AnnotatingSink(sink, found) if found else sink
+    """Wrap the sink of a file if its schema has variants."""
+    field_ids = variant_ids(schema)
+    return AnnotatingSink(sink, field_ids) if field_ids else sink
 
 
 class AnnotatingSink:
-    """A file for pyarrow's writer to write to, which passes all on but the footer."""
+    """A file that pyarrow writes to; it replaces the footer and passes on everything else."""
 
     def __init__(self, sink: Any, field_ids: Collection[int]) -> None:
         self._sink = sink
@@ -70,16 +70,16 @@ class AnnotatingSink:
 
     def write(self, data: Any) -> int:
         self._pending.append(bytes(data))
-        while len(self._pending) > _KEPT_WRITES:
+        while len(self._pending) > _BUFFERED_WRITES:
             self._sink.write(self._pending.popleft())
         return len(data)
 
     def tell(self) -> int:
-        """What the file has grown to; of a whole file its size."""
+        """Return the size so far, or the size of the finished file."""
         return int(self._sink.tell()) + len(self._annotated())
 
     def flush(self) -> None:
-        """What is pending may be the footer, so nothing is passed on before the end."""
+        """Do nothing: the pending bytes may be the footer."""
 
     def close(self) -> None:
         if not self.closed:
@@ -88,20 +88,22 @@ class AnnotatingSink:
             self._sink.close()
 
     def _annotated(self) -> bytes:
-        """What is pending; where it ends with a footer, with that made anew."""
+        """Return the pending bytes; if they end with a footer, with the annotated one."""
         pending = b"".join(self._pending)
-        length = int.from_bytes(pending[-_END:-4], "little")
-        if not pending.endswith(_MAGIC) or not 0 < length <= len(pending) - _END:
+        length = int.from_bytes(pending[-_TAIL_BYTES:-4], "little")
+        if not pending.endswith(_MAGIC) or not 0 < length <= len(pending) - _TAIL_BYTES:
             return pending
-        footer = annotate(pending[-_END - length : -_END], self._field_ids)
-        return pending[: -_END - length] + footer + len(footer).to_bytes(4, "little") + _MAGIC
+        footer = annotate(pending[-_TAIL_BYTES - length : -_TAIL_BYTES], self._field_ids)
+        return (
+            pending[: -_TAIL_BYTES - length] + footer + len(footer).to_bytes(4, "little") + _MAGIC
+        )
 
 
 def annotate(footer: bytes, field_ids: Collection[int]) -> bytes:
-    """The footer with the groups of these field ids annotated as variants."""
+    """Return the footer with the groups of these field ids annotated as variants."""
     parts, done = [], 0
     for end, last_field in _groups(footer, field_ids):
-        # A field that follows the one before it by so much; the last byte of a struct is its stop.
+        # A field starts with its distance from the last one. A struct ends with a stop byte.
         header = bytes([(_LOGICAL_TYPE - last_field) << 4 | _STRUCT])
         parts += [footer[done:end], header, _ANNOTATION]
         done = end
@@ -109,7 +111,7 @@ def annotate(footer: bytes, field_ids: Collection[int]) -> bytes:
 
 
 def _groups(footer: bytes, field_ids: Collection[int]) -> Iterator[tuple[int, int]]:
-    """Where the fields of each such `SchemaElement` end, and the number of the last one."""
+    """Return where the fields of each such group end, and the number of the last field."""
     reader = _CompactReader(footer)
     for number, kind in reader.fields():
         if number != _SCHEMA:
@@ -129,14 +131,14 @@ def _groups(footer: bytes, field_ids: Collection[int]) -> Iterator[tuple[int, in
 
 
 class _CompactReader:
-    """As much of Thrift's compact protocol as walking over values needs."""
+    """Reads as much of Thrift's compact protocol as skipping values needs."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
         self.position = 0
 
     def fields(self) -> Iterator[tuple[int, int]]:
-        """The number and the type of each field of a struct; the caller takes its value."""
+        """Return the number and type of each field; the caller reads or skips its value."""
         number = 0
         while (header := self._byte()) != _STOP:
             delta, kind = header >> 4, header & 15
@@ -154,7 +156,7 @@ class _CompactReader:
 
     def skip(self, kind: int, *, in_list: bool = False) -> None:
         if kind in (_TRUE, _FALSE):
-            # Of a field the type is the value.
+            # In a field the type is the value.
             self.position += 1 if in_list else 0
         elif kind == _BYTE:
             self.position += 1
@@ -175,7 +177,7 @@ class _CompactReader:
             for _, inner in self.fields():
                 self.skip(inner)
         else:
-            raise ValueError(f"{kind} is no type of Thrift's compact protocol")
+            raise ValueError(f"{kind} is not a type of Thrift's compact protocol")
 
     def _skip_map(self) -> None:
         count = self._varint()
@@ -185,9 +187,9 @@ class _CompactReader:
             self.skip(kinds & 15, in_list=True)
 
     def _byte(self) -> int:
-        found = self._data[self.position]
+        byte = self._data[self.position]
         self.position += 1
-        return found
+        return byte
 
     def _varint(self) -> int:
         value = shift = 0

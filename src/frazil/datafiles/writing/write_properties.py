@@ -1,6 +1,6 @@
-"""How Parquet files are to be written, by the table's `write.parquet.*` and similar properties.
+"""Reads how to write Parquet files from a table's `write.parquet.*` and similar properties.
 
-Names and defaults are Iceberg's (`TableProperties`). Runs on executors.
+Names and defaults are Iceberg's (`TableProperties`).
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _BLOOM_FPP: Final = "bloom-filter-fpp.column."
 _BLOOM_NDV: Final = "bloom-filter-ndv.column."
 _DICTIONARY: Final = "dict-encoding-enabled.column."
 _STATISTICS: Final = "stats-enabled.column."
-_BLOOM_WORDS: Final = 8
-"""Bits that a value sets in the block of a Bloom filter."""
-_LEAST_BLOOM_BYTES: Final = 32
+_BLOOM_BITS_PER_VALUE: Final = 8
+"""How many bits a value sets in its block of a Bloom filter."""
+_MIN_BLOOM_BYTES: Final = 32
 
 CODECS: Final = ("zstd", "snappy", "gzip", "lz4", "brotli", "uncompressed")
 _CODEC_NAMES: Final = {"none": "uncompressed", "lz4_raw": "lz4"}
@@ -39,27 +39,27 @@ T = TypeVar("T")
 
 @cache
 def has_option(name: str) -> bool:
-    """Whether this pyarrow's writer has an option: some came with later ones than we need."""
+    """Whether the installed pyarrow's writer has an option that older ones do not have."""
     return name in signature(pq.ParquetWriter.__init__).parameters
 
 
 @dataclass(frozen=True, kw_only=True)
 class BloomFilter:
     column: str
-    """Its full name in the schema."""
+    """The column's full name in the schema."""
     fpp: float
     ndv: int | None
-    """None: as many as the row group has rows."""
+    """The number of distinct values; None for as many as the row group has rows."""
     max_bytes: int
 
     def distinct_values(self, rows: int) -> int:
-        """For how many values the filter is made, so that it does not outgrow its limit."""
+        """Return how many values to make the filter for, so that it keeps its size limit."""
         wanted = max(1, rows if self.ndv is None else self.ndv)
-        # A filter has a power of two bytes. Of n values in m bits, the fraction of errors is
-        # (1 - e^(-8n/m))^8: Parquet's specification, "Bloom Filter".
-        largest = 1 << max(self.max_bytes, _LEAST_BLOOM_BYTES).bit_length() - 1
-        per_word = -math.log1p(-(self.fpp ** (1 / _BLOOM_WORDS)))
-        return max(1, min(wanted, int(largest * 8 * per_word / _BLOOM_WORDS)))
+        # The bytes of a filter are a power of two. With n values in m bits, the fraction of false
+        # positives is (1 - e^(-8n/m))^8 (Parquet's specification, "Bloom Filter").
+        largest = 1 << max(self.max_bytes, _MIN_BLOOM_BYTES).bit_length() - 1
+        per_bit = -math.log1p(-(self.fpp ** (1 / _BLOOM_BITS_PER_VALUE)))
+        return max(1, min(wanted, int(largest * 8 * per_bit / _BLOOM_BITS_PER_VALUE)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,16 +74,16 @@ class FileOptions:
     compression_level: int | None = None
     bloom_filters: tuple[BloomFilter, ...] = ()
     dictionaries: tuple[tuple[str, bool], ...] = ()
-    """Columns for which the table says whether they have one."""
+    """The columns for which the table says whether they have a dictionary."""
     without_statistics: tuple[str, ...] = ()
-    """Columns whose statistics are left out of the footer."""
+    """The columns whose statistics are left out of the footer."""
     sort_order_id: int | None = None
-    """Of files whose rows are sorted by it."""
+    """The sort order that the rows are in, or None."""
     spec_id: int | None = None
-    """None: the table's default."""
+    """The partition spec; None for the table's default."""
 
     def parquet_options(self) -> dict[str, Any]:
-        """For pyarrow's writer: all but what depends on the columns."""
+        """Return the options of pyarrow's writer that do not depend on the columns."""
         limit = {"max_rows_per_page": self.page_row_limit}
         return {
             "compression": "none" if self.codec == "uncompressed" else self.codec,
@@ -93,7 +93,7 @@ class FileOptions:
             "data_page_version": {"v1": "1.0", "v2": "2.0"}[self.page_version],
             **(limit if has_option("max_rows_per_page") else {}),
             "version": "2.6",
-            # Spec, Appendix A: decimals of up to 18 digits are integers.
+            # Spec, Appendix A: decimals of up to 18 digits are stored as integers.
             "store_decimal_as_integer": True,
             "store_schema": False,
         }
@@ -106,7 +106,7 @@ def file_options(
     sort_order_id: int | None = None,
     spec_id: int | None = None,
 ) -> FileOptions:
-    """The options of a table's data files; a target size that is given wins over the table's."""
+    """Return the options of a table's data files; an explicit target size overrides its own."""
     table = _Properties(properties, (_DATA,))
     target = _Properties(properties, ("",)).positive(TARGET_SIZE, TARGET_SIZE_DEFAULT_BYTES)
     if target_file_size_bytes is not None and target_file_size_bytes <= 0:
@@ -125,7 +125,7 @@ def file_options(
 
 
 def delete_file_options(properties: Mapping[str, str]) -> dict[str, Any]:
-    """For pyarrow's writer of delete files; what is not said of these is as for data files."""
+    """Return pyarrow's options for delete files, which default to those of data files."""
     return FileOptions(**_common(_Properties(properties, (_DELETES, _DATA)))).parquet_options()
 
 
@@ -157,11 +157,11 @@ def _bloom_filters(table: _Properties) -> tuple[BloomFilter, ...]:
     )
 
 
-# --- reading them -------------------------------------------------------------------------------
+# --- parsing ------------------------------------------------------------------------------------
 
 
 class _Properties:
-    """Properties below one of some prefixes, of which the first that is there counts."""
+    """Properties whose names may start with several prefixes; the first that is set counts."""
 
     def __init__(self, properties: Mapping[str, str], prefixes: tuple[str, ...]) -> None:
         self._properties = properties
@@ -178,7 +178,7 @@ class _Properties:
         return self.value(name, default, _positive)
 
     def columns(self, name: str, parse: Callable[[str], T]) -> dict[str, T]:
-        """By the names of columns, which end the properties' names."""
+        """Return the values by the column names that end the names of the properties."""
         prefix = self._prefixes[0] + name
         return {
             key.removeprefix(prefix): _parsed(key, text, parse)
@@ -225,7 +225,7 @@ def _boolean(text: str) -> bool:
 def _codec(text: str) -> str:
     codec = _CODEC_NAMES.get(text.lower(), text.lower())
     if codec not in CODECS:
-        raise ValueError(f"{text!r} is none of {', '.join(CODECS)}")
+        raise ValueError(f"{text!r} is not one of {', '.join(CODECS)}")
     return codec
 
 

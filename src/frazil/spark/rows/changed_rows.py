@@ -29,7 +29,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
 from frazil.client.declare.client_table import Table
-from frazil.datafiles.arrow.metadata_columns import MIN_FORMAT_VERSION, ROW_ID
+from frazil.datafiles.arrow.metadata_columns import FILE, MIN_FORMAT_VERSION, POSITION, ROW_ID
 from frazil.datafiles.footers.files_from_parquet import DataFile
 from frazil.datafiles.portable_table import PortableTable
 from frazil.datafiles.reading.row_positions import (
@@ -40,14 +40,12 @@ from frazil.datafiles.reading.row_positions import (
 )
 from frazil.datafiles.writing.changes_writer import (
     DELETE,
-    FILE,
-    POSITION,
     WRITE,
     ChangesTask,
     TaskChanges,
+    collect_positions,
     decode_changes,
-    found_positions,
-    note_places,
+    decode_positions,
 )
 from frazil.spark.core.context import Context
 from frazil.spark.executor.worker_tasks import RESULT_SCHEMA, arrow_task, task_name
@@ -167,7 +165,7 @@ def deletes_of(rows: pa.Table, codes: FileCodes, *, check_cardinality: bool) -> 
     deleted, matched = PositionCollector(), PositionCollector()
     for batch in rows.to_batches():
         files = codes.paths(batch.column(FILE))
-        note_places(batch.set_column(0, FILE, files), deleted, matched)
+        collect_positions(batch.set_column(0, FILE, files), deleted, matched)
     return _changed_rows(
         (), unite(deleted.collected()), matched.collected(), check_cardinality=check_cardinality
     )
@@ -178,8 +176,8 @@ def united(changes: Sequence[TaskChanges], *, check_cardinality: bool) -> Change
     files = tuple(
         msgspec.json.decode(file, type=DataFile) for task in changes for file in task.files
     )
-    deleted = unite(chain.from_iterable(found_positions(task.deleted) for task in changes))
-    matched = chain.from_iterable(found_positions(task.matched) for task in changes)
+    deleted = unite(chain.from_iterable(decode_positions(task.deleted) for task in changes))
+    matched = chain.from_iterable(decode_positions(task.matched) for task in changes)
     return _changed_rows(files, deleted, matched, check_cardinality=check_cardinality)
 
 
@@ -202,9 +200,9 @@ def _changed_rows(
 
 def _refuse_double_matches(files: Iterable[FilePositions]) -> None:
     for file in files:
-        if file.twice is not None:
+        if file.duplicate is not None:
             raise BadRequest(
                 "MERGE: a row of the target is matched by more than one row of the source, so that "
                 "it is not clear what becomes of it: make the source's keys unique, or narrow the "
-                f"ON condition. The row is at position {file.twice} of {file.file_path}"
+                f"ON condition. The row is at position {file.duplicate} of {file.file_path}"
             )

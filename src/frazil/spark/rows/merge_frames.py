@@ -16,8 +16,8 @@ from pyspark.sql import functions as fn
 from pyspark.sql.types import NullType, StructType
 
 from frazil.client.declare.client_table import Table
-from frazil.datafiles.arrow.metadata_columns import LAST_UPDATED, ROW_ID
-from frazil.datafiles.writing.changes_writer import DELETE, FILE, POSITION, WRITE
+from frazil.datafiles.arrow.metadata_columns import FILE, LAST_UPDATED, POSITION, ROW_ID
+from frazil.datafiles.writing.changes_writer import DELETE, WRITE
 from frazil.spark.conditions.sql_columns import ColumnNames, qualified
 from frazil.spark.conditions.sql_conditions import needed_columns
 from frazil.spark.core.name_matching import NameMatcher, quoted

@@ -22,9 +22,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from frazil.client.declare.client_table import Table
-from frazil.datafiles.arrow.metadata_columns import LAST_UPDATED, ROW_ID
+from frazil.datafiles.arrow.metadata_columns import FILE, LAST_UPDATED, POSITION, ROW_ID
 from frazil.datafiles.footers.files_from_parquet import DataFile
-from frazil.datafiles.writing.changes_writer import DELETE, FILE, POSITION
+from frazil.datafiles.writing.changes_writer import DELETE
 from frazil.spark.conditions.sql_conditions import needed_columns
 from frazil.spark.core.context import Context
 from frazil.spark.core.name_matching import names_of

@@ -20,9 +20,15 @@ from pyspark.sql import functions as fn
 
 from frazil.client.declare.client_table import Table
 from frazil.client.declare.file_operations import Command
-from frazil.datafiles.arrow.metadata_columns import LAST_UPDATED, MIN_FORMAT_VERSION, ROW_ID
+from frazil.datafiles.arrow.metadata_columns import (
+    FILE,
+    LAST_UPDATED,
+    MIN_FORMAT_VERSION,
+    POSITION,
+    ROW_ID,
+)
 from frazil.datafiles.reading.scan_tasks import ScanTask
-from frazil.datafiles.writing.changes_writer import FILE, POSITION, WRITE
+from frazil.datafiles.writing.changes_writer import WRITE
 from frazil.spark.conditions.iceberg_filters import spark_condition
 from frazil.spark.conditions.sql_columns import ColumnNames
 from frazil.spark.conditions.sql_conditions import (

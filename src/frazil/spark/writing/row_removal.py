@@ -108,7 +108,7 @@ def _work(table: Table, folder: WriteFolder, by_file: bool) -> Work:
         folder.storage,
         folder.location,
         delete_file_options(table.properties),
-        takes_in=by_file,
+        includes_earlier=by_file,
     )
 
 
