@@ -35,6 +35,10 @@ test: test-environment ## Run the tests with real components, about 15 minutes
 	@$(PY) scripts/jars.py fetch spark spark-s3 kit
 	@$(PY) -m pytest $(HALVES) $(PYTEST_ARGS)
 
+.PHONY: test-fast
+test-fast: test-environment ## Run the tests that need no Spark, no PostgreSQL and no process, about a minute
+	@$(PY) -m pytest --fast -n 2 --dist loadfile $(PYTEST_ARGS)
+
 .PHONY: test-full
 test-full: test-environment ## Run the tests with random examples and the long cases
 	@$(PY) scripts/jars.py fetch spark spark-s3 kit

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from scripts.java import Java, find_java
-from tests.support import time_limit
+from tests.support import fast_run, time_limit
 from tests.support.network import forbid_network
 from tests.support.s3 import S3Server, start_s3
 from tests.support.server import RunningServer, ServerFactory, running_server
@@ -48,17 +48,22 @@ settings.register_profile("full", max_examples=1000, deadline=None, suppress_hea
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", help="also run the tests marked `full`")
+    parser.addoption("--fast", action="store_true", help="run the tests that start no process")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
     config.pluginmanager.register(time_limit)
+    if config.getoption("--fast"):
+        fast_run.install(config)
     forbid_network()
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Groups by marks would do, but pytest 9.2 takes no notice of what xdist 3.8 does for them."""
+    if config.getoption("--fast"):
+        return None
     from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
     class Halves(LoadScopeScheduling):  # type: ignore[misc]
@@ -71,9 +76,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("--full"):
-        return
-    left_out = [item for item in items if item.get_closest_marker("full")]
+    full, fast = config.getoption("--full"), config.getoption("--fast")
+    left_out = [
+        item
+        for item in items
+        if (item.get_closest_marker("full") and not full) or (fast and fast_run.needs_process(item))
+    ]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
@@ -107,7 +115,12 @@ def _refuse_skip(report: Report) -> Report:
 
 
 @pytest.fixture(scope="session")
-def java() -> Java:
+def processes() -> None:
+    """Asked for by fixtures that start a process: `--fast` leaves out the tests that use them."""
+
+
+@pytest.fixture(scope="session")
+def java(processes: None) -> Java:
     """The Java of this run: the system's if it is 17 to 22, else the wheel's."""
     return find_java()
 
@@ -118,7 +131,7 @@ def java_home(java: Java) -> Path:
 
 
 @pytest.fixture(scope="session")
-def jars_dir() -> Path:
+def jars_dir(processes: None) -> Path:
     from scripts.jars import JARS_DIR, fetch
 
     fetch(["spark", "spark-s3", "kit"])
@@ -126,7 +139,7 @@ def jars_dir() -> Path:
 
 
 @pytest.fixture(scope="session")
-def postgres_server() -> Iterator[PostgresServer]:
+def postgres_server(processes: None) -> Iterator[PostgresServer]:
     """One PostgreSQL for the whole run."""
     from tests.support.postgres import start_postgres
 
@@ -144,7 +157,7 @@ def postgres_database(postgres_server: PostgresServer) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def s3_server() -> Iterator[S3Server]:
+def s3_server(processes: None) -> Iterator[S3Server]:
     """One S3 server for the whole run."""
     server = start_s3()
     yield server
@@ -170,7 +183,9 @@ def spark(
 
 
 @pytest.fixture
-def server(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[ServerFactory]:
+def server(
+    tmp_path: Path, request: pytest.FixtureRequest, processes: None
+) -> Iterator[ServerFactory]:
     """Starts `frazil serve` with the given flags, as often as asked; all must end cleanly."""
     numbers = itertools.count()
     started: list[RunningServer] = request.node.stash.setdefault(SERVERS, [])

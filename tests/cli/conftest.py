@@ -11,7 +11,7 @@ from tests.support.server import RunningServer, running_server
 
 
 @pytest.fixture(scope="session")
-def catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+def catalog(tmp_path_factory: pytest.TempPathFactory, processes: None) -> Iterator[RunningServer]:
     with running_server(tmp_path_factory.mktemp("catalog")) as started:
         yield started
 

@@ -32,11 +32,13 @@ def run(
     )
 
 
+@pytest.mark.process
 def test_version(tmp_path: Path) -> None:
     done = run("--version", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, f"frazil {frazil.__version__}\n")
 
 
+@pytest.mark.process
 def test_version_imports_nothing_heavy(tmp_path: Path) -> None:
     code = (
         "import sys; sys.argv = ['frazil', '--version']\n"
@@ -51,6 +53,7 @@ def test_version_imports_nothing_heavy(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+@pytest.mark.process
 def test_config_show_prints_each_setting_and_its_source(tmp_path: Path) -> None:
     (tmp_path / "f.toml").write_text('s3_region = "eu-1"\n')
     environ = {

@@ -38,6 +38,7 @@ def doctor(cwd: Path, *arguments: str, **environ: str) -> tuple[int, dict[str, d
     return done.returncode, {finding["check"]: finding for finding in answer["checks"]}
 
 
+@pytest.mark.process
 def test_this_machine_is_fit_and_nothing_is_left_behind(tmp_path: Path) -> None:
     code, findings = doctor(tmp_path)
     assert list(findings) == list(CHECKS)
@@ -46,6 +47,7 @@ def test_this_machine_is_fit_and_nothing_is_left_behind(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.process
 def test_text_names_each_check(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "frazil", "doctor"],
@@ -61,6 +63,7 @@ def test_text_names_each_check(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.process
 def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     (tmp_path / "frazil.db").write_bytes(b"not a database" * 100)
     code, findings = doctor(tmp_path)
@@ -68,6 +71,7 @@ def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     assert "--database" in findings["database"]["fix"]
 
 
+@pytest.mark.process
 def test_a_database_of_a_newer_frazil(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "frazil.db") as connection:
         connection.execute("CREATE TABLE schema_version (version INTEGER, name TEXT)")
@@ -78,6 +82,7 @@ def test_a_database_of_a_newer_frazil(tmp_path: Path) -> None:
     assert "schema version 9999" in findings["database"]["detail"]
 
 
+@pytest.mark.process
 def test_a_database_that_does_not_answer(tmp_path: Path) -> None:
     url = "postgresql://etl:hidden@127.0.0.1:1/x"
     code, findings = doctor(tmp_path, "--database", url)
@@ -85,6 +90,7 @@ def test_a_database_that_does_not_answer(tmp_path: Path) -> None:
     assert "hidden" not in json.dumps(findings)
 
 
+@pytest.mark.process
 def test_a_warehouse_that_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "warehouse").write_text("a file")
     code, findings = doctor(tmp_path)
@@ -94,6 +100,7 @@ def test_a_warehouse_that_cannot_be(tmp_path: Path) -> None:
     assert findings["database"]["status"] == "ok"
 
 
+@pytest.mark.process
 def test_an_s3_warehouse_that_does_not_answer(tmp_path: Path) -> None:
     code, findings = doctor(
         tmp_path,
@@ -117,6 +124,7 @@ def test_postgresql_is_looked_at_and_its_clock_compared(
     assert detail.endswith(f"schema version {len(migrations('postgres'))}")
 
 
+@pytest.mark.process
 def test_a_server_that_runs_is_not_disturbed(tmp_path: Path) -> None:
     with closing(connect(f"sqlite:///{tmp_path}/frazil.db")) as database:
         database.migrate()
@@ -190,6 +198,7 @@ def test_a_missing_java_matters_only_where_it_is_required(
     assert ended.value.exit_code == (1 if require else 0)
 
 
+@pytest.mark.process
 def test_an_unknown_requirement_is_a_usage_error(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "frazil", "doctor", "--require", "coffee"],

@@ -39,7 +39,7 @@ class NewTable(Protocol):
 
 
 @pytest.fixture(scope="session")
-def catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+def catalog(tmp_path_factory: pytest.TempPathFactory, processes: None) -> Iterator[RunningServer]:
     """One `frazil serve` on SQLite and local files for all tests of the client."""
     with running_server(tmp_path_factory.mktemp("client-catalog")) as server:
         yield server

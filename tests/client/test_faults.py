@@ -63,6 +63,8 @@ from tests.support.proxy import (
 )
 from tests.support.server import RunningServer, running_server
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(scope="module")
 def sqlite_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:

@@ -31,6 +31,7 @@ HEAVY = {
 }
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     "statement",
     [

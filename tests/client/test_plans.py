@@ -26,6 +26,8 @@ from frazil.wire.errors import (
 from tests.client.conftest import BY_DAY, NewTable, declared
 from tests.support.server import RunningServer, running_server
 
+pytestmark = pytest.mark.process
+
 IDS = {"lower_bounds": ValueMap((1,), (1,)), "upper_bounds": ValueMap((1,), (9,))}
 
 

@@ -25,6 +25,8 @@ from tests.client.faulty import NAMESPACE, Append, Truth, data_file
 from tests.support.proxy import DropAnswer, DropRequest, Fault, Pass, Proxy, Respond, running_proxy
 from tests.support.server import RunningServer, running_server
 
+pytestmark = pytest.mark.process
+
 
 @dataclass
 class HeldClock:

@@ -39,7 +39,7 @@ def postgres_url(shared_postgres_database: str) -> Iterator[str]:
         connection.execute(f"DROP SCHEMA {schema} CASCADE".encode())
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.process)])
 def database_url(request: pytest.FixtureRequest) -> str:
     """An empty database, not migrated."""
     url: str = request.getfixturevalue(f"{request.param}_url")

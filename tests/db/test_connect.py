@@ -88,6 +88,7 @@ def test_a_path_that_cannot_be_opened(tmp_path: Path) -> None:
         connect(f"sqlite:///{tmp_path}/text.db")
 
 
+@pytest.mark.process
 def test_without_the_driver_the_line_to_type_is_told() -> None:
     script = """
 import sys
@@ -106,11 +107,13 @@ except DatabaseRefused as refused:
     assert "pip install 'frazil[postgres]'" in ran.stdout, ran.stderr
 
 
+@pytest.mark.process
 def test_a_second_process_is_refused(holder: subprocess.Popen[str], sqlite_url: str) -> None:
     with pytest.raises(DatabaseRefused, match=rf"already in use by process {holder.pid}: stop it"):
         connect(sqlite_url)
 
 
+@pytest.mark.process
 def test_a_link_to_the_file_is_the_same_file(
     holder: subprocess.Popen[str], sqlite_url: str, tmp_path: Path
 ) -> None:
@@ -127,6 +130,7 @@ def test_twice_in_one_process_is_refused(sqlite_url: str) -> None:
     connect(sqlite_url).close()
 
 
+@pytest.mark.process
 def test_a_killed_process_leaves_the_file_usable(
     holder: subprocess.Popen[str], sqlite_url: str
 ) -> None:

@@ -98,6 +98,7 @@ DISK_FULL_IN_COMMIT = """
 """
 
 
+@pytest.mark.process
 def test_a_disk_error_in_commit_is_unknown_until_resolved(path: Path) -> None:
     """In a process of its own, because the limit on file sizes is the process's."""
     script = textwrap.dedent(DISK_FULL_IN_COMMIT)

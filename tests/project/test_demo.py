@@ -18,6 +18,8 @@ import pytest
 from tests.support.patience import HANG_S
 from tests.support.server import clean_environment
 
+pytestmark = pytest.mark.process
+
 # Eighteen Python processes start one after another and beside each other, then Spark.
 
 DEMO = Path(__file__).resolve().parent.parent.parent / "demo" / "demo.py"

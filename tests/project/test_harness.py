@@ -38,12 +38,14 @@ pytest.importorskip("no_such_module")
 """
 
 
+@pytest.mark.process
 def test_a_skip_passes_where_a_part_is_enough(tmp_path: Path) -> None:
     code, said = run_pytest(tmp_path, SKIPS)
     assert code == 0
     assert "2 skipped" in said
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("test", "reason"),
     [(SKIPS, "1 failed, 1 error"), (MODULE_SKIPS, "1 error")],
@@ -55,8 +57,35 @@ def test_a_skip_fails_where_all_is_wanted(tmp_path: Path, test: str, reason: str
     assert reason in said
 
 
+@pytest.mark.process
 def test_full_tests_are_left_out_unless_asked_for(tmp_path: Path) -> None:
     test = "import pytest\n@pytest.mark.full\ndef test_long(): pass\ndef test_short(): pass\n"
     code, said = run_pytest(tmp_path, test)
     assert code == 0
     assert "1 passed, 1 deselected" in said
+
+
+FAST = """
+import subprocess, sys
+import pytest
+
+@pytest.fixture
+def child(processes):
+    return subprocess.run([sys.executable, "-c", ""])
+
+def test_small(): pass
+def test_forgotten(): subprocess.run([sys.executable, "-c", ""])
+@pytest.mark.process
+def test_marked(): subprocess.run([sys.executable, "-c", ""])
+def test_of_a_fixture(child): pass
+def test_of_spark(spark): pass
+"""
+
+
+@pytest.mark.process
+def test_the_fast_run_starts_no_process(tmp_path: Path) -> None:
+    code, output = run_pytest(tmp_path, FAST, "--fast")
+    assert code == 1
+    assert "1 failed, 1 passed, 3 deselected" in output
+    assert "test_forgotten starts a process (subprocess.Popen" in output
+    assert "mark the test with `pytest.mark.process`" in output

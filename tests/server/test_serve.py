@@ -111,6 +111,7 @@ def curl(pasted: str) -> tuple[int, dict[str, str], bytes]:
     return get(arguments[0], **headers)
 
 
+@pytest.mark.process
 def test_it_starts_with_nothing_but_a_folder(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
         assert server.announced["warehouse"] == f"file://{tmp_path}/warehouse"
@@ -132,12 +133,14 @@ def test_it_starts_with_nothing_but_a_folder(tmp_path: Path) -> None:
     assert "status=200" in line
 
 
+@pytest.mark.process
 def test_the_curl_snippet_works_as_pasted(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
         assert curl(server.announced["snippets"]["curl"])[0] == 200
         assert server.stop(signal.SIGINT)[0] == 0
 
 
+@pytest.mark.process
 def test_text_output_is_for_people(tmp_path: Path) -> None:
     arguments = [a for a in command("--port", "0") if a not in ("--output", "json")]
     process = subprocess.Popen(
@@ -163,6 +166,7 @@ def test_text_output_is_for_people(tmp_path: Path) -> None:
     assert "ATTACH '' AS frazil" in said
 
 
+@pytest.mark.process
 def test_a_second_process_on_the_same_file_is_refused(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
         code, message = refused(tmp_path, "--port", "0")
@@ -176,6 +180,7 @@ def test_a_second_process_on_the_same_file_is_refused(tmp_path: Path) -> None:
         assert get(f"{again.url}/readyz")[0] == 200
 
 
+@pytest.mark.process
 def test_a_killed_server_leaves_no_lock(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
         server.process.kill()
@@ -184,6 +189,7 @@ def test_a_killed_server_leaves_no_lock(tmp_path: Path) -> None:
         assert get(f"{again.url}/readyz")[0] == 200
 
 
+@pytest.mark.process
 def test_a_port_in_use_is_refused(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
@@ -193,6 +199,7 @@ def test_a_port_in_use_is_refused(tmp_path: Path) -> None:
     assert "--port" in message
 
 
+@pytest.mark.process
 def test_beyond_loopback_only_with_tokens_or_insecure(tmp_path: Path) -> None:
     code, message = refused(tmp_path, "--host", "0.0.0.0", "--port", "0")
     assert code == 2
@@ -203,6 +210,7 @@ def test_beyond_loopback_only_with_tokens_or_insecure(tmp_path: Path) -> None:
         assert get(f"{server.url}/v1/config")[0] == 200
 
 
+@pytest.mark.process
 def test_only_a_known_token_is_let_in(tmp_path: Path) -> None:
     entry = f"etl:{hashlib.sha256(b'open sesame').hexdigest()}"
     with serving(tmp_path, "--host", "0.0.0.0", FRAZIL_TOKENS=entry) as server:
@@ -219,6 +227,7 @@ def test_only_a_known_token_is_let_in(tmp_path: Path) -> None:
     assert "open sesame" not in log
 
 
+@pytest.mark.process
 def test_settings_reach_the_server(tmp_path: Path) -> None:
     (tmp_path / "f.toml").write_text('log_format = "json"\nmax_request_bytes = 2048\n')
     with serving(tmp_path, "--config", "f.toml", "--idempotency-lifetime-s", "90") as server:
@@ -261,12 +270,14 @@ def test_what_cannot_work_is_refused_at_the_start(
         database.migrate()
 
 
+@pytest.mark.process
 def test_a_host_that_is_no_address_is_refused(tmp_path: Path) -> None:
     code, message = refused(tmp_path, "--port", "0", "--host", "no..name")
     assert code == 2
     assert "is not an address of this machine" in message
 
 
+@pytest.mark.process
 def test_sigterm_finishes_what_is_in_flight(tmp_path: Path) -> None:
     """A request whose body is still arriving when the signal comes is answered all the same."""
     with serving(tmp_path) as server:

@@ -22,7 +22,9 @@ STOCK = "stock_iceberg"
 
 
 @pytest.fixture(scope="package")
-def one_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+def one_server(
+    tmp_path_factory: pytest.TempPathFactory, processes: None
+) -> Iterator[RunningServer]:
     with running_server(tmp_path_factory.mktemp("spark-server")) as server:
         yield server
 

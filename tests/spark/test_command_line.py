@@ -192,6 +192,7 @@ def test_an_error_of_spark_is_one_message(run: Run, server_url: str) -> None:
     assert "\n'Project" not in message
 
 
+@pytest.mark.process
 def test_without_pyspark_the_command_says_what_to_install(tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules['pyspark'] = None\n"

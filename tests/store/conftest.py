@@ -35,7 +35,7 @@ def _no_keys_from_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 
 
 @pytest.fixture(scope="session")
-def s3_server() -> Iterator[S3Server]:
+def s3_server(processes: None) -> Iterator[S3Server]:
     server = start_s3()
     yield server
     server.stop()
@@ -46,7 +46,7 @@ def s3_bucket(s3_server: S3Server) -> str:
     return s3_server.create_bucket(f"store-{uuid.uuid4().hex[:12]}")
 
 
-@pytest.fixture(params=["local", "memory", "s3"])
+@pytest.fixture(params=["local", "memory", pytest.param("s3", marks=pytest.mark.process)])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     store: Store
     match request.param:

@@ -114,6 +114,7 @@ def _run(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("unnamed", ["yes", "no"])
 def test_a_disk_that_fills_up_leaves_nothing(unnamed: str, tmp_path: Path) -> None:
     """The limit on the size of files makes the kernel take a part and refuse the rest."""
@@ -142,6 +143,7 @@ def test_a_disk_that_fills_up_leaves_nothing(unnamed: str, tmp_path: Path) -> No
     assert (tmp_path / "fits").stat().st_size == 100_000
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("nth", "left"), [(1, []), (2, ["object"])])
 def test_a_crash_leaves_the_whole_object_or_none(nth: int, left: list[str], tmp_path: Path) -> None:
     """The process is killed instead of its n-th fsync: of the file, of the folder."""

@@ -93,6 +93,7 @@ def test_the_servers_store_has_files_and_s3(
         store.close()
 
 
+@pytest.mark.process
 def test_local_files_need_no_extra_and_s3_says_what_to_install(tmp_path: Path) -> None:
     """In a Python where obstore cannot be imported."""
     script = """

@@ -172,6 +172,7 @@ def _process(tmp_path: Path, printed: str) -> str:
     return f"{sys.executable} {script}"
 
 
+@pytest.mark.process
 def test_a_credential_process_is_run(files: dict[str, str], tmp_path: Path) -> None:
     command = _process(
         tmp_path,
@@ -186,6 +187,7 @@ def test_a_credential_process_is_run(files: dict[str, str], tmp_path: Path) -> N
     assert keys.expires_at == datetime(2040, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("printed", ["", "[]", '{"AccessKeyId": "hush"}', "not json: hush"])
 def test_a_credential_process_that_fails_shows_no_secret(
     printed: str, files: dict[str, str], tmp_path: Path
@@ -199,6 +201,7 @@ def test_a_credential_process_that_fails_shows_no_secret(
     assert raised.value.__cause__ is None
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("entries", "reason"),
     [

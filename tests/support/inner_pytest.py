@@ -10,7 +10,7 @@ from pathlib import Path
 from scripts.java import ROOT
 from tests.support.patience import HANG_S
 
-INI = "[pytest]\nmarkers =\n    full\ntimeout_method = signal\n"
+INI = "[pytest]\nmarkers =\n    full\n    process\ntimeout_method = signal\n"
 
 
 def run_pytest(directory: Path, tests: str, *arguments: str, **environment: str) -> tuple[int, str]:

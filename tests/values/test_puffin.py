@@ -290,6 +290,7 @@ def test_every_truncation_is_refused() -> None:
             read_footer(data[:size])
 
 
+@pytest.mark.process
 def test_deletion_vectors_do_not_need_zstandard() -> None:
     code = "import sys, frazil.values.deletion_vectors; sys.exit('zstandard' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

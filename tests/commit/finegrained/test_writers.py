@@ -42,6 +42,8 @@ from tests.support.server import RunningServer, running_server
 if TYPE_CHECKING:
     from tests.support.postgres import PostgresServer
 
+pytestmark = pytest.mark.process
+
 MINIMAL = {"Prefer": "return=minimal"}
 COMMITS = 5
 """Of each writer."""

@@ -66,7 +66,7 @@ class Place:
         return location
 
 
-@pytest.fixture(params=["local", "s3"])
+@pytest.fixture(params=["local", pytest.param("s3", marks=pytest.mark.process)])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     store: Store
     if request.param == "local":
@@ -663,6 +663,7 @@ def test_a_file_that_vanishes_meanwhile_is_missing() -> None:
     assert "there is no such file" in refusal(table(), place, written(place, parquet()))
 
 
+@pytest.mark.process
 def test_without_pyarrow_the_server_says_what_to_install() -> None:
     script = """
 import sys

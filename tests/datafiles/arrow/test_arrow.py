@@ -677,6 +677,7 @@ def test_rows_are_counted_where_no_column_is_asked_for() -> None:
     assert to_spark(rows, empty).num_rows == 2
 
 
+@pytest.mark.process
 def test_executors_need_no_pyspark_for_it() -> None:
     script = (
         "import sys, frazil.datafiles.arrow.file_projection;"

@@ -318,6 +318,7 @@ def test_a_file_that_was_cut_off(tmp_path: Path) -> None:
     assert "its writer was not closed" in unreadable(path)
 
 
+@pytest.mark.process
 def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
     """In a process of its own, which first becomes nobody if it is the superuser's."""
     path = write(tmp_path, ONE_FIELD, [1])

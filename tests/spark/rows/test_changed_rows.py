@@ -317,6 +317,7 @@ def test_the_results_of_a_task_are_one_batch() -> None:
     assert none.num_rows == 0
 
 
+@pytest.mark.process
 def test_what_runs_on_executors_loads_neither_spark_nor_a_parser() -> None:
     code = (
         "import sys\n"

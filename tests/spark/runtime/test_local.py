@@ -44,6 +44,7 @@ with connect() as session:
 """
 
 
+@pytest.mark.process
 def test_connect_starts_spark_on_the_wheels_java(tmp_path: Path) -> None:
     variables = {
         "FRAZIL_JAVA": "wheel",

@@ -169,6 +169,7 @@ def test_every_transform_of_every_type_is_exact(far_away: SparkSession) -> None:
         )
 
 
+@pytest.mark.process
 def test_a_transform_that_does_not_fit_is_refused() -> None:
     from pyspark.sql import functions as fn
 

@@ -26,7 +26,7 @@ class Place:
     storage: Storage
 
 
-@pytest.fixture(params=["plain", "file-uri", "s3"])
+@pytest.fixture(params=["plain", "file-uri", pytest.param("s3", marks=pytest.mark.process)])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     if request.param == "s3":
         server = request.getfixturevalue("s3_server")

@@ -347,6 +347,7 @@ def test_no_rows_give_no_file_and_a_failure_leaves_none(tmp_path: Path) -> None:
     assert Storage().list(str(tmp_path)) == []
 
 
+@pytest.mark.process
 def test_a_task_loads_no_pandas(tmp_path: Path) -> None:
     """It is installed where Spark Connect is, and takes a new process longer than a small task."""
     program = """
