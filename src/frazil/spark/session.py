@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from frazil.client.catalog_client import DEFAULT_URI, Client
+from frazil.spark.builders import FrameReader, TableWriter
 from frazil.spark.core.context import Context, settings_of
+from frazil.spark.runtime.local_spark import local_spark
+from frazil.spark.sql.dispatch import run
 from frazil.spark.streams.data_source import register
 from frazil.spark.table import SparkTable, spark_table
 from frazil.wire.identifiers import Identifier
-
-if TYPE_CHECKING:
-    from frazil.spark.builders import FrameReader, TableWriter
 
 
 def connect(
@@ -41,8 +41,6 @@ def connect(
     session.
     """
     if spark is None:
-        from frazil.spark.runtime.local_spark import local_spark
-
         spark = local_spark()
     settings = settings_of(
         spark,
@@ -100,21 +98,15 @@ class Session:
 
     def sql(self, text: str, args: Mapping[str, Any] | Sequence[Any] | None = None) -> DataFrame:
         """Run a statement. SELECT sees the catalog's tables and Spark's own views."""
-        from frazil.spark.sql.dispatch import run
-
         return run(self, text, args)
 
     @property
     def read(self) -> FrameReader:
         """Return a reader: `session.read.option("snapshot-id", 7).table("ns.t")`."""
-        from frazil.spark.builders import FrameReader
-
         return FrameReader(self)
 
     def write_to(self, frame: DataFrame, table: str) -> TableWriter:
         """Return a writer: `session.write_to(frame, "ns.t").append()`, like `frame.writeTo`."""
-        from frazil.spark.builders import TableWriter
-
         return TableWriter(self, frame, table)
 
     def create_view(self, table: str, view: str | None = None, **scan_options: Any) -> str:
