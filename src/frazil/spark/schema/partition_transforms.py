@@ -12,18 +12,16 @@ from functools import partial
 from importlib import import_module
 from typing import Any, Final, TypeAlias
 
-import mmh3
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import Column
 from pyspark.sql import functions as fn
 
 from frazil.datafiles.footers.footer_partitions import PartitionField, partition_fields
 from frazil.datafiles.portable_table import FileTable
 from frazil.datafiles.writing.row_partitions import PARTITION_PREFIX as PARTITION_PREFIX
+from frazil.datafiles.writing.row_partitions import transformed
 from frazil.spark.core.name_matching import quoted
 from frazil.values import temporal
-from frazil.values.single_value import min_big_endian, unscaled
 from frazil.values.transforms import (
     Bucket,
     Day,
@@ -34,7 +32,6 @@ from frazil.values.transforms import (
     Truncate,
     Void,
     Year,
-    apply,
 )
 from frazil.values.types import DecimalType, FixedType, StructType, Type, TypeId, fields_by_id
 from frazil.wire.errors import BadRequest
@@ -186,17 +183,12 @@ def _truncate(transform: Transform, type_: Type, column: Column) -> Column:
 def _truncated_decimal(transform: Truncate, type_: DecimalType, column: Column) -> Column:
     if type_.precision == _MAX_PRECISION:
         # Spark loses digits when it subtracts decimals with the maximum precision.
-        function = partial(_truncated_decimals, transform, type_)
+        function = partial(transformed, transform, type_)
         return arrow_function(function, f"decimal({type_.precision},{type_.scale})")(column)
     width = Decimal(transform.width).scaleb(-type_.scale)
     digits = max(len(str(_MAX_INT)), type_.scale)
     unit = fn.lit(format(width, "f")).cast(f"decimal({digits},{type_.scale})")
     return column - fn.pmod(column, unit)
-
-
-def _truncated_decimals(transform: Truncate, type_: DecimalType, array: pa.Array) -> pa.Array:
-    values = [apply(transform, type_, value) for value in array.to_pylist()]
-    return pa.array(values, pa.decimal128(type_.precision, type_.scale))
 
 
 # --- buckets ------------------------------------------------------------------------------------
@@ -206,7 +198,7 @@ def _bucket(transform: Transform, type_: Type, column: Column) -> Column:
     assert isinstance(transform, Bucket)
     word = _whole_words(type_, column)
     if word is None:
-        return arrow_function(partial(_buckets, transform.num_buckets), "int")(column)
+        return arrow_function(partial(transformed, transform, type_), "int")(column)
     hashed = fn.hash(fn.lit(_SEED_OF_ZERO), word).bitwiseAND(fn.lit(_MAX_INT))
     return fn.when(column.isNotNull(), fn.pmod(hashed, fn.lit(transform.num_buckets)))
 
@@ -224,20 +216,6 @@ def _whole_words(type_: Type, column: Column) -> Column | None:
     if isinstance(type_, FixedType) and type_.length % 4 == 0:
         return column
     return None
-
-
-def _buckets(num_buckets: int, array: pa.Array) -> pa.Array:
-    """Return the buckets of text, bytes and decimals. Each distinct value is hashed once."""
-    encoded = array if pa.types.is_dictionary(array.type) else pc.dictionary_encode(array)
-    buckets = [
-        None if value is None else (mmh3.hash(_hashed(value), 0) & _MAX_INT) % num_buckets
-        for value in encoded.dictionary.to_pylist()
-    ]
-    return pa.array(buckets, pa.int32()).take(encoded.indices)
-
-
-def _hashed(value: str | bytes | Decimal) -> str | bytes:
-    return min_big_endian(unscaled(value)) if isinstance(value, Decimal) else value
 
 
 _COLUMNS: Final[Mapping[type[Transform], Callable[[Transform, Type, Column], Column]]] = {
