@@ -1,8 +1,8 @@
-"""Data and delete files as manifests tell of them (spec, "Manifests", the struct `data_file`).
+"""Data files and delete files as entries of manifests (spec, "Manifests", struct `data_file`).
 
-What a commit declares becomes one of these before it is encoded. Partition values are Iceberg's
-internal ones (`frazil.values.types`), in the order of the spec's fields; bounds are the binary
-single values of the specification's Appendix D.
+The files that a commit declares are converted to these before they are encoded. Partition values
+are internal values (`frazil.values.types`) in the order of the spec's fields. Bounds are binary
+single values (spec, Appendix D).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _V = TypeVar("_V", covariant=True)
 
 
 class FieldMap(Protocol[_V]):
-    """Metrics by field id: a dict, or the counts and bounds of a request as they came."""
+    """Metrics by field id: a dict, or the counts and bounds of a request."""
 
     def get(self, field_id: int, /) -> _V | None: ...
 
@@ -32,7 +32,7 @@ class FieldMap(Protocol[_V]):
 
 
 class FileMetrics(Protocol):
-    """What the evaluators look at in a data or delete file; bounds are binary single values."""
+    """The metrics of a file that evaluators use. Bounds are binary single values."""
 
     @property
     def record_count(self) -> int: ...
@@ -49,8 +49,10 @@ class FileMetrics(Protocol):
 
 
 class EncodedBounds(msgspec.Struct, frozen=True, gc=False):
-    """Bounds in the form in which a manifest holds them. They are written far more often than
-    looked at, so that looking takes them apart."""
+    """Bounds as a manifest stores them.
+
+    They are written far more often than read, so they are decoded only when they are read.
+    """
 
     encoded: bytes
     """Avro's optional map of int to bytes, as an array of pairs in one block."""
@@ -72,10 +74,10 @@ class EncodedBounds(msgspec.Struct, frozen=True, gc=False):
 
 
 class ContentFile(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What data files and delete files have in common.
+    """The fields that data files and delete files share.
 
-    Left out of the garbage collector's sight: a commit may hold a hundred thousand of them, and
-    none can be part of a cycle.
+    The garbage collector does not track these objects: a commit may have a hundred thousand of
+    them, and none can be part of a cycle.
     """
 
     file_path: str
@@ -96,7 +98,7 @@ class ContentFile(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 class DataFile(ContentFile, frozen=True, kw_only=True, gc=False):
     first_row_id: int | None = None
-    """None where the file inherits it from its manifest (version 3) or has none."""
+    """None if the file inherits it from its manifest (version 3) or has none."""
 
     @property
     def content(self) -> int:
@@ -114,5 +116,5 @@ class DeleteFile(ContentFile, frozen=True, kw_only=True, gc=False):
 
     @property
     def identity(self) -> tuple[str, int | None, int | None]:
-        """One Puffin file holds many deletion vectors, so the path alone names none of them."""
+        """Return the path with offset and size, because a Puffin file has many deletion vectors."""
         return self.file_path, self.content_offset, self.content_size_in_bytes

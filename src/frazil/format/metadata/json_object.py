@@ -1,8 +1,8 @@
-"""JSON objects that must be written again as they came: decoded without loss, encoded compactly.
+"""Decodes JSON objects without loss and encodes them compactly, to write them again later.
 
-Numbers with a fraction or an exponent become `Decimal`, because a float could not give back the
-text of one that we do not understand. A key that occurs twice keeps its last value, as Java reads
-it, so that no two readers of what we write can disagree.
+Numbers with a fraction or an exponent become `Decimal`, because a float would change the text of
+numbers in unknown fields. A repeated key keeps its last value, as in Java, so that all readers of
+the written JSON agree.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ import msgspec
 from frazil.wire.errors import BadRequest
 
 MAX_DEPTH: Final = 256
-"""Deeper JSON is refused: what one thread can just read, another must be able to write again."""
+"""Deeper JSON is refused, because encoding it may need more stack than decoding it did."""
 
 _decoder = msgspec.json.Decoder(float_hook=Decimal)
 _encoder = msgspec.json.Encoder(decimal_format="number")
 
 
 def decode(raw: bytes | msgspec.Raw, what: str) -> Any:
-    """The JSON value of `raw`; `what` names it in the message when it is none."""
+    """Decode JSON; `what` names it in messages."""
     try:
         value = _decoder.decode(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise BadRequest(f"{what} is not valid JSON: {error}") from None
     except InvalidOperation:
-        raise BadRequest(f"{what} has a number whose exponent nothing can hold") from None
+        raise BadRequest(f"{what} has a number with an exponent that is too large") from None
     except RecursionError:
         raise _too_deep(what) from None
     text = bytes(raw)
@@ -53,6 +53,7 @@ def _too_deep(what: str) -> BadRequest:
 
 
 def decode_object(raw: bytes | msgspec.Raw, what: str) -> dict[str, Any]:
+    """Decode a JSON object; `what` names it in messages."""
     value = decode(raw, what)
     if not isinstance(value, dict):
         raise BadRequest(f"{what} must be a JSON object")
@@ -64,69 +65,69 @@ def encode(value: object) -> bytes:
 
 
 def with_field(raw: bytes, key: str, value: object) -> bytes:
-    """The same object with one top-level field set, everything else untouched."""
+    """Return the same object with one top-level field set."""
     fields: dict[str, Any] = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
     fields[key] = value
     return _encoder.encode(fields)
 
 
 def get_int(value: Mapping[str, Any], key: str, what: str, default: int | None = None) -> int:
-    """A 32-bit integer field; required unless there is a default for a missing or null one."""
+    """Return a 32-bit integer field. It is required unless there is a default for null."""
     return _get_int(value, key, what, default, 32)
 
 
 def get_long(value: Mapping[str, Any], key: str, what: str) -> int:
-    """A required 64-bit integer field."""
+    """Return a required 64-bit integer field."""
     return _get_int(value, key, what, None, 64)
 
 
 def _get_int(value: Mapping[str, Any], key: str, what: str, default: int | None, bits: int) -> int:
-    found = value.get(key)
-    if found is None:
+    field = value.get(key)
+    if field is None:
         if default is None:
             raise BadRequest(f"{what}: '{key}' is missing: give an integer")
         return default
-    if isinstance(found, bool) or not isinstance(found, int):
+    if isinstance(field, bool) or not isinstance(field, int):
         raise BadRequest(f"{what}: '{key}' must be an integer")
-    if not -(1 << (bits - 1)) <= found < 1 << (bits - 1):
-        raise BadRequest(f"{what}: '{key}' {found} does not fit in {bits} bits")
-    return found
+    if not -(1 << (bits - 1)) <= field < 1 << (bits - 1):
+        raise BadRequest(f"{what}: '{key}' {field} does not fit in {bits} bits")
+    return field
 
 
 def get_str(value: Mapping[str, Any], key: str, what: str) -> str:
-    found = value.get(key)
-    if not isinstance(found, str):
-        problem = "is missing: give a string" if found is None else "must be a string"
+    field = value.get(key)
+    if not isinstance(field, str):
+        problem = "is missing: give a string" if field is None else "must be a string"
         raise BadRequest(f"{what}: '{key}' {problem}")
-    return found
+    return field
 
 
 def get_list(value: Mapping[str, Any], key: str, what: str) -> list[Any]:
-    found = value.get(key)
-    if not isinstance(found, list):
-        problem = "is missing: give a list" if found is None else "must be a list"
+    field = value.get(key)
+    if not isinstance(field, list):
+        problem = "is missing: give a list" if field is None else "must be a list"
         raise BadRequest(f"{what}: '{key}' {problem}")
-    return found
+    return field
 
 
 def get_ints(value: Mapping[str, Any], key: str, what: str) -> tuple[int, ...]:
-    """A list of 32-bit integers; a missing or null one is empty."""
-    found = value.get(key)
-    if found is None:
+    """Return a list of 32-bit integers. A missing or null list is empty."""
+    field = value.get(key)
+    if field is None:
         return ()
-    if not isinstance(found, list) or any(
+    if not isinstance(field, list) or any(
         isinstance(item, bool) or not isinstance(item, int) or not -(2**31) <= item < 2**31
-        for item in found
+        for item in field
     ):
         raise BadRequest(f"{what}: '{key}' must be a list of 32-bit integers")
-    return tuple(found)
+    return tuple(field)
 
 
 def get_strings(value: Mapping[str, Any], key: str, what: str) -> dict[str, str]:
-    """An object of strings; a missing or null one is empty."""
-    found = value.get(key)
-    if found is None:
+    """Return an object of strings. A missing or null object is empty."""
+    field = value.get(key)
+    if field is None:
         return {}
-    if not isinstance(found, dict) or not all(isinstance(item, str) for item in found.values()):
+    if not isinstance(field, dict) or not all(isinstance(item, str) for item in field.values()):
         raise BadRequest(f"{what}: '{key}' must be an object whose values are strings")
-    return found
+    return field

@@ -1,4 +1,4 @@
-"""Metadata files: their names, as Java gives them, and their bytes.
+"""Names, encodes and decodes metadata files.
 
 Mirrors Java's BaseMetastoreTableOperations and TableMetadataParser.
 """
@@ -26,26 +26,27 @@ _OLD_GZIP_EXTENSION = ".metadata.json.gz"
 _GZIP_MAGIC = b"\x1f\x8b"
 _VERSION = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
 _UNPARSABLE_VERSION = -1
-_INFLATED_FREELY_BYTES = 64 << 20
-_MAX_INFLATION = 100
-# One is usual. Each costs a copy of all that follow it.
+_ALWAYS_INFLATED_BYTES = 64 << 20
+_MAX_INFLATION_FACTOR = 100
+# Usually there is one. Each member costs a copy of all that follow it.
 _MAX_MEMBERS = 100
 
 
 def new_metadata_location(metadata: TableMetadata, version: int) -> str:
-    """A location for the next metadata file; its UUID makes it unlike any other."""
+    """Return a new location for the next metadata file. Its UUID makes it unique."""
     codec = metadata.properties.get(METADATA_COMPRESSION, "none").lower()
     extension = _GZIP_EXTENSION if codec == "gzip" else _EXTENSION
     return f"{metadata_folder(metadata)}/{version:05d}-{uuid4()}{extension}"
 
 
 def metadata_folder(metadata: TableMetadata) -> str:
+    """Return the folder of the table's metadata files."""
     path = metadata.properties.get(WRITE_METADATA_PATH)
     return strip_trailing_slash(path) if path else f"{metadata.location}/metadata"
 
 
 def metadata_version(location: str) -> int:
-    """The version in a metadata file's name, -1 where there is none (files of other catalogs)."""
+    """Return the version in the name of a metadata file, or -1 if another catalog named it."""
     version, dash, _ = location.rpartition("/")[2].partition("-")
     if not dash or not _VERSION.fullmatch(version) or not -(2**31) <= int(version) < 2**31:
         return _UNPARSABLE_VERSION
@@ -53,20 +54,21 @@ def metadata_version(location: str) -> int:
 
 
 def is_gzip_location(location: str) -> bool:
-    """Whether a metadata file of this name is compressed; `.metadata.json.gz` is the old form."""
+    """Check whether the name says that a file is compressed. `.metadata.json.gz` is the old
+    form."""
     return location.endswith((_GZIP_EXTENSION, _OLD_GZIP_EXTENSION))
 
 
 def encode_metadata_file(metadata: TableMetadata, location: str) -> list[bytes]:
-    """The bytes of the file, in chunks, compressed if the location's name says so."""
+    """Return the bytes of a file in chunks, compressed if its name says so."""
     return encode_gzip(metadata) if is_gzip_location(location) else encode_table_metadata(metadata)
 
 
 def decode_metadata_file(data: bytes, max_bytes: int, *, summaries: bool = False) -> TableMetadata:
-    """Read a metadata file of at most `max_bytes` once inflated.
+    """Read a metadata file that has at most `max_bytes` when it is inflated.
 
-    Whether it is compressed is told by its first bytes, not by its name. `summaries` is for files
-    of unknown origin: see `parse_table_metadata`.
+    Its first bytes say whether it is compressed, not its name. For `summaries` see
+    `parse_table_metadata`.
     """
     plain = _inflate(data, max_bytes) if data.startswith(_GZIP_MAGIC) else data
     if len(plain) > max_bytes:
@@ -75,13 +77,16 @@ def decode_metadata_file(data: bytes, max_bytes: int, *, summaries: bool = False
 
 
 def inflated_limit(compressed_bytes: int, max_bytes: int) -> int:
-    """How far a compressed file may be inflated: metadata shrinks ten to thirty times, so what
-    grows far beyond that is not metadata, and must not cost its reader a gigabyte of memory."""
-    return min(max_bytes, max(_INFLATED_FREELY_BYTES, _MAX_INFLATION * compressed_bytes))
+    """Return how many bytes a compressed file may have when it is inflated.
+
+    Compression makes metadata ten to thirty times smaller. A file that inflates far more is not
+    metadata and must not use a gigabyte of memory.
+    """
+    return min(max_bytes, max(_ALWAYS_INFLATED_BYTES, _MAX_INFLATION_FACTOR * compressed_bytes))
 
 
 def _inflate(data: bytes, max_bytes: int) -> bytes:
-    """All members of a gzip file, as far as the limits go."""
+    """Inflate all members of a gzip file within the limits."""
     max_bytes = inflated_limit(len(data), max_bytes)
     plain = bytearray()
     members = 0

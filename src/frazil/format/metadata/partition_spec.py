@@ -30,7 +30,7 @@ from frazil.wire.errors import BadRequest
 INITIAL_SPEC_ID: Final = 0
 PARTITION_DATA_ID_START: Final = 1000
 NO_FIELD_ID: Final = PARTITION_DATA_ID_START - 1
-"""The last assigned field id of a table that never had a partition field."""
+"""The last assigned field id of a table that never had partition fields."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class PartitionField:
 
     @property
     def source_id(self) -> int:
-        """The first, and nearly always the only, source column."""
+        """Return the first source column, which is nearly always the only one."""
         return self.source_ids[0]
 
     def __str__(self) -> str:
@@ -53,10 +53,10 @@ class PartitionField:
 
 @dataclass(frozen=True, slots=True)
 class PartitionSpec:
-    """One partition spec of a table; equal when its JSON is equal."""
+    """A partition spec of a table. Specs are equal if their JSON is."""
 
     raw: bytes
-    """The compact JSON, with `spec-id` and every `field-id`, as it will be written again."""
+    """The compact JSON to write again, with `spec-id` and all `field-id`s."""
     spec_id: int
     fields: tuple[PartitionField, ...] = field(compare=False)
 
@@ -66,12 +66,12 @@ class PartitionSpec:
 
     @property
     def last_assigned_field_id(self) -> int:
-        """The highest field id, 999 without fields."""
+        """Return the highest field id, or 999 without fields."""
         return max((part.field_id for part in self.fields), default=NO_FIELD_ID)
 
     @property
     def has_sequential_ids(self) -> bool:
-        """What format version 1 demands: 1000, 1001, ... in the order of the fields."""
+        """Return whether the ids are 1000, 1001, ..., which format version 1 requires."""
         return all(
             part.field_id == expected
             for part, expected in zip(self.fields, count(PARTITION_DATA_ID_START), strict=False)
@@ -87,11 +87,11 @@ def parse_partition_spec(
     known_specs: Sequence[PartitionSpec] = (),
     last_assigned_field_id: int = NO_FIELD_ID,
 ) -> PartitionSpec:
-    """Reads a spec; a missing `spec-id` is 0.
+    """Parse a spec. A missing `spec-id` is 0.
 
-    Field ids are on all fields or on none. Where there are none they are assigned: the id of a
-    field of a known spec with the same source and transform, else the next after the last assigned
-    one (spec, "Partition Evolution"). With neither given that is 1000, 1001, ... as in Java.
+    Either all fields have ids or none. Missing ids are assigned (spec, "Partition Evolution"): the
+    id of a field of a known spec with the same source and transform, or the next id after the last
+    assigned one. Without known specs they are 1000, 1001, ... as in Java.
     """
     value = json_object.decode_object(raw, "partition-spec")
     spec_id = json_object.get_int(value, "spec-id", "partition-spec", INITIAL_SPEC_ID)
@@ -100,7 +100,7 @@ def parse_partition_spec(
 
 
 def parse_partition_fields(raw: bytes | msgspec.Raw, spec_id: int) -> PartitionSpec:
-    """Reads the bare list of fields that the deprecated `partition-spec` of v1 metadata holds."""
+    """Parse the list of fields in the deprecated `partition-spec` of v1 metadata."""
     items = json_object.decode(raw, "partition-spec")
     if not isinstance(items, list):
         raise BadRequest("partition-spec must be a list of partition fields")
@@ -165,13 +165,14 @@ def _parse_field(item: dict[str, Any], path: str) -> PartitionField:
         json_object.get_str(item, "name", path),
         transform_of(item, path),
     )
-    # Written in the canonical case: Java reads any, other readers only this one.
+    # Write the canonical case, because only Java reads any case.
     item["transform"] = str(part.transform)
     return part
 
 
 def source_ids_of(item: Mapping[str, Any], path: str) -> tuple[int, ...]:
-    """The source columns of a partition or sort field: `source-id`, or `source-ids` in v3."""
+    """Return the source columns of a partition or sort field: `source-id`, or in v3
+    `source-ids`."""
     several = json_object.get_ints(item, "source-ids", path)
     if item.get("source-id") is None:
         if not several:
@@ -205,9 +206,10 @@ def _check_unique(fields: tuple[PartitionField, ...]) -> None:
 
 
 def compatible_specs(one: PartitionSpec, other: PartitionSpec) -> bool:
-    """Whether two specs partition alike, as Java's `compatibleWith`: ids of fields do not count.
+    """Check whether two specs partition alike, as Java's `compatibleWith` does.
 
-    Names do, because they are the directories and the columns of metadata tables.
+    Field ids are ignored. Names are compared, because they are directories and columns of metadata
+    tables.
     """
     return len(one.fields) == len(other.fields) and all(
         mine.source_ids == theirs.source_ids
@@ -224,10 +226,10 @@ def with_spec_id(spec: PartitionSpec, spec_id: int) -> PartitionSpec:
 
 
 def check_partition_spec(spec: PartitionSpec, schema: Schema) -> None:
-    """Refuses a spec that cannot be used with a schema: Java's `bind` and `checkCompatibility`.
+    """Refuse a new spec that cannot be used with a schema, as Java's `bind` does.
 
-    Two equal fields are refused too; Java leaves that to its clients. Several time transforms of
-    one column are accepted, because tables that have them exist.
+    Equal fields are refused too, which Java leaves to its clients. Several time transforms of one
+    column are accepted, because existing tables have them.
     """
     seen: dict[tuple[tuple[int, ...], str], PartitionField] = {}
     for part in spec.fields:
@@ -243,7 +245,7 @@ def check_partition_spec(spec: PartitionSpec, schema: Schema) -> None:
 
 
 def _check_name(part: PartitionField, schema: Schema) -> None:
-    """A partition may carry the name of its own source column, but of no other column."""
+    """Refuse a partition field with the name of a column that is not its source."""
     if schema.find_field(part.source_id) is None:
         return
     column = schema.find_by_name(part.name)
@@ -294,7 +296,8 @@ def source_problem(source_ids: tuple[int, ...], transform: Transform, schema: Sc
 
 
 def freshen_partition_spec(spec: PartitionSpec, new_ids: Mapping[int, int]) -> PartitionSpec:
-    """The spec of a new table: spec id 0, field ids from 1000, the source ids of the new schema."""
+    """Return the spec of a new table: spec id 0, field ids from 1000, source ids of the new
+    schema."""
     value = json_object.decode_object(spec.raw, "partition-spec")
     for field_id, part, item in zip(
         count(PARTITION_DATA_ID_START), spec.fields, value["fields"], strict=False
@@ -308,7 +311,7 @@ def freshen_partition_spec(spec: PartitionSpec, new_ids: Mapping[int, int]) -> P
 def remap_sources(
     item: dict[str, Any], source_ids: tuple[int, ...], new_ids: Mapping[int, int], what: str
 ) -> None:
-    """Writes the new ids of the source columns into the JSON of a partition or sort field."""
+    """Write the new ids of the source columns into the JSON of a partition or sort field."""
     missing = [source_id for source_id in source_ids if source_id not in new_ids]
     if missing:
         raise BadRequest(f"Cannot find source column for {what}")
@@ -320,9 +323,9 @@ def remap_sources(
 
 
 def partition_type(spec: PartitionSpec, schema: Schema) -> StructType:
-    """The struct of partition tuples: every field optional, with the partition field's id.
+    """Return the struct of partition tuples: optional fields with the ids of the partition fields.
 
-    The type of a dropped source column is lost; transforms with a fixed result keep theirs.
+    The type of a dropped source column is unknown, unless the transform has a fixed result type.
     """
     return StructType(
         tuple(
@@ -338,7 +341,7 @@ def partition_type(spec: PartitionSpec, schema: Schema) -> StructType:
 
 
 def has_unknown_transform(spec: PartitionSpec) -> bool:
-    """Whether nothing here can compute this spec's partition values."""
+    """Check whether a spec has a transform whose values cannot be computed here."""
     return any(isinstance(part.transform, Unknown) for part in spec.fields)
 
 
@@ -350,7 +353,10 @@ _HOURS_PER_DAY = 24
 
 
 def partition_path(spec: PartitionSpec, partition_type: StructType, values: Sequence[Any]) -> str:
-    """The path of a partition tuple; empty for an unpartitioned spec."""
+    """Return the path of a partition tuple, such as `day=2024-05-01/region=eu`, as Java writes it.
+
+    It is empty for an unpartitioned spec.
+    """
     return "/".join(
         f"{_escaped(part.name)}={_escaped(_text(part.transform, field.type, value))}"
         for part, field, value in zip(spec.fields, partition_type.fields, values, strict=True)
@@ -358,7 +364,7 @@ def partition_path(spec: PartitionSpec, partition_type: StructType, values: Sequ
 
 
 def _escaped(text: str) -> str:
-    """As Java's URLEncoder, which escapes a tilde and leaves an asterisk."""
+    """Escape text as Java's URLEncoder does, which escapes tildes but not asterisks."""
     return quote_plus(text, safe="*").replace("~", "%7E")
 
 
@@ -395,12 +401,13 @@ def _value_text(type_: Type, value: Any) -> str:
 
 
 def _trimmed(text: str) -> str:
-    """A timestamp as Java's ISO_LOCAL_DATE_TIME: no zeros at the end of a fraction."""
+    """Remove zeros at the end of a fraction, as Java's ISO_LOCAL_DATE_TIME does."""
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _short_time(text: str) -> str:
-    """A time as Java's LocalTime: no seconds where they are zero, a fraction by three digits."""
+    """Return a time as Java's LocalTime: without zero seconds, fractions in groups of three
+    digits."""
     whole, _, fraction = text.partition(".")
     digits = fraction.rstrip("0")
     if not digits:

@@ -1,7 +1,7 @@
-"""Parts of metadata as raw JSON: kept as they came, so that fields we do not know survive.
+"""Parts of metadata with their raw JSON, so that unknown fields are kept.
 
-A part (a snapshot, a ref, a log entry, ...) is immutable once it is in a table's metadata. Each is
-held as the compact JSON that will be written again, beside the fields the engine reads.
+A part (a snapshot, a ref, a log entry, ...) does not change once it is in the metadata of a table.
+Each part has its known fields and the compact JSON to write again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ERROR_PATH = re.compile(r"^(?P<problem>.*) - at `\$(?P<path>.*)`$", re.DOTALL)
 
 
 class InvalidMetadata(ValueError):
-    """Metadata that a reader of the Iceberg specification has to refuse; `field` says where."""
+    """Metadata that violates the Iceberg specification; `field` says where."""
 
     def __init__(self, field: str, problem: str) -> None:
         super().__init__(f"{field}: {problem}" if field else problem)
@@ -33,24 +33,24 @@ class InvalidMetadata(ValueError):
 
 
 class Part(Struct, frozen=True, kw_only=True, gc=False):
-    """A part of metadata: its known fields are attributes, `raw` is all of it.
+    """A part of metadata. Its known fields are attributes, and `raw` is its whole JSON.
 
-    `raw` is filled in after decoding. No document can set it: its JSON name is ours, and the only
-    value that decodes is the empty one.
+    `raw` is set after decoding. A document cannot set it: its JSON name is our own, and only an
+    empty value can be decoded.
     """
 
     raw: Annotated[bytes, Meta(max_length=0)] = msgspec.field(default=b"", name="frazil:raw")
 
 
 def decode(decoder: msgspec.json.Decoder[T], raw: bytes | Raw | memoryview, field: str) -> T:
-    """Decode JSON, naming the field in whatever goes wrong."""
+    """Decode JSON. Errors name the field."""
     try:
         return decoder.decode(raw)
     except msgspec.ValidationError as error:
-        found = _ERROR_PATH.match(str(error))
-        if found is None:
+        matched = _ERROR_PATH.match(str(error))
+        if matched is None:
             raise InvalidMetadata(field, str(error)) from None
-        raise InvalidMetadata(_join(field, found["path"]), found["problem"]) from None
+        raise InvalidMetadata(_join(field, matched["path"]), matched["problem"]) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InvalidMetadata(field, f"not valid JSON: {error}") from None
     except RecursionError:
@@ -62,7 +62,7 @@ def _join(field: str, path: str) -> str:
 
 
 def compact(raw: bytes | Raw | memoryview, field: str) -> bytes:
-    """The same JSON without white space, proven to be valid UTF-8."""
+    """Return the same JSON without white space, after checking that it is UTF-8."""
     try:
         squeezed = msgspec.json.format(bytes(raw), indent=-1)
         squeezed.decode("utf-8")
@@ -74,12 +74,12 @@ def compact(raw: bytes | Raw | memoryview, field: str) -> bytes:
 
 
 def json_object(raw: bytes | Raw | memoryview, field: str) -> dict[str, Raw]:
-    """The members of a JSON object, each still raw."""
+    """Return the members of a JSON object as raw JSON."""
     return decode(_OBJECT, raw, field)
 
 
 def patch_object(raw: bytes, changes: Mapping[str, Any]) -> bytes:
-    """A JSON object with some members replaced; None takes a member out."""
+    """Return a JSON object with some members replaced. None removes a member."""
     members: dict[str, Any] = dict(json_object(raw, ""))
     for name, value in changes.items():
         if value is None:
@@ -90,10 +90,9 @@ def patch_object(raw: bytes, changes: Mapping[str, Any]) -> bytes:
 
 
 def without_nulls(raw: bytes, names: frozenset[str], field: str) -> bytes:
-    """The object without the named members that are null, and with no member twice.
+    """Return the object without repeated members, and without the named members that are null.
 
-    Java's parsers take an absent optional field but fail on one that is null, so a null is never
-    written on.
+    Java's parsers accept a missing optional field but not null, so null is never written.
     """
     members = json_object(raw, field)
     kept = {
@@ -105,5 +104,5 @@ def without_nulls(raw: bytes, names: frozenset[str], field: str) -> bytes:
 
 
 def json_names(part: type[Struct]) -> frozenset[str]:
-    """The JSON names of a part's known fields."""
+    """Return the JSON names of a part's known fields."""
     return frozenset(part.__struct_encode_fields__)

@@ -1,4 +1,4 @@
-"""Schemas: read, checked and compared as Java's `Schema`, kept as the JSON they came as."""
+"""Schemas: parsed, checked and compared as Java's `Schema` does. They keep their original JSON."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _MAX_CACHED_BYTES: Final = 64 * 1024
 
 @dataclass(frozen=True)
 class Schema:
-    """One schema of a table or view; equal when its JSON is equal."""
+    """A schema of a table or view. Schemas are equal if their JSON is."""
 
     raw: bytes
-    """The compact JSON, always with a `schema-id`, as it will be written again."""
+    """The compact JSON to write again, always with a `schema-id`."""
     schema_id: int
     struct: StructType = field(compare=False, repr=False)
     identifier_field_ids: tuple[int, ...] = field(compare=False)
@@ -45,7 +45,7 @@ class Schema:
 
     @cached_property
     def highest_field_id(self) -> int:
-        """The largest field id, nested ones included; 0 when there are no fields."""
+        """The highest field id, including nested fields; 0 without fields."""
         return max(self._index.by_id, default=0)
 
     @property
@@ -54,30 +54,30 @@ class Schema:
 
     @property
     def parent_ids(self) -> Mapping[int, int]:
-        """Field id to the id of the field it is nested in; top-level fields are not there."""
+        """The id of the parent of each nested field, by field id."""
         return self._index.parents
 
     @property
     def full_names(self) -> Mapping[int, str]:
-        """Field id to dotted name, with `element`, `key` and `value` as parts."""
+        """The dotted name of each field by its id, with `element`, `key` and `value` as parts."""
         return self._index.names
 
     def find_field(self, field_id: int) -> NestedField | None:
         return self._index.by_id.get(field_id)
 
     def find_type(self, field_id: int) -> Type | None:
-        found = self._index.by_id.get(field_id)
-        return None if found is None else found.type
+        field = self._index.by_id.get(field_id)
+        return None if field is None else field.type
 
     def find_by_name(self, name: str, case_sensitive: bool = True) -> NestedField | None:
-        """The field of a dotted name; `list.x` also finds `list.element.x`, as in Java."""
+        """Find a field by its dotted name. As in Java, `list.x` also finds `list.element.x`."""
         if case_sensitive:
             field_id = self._index.by_name.get(name)
             return None if field_id is None else self._index.by_id[field_id]
-        found = self._lowered_names.get(name.lower(), frozenset())
-        if len(found) > 1:
+        field_ids = self._lowered_names.get(name.lower(), frozenset())
+        if len(field_ids) > 1:
             raise BadRequest(f"column name {name!r} is ambiguous when case does not matter")
-        return next((self._index.by_id[field_id] for field_id in found), None)
+        return next((self._index.by_id[field_id] for field_id in field_ids), None)
 
     @cached_property
     def _lowered_names(self) -> Mapping[str, frozenset[int]]:
@@ -90,7 +90,7 @@ class Schema:
 
 @dataclass(frozen=True, slots=True)
 class _Index:
-    """Every field of a struct by id, by name and by parent; built once, refusing duplicates."""
+    """All fields of a struct by id, name and parent. Duplicates are refused."""
 
     by_id: dict[int, NestedField] = field(default_factory=dict)
     by_name: dict[str, int] = field(default_factory=dict)
@@ -120,8 +120,8 @@ class _Index:
             short_name = f"{short_prefix}{child.name}"
             self._add(child, name, parent)
             short_names.setdefault(short_name, child.field_id)
-            # Java's IndexByName leaves `element` and `value` out of the short name of a struct
-            # inside a list or map, so that users can write locations.latitude.
+            # As Java's IndexByName, the short name of a struct inside a list or map has no
+            # `element` or `value`, so that users can write locations.latitude.
             skipped = not in_struct and child.name != "key" and _is_struct(child.type)
             deeper = short_prefix if skipped else f"{short_name}."
             self._add_children(child.type, child.field_id, f"{name}.", deeper, short_names)
@@ -149,18 +149,18 @@ def _is_struct(type_: Type) -> bool:
 
 
 def parse_schema(raw: bytes | msgspec.Raw) -> Schema:
-    """Reads and checks a schema; a missing `schema-id` is 0, as in Java."""
+    """Parse and check a schema. As in Java, a missing `schema-id` is 0."""
     text = bytes(raw)
-    return _parse_once(text) if len(text) <= _MAX_CACHED_BYTES else _parse(text)
+    return _parse_cached(text) if len(text) <= _MAX_CACHED_BYTES else _parse(text)
 
 
 def _parse(raw: bytes) -> Schema:
     return _from_json(json_object.decode_object(raw, "schema"))
 
 
-# Schemas are immutable, and the same bytes come again with many commits and loads. The bounds keep
-# the parsed ones, about ten times their bytes, small beside the metadata caches.
-_parse_once = lru_cache(maxsize=256)(_parse)
+# Schemas are immutable, and many commits and loads have the same bytes. With these bounds the
+# parsed schemas, about ten times their bytes, are small compared to the metadata caches.
+_parse_cached = lru_cache(maxsize=256)(_parse)
 
 
 def _from_json(value: dict[str, Any]) -> Schema:
@@ -179,7 +179,7 @@ def _from_json(value: dict[str, Any]) -> Schema:
     schema = Schema(json_object.encode(value), schema_id, struct, identifiers)
     for field_id in identifiers:
         _check_identifier_field(schema, field_id)
-    # Touching the index finds duplicate ids and names even where there are no identifier fields.
+    # Building the index finds duplicate ids and names even without identifier fields.
     _ = schema.fields_by_id
     return schema
 
@@ -193,42 +193,44 @@ def _with_schema_id(value: dict[str, Any], schema_id: int) -> dict[str, Any]:
 
 
 def _drop_nulls(value: object) -> None:
-    """Takes out optional members that are null: other readers accept only their absence."""
+    """Remove optional members that are null, because other readers accept only missing ones."""
     if isinstance(value, list):
         for item in value:
             _drop_nulls(item)
     elif isinstance(value, dict):
-        for key in _NOT_NULL.intersection(value):
+        for key in _OPTIONAL_MEMBERS.intersection(value):
             if value[key] is None:
                 del value[key]
         for key in _TYPE_MEMBERS.intersection(value):
             _drop_nulls(value[key])
 
 
-_NOT_NULL: Final = frozenset({"identifier-field-ids", "doc", "initial-default", "write-default"})
+_OPTIONAL_MEMBERS: Final = frozenset(
+    {"identifier-field-ids", "doc", "initial-default", "write-default"}
+)
 _TYPE_MEMBERS: Final = frozenset({"fields", "type", "element", "key", "value"})
 
 
 def _check_identifier_field(schema: Schema, field_id: int) -> None:
-    """The rules of Java's `Schema.validateIdentifierField`."""
-    found = schema.find_field(field_id)
-    if found is None:
+    """Check an identifier field as Java's `Schema.validateIdentifierField` does."""
+    identifier = schema.find_field(field_id)
+    if identifier is None:
         raise BadRequest(
             f"Cannot add field id {field_id} as an identifier field: field does not exist"
         )
-    problem = _identifier_problem(schema, found)
+    problem = _identifier_problem(schema, identifier)
     if problem is not None:
-        raise BadRequest(f"Cannot add field {found.name} as an identifier field: {problem}")
+        raise BadRequest(f"Cannot add field {identifier.name} as an identifier field: {problem}")
 
 
-def _identifier_problem(schema: Schema, found: NestedField) -> str | None:
-    if not found.type.is_primitive:
+def _identifier_problem(schema: Schema, identifier: NestedField) -> str | None:
+    if not identifier.type.is_primitive:
         return "not a primitive type field"
-    if not found.required:
+    if not identifier.required:
         return "not a required field"
-    if found.type.type_id in (TypeId.FLOAT, TypeId.DOUBLE):
+    if identifier.type.type_id in (TypeId.FLOAT, TypeId.DOUBLE):
         return "must not be float or double field"
-    for ancestor in _ancestors(schema, found.field_id):
+    for ancestor in _ancestors(schema, identifier.field_id):
         if not _is_struct(ancestor.type):
             return f"must not be nested in {ancestor}"
         if not ancestor.required:
@@ -237,23 +239,24 @@ def _identifier_problem(schema: Schema, found: NestedField) -> str | None:
 
 
 def _ancestors(schema: Schema, field_id: int) -> list[NestedField]:
-    """The fields that a field is nested in, outermost first."""
-    found: list[NestedField] = []
+    """Return the fields that contain a field, outermost first."""
+    ancestors: list[NestedField] = []
     parent = schema.parent_ids.get(field_id)
     while parent is not None:
-        found.append(schema.fields_by_id[parent])
+        ancestors.append(schema.fields_by_id[parent])
         parent = schema.parent_ids.get(parent)
-    return found[::-1]
+    return ancestors[::-1]
 
 
 def is_nested_in_list_or_map(schema: Schema, field_id: int) -> bool:
+    """Check whether a field is inside a list or a map."""
     return any(not _is_struct(ancestor.type) for ancestor in _ancestors(schema, field_id))
 
 
 def same_schema(one: Schema, other: Schema) -> bool:
-    """Whether two schemas differ in nothing but their id, as Java's `Schema.sameSchema`.
+    """Check whether two schemas differ only in their id, as Java's `Schema.sameSchema` does.
 
-    Docs and default values count; fields that we do not know do not.
+    Docs and default values are compared, unknown members are not.
     """
     return one.struct == other.struct and set(one.identifier_field_ids) == set(
         other.identifier_field_ids
@@ -268,19 +271,23 @@ def with_schema_id(schema: Schema, schema_id: int) -> Schema:
 
 
 def check_schema_for_version(schema: Schema, format_version: int) -> None:
-    """Refuses types and defaults that a format version does not have yet, all of them at once.
+    """Refuse types and defaults that a format version does not have. Report all of them.
 
-    Mirrors Java's `Schema.checkCompatibility`: only a non-null initial default counts.
+    Mirrors Java's `Schema.checkCompatibility`, which checks only initial defaults that are not
+    null.
     """
     problems = []
-    for field_id, found in sorted(schema.fields_by_id.items()):
+    for field_id, nested in sorted(schema.fields_by_id.items()):
         name = schema.full_names[field_id]
-        since = min_format_version(found.type)
+        since = min_format_version(nested.type)
         if format_version < since:
             problems.append(
-                f"Invalid type for {name}: {found.type} is not supported until v{since}"
+                f"Invalid type for {name}: {nested.type} is not supported until v{since}"
             )
-        if found.initial_default is not None and format_version < DEFAULT_VALUES_MIN_FORMAT_VERSION:
+        if (
+            nested.initial_default is not None
+            and format_version < DEFAULT_VALUES_MIN_FORMAT_VERSION
+        ):
             problems.append(
                 f"Invalid initial default for {name}: a non-null default is not supported "
                 f"until v{DEFAULT_VALUES_MIN_FORMAT_VERSION}"
@@ -290,10 +297,11 @@ def check_schema_for_version(schema: Schema, format_version: int) -> None:
 
 
 def assign_fresh_ids(schema: Schema | bytes | msgspec.Raw) -> tuple[Schema, dict[int, int]]:
-    """The schema of a new table: schema id 0 and field ids from 1, with old to new ids.
+    """Return the schema of a new table, with schema id 0 and field ids from 1, and the new ids by
+    old.
 
-    The order is the one of Java's `AssignFreshIds`: all fields of a struct, then what is inside
-    them, field by field; for a map the key, the value, then what is inside them.
+    The order is that of Java's `AssignFreshIds`: first all fields of a struct, then the fields
+    inside each of them; for a map the key and the value first.
     """
     if not isinstance(schema, Schema):
         schema = parse_schema(schema)
@@ -306,14 +314,14 @@ def assign_fresh_ids(schema: Schema | bytes | msgspec.Raw) -> tuple[Schema, dict
 
 
 class _FreshIds:
-    """Hands out ids from 1 while it rewrites them in the JSON of a schema."""
+    """Assigns ids from 1 in the JSON of a schema."""
 
     def __init__(self) -> None:
         self.new_ids: dict[int, int] = {}
         self._next = count(1)
 
     def renumber(self, type_: object) -> None:
-        """Rewrites the ids of one type of a schema that has been checked already."""
+        """Replace the ids of a type. The schema must be checked already."""
         if not isinstance(type_, dict):
             return
         if type_["type"] == "struct":
@@ -328,7 +336,7 @@ class _FreshIds:
         for part in parts:
             self.renumber(type_[part])
 
-    def _assign(self, holder: dict[str, Any], key: str) -> None:
+    def _assign(self, item: dict[str, Any], key: str) -> None:
         new_id = next(self._next)
-        self.new_ids[holder[key]] = new_id
-        holder[key] = new_id
+        self.new_ids[item[key]] = new_id
+        item[key] = new_id

@@ -40,23 +40,24 @@ _ONE = 1 << 31
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """A compressed piece: what is needed to place it in a member."""
+    """A compressed piece, with what is needed to make it part of a member."""
 
     deflated: bytes
     crc: int
     size: int
     shift: int
-    """x to the power of 8 * size: moves a CRC past this piece."""
+    """x to the power of 8 * size, which shifts a CRC past this piece."""
 
 
 def pack(data: bytes) -> Packed:
+    """Compress a piece."""
     compressor = zlib.compressobj(zlib.Z_DEFAULT_COMPRESSION, zlib.DEFLATED, -zlib.MAX_WBITS)
     deflated = compressor.compress(data) + compressor.flush(zlib.Z_FULL_FLUSH)
     return Packed(deflated, zlib.crc32(data), len(data), _shift(len(data)))
 
 
 def gzip_member(pieces: Iterable[Packed]) -> list[bytes]:
-    """The chunks of one gzip member (RFC 1952) that holds the pieces in order."""
+    """Return the chunks of one gzip member (RFC 1952) with the pieces in order."""
     chunks = [_HEADER]
     crc = size = 0
     for piece in pieces:
@@ -68,12 +69,12 @@ def gzip_member(pieces: Iterable[Packed]) -> list[bytes]:
 
 
 def crc32_combine(first: int, second: int, second_size: int) -> int:
-    """The CRC-32 of two byte strings one after the other, from their own CRCs."""
+    """Return the CRC-32 of two joined byte strings from the CRCs of both."""
     return _multiply(_shift(second_size), first) ^ second
 
 
 def _multiply(a: int, b: int) -> int:
-    """The product of two polynomials over GF(2), modulo the CRC's polynomial."""
+    """Return the product of two polynomials over GF(2), modulo the polynomial of the CRC."""
     product = 0
     while a:
         if a & _ONE:
@@ -85,7 +86,7 @@ def _multiply(a: int, b: int) -> int:
 
 @cache
 def _power_of_two(k: int) -> int:
-    """x to the power of 2**k."""
+    """Return x to the power of 2**k."""
     if k == 0:
         return _ONE >> 1
     root = _power_of_two(k - 1)
@@ -93,7 +94,7 @@ def _power_of_two(k: int) -> int:
 
 
 def _shift(size: int) -> int:
-    """x to the power of 8 * size, by square and multiply."""
+    """Return x to the power of 8 * size, by square and multiply."""
     result, k = _ONE, 3
     while size:
         if size & 1:
@@ -113,7 +114,7 @@ _RAW_ARRAY: msgspec.json.Decoder[list[Raw]] = msgspec.json.Decoder(list[Raw])
 
 
 class Segment(Generic[P]):
-    """Some parts in a row and their JSON, joined by commas."""
+    """Consecutive parts and their JSON, joined by commas."""
 
     __slots__ = ("_items", "_packed", "_packed_first", "index", "json", "lengths")
 
@@ -122,7 +123,7 @@ class Segment(Generic[P]):
         self.json = json
         self.lengths = lengths
         self.index: dict[int, int] | None = None
-        """Position by snapshot id, for those lists that look parts up."""
+        """The position of each snapshot id, in lists that are searched by id."""
         self._packed: Packed | None = None
         self._packed_first: Packed | None = None
 
@@ -136,11 +137,12 @@ class Segment(Generic[P]):
 
     @property
     def bare_items(self) -> tuple[P, ...]:
-        """The parts with their known fields; `raw` may not be filled in yet."""
+        """The parts with their known fields. Their `raw` may still be empty."""
         return self._items
 
     def item(self, position: int) -> P:
-        """The part at a position. Its `raw` is cut out of the segment's JSON on first use."""
+        """Return the part at a position. Its `raw` is copied from the segment's JSON at first
+        use."""
         item = self._items[position]
         if not item.raw:
             start = sum(self.lengths[:position]) + position
@@ -151,7 +153,7 @@ class Segment(Generic[P]):
         return (self.item(position) for position in range(len(self._items)))
 
     def packed(self, *, first: bool) -> Packed:
-        """The compressed JSON, with a comma in front unless the segment begins the array."""
+        """Return the compressed JSON, after a comma unless the segment begins the array."""
         if first:
             if self._packed_first is None:
                 self._packed_first = pack(self.json)
@@ -175,7 +177,7 @@ def merged(segments: Sequence[Segment[P]]) -> Segment[P]:
 
 
 class SegmentedList(Generic[P]):
-    """An immutable list of parts. Every change gives a new list that shares what stayed."""
+    """An immutable list of parts. A change returns a new list that shares unchanged segments."""
 
     __slots__ = ("_length", "segments")
 
@@ -191,10 +193,10 @@ class SegmentedList(Generic[P]):
     def from_json(
         cls, array: bytes | Raw | memoryview, decoder: msgspec.json.Decoder[list[P]], field: str
     ) -> Self:
-        """Read a compact JSON array. The parts' own JSON is not copied one by one."""
+        """Read a compact JSON array without copying the JSON of each part."""
         items = decode(decoder, array, field)
         lengths = [len(memoryview(raw)) for raw in decode(_RAW_ARRAY, array, field)]
-        # The array is "[part,part]": each part is followed by one byte.
+        # The array is "[part,part]", so one byte follows each part.
         starts = list(accumulate((length + 1 for length in lengths), initial=1))
         view = memoryview(array)
         return cls(
@@ -245,7 +247,7 @@ class SegmentedList(Generic[P]):
         return segment.item(len(segment) - 1)
 
     def bare_items(self) -> Iterator[P]:
-        """The parts with their known fields, without cutting out each one's JSON."""
+        """Iterate over the parts with their known fields, without copying their JSON."""
         return chain.from_iterable(segment.bare_items for segment in self.segments)
 
     def append(self, item: P) -> Self:
@@ -264,20 +266,20 @@ class SegmentedList(Generic[P]):
         return result
 
     def drop_first(self, count: int) -> Self:
-        """The list without its first parts; only the segment that is cut is made anew."""
+        """Return the list without its first parts. Only the divided segment is built again."""
         if count <= 0:
             return self
         for position, segment in enumerate(self.segments):
+            if count == 0:
+                return type(self)(self.segments[position:])
             if count < len(segment):
                 rest = self.segments[position + 1 :]
-                if count == 0:
-                    return type(self)((segment, *rest))
                 return type(self)((Segment.of(list(segment.items())[count:]), *rest))
             count -= len(segment)
         return type(self)()
 
     def chunks(self) -> list[bytes]:
-        """The JSON of the parts, joined by commas, without the array's brackets."""
+        """Return the JSON of the parts, joined by commas, without the brackets of the array."""
         result: list[bytes] = []
         for segment in self.segments:
             if result:
@@ -286,14 +288,14 @@ class SegmentedList(Generic[P]):
         return result
 
     def packed(self) -> list[Packed]:
-        """The same bytes, compressed."""
+        """Return the same bytes, compressed."""
         return [
             segment.packed(first=position == 0) for position, segment in enumerate(self.segments)
         ]
 
 
 def _cuts(length: int) -> list[tuple[int, int]]:
-    """Where a list of this length is cut: large segments, then small ones for the rest."""
+    """Return where a list is divided: large segments, then small ones for the rest."""
     full = length - length % LARGE_SEGMENT
     starts = [*range(0, full, LARGE_SEGMENT), *range(full, length, SMALL_SEGMENT)]
     return list(pairwise([*starts, length]))

@@ -1,4 +1,4 @@
-"""What a snapshot's summary says of the files it added and removed (Java's SnapshotSummary)."""
+"""Builds the summary of a snapshot from its added and removed files (Java's SnapshotSummary)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TOTALS: Final = (
     ("total-position-deletes", "added-position-deletes", "removed-position-deletes"),
     ("total-equality-deletes", "added-equality-deletes", "removed-equality-deletes"),
 )
-"""Each total with what is added to it and taken from it."""
+"""Each total with the keys that are added to it and subtracted from it."""
 
 PARTITION_SUMMARY_LIMIT: Final = "write.summary.partition-limit"
 
@@ -25,7 +25,7 @@ _MAX_DIGITS: Final = 18
 
 @dataclass(slots=True)
 class FileCounts:
-    """Files of one direction, added or removed, by kind."""
+    """Counts of added or of removed files, by kind."""
 
     data_files: int = 0
     records: int = 0
@@ -37,7 +37,7 @@ class FileCounts:
     size: int = 0
 
     def count(self, content: int, is_deletion_vector: bool, records: int, size: int) -> None:
-        """One file; the size of a deletion vector is that of its blob."""
+        """Count a file. The size of a deletion vector is that of its blob."""
         self.size += size
         if content == DATA_CONTENT:
             self.data_files += 1
@@ -59,13 +59,13 @@ class FileCounts:
 
 @dataclass(slots=True)
 class Changes:
-    """What a commit, or a commit in one partition, adds and removes."""
+    """What a commit adds and removes, in all partitions or in one."""
 
     added: FileCounts = field(default_factory=FileCounts)
     removed: FileCounts = field(default_factory=FileCounts)
 
     def entries(self) -> dict[str, str]:
-        """The keys of the summary; a count of zero is left out."""
+        """Return the entries of the summary without zero counts."""
         added, removed = self.added, self.removed
         counts = {
             "added-data-files": added.data_files,
@@ -91,7 +91,7 @@ class Changes:
 
 
 class SummaryBuilder:
-    """Counts the files of one commit, in all and by partition."""
+    """Counts the files of a commit, in total and by partition."""
 
     def __init__(self) -> None:
         self.changes = Changes()
@@ -99,11 +99,11 @@ class SummaryBuilder:
         self._partitions: dict[str, Changes] = {}
 
     def partition(self, path: str) -> Changes:
-        """The counts of one partition, by its path; empty for an unpartitioned spec."""
-        found = self._partitions.get(path)
-        if found is None:
-            found = self._partitions[path] = Changes()
-        return found
+        """Return the counts of a partition by its path, which is empty for unpartitioned specs."""
+        changes = self._partitions.get(path)
+        if changes is None:
+            changes = self._partitions[path] = Changes()
+        return changes
 
     def build(
         self,
@@ -116,7 +116,7 @@ class SummaryBuilder:
         manifests_kept: int,
         manifests_replaced: int,
     ) -> dict[str, str]:
-        """The whole summary; `previous` is that of the parent, None where there is no parent."""
+        """Return the whole summary; `previous` is that of the parent snapshot, if there is one."""
         entries = self.changes.entries()
         summary = {"operation": operation, **dict(properties), **entries}
         if self.duplicate_deletes:
@@ -132,17 +132,19 @@ class SummaryBuilder:
     def _partition_entries(self, limit: int) -> dict[str, str]:
         if not self._partitions or len(self._partitions) > limit:
             return {}
-        found = {"partition-summaries-included": "true"}
+        entries = {"partition-summaries-included": "true"}
         for path, changes in self._partitions.items():
             if path:
                 joined = ",".join(f"{key}={value}" for key, value in changes.entries().items())
-                found[f"partitions.{path}"] = joined
-        return found
+                entries[f"partitions.{path}"] = joined
+        return entries
 
 
 def _totals(entries: Mapping[str, str], previous: Mapping[str, str] | None) -> dict[str, str]:
-    """A total goes on only from one that is there and is a number, as in Java's SnapshotProducer:
-    a total that was never counted cannot be made up."""
+    """Return the totals after a commit, as Java's SnapshotProducer does.
+
+    A total is continued only if the parent has it as a number.
+    """
     totals: dict[str, str] = {}
     for name, added, removed in TOTALS:
         before = number("0" if previous is None else previous.get(name))
@@ -155,7 +157,8 @@ def _totals(entries: Mapping[str, str], previous: Mapping[str, str] | None) -> d
 
 
 def number(text: str | None) -> int | None:
-    """A count of a summary, which another writer may have left out or spoiled."""
+    """Return a count of a summary, or None if another writer left it out or wrote something
+    else."""
     if text is None or not text.isascii() or not text.isdigit() or len(text) > _MAX_DIGITS:
         return None
     return int(text)

@@ -1,6 +1,6 @@
 """Snapshots, snapshot refs and the two logs of table metadata.
 
-Mirrors Java's SnapshotParser, SnapshotRefParser and SnapshotRef; what those refuse is refused.
+Mirrors Java's SnapshotParser, SnapshotRefParser and SnapshotRef, and refuses what they refuse.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class _Summary(Struct):
 
 
 class Snapshot(Part, frozen=True, kw_only=True, gc=False, rename="kebab"):
-    """A snapshot. The summary is decoded when it is asked for: histories are long."""
+    """A snapshot. Its summary is decoded only when it is used, because histories are long."""
 
     snapshot_id: Int64
     timestamp_ms: Int64
@@ -47,7 +47,7 @@ class Snapshot(Part, frozen=True, kw_only=True, gc=False, rename="kebab"):
     parent_snapshot_id: Int64 | None = None
     manifest_list: str | None = None
     manifests: list[str] | None = None
-    """Manifest paths inline, as old writers of format version 1 have them."""
+    """Inline manifest paths of old writers of format version 1."""
     schema_id: Int32 | None = None
     first_row_id: NonNegativeInt64 | None = None
     added_rows: NonNegativeInt64 | None = None
@@ -59,7 +59,8 @@ class Snapshot(Part, frozen=True, kw_only=True, gc=False, rename="kebab"):
 
     @property
     def operation(self) -> str | None:
-        """None without a summary; a summary without an operation counts as an overwrite."""
+        """Return the operation. Without one in its summary it is an overwrite; without a summary,
+        None."""
         summary = self.summary
         return summary.get("operation", "overwrite") if summary else None
 
@@ -105,12 +106,12 @@ MetadataLog = SegmentedList[MetadataLogEntry]
 
 
 class SnapshotList(SegmentedList[Snapshot]):
-    """All snapshots of a table, found by id without a walk over the history."""
+    """All snapshots of a table, with an index by id."""
 
     __slots__ = ()
 
     def get(self, snapshot_id: int) -> Snapshot | None:
-        """The snapshot with its JSON. The newest segments are looked at first."""
+        """Return the snapshot with its JSON. Search the newest segments first."""
         for segment in reversed(self.segments):
             position = _index(segment).get(snapshot_id)
             if position is not None:
@@ -118,7 +119,7 @@ class SnapshotList(SegmentedList[Snapshot]):
         return None
 
     def bare(self, snapshot_id: int) -> Snapshot | None:
-        """The snapshot's known fields; cheaper than `get`, for walks over the history."""
+        """Return the known fields of a snapshot. This is cheaper than `get`, for long histories."""
         for segment in reversed(self.segments):
             position = _index(segment).get(snapshot_id)
             if position is not None:
@@ -132,7 +133,7 @@ class SnapshotList(SegmentedList[Snapshot]):
         return set().union(*(_index(segment) for segment in self.segments))
 
     def only(self, snapshot_ids: Collection[int]) -> Self:
-        """The list of just these snapshots, in the order of this one."""
+        """Return the list with only these snapshots, in the same order."""
         wanted = set(snapshot_ids)
         return self.of(
             [
@@ -145,20 +146,20 @@ class SnapshotList(SegmentedList[Snapshot]):
         )
 
     def without(self, snapshot_ids: Collection[int]) -> Self:
-        """The list without some snapshots; segments that hold none of them are shared."""
-        gone = {snapshot_id for snapshot_id in snapshot_ids if snapshot_id in self}
-        if not gone:
+        """Return the list without some snapshots. Segments without them are shared."""
+        removed = {snapshot_id for snapshot_id in snapshot_ids if snapshot_id in self}
+        if not removed:
             return self
         kept: list[Segment[Snapshot]] = []
         for segment in self.segments:
-            if gone.isdisjoint(_index(segment)):
+            if removed.isdisjoint(_index(segment)):
                 kept.append(segment)
                 continue
-            rest = [item for item in segment.items() if item.snapshot_id not in gone]
+            rest = [item for item in segment.items() if item.snapshot_id not in removed]
             if not rest:
                 continue
             cut = Segment.of(rest)
-            # Neighbours that became small are joined, lest expiry leave a list of crumbs.
+            # Join small neighbors, so that expiry does not leave many tiny segments.
             if kept and len(kept[-1]) + len(cut) <= LARGE_SEGMENT // 2:
                 cut = merged([kept.pop(), cut])
             kept.append(cut)
@@ -174,7 +175,7 @@ def _index(segment: Segment[Snapshot]) -> dict[int, int]:
 
 
 def parse_snapshot(raw: bytes | Raw, field: str = "snapshot") -> Snapshot:
-    """One snapshot, as an update carries it, checked in full."""
+    """Parse the snapshot of an update and check it fully."""
     squeezed = without_nulls(compact(raw, field), _SNAPSHOT_NAMES, field)
     snapshot = msgspec.structs.replace(decode(_SNAPSHOT, squeezed, field), raw=squeezed)
     _check_snapshot(snapshot, field)
@@ -183,12 +184,12 @@ def parse_snapshot(raw: bytes | Raw, field: str = "snapshot") -> Snapshot:
 
 
 def parse_snapshots(array: bytes | Raw, field: str = "snapshots") -> SnapshotList:
-    """A compact JSON array of snapshots. Summaries are not looked into."""
+    """Parse a compact JSON array of snapshots without reading their summaries."""
     if _NULL_MEMBER.search(memoryview(array)):
-        given = decode(_RAWS, array, field)
+        members = decode(_RAWS, array, field)
         raws = [
             without_nulls(bytes(raw), _SNAPSHOT_NAMES, f"{field}[{position}]")
-            for position, raw in enumerate(given)
+            for position, raw in enumerate(members)
         ]
         array = b"[" + b",".join(raws) + b"]"
     snapshots = SnapshotList.from_json(array, _SNAPSHOTS, field)
@@ -234,7 +235,7 @@ def metadata_log_entry(timestamp_ms: int, metadata_file: str) -> MetadataLogEntr
 def parse_ref(raw: bytes | Raw, field: str) -> SnapshotRef:
     squeezed = without_nulls(bytes(raw), _REF_NAMES, field)
     ref = decode(_REF, squeezed, field)
-    # Java's SnapshotRefType.fromString takes any case and writes lower case.
+    # Java's SnapshotRefType.fromString accepts any case and writes lower case.
     kind = ref.type.lower()
     if kind != ref.type:
         squeezed = patch_object(squeezed, {"type": kind})
@@ -252,7 +253,7 @@ def new_ref(
     max_ref_age_ms: int | None = None,
     replaced: SnapshotRef | None = None,
 ) -> SnapshotRef:
-    """A ref. Fields of the replaced ref that we do not know are carried over."""
+    """Build a ref. Unknown fields of the replaced ref are kept."""
     known = {
         "snapshot-id": snapshot_id,
         "type": kind,
@@ -278,7 +279,7 @@ def new_ref(
 
 
 def check_ref(ref: SnapshotRef, field: str) -> None:
-    """The checks of Java's SnapshotRef.Builder."""
+    """Check a ref as Java's SnapshotRef.Builder does."""
     if ref.type not in (BRANCH, TAG):
         raise InvalidMetadata(f"{field}.type", f"must be branch or tag, not {ref.type!r}")
     if ref.type == TAG and ref.min_snapshots_to_keep is not None:

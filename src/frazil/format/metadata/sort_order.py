@@ -49,10 +49,10 @@ class SortField:
 
 @dataclass(frozen=True, slots=True)
 class SortOrder:
-    """One sort order of a table; equal when its JSON is equal."""
+    """A sort order of a table. Orders are equal if their JSON is."""
 
     raw: bytes
-    """The compact JSON, always with `order-id`, as it will be written again."""
+    """The compact JSON to write again, always with `order-id`."""
     order_id: int
     fields: tuple[SortField, ...] = field(compare=False)
 
@@ -65,7 +65,7 @@ UNSORTED: Final = SortOrder(b'{"order-id":0,"fields":[]}', UNSORTED_ORDER_ID, ()
 
 
 def parse_sort_order(raw: bytes | msgspec.Raw, what: str = "sort-order") -> SortOrder:
-    """Reads a sort order; a missing `order-id` is 0 without fields and 1 with some."""
+    """Parse a sort order. A missing `order-id` is 0 without fields and 1 with fields."""
     value = json_object.decode_object(raw, what)
     items = json_object.get_list(value, "fields", what)
     fields = tuple(
@@ -92,7 +92,7 @@ def _parse_field(item: object, path: str) -> SortField:
         _one_of(SortDirection, item, "direction", path),
         _one_of(NullOrder, item, "null-order", path),
     )
-    # Written in the canonical case: Java reads any, other readers only this one.
+    # Write the canonical case, because only Java reads any case.
     item["transform"] = str(part.transform)
     item["direction"] = part.direction.value
     item["null-order"] = part.null_order.value
@@ -111,7 +111,7 @@ def _one_of(kind: type[_E], item: Mapping[str, Any], key: str, path: str) -> _E:
 
 
 def same_order(one: SortOrder, other: SortOrder) -> bool:
-    """Whether two orders sort alike, whatever their ids, as Java's `sameOrder`."""
+    """Check whether two orders sort alike, whatever their ids, as Java's `sameOrder` does."""
     return one.fields == other.fields
 
 
@@ -124,7 +124,7 @@ def with_order_id(order: SortOrder, order_id: int) -> SortOrder:
 
 
 def check_sort_order(order: SortOrder, schema: Schema) -> None:
-    """Refuses an order that cannot be used with a schema: Java's `checkCompatibility`."""
+    """Refuse a new order that cannot be used with a schema, as Java's `checkCompatibility` does."""
     for part in order.fields:
         for source_id in part.source_ids:
             source = schema.find_type(source_id)
@@ -149,7 +149,8 @@ def order_problem(order: SortOrder, schema: Schema) -> str | None:
 
 
 def freshen_sort_order(order: SortOrder, new_ids: Mapping[int, int]) -> SortOrder:
-    """The order of a new table: id 1, or 0 when unsorted, with the source ids of the new schema."""
+    """Return the order of a new table: id 1, or 0 if unsorted, with source ids of the new
+    schema."""
     value = json_object.decode_object(order.raw, "sort-order")
     for part, item in zip(order.fields, value["fields"], strict=True):
         remap_sources(item, part.source_ids, new_ids, f"sort field: {part}")

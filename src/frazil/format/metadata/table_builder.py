@@ -56,7 +56,7 @@ from frazil.wire.rest_updates import (
 PREVIOUS_VERSIONS_MAX_DEFAULT = 100
 
 _NEW_TABLE_PROPERTIES = {"write.parquet.compression-codec": "zstd"}
-"""Defaults that Java writes into new tables only, so that old ones keep theirs."""
+"""Defaults that Java writes only into new tables."""
 
 _COMMIT_PROPERTIES = (
     "commit.retry.num-retries",
@@ -96,7 +96,7 @@ _APPLY: dict[type[Any], Callable[[TableState, Any], None]] = {
 def apply_updates(
     base: TableMetadata, updates: Sequence[TableUpdate], *, now_ms: int
 ) -> TableMetadata:
-    """The metadata after one request; the base itself when the updates change nothing."""
+    """Return the metadata after a request, or the base itself if the updates change nothing."""
     state = TableState.of(base, now_ms=now_ms)
     for update in updates:
         apply_update(state, update)
@@ -104,12 +104,12 @@ def apply_updates(
 
 
 def apply_update(state: TableState, update: TableUpdate) -> None:
-    """One of Iceberg's own updates, applied to metadata in the making."""
+    """Apply one of Iceberg's updates."""
     _APPLY[type(update)](state, update)
 
 
 def empty_state(updates: Sequence[CommitUpdate], *, now_ms: int) -> TableState:
-    """What a commit with assert-create starts from, in the format version that it asks for."""
+    """Return the empty state for a commit with assert-create, in the format version it requests."""
     versions = [u.format_version for u in updates if isinstance(u, wire.UpgradeFormatVersion)]
     version = versions[0] if versions else DEFAULT_FORMAT_VERSION
     _check_format_version(version, "upgrade-format-version.format-version")
@@ -117,7 +117,7 @@ def empty_state(updates: Sequence[CommitUpdate], *, now_ms: int) -> TableState:
 
 
 def create_from_updates(updates: Sequence[TableUpdate], *, now_ms: int) -> TableMetadata:
-    """The metadata of a table that a commit with assert-create brings to life."""
+    """Return the metadata of a table that a commit with assert-create creates."""
     state = empty_state(updates, now_ms=now_ms)
     for update in updates:
         apply_update(state, update)
@@ -134,7 +134,7 @@ def new_table(
     uuid: str,
     now_ms: int,
 ) -> TableMetadata:
-    """The metadata of a new table, with field ids of its own (Java's newTableMetadata)."""
+    """Return the metadata of a new table with new field ids, as Java's newTableMetadata does."""
     field = f"properties.{FORMAT_VERSION_PROPERTY}"
     version_text = properties.get(FORMAT_VERSION_PROPERTY, str(DEFAULT_FORMAT_VERSION))
     version = parse_format_version(version_text, field)
@@ -171,7 +171,8 @@ def _check_format_version(version: int, field: str) -> None:
 
 
 def _check_new_table_properties(properties: Mapping[str, str], version: int) -> None:
-    """Java's PropertyUtil.validateCommitProperties and EncryptionUtil.checkCompatibility."""
+    """Check properties as Java's validateCommitProperties and EncryptionUtil.checkCompatibility
+    do."""
     check_property_values(properties)
     for name in _COMMIT_PROPERTIES:
         text = properties.get(name)
@@ -181,25 +182,25 @@ def _check_new_table_properties(properties: Mapping[str, str], version: int) -> 
         if value is None or value < 0:
             raise BadRequest(f"Table property {name} must have non negative integer value")
     if version < MIN_FORMAT_VERSION_ROW_LINEAGE:
-        found = [name for name in _ENCRYPTION_PROPERTIES if name in properties]
-        if found:
-            raise BadRequest(f"Invalid properties for v{version}: {', '.join(found)}")
+        invalid = [name for name in _ENCRYPTION_PROPERTIES if name in properties]
+        if invalid:
+            raise BadRequest(f"Invalid properties for v{version}: {', '.join(invalid)}")
 
 
 def with_previous_file(
     metadata: TableMetadata, previous_location: str, previous_last_updated_ms: int
 ) -> TableMetadata:
-    """The metadata with one more entry in its metadata log, trimmed to what the table keeps."""
+    """Return the metadata with a new entry in its metadata log, and without the oldest entries."""
     excess = _excess(metadata)
     entry = metadata_log_entry(previous_last_updated_ms, previous_location)
     return replace(metadata, metadata_log=metadata.metadata_log.drop_first(excess).append(entry))
 
 
 def dropped_from_metadata_log(before: TableMetadata, after: TableMetadata) -> tuple[str, ...]:
-    """The metadata files that a commit takes out of the log.
+    """Return the metadata files that a commit removed from the log.
 
-    With write.metadata.delete-after-commit.enabled they are deleted after the commit, as Java's
-    CatalogUtil.deleteRemovedMetadataFiles does.
+    With write.metadata.delete-after-commit.enabled they are deleted after the commit, as in Java's
+    CatalogUtil.deleteRemovedMetadataFiles.
     """
     kept = {entry.metadata_file for entry in after.metadata_log.bare_items()}
     return tuple(
@@ -210,7 +211,7 @@ def dropped_from_metadata_log(before: TableMetadata, after: TableMetadata) -> tu
 
 
 def _excess(metadata: TableMetadata) -> int:
-    """How many entries have to go to make room for one more."""
+    """Return how many entries to remove before adding one."""
     text = metadata.properties.get(METADATA_PREVIOUS_VERSIONS_MAX, "")
     value = parse_int(text)
     kept = max(1, PREVIOUS_VERSIONS_MAX_DEFAULT if value is None else value)
@@ -220,7 +221,10 @@ def _excess(metadata: TableMetadata) -> int:
 def check_requirements(
     metadata: TableMetadata | None, requirements: Sequence[TableRequirement]
 ) -> None:
-    """Raise CommitFailed for the first requirement that does not hold; None: there is no table."""
+    """Raise CommitFailed for the first failed requirement. Without metadata there is no table.
+
+    The compatibility kit and clients read these messages, so they are exactly those of Java.
+    """
     creates = any(isinstance(requirement, AssertCreate) for requirement in requirements)
     if creates and len({type(requirement) for requirement in requirements}) > 1:
         raise BadRequest("requirements: assert-create cannot stand beside other requirements")

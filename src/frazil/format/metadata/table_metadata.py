@@ -106,7 +106,7 @@ INITIAL_SEQUENCE_NUMBER = 0
 INITIAL_ROW_ID = 0
 
 ONE_MINUTE_MS = 60_000
-"""How far timestamps of different writers' clocks may run backwards, as Java has it."""
+"""How far timestamps may go back because the clocks of writers differ, as in Java."""
 
 RESERVED_PROPERTIES = frozenset(
     {
@@ -121,20 +121,20 @@ RESERVED_PROPERTIES = frozenset(
         "default-sort-order",
     }
 )
-"""Names that steer a request and are never stored (Java's TableProperties)."""
+"""Properties that only control a request and are not stored (Java's TableProperties)."""
 
 
 class TableMetadata(Struct, frozen=True, kw_only=True):
-    """The fields of the specification's table metadata, in its own names.
+    """Table metadata with the fields and names of the specification.
 
-    Valid by construction: metadata comes from `parse_table_metadata`, `new_table` or the updates.
+    It is always valid, because it comes from `parse_table_metadata`, `new_table` or updates.
     """
 
     format_version: int
     table_uuid: str | None
-    """Always there from format version 2 on."""
+    """Never None from format version 2."""
     location: str
-    """Never with a slash at its end."""
+    """Without a slash at the end."""
     last_sequence_number: int
     last_updated_ms: int
     last_column_id: int
@@ -155,9 +155,9 @@ class TableMetadata(Struct, frozen=True, kw_only=True):
     partition_statistics: tuple[PartitionStatisticsFile, ...]
     encryption_keys: tuple[EncryptedKey, ...]
     next_row_id: int
-    """Meaningful from format version 3 on, 0 before."""
+    """Used from format version 3; 0 before."""
     extra: Mapping[str, bytes]
-    """Top-level fields that we do not know, each as its JSON."""
+    """Unknown top-level fields as JSON."""
 
     def snapshot(self, snapshot_id: int) -> Snapshot | None:
         return self.snapshots.get(snapshot_id)
@@ -193,37 +193,37 @@ class TableMetadata(Struct, frozen=True, kw_only=True):
         return self.refs.get(name)
 
     def ancestors(self, snapshot_id: int) -> Iterator[Snapshot]:
-        """The snapshot and its ancestors, newest first, as far as the history is kept."""
+        """Iterate over a snapshot and its known ancestors, newest first."""
         for ancestor_id in self.ancestor_ids(snapshot_id):
-            found = self.snapshots.get(ancestor_id)
-            if found is not None:
-                yield found
+            ancestor = self.snapshots.get(ancestor_id)
+            if ancestor is not None:
+                yield ancestor
 
     def ancestor_ids(self, snapshot_id: int) -> Iterator[int]:
-        """The ids of the same snapshots, without touching their JSON."""
+        """Iterate over the ids of the same snapshots, without reading their JSON."""
         seen: set[int] = set()
-        wanted: int | None = snapshot_id
-        while wanted is not None and wanted not in seen:
-            seen.add(wanted)
-            found = self.snapshots.bare(wanted)
-            if found is None:
+        ancestor_id: int | None = snapshot_id
+        while ancestor_id is not None and ancestor_id not in seen:
+            seen.add(ancestor_id)
+            ancestor = self.snapshots.bare(ancestor_id)
+            if ancestor is None:
                 return
-            yield wanted
-            wanted = found.parent_snapshot_id
+            yield ancestor_id
+            ancestor_id = ancestor.parent_snapshot_id
 
     def is_ancestor(self, ancestor_id: int, of_id: int) -> bool:
-        """Whether one snapshot is the other or one of its ancestors."""
-        return any(found == ancestor_id for found in self.ancestor_ids(of_id))
+        """Check whether a snapshot is the other one or one of its ancestors."""
+        return any(known_id == ancestor_id for known_id in self.ancestor_ids(of_id))
 
 
 def _present(value: T | None, field: str) -> T:
     if value is None:
-        raise LookupError(f"table metadata without what its {field} names")
+        raise LookupError(f"table metadata does not contain the object that its {field} names")
     return value
 
 
 def strip_trailing_slash(location: str) -> str:
-    """As Java's LocationUtil: no slash at the end, but a bare `scheme://` stays."""
+    """Remove slashes at the end, as Java's LocationUtil does. A bare `scheme://` stays."""
     while location.endswith("/") and not location.endswith("://"):
         location = location[:-1]
     return location

@@ -83,8 +83,11 @@ _EMPTY_ARRAY = b"[]"
 
 
 def parse_table_metadata(data: bytes, *, summaries: bool = False) -> TableMetadata:
-    """Read one metadata document. `summaries` also checks every snapshot's summary, for
-    documents of unknown origin; otherwise a summary is checked when it is read."""
+    """Read a metadata document.
+
+    `summaries` checks the summaries of all snapshots, for documents of unknown origin. Otherwise a
+    summary is checked when it is used.
+    """
     document = _Document(raw_json.json_object(raw_json.compact(data, ""), ""))
     version = document.required("format-version", _INT)
     if not MIN_FORMAT_VERSION <= version <= MAX_FORMAT_VERSION:
@@ -98,7 +101,7 @@ def parse_table_metadata(data: bytes, *, summaries: bool = False) -> TableMetada
 
 
 class _Document:
-    """The top-level members. A null counts as missing, except in fields that we do not know."""
+    """The top-level members. Null means missing, except in unknown fields."""
 
     def __init__(self, members: Mapping[str, Raw]) -> None:
         self.members = {
@@ -137,7 +140,7 @@ def _or(value: T | None, default: T) -> T:
 
 
 def _as_metadata(field: str, parse: Callable[..., T], *arguments: Any) -> T:
-    """Parse a part whose parser speaks of requests."""
+    """Parse a part with a parser that raises errors of requests."""
     try:
         return parse(*arguments)
     except BadRequest as error:
@@ -204,7 +207,7 @@ def _location(document: _Document) -> str:
 def _schemas(document: _Document, version: int) -> tuple[tuple[Schema, ...], Schema]:
     raws = document.required_from_v2("schemas", _ARRAY, version)
     if raws is None:
-        # Version 1 before schemas had ids: only the current schema is there.
+        # In version 1, before schemas had ids, there is only the current schema.
         if "schema" not in document.members:
             raise InvalidMetadata("schema", "missing")
         schema = _as_metadata("schema", parse_schema, document.members["schema"])
@@ -272,7 +275,7 @@ def _last_partition_id(document: _Document, version: int, specs: tuple[Partition
 
 
 def _current_snapshot_id(document: _Document, snapshots: SnapshotList) -> int | None:
-    """None for -1, which versions 1 and 2 write when there is no current snapshot."""
+    """Return the id, or None for -1, which versions 1 and 2 write without a current snapshot."""
     current = document.optional("current-snapshot-id", _LONG)
     if current is None or current in snapshots:
         return current
@@ -317,7 +320,7 @@ def _check_snapshots(metadata: TableMetadata) -> None:
 
 
 def _check_logs(metadata: TableMetadata) -> None:
-    """Both logs are sorted, up to a minute of clock skew, and end before last-updated-ms."""
+    """Check that both logs are sorted, within a minute of clock skew, and end in time."""
     _check_log(
         "snapshot-log", metadata, [e.timestamp_ms for e in metadata.snapshot_log.bare_items()]
     )
@@ -373,25 +376,25 @@ _NO_CURRENT_SNAPSHOT = -1
 _MIN_NULL_CURRENT_SNAPSHOT_VERSION = 3
 
 _Piece: TypeAlias = "bytes | tuple[bytes, ...] | SegmentedList[Any]"
-"""Glue between the lists, the schemas' JSON, or a long list."""
+"""JSON between the lists, the JSON of the schemas, or a long list."""
 
 
 def encode_table_metadata(metadata: TableMetadata) -> list[bytes]:
-    """The whole document, in chunks."""
+    """Return the whole document in chunks."""
     return _plain(_pieces(metadata, metadata.snapshots))
 
 
 def encode_refs_only(metadata: TableMetadata) -> list[bytes]:
-    """The document with only those snapshots that a ref names; the logs stay whole.
+    """Return the document with only the snapshots that a ref names, and with complete logs.
 
-    Java's suppressHistoricalSnapshots: what `snapshots=refs` asks for.
+    This is for `snapshots=refs`, as Java's `suppressHistoricalSnapshots`.
     """
     named = {ref.snapshot_id for ref in metadata.refs.values()}
     return _plain(_pieces(metadata, metadata.snapshots.only(named)))
 
 
 def encode_gzip(metadata: TableMetadata) -> list[bytes]:
-    """The whole document as one gzip member, made of the segments' cached compressed forms."""
+    """Return the whole document as one gzip member, built from cached compressed segments."""
     packed: list[Packed] = []
     for piece in _pieces(metadata, metadata.snapshots):
         if isinstance(piece, SegmentedList):
@@ -405,7 +408,7 @@ def encode_gzip(metadata: TableMetadata) -> list[bytes]:
 
 @lru_cache(maxsize=128)
 def _packed_schemas(raws: tuple[bytes, ...]) -> Packed:
-    """Wide tables have schemas of megabytes, which few commits change."""
+    """Compress schemas. Wide tables have megabytes of them, and few commits change them."""
     return pack(b",".join(raws))
 
 
@@ -436,7 +439,7 @@ def _pieces(metadata: TableMetadata, snapshots: SnapshotList) -> list[_Piece]:
 
 
 def _identity(metadata: TableMetadata) -> bytes:
-    """Everything up to the schemas."""
+    """Return the members before the schemas."""
     members: dict[str, object] = {"format-version": metadata.format_version}
     if metadata.table_uuid is not None:
         members["table-uuid"] = metadata.table_uuid
@@ -446,18 +449,18 @@ def _identity(metadata: TableMetadata) -> bytes:
     members["last-updated-ms"] = metadata.last_updated_ms
     members["last-column-id"] = metadata.last_column_id
     if metadata.format_version == 1:
-        # Readers older than `schemas` look here.
+        # For readers that are older than `schemas`.
         members["schema"] = Raw(metadata.current_schema.raw)
     members["current-schema-id"] = metadata.current_schema_id
     return _members(members)
 
 
 def _settings(metadata: TableMetadata) -> bytes:
-    """Everything between the schemas and the snapshots."""
+    """Return the members between the schemas and the snapshots."""
     version = metadata.format_version
     members: dict[str, object] = {}
     if version == 1:
-        # Readers older than `partition-specs` look here, for the bare fields.
+        # For readers that are older than `partition-specs`.
         members["partition-spec"] = json_object(metadata.default_spec.raw, "")["fields"]
     members["default-spec-id"] = metadata.default_spec_id
     members["partition-specs"] = [Raw(spec.raw) for spec in metadata.partition_specs]
@@ -493,5 +496,5 @@ def _extra(metadata: TableMetadata) -> bytes:
 
 
 def _members(members: Mapping[str, object]) -> bytes:
-    """The members of a JSON object, without its braces."""
+    """Return the members of a JSON object without its braces."""
     return msgspec.json.encode(members)[1:-1]

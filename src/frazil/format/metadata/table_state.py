@@ -1,8 +1,8 @@
-"""The working state that the updates of one request are applied to.
+"""The mutable state of table metadata while the updates of a request are applied.
 
-It starts as a base's metadata or as nothing, each update changes it, and `build` turns it into new
-metadata. Mirrors the fields of Java's TableMetadata.Builder; what Java keeps as a list of changes
-is kept here as the few facts that are later asked for.
+It starts from existing metadata or empty. Each update changes it, and `build` returns the new
+metadata. Mirrors Java's TableMetadata.Builder, but keeps only the facts that are needed later
+instead of a list of changes.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from frazil.wire.errors import BadRequest, CommitFailed
 
 @dataclass(slots=True, kw_only=True)
 class TableState:
-    """Table metadata in the making."""
+    """Table metadata while updates are applied to it."""
 
     base: TableMetadata | None
     now_ms: int
-    """The time of this change: never before the base's last update or its last log entry."""
+    """The time of this change. It is not before the last update or log entry of the base."""
 
     format_version: int
     table_uuid: str | None = None
@@ -73,7 +73,7 @@ class TableState:
     last_added_order_id: int | None = None
     added_snapshot_ids: set[int] = field(default_factory=set)
     log_entries: list[SnapshotLogEntry] = field(default_factory=list)
-    """What this request adds to the snapshot log, intermediate snapshots included."""
+    """The entries that this request adds to the snapshot log, including intermediate snapshots."""
     snapshots_removed: bool = False
     removed_schema_ids: set[int] = field(default_factory=set)
 
@@ -114,7 +114,7 @@ class TableState:
         return next((schema for schema in self.schemas if schema.schema_id == schema_id), None)
 
     def current_schema(self, why: str) -> Schema:
-        """The current schema, which a request that creates a table may not have added yet."""
+        """Return the current schema. A request that creates a table may not have added it yet."""
         schema = self.schema(self.current_schema_id)
         if schema is None:
             raise BadRequest(f"{why}: no current schema: send add-schema and set-current-schema")
@@ -122,7 +122,7 @@ class TableState:
 
 
 def build(state: TableState) -> TableMetadata:
-    """The metadata that the updates make of the base; the base itself when they change nothing."""
+    """Return the new metadata, or the base itself if the updates change nothing."""
     base = state.base
     _check_complete(state)
     _check_defaults(state)
@@ -132,8 +132,10 @@ def build(state: TableState) -> TableMetadata:
 
 
 def interim(state: TableState) -> TableMetadata:
-    """The metadata as it is between two updates of a request, for what has to read it: a snapshot
-    is built on whatever the updates before it made. It is never written."""
+    """Return the metadata between two updates of a request, to build a snapshot on it.
+
+    It is never written.
+    """
     _check_complete(state)
     _check_defaults(state)
     return _metadata(state, SnapshotLog() if state.base is None else state.base.snapshot_log)
@@ -170,7 +172,7 @@ def _metadata(state: TableState, snapshot_log: SnapshotLog) -> TableMetadata:
 
 
 def _uuid_of_new_table(state: TableState) -> str | None:
-    """A table is born with a UUID; an old v1 table without one stays so until it is upgraded."""
+    """Return a UUID for a new table. An old v1 table gets one only when it is upgraded."""
     return str(uuid4()) if state.base is None or state.format_version > 1 else None
 
 
@@ -188,20 +190,20 @@ def _check_complete(state: TableState) -> None:
         return
     missing = [
         action
-        for action, there in (
+        for action, value in (
             ("set-location", state.location),
             ("add-schema", state.schemas),
             ("add-spec", state.partition_specs),
             ("add-sort-order", state.sort_orders),
         )
-        if not there
+        if not value
     ]
     if missing:
         raise BadRequest(f"Cannot create the table: updates lack {', '.join(missing)}")
 
 
 def _check_defaults(state: TableState) -> None:
-    """The current schema, default spec and default sort order are there and fit together."""
+    """Check that the current schema, default spec and default sort order exist and fit together."""
     schema = state.current_schema("updates")
     spec = next((s for s in state.partition_specs if s.spec_id == state.default_spec_id), None)
     if spec is None:
@@ -217,10 +219,10 @@ def _check_defaults(state: TableState) -> None:
 
 
 def _check_removed_schemas(state: TableState) -> None:
-    """A snapshot that is kept needs the schema it was written with.
+    """Refuse to remove a schema that a remaining snapshot was written with.
 
-    Java leaves this to the client, which finds unused schemas on its own base; where another
-    commit used one since, the client has to look again.
+    In Java only the client checks this, on its own base. Another commit may have used the schema
+    since then, and the client has to check again.
     """
     if not state.removed_schema_ids:
         return
@@ -233,11 +235,11 @@ def _check_removed_schemas(state: TableState) -> None:
 
 
 def _snapshot_log(state: TableState) -> SnapshotLog:
-    """The log after this request, as Java's updateSnapshotLog makes it.
+    """Return the snapshot log after this request, as Java's updateSnapshotLog does.
 
-    Snapshots that were main's head only inside this request are left out. Where snapshots were
-    removed, an entry without its snapshot takes all history before it along: a gap would make time
-    travel answer with the wrong snapshot.
+    Snapshots that were the head of main only inside this request are left out. If an entry's
+    snapshot was removed, all earlier entries are removed too, because with a gap time travel would
+    return the wrong snapshot.
     """
     log = SnapshotLog() if state.base is None else state.base.snapshot_log
     intermediate = {
@@ -292,8 +294,10 @@ def _check_last_entry(state: TableState, log: SnapshotLog) -> None:
 
 
 def _check_timestamps(state: TableState, log: SnapshotLog, added: list[SnapshotLogEntry]) -> None:
-    """Clocks of writers may differ by a minute: more would break the order of the log, or keep
-    writers with the right time from committing after this one."""
+    """Refuse timestamps that are off by more than a minute.
+
+    They would break the order of the log, or stop later writers with the right time.
+    """
     last = log.last
     previous_ms = None if last is None else last.timestamp_ms
     for entry in added:

@@ -50,6 +50,8 @@ from frazil.format.metadata.table_metadata import (
     MAX_FORMAT_VERSION,
     MIN_FORMAT_VERSION_ROW_LINEAGE,
     RESERVED_PROPERTIES,
+    PartitionStatisticsFile,
+    StatisticsFile,
     parse_encrypted_key,
     parse_partition_statistics_file,
     parse_statistics_file,
@@ -93,7 +95,7 @@ _INTEGER_PROPERTIES = (METADATA_PREVIOUS_VERSIONS_MAX,)
 
 
 def assign_uuid(state: TableState, update: AssignUUID) -> None:
-    """Java lets a UUID be reassigned; here a table keeps the one it was born with."""
+    """Set the UUID. Unlike in Java, an existing UUID cannot be changed."""
     if not _is_uuid(update.uuid):
         raise BadRequest(f"assign-uuid.uuid: {update.uuid!r} is not a UUID")
     if state.table_uuid is None:
@@ -135,10 +137,9 @@ def set_location(state: TableState, update: SetLocation) -> None:
 
 
 def set_properties(state: TableState, update: SetProperties) -> None:
-    """Reserved names are not stored; `format-version` upgrades the table.
+    """Set properties. Reserved names are not stored, and `format-version` upgrades the table.
 
-    That is what Java's replaceProperties does on the client's side, so stock Java clients never
-    send them.
+    In Java the client does this (replaceProperties), so stock Java clients never send these names.
     """
     check_property_values(update.updates)
     version = update.updates.get(FORMAT_VERSION_PROPERTY)
@@ -165,8 +166,8 @@ def parse_format_version(text: str, field: str) -> int:
 
 
 def check_property_values(properties: Mapping[str, str]) -> None:
-    """Refuse values that would stop every later write of a metadata file, or that clients would
-    be told to obey and could not."""
+    """Refuse values that would break later writes of metadata files, or that clients cannot
+    follow."""
     codec = properties.get(METADATA_COMPRESSION)
     if codec is not None and codec.lower() not in METADATA_CODECS:
         raise BadRequest(
@@ -186,7 +187,7 @@ def check_property_values(properties: Mapping[str, str]) -> None:
 
 
 def parse_int(text: str) -> int | None:
-    """An integer as Java's Integer.parseInt takes it: digits and a sign, 32 bits."""
+    """Parse a 32-bit integer of digits and a sign, as Java's Integer.parseInt does."""
     digits = text[1:] if text[:1] in ("+", "-") else text
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 10):
         return None
@@ -200,16 +201,19 @@ _MAX_INT = 2**31 - 1
 
 
 def add_schema(state: TableState, update: AddSchema) -> None:
-    """Where the same schema is there already, -1 means that one: a client whose base is stale
-    cannot know that another commit added it. (Java then finds no schema last added.)"""
+    """Add a schema, or use an existing equal one.
+
+    In the second case -1 means the existing schema, because a client with an old base cannot know
+    that another commit added it. (In Java there is then no last added schema.)
+    """
     schema = parse_schema(update.schema)
     check_schema_for_version(schema, state.format_version)
-    found = next((known for known in state.schemas if same_schema(known, schema)), None)
-    if found is None:
-        found = with_schema_id(schema, _next_schema_id(state))
-        state.schemas = (*state.schemas, found)
+    added = next((known for known in state.schemas if same_schema(known, schema)), None)
+    if added is None:
+        added = with_schema_id(schema, _next_schema_id(state))
+        state.schemas = (*state.schemas, added)
     state.last_column_id = max(state.last_column_id, schema.highest_field_id)
-    state.last_added_schema_id = found.schema_id
+    state.last_added_schema_id = added.schema_id
 
 
 def _next_schema_id(state: TableState) -> int:
@@ -218,30 +222,34 @@ def _next_schema_id(state: TableState) -> int:
 
 
 def _assignable(new_id: int, field: str) -> int:
-    """Ids are 32 bits wide. One that another catalog took to the end leaves none to give: written
-    all the same, it would be metadata that no reader takes."""
+    """Return a new id. Refuse one above 32 bits, which no reader accepts."""
     if new_id > _MAX_INT:
         raise BadRequest(f"{field}: the table has used its highest id, {_MAX_INT}")
     return new_id
 
 
+def _resolved_id(requested_id: int, last_added_id: int | None, what: str) -> int:
+    """Return the requested id, or the id that the request added last for -1."""
+    if requested_id != LAST_ADDED:
+        return requested_id
+    if last_added_id is None:
+        raise BadRequest(f"Cannot set last added {what}: no {what} has been added")
+    return last_added_id
+
+
 def set_current_schema(state: TableState, update: SetCurrentSchema) -> None:
-    schema_id = update.schema_id
-    if schema_id == LAST_ADDED:
-        if state.last_added_schema_id is None:
-            raise BadRequest("Cannot set last added schema: no schema has been added")
-        schema_id = state.last_added_schema_id
+    schema_id = _resolved_id(update.schema_id, state.last_added_schema_id, "schema")
     if state.schema(schema_id) is None:
         raise BadRequest(f"Cannot set current schema to unknown schema: {schema_id}")
     state.current_schema_id = schema_id
 
 
 def remove_schemas(state: TableState, update: RemoveSchemas) -> None:
-    gone = set(update.schema_ids)
-    if state.current_schema_id in gone:
+    removed = set(update.schema_ids)
+    if state.current_schema_id in removed:
         raise BadRequest("Cannot remove the current schema")
-    state.removed_schema_ids |= gone & {schema.schema_id for schema in state.schemas}
-    state.schemas = tuple(schema for schema in state.schemas if schema.schema_id not in gone)
+    state.removed_schema_ids |= removed & {schema.schema_id for schema in state.schemas}
+    state.schemas = tuple(schema for schema in state.schemas if schema.schema_id not in removed)
 
 
 def add_partition_spec(state: TableState, update: AddPartitionSpec) -> None:
@@ -251,8 +259,8 @@ def add_partition_spec(state: TableState, update: AddPartitionSpec) -> None:
         last_assigned_field_id=state.last_partition_id,
     )
     schema = state.current_schema("add-spec")
-    found = next((known for known in state.partition_specs if compatible_specs(spec, known)), None)
-    if found is None:
+    added = next((known for known in state.partition_specs if compatible_specs(spec, known)), None)
+    if added is None:
         check_partition_spec(spec, schema)
         if state.format_version == 1 and not spec.has_sequential_ids:
             raise BadRequest(
@@ -260,40 +268,36 @@ def add_partition_spec(state: TableState, update: AddPartitionSpec) -> None:
                 f"{[part.field_id for part in spec.fields]}"
             )
         used = [known.spec_id + 1 for known in state.partition_specs]
-        found = with_spec_id(spec, _assignable(max([INITIAL_SPEC_ID, *used]), "add-spec.spec"))
-        state.partition_specs = (*state.partition_specs, found)
-        state.last_partition_id = max(state.last_partition_id, found.last_assigned_field_id)
-    state.last_added_spec_id = found.spec_id
+        added = with_spec_id(spec, _assignable(max([INITIAL_SPEC_ID, *used]), "add-spec.spec"))
+        state.partition_specs = (*state.partition_specs, added)
+        state.last_partition_id = max(state.last_partition_id, added.last_assigned_field_id)
+    state.last_added_spec_id = added.spec_id
 
 
 def set_default_spec(state: TableState, update: SetDefaultSpec) -> None:
-    spec_id = update.spec_id
-    if spec_id == LAST_ADDED:
-        if state.last_added_spec_id is None:
-            raise BadRequest("Cannot set last added spec: no spec has been added")
-        spec_id = state.last_added_spec_id
-    # Whether there is such a spec is asked when all updates are applied, as in Java.
+    spec_id = _resolved_id(update.spec_id, state.last_added_spec_id, "spec")
+    # As in Java, `build` checks that the spec exists, after all updates.
     state.default_spec_id = spec_id
 
 
 def remove_partition_specs(state: TableState, update: RemovePartitionSpecs) -> None:
-    gone = set(update.spec_ids)
-    if state.default_spec_id in gone:
+    removed = set(update.spec_ids)
+    if state.default_spec_id in removed:
         raise BadRequest("Cannot remove the default partition spec")
     state.partition_specs = tuple(
-        spec for spec in state.partition_specs if spec.spec_id not in gone
+        spec for spec in state.partition_specs if spec.spec_id not in removed
     )
 
 
 def add_sort_order(state: TableState, update: AddSortOrder) -> None:
     order = parse_sort_order(update.sort_order)
     schema = state.current_schema("add-sort-order")
-    found = next((known for known in state.sort_orders if same_order(known, order)), None)
-    if found is None:
+    added = next((known for known in state.sort_orders if same_order(known, order)), None)
+    if added is None:
         check_sort_order(order, schema)
-        found = _numbered(state, order)
-        state.sort_orders = (*state.sort_orders, found)
-    state.last_added_order_id = found.order_id
+        added = _numbered(state, order)
+        state.sort_orders = (*state.sort_orders, added)
+    state.last_added_order_id = added.order_id
 
 
 def _numbered(state: TableState, order: SortOrder) -> SortOrder:
@@ -305,12 +309,8 @@ def _numbered(state: TableState, order: SortOrder) -> SortOrder:
 
 
 def set_default_sort_order(state: TableState, update: SetDefaultSortOrder) -> None:
-    order_id = update.sort_order_id
-    if order_id == LAST_ADDED:
-        if state.last_added_order_id is None:
-            raise BadRequest("Cannot set last added sort order: no sort order has been added")
-        order_id = state.last_added_order_id
-    # Whether there is such an order is asked when all updates are applied, as in Java.
+    order_id = _resolved_id(update.sort_order_id, state.last_added_order_id, "sort order")
+    # As in Java, `build` checks that the order exists, after all updates.
     state.default_sort_order_id = order_id
 
 
@@ -337,12 +337,12 @@ def add_snapshot(state: TableState, update: AddSnapshot) -> None:
 
 
 def _check_addable(state: TableState, snapshot: Snapshot) -> None:
-    for name, there in (
+    for name, objects in (
         ("schema", state.schemas),
         ("partition spec", state.partition_specs),
         ("sort order", state.sort_orders),
     ):
-        if not there:
+        if not objects:
             raise BadRequest(f"Attempting to add a snapshot before a {name} is added")
     if snapshot.snapshot_id in state.snapshots:
         raise CommitFailed(f"Snapshot already exists for id: {snapshot.snapshot_id}")
@@ -362,8 +362,11 @@ def _check_addable(state: TableState, snapshot: Snapshot) -> None:
 
 
 def _check_sequence_number(state: TableState, snapshot: Snapshot) -> None:
-    """A snapshot without a parent may repeat the last sequence number: concurrent replacements of
-    a table do (Java checks only snapshots with a parent, and fails later on a lower number)."""
+    """Refuse a sequence number that is not above the last one.
+
+    A snapshot without a parent may repeat it, as concurrent replacements of a table do. (Java
+    checks only snapshots with a parent and fails later.)
+    """
     last = state.last_sequence_number
     number = snapshot.sequence_number
     if number > last or (number == last and snapshot.parent_snapshot_id is None):
@@ -374,8 +377,11 @@ def _check_sequence_number(state: TableState, snapshot: Snapshot) -> None:
 
 
 def _next_row_id(state: TableState, snapshot: Snapshot) -> int:
-    """Row ids below the answer are taken. Java adds only added-rows, which would hand out the same
-    ids again after a snapshot that starts above the table's next-row-id."""
+    """Return the first row id that is not used.
+
+    Java only adds added-rows. That would assign ids twice after a snapshot that starts above the
+    table's next-row-id.
+    """
     if snapshot.first_row_id is None or snapshot.added_rows is None:
         raise BadRequest(
             "add-snapshot.snapshot.first-row-id: Cannot add a snapshot: first-row-id is null, "
@@ -426,7 +432,7 @@ def _same_ref(one: SnapshotRef, other: SnapshotRef) -> bool:
 
 
 def _set_current_snapshot(state: TableState, snapshot: Snapshot) -> None:
-    """A new snapshot enters the log with its own time, an older one with the time of the change."""
+    """Log a new snapshot with its own time, and an older one with the time of this change."""
     added = snapshot.snapshot_id in state.added_snapshot_ids
     timestamp_ms = snapshot.timestamp_ms if added else state.now_ms
     state.current_snapshot_id = snapshot.snapshot_id
@@ -434,7 +440,7 @@ def _set_current_snapshot(state: TableState, snapshot: Snapshot) -> None:
 
 
 def remove_snapshot_ref(state: TableState, update: RemoveSnapshotRef) -> None:
-    """Without main there is no current snapshot; the snapshot log stays, as in Java."""
+    """Remove a ref. Without main there is no current snapshot. The log stays, as in Java."""
     _remove_ref(state, update.ref_name)
 
 
@@ -445,17 +451,17 @@ def _remove_ref(state: TableState, name: str) -> None:
 
 
 def remove_snapshots(state: TableState, update: RemoveSnapshots) -> None:
-    """Statistics of a removed snapshot and refs that name it go with it."""
-    gone = {snapshot_id for snapshot_id in update.snapshot_ids if snapshot_id in state.snapshots}
-    if not gone:
+    """Remove snapshots with their statistics and refs."""
+    removed = {snapshot_id for snapshot_id in update.snapshot_ids if snapshot_id in state.snapshots}
+    if not removed:
         return
-    state.snapshots = state.snapshots.without(gone)
+    state.snapshots = state.snapshots.without(removed)
     state.snapshots_removed = True
-    state.statistics = tuple(file for file in state.statistics if file.snapshot_id not in gone)
+    state.statistics = tuple(file for file in state.statistics if file.snapshot_id not in removed)
     state.partition_statistics = tuple(
-        file for file in state.partition_statistics if file.snapshot_id not in gone
+        file for file in state.partition_statistics if file.snapshot_id not in removed
     )
-    for name in [name for name, ref in state.refs.items() if ref.snapshot_id in gone]:
+    for name in [name for name, ref in state.refs.items() if ref.snapshot_id in removed]:
         _remove_ref(state, name)
 
 
@@ -466,9 +472,18 @@ def set_statistics(state: TableState, update: SetStatistics) -> None:
             f"set-statistics.snapshot-id: {update.snapshot_id} differs from "
             f"statistics.snapshot-id {file.snapshot_id}"
         )
-    others = [known for known in state.statistics if known.snapshot_id != file.snapshot_id]
-    if file not in state.statistics or len(others) + 1 != len(state.statistics):
-        state.statistics = (*others, file)
+    state.statistics = _with_file(state.statistics, file)
+
+
+_File = TypeVar("_File", StatisticsFile, PartitionStatisticsFile)
+
+
+def _with_file(files: tuple[_File, ...], file: _File) -> tuple[_File, ...]:
+    """Replace the statistics file of the same snapshot. Keep the order if nothing changes."""
+    others = [known for known in files if known.snapshot_id != file.snapshot_id]
+    if file in files and len(others) + 1 == len(files):
+        return files
+    return (*others, file)
 
 
 def remove_statistics(state: TableState, update: RemoveStatistics) -> None:
@@ -483,10 +498,7 @@ def set_partition_statistics(state: TableState, update: SetPartitionStatistics) 
         update.partition_statistics,
         "set-partition-statistics.partition-statistics",
     )
-    known = state.partition_statistics
-    others = [other for other in known if other.snapshot_id != file.snapshot_id]
-    if file not in known or len(others) + 1 != len(known):
-        state.partition_statistics = (*others, file)
+    state.partition_statistics = _with_file(state.partition_statistics, file)
 
 
 def remove_partition_statistics(state: TableState, update: RemovePartitionStatistics) -> None:
@@ -496,7 +508,7 @@ def remove_partition_statistics(state: TableState, update: RemovePartitionStatis
 
 
 def add_encryption_key(state: TableState, update: AddEncryptionKey) -> None:
-    """A key id that is there already is left as it is, as in Java."""
+    """Add a key. As in Java, an existing key with the same id stays."""
     key = _from_request(
         parse_encrypted_key, update.encryption_key, "add-encryption-key.encryption-key"
     )
