@@ -38,20 +38,20 @@ WirePartition: TypeAlias = tuple[Any, ...] | Mapping[int, Any]
 _Reader: TypeAlias = Callable[[Any], Any]
 
 _FIELD: Final = "partition"
-_REMEMBERED_TUPLES: Final = 1 << 10
+_MAX_CACHED_TUPLES: Final = 1 << 10
 
 
 @lru_cache(maxsize=64)
 def partition_reader(spec: PartitionSpec, schema: Schema) -> PartitionReader:
-    """One for all requests; schema is the table's current one."""
+    """Return the shared reader of a spec; `schema` is the current one of the table."""
     return PartitionReader(spec, schema)
 
 
 class PartitionReader:
-    """Reads the partition tuples of one spec.
+    """Converts the partition tuples of one spec from JSON.
 
-    Files of one partition come together, so that a tuple is read once. Floating point values are
-    not remembered: 0.0 and -0.0 are one key, but two partitions.
+    Tuples are cached, because many files have the same partition. Tuples with floating point fields
+    are not cached: 0.0 and -0.0 are the same key but two partitions.
     """
 
     def __init__(self, spec: PartitionSpec, schema: Schema) -> None:
@@ -66,23 +66,23 @@ class PartitionReader:
             self._known = None
 
     def read(self, partition: WirePartition) -> tuple[Any, ...]:
-        """The tuple in the order of the spec's fields; Misfit where it does not fit."""
+        """Return the tuple in the order of the spec's fields. Raise Misfit if it does not fit."""
         if not isinstance(partition, tuple):
             partition = self._in_order(partition)
         if self._known is None:
             return self._read(partition)
-        # True, 1 and 1.0 are one key of a dict, but only one of them is an int.
+        # True, 1 and 1.0 are the same dict key, so the types are part of the key.
         key = (partition, *map(type, partition))
         known = self._known.get(key)
         if known is None:
             known = self._read(partition)
-            if len(self._known) >= _REMEMBERED_TUPLES:
+            if len(self._known) >= _MAX_CACHED_TUPLES:
                 self._known.clear()
             self._known[key] = known
         return known
 
     def _in_order(self, partition: Mapping[int, Any]) -> tuple[Any, ...]:
-        """Java's older form, an object by field id, leaves null values out."""
+        """Convert Java's older form, an object with field ids that leaves null values out."""
         values: list[Any] = [None] * len(self._readers)
         for field_id, value in partition.items():
             at = self._positions.get(field_id)
@@ -115,7 +115,7 @@ class PartitionReader:
 
 
 def _reader(part: PartitionField, type_: Type) -> _Reader:
-    """Reads the values of one field that are not null."""
+    """Return a function that converts values of a field that are not null."""
     transform = part.transform
     match transform:
         case Void():
@@ -139,7 +139,7 @@ def _refuses(why: str) -> _Reader:
 
 
 def _read_day(value: Any) -> Any:
-    """The result of `day` is a date in Java and an int in the specification: both are accepted."""
+    """Convert a day. Both forms are accepted: a date as in Java, or an int as in the spec."""
     if isinstance(value, int) and not isinstance(value, bool):
         check_value(INT, value)
         return value
@@ -180,9 +180,9 @@ _DELETION_VECTORS_SINCE: Final = 3
 
 
 class DeclaredFiles:
-    """Converts declared files; made once for a table's state.
+    """Converts declared files for one state of a table.
 
-    `place` says where a file, or the list of files, stands in the request, such as
+    `json_path` is the path of a file or a list of files in the request, such as
     `updates[0].add-data-files`.
     """
 
@@ -192,44 +192,47 @@ class DeclaredFiles:
         self._partitions: dict[int, PartitionReader] = {}
         self._order_ids = {UNSORTED_ORDER_ID, *(order.order_id for order in metadata.sort_orders)}
 
-    def data_file(self, file: wire.DeclaredDataFile, place: str) -> DataFile:
-        return self._one(self._data_file, file, place)
+    def data_file(self, file: wire.DeclaredDataFile, json_path: str) -> DataFile:
+        return self._one(self._data_file, file, json_path)
 
-    def delete_file(self, file: wire.AddedDeleteFile, place: str) -> DeleteFile:
-        return self._one(self._delete_file, file, place)
+    def delete_file(self, file: wire.AddedDeleteFile, json_path: str) -> DeleteFile:
+        return self._one(self._delete_file, file, json_path)
 
-    def data_files(self, files: Iterable[wire.DeclaredDataFile], place: str) -> list[DataFile]:
-        """All files of a list; `place` is that of the list."""
-        return self._all(self._data_file, files, place)
+    def data_files(self, files: Iterable[wire.DeclaredDataFile], json_path: str) -> list[DataFile]:
+        """Convert the files of a list; `json_path` is that of the list."""
+        return self._all(self._data_file, files, json_path)
 
-    def delete_files(self, files: Iterable[wire.AddedDeleteFile], place: str) -> list[DeleteFile]:
-        return self._all(self._delete_file, files, place)
+    def delete_files(
+        self, files: Iterable[wire.AddedDeleteFile], json_path: str
+    ) -> list[DeleteFile]:
+        return self._all(self._delete_file, files, json_path)
 
-    def _one(self, convert: Callable[[_Wire], _File], file: _Wire, place: str) -> _File:
+    def _one(self, convert: Callable[[_Wire], _File], file: _Wire, json_path: str) -> _File:
         try:
             return convert(file)
         except Misfit as misfit:
-            raise _refused(misfit, file, place) from None
+            raise _refused(misfit, file, json_path) from None
 
     def _all(
-        self, convert: Callable[[_Wire], _File], files: Iterable[_Wire], place: str
+        self, convert: Callable[[_Wire], _File], files: Iterable[_Wire], json_path: str
     ) -> list[_File]:
         converted: list[_File] = []
         for index, file in enumerate(files):
             try:
                 converted.append(convert(file))
             except Misfit as misfit:
-                raise _refused(misfit, file, f"{place}[{index}]") from None
+                raise _refused(misfit, file, f"{json_path}[{index}]") from None
         return converted
 
-    # --- what all files have ----------------------------------------------------------------
+    # --- all files ----------------------------------------------------------------
 
     def _partition(self, file: wire.DeclaredContentFile) -> tuple[Any, ...]:
         spec_id = file.spec_id
         return (self._partitions.get(spec_id) or self._spec(spec_id)).read(file.partition)
 
     def _check(self, file: wire.DeclaredContentFile, *, is_data: bool) -> None:
-        """Everything but the partition and the bounds, which are checked as they are read."""
+        """Check everything except the partition and the bounds, which are checked when they are
+        read."""
         if file.sort_order_id is not None and file.sort_order_id not in self._order_ids:
             raise self._unknown_sort_order(file.sort_order_id)
         if file.split_offsets:
@@ -268,25 +271,28 @@ class DeclaredFiles:
     # --- data files -------------------------------------------------------------------------
 
     def _data_file(self, file: wire.DeclaredDataFile) -> DataFile:
-        """The client's `first-row-id` is left out: row ids are assigned with the commit."""
-        self._check(file, is_data=True)
+        """Convert a data file without its `first-row-id`, because the commit assigns row ids."""
+        return DataFile(**self._common_fields(file, is_data=True))
+
+    def _common_fields(self, file: wire.DeclaredContentFile, *, is_data: bool) -> dict[str, Any]:
+        self._check(file, is_data=is_data)
         lower_bounds, upper_bounds = self._metrics.bounds(file)
-        return DataFile(
-            file_path=file.file_path,
-            file_format=_FORMATS[file.file_format],
-            partition=self._partition(file),
-            record_count=file.record_count,
-            file_size_in_bytes=file.file_size_in_bytes,
-            column_sizes=file.column_sizes,
-            value_counts=file.value_counts,
-            null_value_counts=file.null_value_counts,
-            nan_value_counts=file.nan_value_counts,
-            lower_bounds=lower_bounds,
-            upper_bounds=upper_bounds,
-            key_metadata=_key_metadata(file),
-            split_offsets=file.split_offsets,
-            sort_order_id=file.sort_order_id,
-        )
+        return {
+            "file_path": file.file_path,
+            "file_format": _FORMATS[file.file_format],
+            "partition": self._partition(file),
+            "record_count": file.record_count,
+            "file_size_in_bytes": file.file_size_in_bytes,
+            "column_sizes": file.column_sizes,
+            "value_counts": file.value_counts,
+            "null_value_counts": file.null_value_counts,
+            "nan_value_counts": file.nan_value_counts,
+            "lower_bounds": lower_bounds,
+            "upper_bounds": upper_bounds,
+            "key_metadata": _key_metadata(file),
+            "split_offsets": file.split_offsets,
+            "sort_order_id": file.sort_order_id,
+        }
 
     # --- delete files -----------------------------------------------------------------------
 
@@ -300,39 +306,22 @@ class DeclaredFiles:
             )
         if isinstance(file, wire.EqualityDeleteFile):
             self._check_equality_ids(file.equality_ids)
-            return self._deletes(file, content=EQUALITY_DELETES, equality_ids=file.equality_ids)
+            return DeleteFile(
+                content=EQUALITY_DELETES,
+                equality_ids=file.equality_ids,
+                **self._common_fields(file, is_data=False),
+            )
         self._check_position_deletes(file, version)
-        return self._deletes(
-            file,
+        return DeleteFile(
             content=POSITION_DELETES,
             referenced_data_file=file.referenced_data_file,
             content_offset=file.content_offset,
             content_size_in_bytes=file.content_size_in_bytes,
-        )
-
-    def _deletes(self, file: wire.AddedDeleteFile, **more: Any) -> DeleteFile:
-        self._check(file, is_data=False)
-        lower_bounds, upper_bounds = self._metrics.bounds(file)
-        return DeleteFile(
-            file_path=file.file_path,
-            file_format=_FORMATS[file.file_format],
-            partition=self._partition(file),
-            record_count=file.record_count,
-            file_size_in_bytes=file.file_size_in_bytes,
-            column_sizes=file.column_sizes,
-            value_counts=file.value_counts,
-            null_value_counts=file.null_value_counts,
-            nan_value_counts=file.nan_value_counts,
-            lower_bounds=lower_bounds,
-            upper_bounds=upper_bounds,
-            key_metadata=_key_metadata(file),
-            split_offsets=file.split_offsets,
-            sort_order_id=file.sort_order_id,
-            **more,
+            **self._common_fields(file, is_data=False),
         )
 
     def _check_equality_ids(self, equality_ids: Iterable[int]) -> None:
-        """Readers look the columns up in the current schema and fail where one is not there."""
+        """Refuse ids that are not in the current schema, because readers would fail."""
         for field_id in equality_ids:
             if self._metadata.current_schema.find_field(field_id) is None:
                 raise Misfit(
@@ -368,7 +357,7 @@ def _key_metadata(file: wire.DeclaredContentFile) -> bytes | None:
 
 
 def _check_split_offsets(offsets: tuple[int, ...], file_size_in_bytes: int) -> None:
-    # They are in ascending order. Java ignores all of them where the last one is past the end.
+    # They are in ascending order. Java ignores all of them if the last one is past the end.
     if offsets[-1] >= file_size_in_bytes:
         raise Misfit(
             "split-offsets",
@@ -389,5 +378,5 @@ def _check_blob(file: wire.PositionDeleteFile) -> None:
         )
 
 
-def _refused(misfit: Misfit, file: wire.DeclaredContentFile, place: str) -> BadRequest:
-    return BadRequest(f"{place} ({file.file_path}).{misfit.field}: {misfit.problem}")
+def _refused(misfit: Misfit, file: wire.DeclaredContentFile, json_path: str) -> BadRequest:
+    return BadRequest(f"{json_path} ({file.file_path}).{misfit.field}: {misfit.problem}")

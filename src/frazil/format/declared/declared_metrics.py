@@ -39,7 +39,7 @@ from frazil.values.types import (
 from frazil.wire.declared_content import CountMap, DeclaredContentFile, ValueMap
 
 CONVERSION_ERRORS: Final = (ValueError, TypeError, OverflowError, struct.error)
-"""What a converter raises for a value that it cannot take."""
+"""The errors of a converter for an invalid value."""
 
 _WIDTHS: Final = {
     TypeId.BOOLEAN: 1,
@@ -55,23 +55,23 @@ _WIDTHS: Final = {
     TypeId.TIMESTAMPTZ_NS: 8,
     TypeId.UUID: 16,
 }
-"""Any bytes of that width are a value; narrower ones are looked at more closely."""
+"""The widths at which any bytes are a value. Other widths are checked."""
 _POINT_BYTES: Final = (16, 24, 32)
 _HAS_NO_JSON: Final = frozenset({TypeId.GEOMETRY, TypeId.GEOGRAPHY, TypeId.VARIANT})
 
 
 class Misfit(ValueError):
-    """Something that a declared file says and that its table cannot take."""
+    """A part of a declared file that does not fit its table."""
 
     def __init__(self, field: str, problem: str) -> None:
         super().__init__(f"{field}: {problem}")
         self.field = field
-        """The member of the content file, as the wire names it."""
+        """The name of the member in JSON."""
         self.problem = problem
 
 
 def typed_bound(type_: Type, value: Any) -> bytes:
-    """The bytes of a bound that is written as the specification's JSON single value."""
+    """Return the bytes of a bound that is a JSON single value."""
     if type_.type_id in _HAS_NO_JSON:
         raise InvalidValue(
             f"a bound of type {type_} has no JSON value: send hexadecimal digits and "
@@ -87,14 +87,15 @@ def typed_bound(type_: Type, value: Any) -> bytes:
 
 
 def _short_fixed(type_: FixedType, value: Any) -> bytes:
-    """Writers truncate long bounds, so that one may be shorter than the values of its column."""
+    """Return the bytes of a fixed bound, which may be shorter because writers truncate long
+    bounds."""
     if isinstance(value, str) and len(value) < 2 * type_.length:
         return bytes(from_json(FixedType(len(value) // 2), value))
     return bytes(from_json(type_, value))
 
 
 def _plain_decimal(type_: DecimalType, text: str) -> bytes | None:
-    """Of a decimal in its usual spelling, as `12.30` where the scale is 2; None of any other."""
+    """Return the bytes of a decimal in its usual form, as `12.30` with scale 2, or else None."""
     whole, point, fraction = text.partition(".")
     if len(fraction) != type_.scale or (point == "") != (type_.scale == 0):
         return None
@@ -107,7 +108,7 @@ def _plain_decimal(type_: DecimalType, text: str) -> bytes | None:
 
 
 def hex_bound(type_: Type, text: str) -> bytes:
-    """The bytes of a bound that is written in hexadecimal digits."""
+    """Return the bytes of a bound in hexadecimal digits."""
     data = bytes.fromhex(text)
     if len(data) == _WIDTHS.get(type_.type_id):
         return data
@@ -130,15 +131,15 @@ _ORDERED: Final = frozenset(
         *(TypeId.TIMESTAMPTZ_NS, TypeId.STRING),
     }
 )
-"""Of the other types no order is certain: Java compares the halves of a uuid as signed numbers, and
-binary bounds may be those of any writer."""
+"""The other types have no certain order: Java compares the halves of a UUID as signed numbers, and
+writers order binary values differently."""
 _INTEGERS: Final = _ORDERED - {
     *(TypeId.BOOLEAN, TypeId.FLOAT, TypeId.DOUBLE, TypeId.DECIMAL, TypeId.STRING)
 }
 
 
 def is_above(type_: Type, lower: bytes, upper: bytes) -> bool:
-    """Whether a lower bound certainly lies above an upper one."""
+    """Check whether a lower bound is certainly above an upper bound."""
     if lower == upper or type_.type_id not in _ORDERED:
         return False
     if type_.type_id in _INTEGERS and len(lower) == len(upper):
@@ -150,14 +151,14 @@ def is_above(type_: Type, lower: bytes, upper: bytes) -> bool:
     low, high = from_binary(type_, lower), from_binary(type_, upper)
     if low <= high or type_.type_id is not TypeId.STRING:
         return bool(low > high)
-    # Writers order text by code points or, as Java's strings, by UTF-16 units.
+    # Some writers order text by code points, others by UTF-16 units as Java does.
     return bool(low.encode("utf-16-be") > high.encode("utf-16-be"))
 
 
-_SOME: Final = b"\x02"
+_NOT_NULL: Final = b"\x02"
 _END: Final = b"\x00"
-_NO_BOUNDS: Final = _SOME + _END
-_REMEMBERED_VALUES: Final = 1 << 12
+_NO_BOUNDS: Final = _NOT_NULL + _END
+_MAX_CACHED_VALUES: Final = 1 << 12
 
 _NUMBERS: Final = {
     TypeId.BOOLEAN: "?",
@@ -172,17 +173,17 @@ _NUMBERS: Final = {
     TypeId.TIMESTAMP_NS: "q",
     TypeId.TIMESTAMPTZ_NS: "q",
 }
-"""How `struct` packs the values of a type."""
+"""The `struct` code of each type."""
 _AS_IN_JSON: Final = frozenset({TypeId.INT, TypeId.LONG, TypeId.FLOAT, TypeId.DOUBLE})
 _USES_UNTIL_COMPILED: Final = 32
-"""Compiling takes as long as encoding some hundred files: for one that comes alone it is a loss."""
-_MOST_COMPILED_COLUMNS: Final = 200
+"""Compiling takes as long as encoding a few hundred files, so it is not done for a few files."""
+_MAX_COMPILED_COLUMNS: Final = 200
 
 Converter = Callable[[Any], Any]
 
 
 class BoundsPlan:
-    """Encodes the bounds of certain columns from their JSON values."""
+    """Encodes the bounds of a fixed list of columns from their JSON values."""
 
     def __init__(self, field_ids: Sequence[int], types: Sequence[Type], *, is_hex: bool) -> None:
         columns = [
@@ -192,7 +193,7 @@ class BoundsPlan:
         self._numbers = [column for column in columns if column.code is not None]
         self._others = [column for column in columns if column.code is None]
         self._boolean_count = sum(column.code == "?" for column in columns)
-        head, layout = _SOME + LONGS[len(columns)], "<"
+        head, layout = _NOT_NULL + LONGS[len(columns)], "<"
         self._constants: list[bytes] = []
         for column in self._numbers:
             before = head + column.field_id + LONGS[Struct(f"<{column.code}").size]
@@ -207,19 +208,19 @@ class BoundsPlan:
         self._encode: Callable[[tuple[Any, ...]], bytes] = self._interpret
 
     def encode(self, values: tuple[Any, ...]) -> bytes:
-        """Avro's optional map of the bounds. Raises where a value does not fit, not saying which.
+        """Return Avro's optional map of the bounds. Raise an error if any value does not fit.
 
-        `struct` takes a bool for a number; only columns of booleans may have one.
+        `struct` accepts booleans as numbers, so their count is checked.
         """
         if [*map(type, values)].count(bool) != self._boolean_count:
             raise ValueError("a boolean stands for a number")
         return self._encode(values)
 
     def is_in_order(self, lower: Sequence[Any], upper: Sequence[Any]) -> bool:
-        """Whether the JSON values show at a glance that no lower bound lies above the upper one.
+        """Check quickly whether no lower bound is above its upper bound.
 
-        Dates and times are text: where two are spelled alike, which is nearly always, the text's
-        order is theirs. Decimals are compared as floats. False only means: look more closely.
+        Dates and times are compared as text, which is correct for the usual form. Decimals are
+        compared as floats. False means that a full check is needed.
         """
         if self._is_hex:
             return False
@@ -230,11 +231,11 @@ class BoundsPlan:
         return not any(map(gt, lower, upper))
 
     def _interpret(self, values: tuple[Any, ...]) -> bytes:
-        """As the compiled function does, a column at a time."""
+        """Encode the bounds one column at a time."""
         if not values:
             return _NO_BOUNDS
         self._uses += 1
-        if self._uses == _USES_UNTIL_COMPILED and len(values) <= _MOST_COMPILED_COLUMNS:
+        if self._uses == _USES_UNTIL_COMPILED and len(values) <= _MAX_COMPILED_COLUMNS:
             self._encode = self._compiled()
         arguments: list[Any] = []
         for before, column in zip(self._constants, self._numbers, strict=True):
@@ -249,10 +250,9 @@ class BoundsPlan:
         return b"".join(parts)
 
     def _compiled(self) -> Callable[[tuple[Any, ...]], bytes]:
-        """Straight code for these columns, in a third of the time: no loop, no list.
+        """Compile a function without loops for these columns, which takes a third of the time.
 
-        The text is made of positions and of names that stand for the values beside it; nothing
-        that a request says is part of it.
+        Its source consists of positions and fixed names. It contains nothing from a request.
         """
         names: dict[str, Any] = {"pack": self._pack, "join": b"".join, "lengths": LONGS}
         count = len(self._numbers) + len(self._others)
@@ -282,9 +282,9 @@ class _Column:
         self.at = at
         self.field_id = field_id
         self.code = None if is_hex else _NUMBERS.get(type_.type_id)
-        """How `struct` packs it; None for a column whose bounds vary in length."""
+        """The `struct` code, or None for a column whose bounds vary in length."""
         self.convert = _hex(type_) if is_hex else _converter(type_)
-        """Makes of the JSON value the number or the bytes; None where it is the number."""
+        """Converts the JSON value to a number or bytes. None if the value is the number."""
 
 
 def _converter(type_: Type) -> Converter | None:
@@ -294,14 +294,14 @@ def _converter(type_: Type) -> Converter | None:
         return str.encode
     if type_.type_id is TypeId.BOOLEAN:
         return partial(from_json, type_)
-    return _remembering(type_)
+    return _cached_converter(type_)
 
 
 @lru_cache(maxsize=64)
-def _remembering(type_: Type) -> Converter:
-    """One for all columns of a type: values that take long to read nearly always come again."""
+def _cached_converter(type_: Type) -> Converter:
+    """Return a cached converter for all columns of a type. Slow values are often repeated."""
     read = from_json if type_.type_id in _NUMBERS else typed_bound
-    return lru_cache(_REMEMBERED_VALUES)(partial(read, type_))
+    return lru_cache(_MAX_CACHED_VALUES)(partial(read, type_))
 
 
 def _hex(type_: Type) -> Converter:
@@ -324,26 +324,26 @@ _RESERVED: Final[Mapping[int, tuple[str, Type]]] = {
     2147483540: ("_row_id", LONG),
     2147483539: ("_last_updated_sequence_number", LONG),
 }
-_REMEMBERED_PLANS: Final = 64
+_MAX_CACHED_PLANS: Final = 64
 
 _LOWER: Final = "lower-bounds"
 _UPPER: Final = "upper-bounds"
 
 
 class Columns:
-    """Every column that a file of the table may have: those of all schemas, and reserved ones.
+    """The columns that a file of the table may have: those of all schemas, and reserved ones.
 
-    A file may be older than the current schema. Where a column's type was promoted the newest one
-    counts, since readers read bounds by it.
+    A file may be older than the current schema. If the type of a column was promoted, the newest
+    type is used, because readers read bounds with it.
     """
 
     def __init__(self, schemas: Sequence[Schema], current: Schema) -> None:
         self._types: dict[int, tuple[str, Type]] = dict(_RESERVED)
-        for schema in (*sorted(schemas, key=lambda one: one.schema_id), current):
+        for schema in (*sorted(schemas, key=lambda schema: schema.schema_id), current):
             for field_id, field in schema.fields_by_id.items():
                 self._types[field_id] = schema.full_names[field_id], field.type
         self.required_ids = frozenset(_required_ids(current))
-        """Top-level columns; a nested one is null where what it is nested in is."""
+        """The required top-level columns. A nested column is null if its parent is."""
 
     def check(self, name: str, field_ids: Sequence[int]) -> None:
         for field_id in field_ids:
@@ -364,13 +364,13 @@ def _required_ids(schema: Schema) -> list[int]:
 
 @lru_cache(maxsize=64)
 def metrics_reader(schemas: tuple[Schema, ...], current: Schema) -> MetricsReader:
-    """One for all requests while a table's schemas stay as they are."""
+    """Return the shared reader for the schemas of a table."""
     return MetricsReader(schemas, current)
 
 
 class MetricsReader:
-    """Reads the metrics of content files of one table. What it remembers is never wrong, so that
-    several threads may use it."""
+    """Reads the metrics of files of one table. Its caches never become invalid, so several threads
+    may use it."""
 
     def __init__(self, schemas: Sequence[Schema], current: Schema) -> None:
         self._columns = Columns(schemas, current)
@@ -380,16 +380,16 @@ class MetricsReader:
     # --- counts -----------------------------------------------------------------------------
 
     def check_ids(self, name: str, counts: CountMap | None) -> None:
-        """Refuses counts of columns that the table never had."""
+        """Refuse counts of columns that the table never had."""
         if counts is None or counts.keys in self._known_ids:
             return
         self._columns.check(name, counts.keys)
-        if len(self._known_ids) >= _REMEMBERED_PLANS:
+        if len(self._known_ids) >= _MAX_CACHED_PLANS:
             self._known_ids.clear()
         self._known_ids.add(counts.keys)
 
     def check_counts(self, file: DeclaredContentFile, *, is_data: bool) -> None:
-        """Refuses counts that no file can have, and nulls where the schema allows none."""
+        """Refuse impossible counts, and nulls in required columns."""
         nulls, nans, totals = file.null_value_counts, file.nan_value_counts, file.value_counts
         if nulls is not None and any(nulls.values):
             self._check_part("null-value-counts", nulls, totals)
@@ -426,7 +426,7 @@ class MetricsReader:
     def bounds(
         self, file: DeclaredContentFile
     ) -> tuple[EncodedBounds | None, EncodedBounds | None]:
-        """The lower and the upper bounds."""
+        """Return the lower and the upper bounds."""
         lower, upper = file.lower_bounds, file.upper_bounds
         is_hex = file.bounds_encoding is not None
         lows = None if lower is None else self._encode(_LOWER, lower, is_hex)
@@ -457,13 +457,13 @@ class MetricsReader:
                     "remove it",
                 )
         plan = BoundsPlan(field_ids, types, is_hex=is_hex)
-        if len(self._plans) >= _REMEMBERED_PLANS:
+        if len(self._plans) >= _MAX_CACHED_PLANS:
             self._plans.clear()
         self._plans[field_ids, is_hex] = plan
         return plan
 
     def _misfit(self, name: str, bounds: ValueMap, is_hex: bool) -> Misfit:
-        """Which value it was, once it is known that there is one."""
+        """Return the error for the first value that does not fit."""
         convert: Callable[[Type, Any], bytes] = hex_bound if is_hex else typed_bound
         for field_id, value in zip(bounds.keys, bounds.values, strict=True):
             try:
@@ -473,7 +473,7 @@ class MetricsReader:
         raise AssertionError("every bound can be converted")
 
     def _check_order(self, lower: EncodedBounds, upper: EncodedBounds) -> None:
-        """A lower bound above the upper one would hide every row of the file."""
+        """Refuse a lower bound above its upper bound, which would hide all rows of the file."""
         highs = dict(upper.items())
         for field_id, low in lower.items():
             high = highs.get(field_id)

@@ -23,7 +23,7 @@ WRITE_METADATA_PATH = "write.metadata.path"
 _EXTENSION = ".metadata.json"
 _GZIP_EXTENSION = ".gz.metadata.json"
 _OLD_GZIP_EXTENSION = ".metadata.json.gz"
-_GZIP_MAGIC = b"\x1f\x8b"
+GZIP_MAGIC = b"\x1f\x8b"
 _VERSION = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
 _UNPARSABLE_VERSION = -1
 _ALWAYS_INFLATED_BYTES = 64 << 20
@@ -70,13 +70,13 @@ def decode_metadata_file(data: bytes, max_bytes: int, *, summaries: bool = False
     Its first bytes say whether it is compressed, not its name. For `summaries` see
     `parse_table_metadata`.
     """
-    plain = _inflate(data, max_bytes) if data.startswith(_GZIP_MAGIC) else data
+    plain = inflate(data, max_bytes) if data.startswith(GZIP_MAGIC) else data
     if len(plain) > max_bytes:
         raise InvalidMetadata("", f"metadata file is larger than {max_bytes} bytes")
     return parse_table_metadata(plain, summaries=summaries)
 
 
-def inflated_limit(compressed_bytes: int, max_bytes: int) -> int:
+def _inflated_limit(compressed_bytes: int, max_bytes: int) -> int:
     """Return how many bytes a compressed file may have when it is inflated.
 
     Compression makes metadata ten to thirty times smaller. A file that inflates far more is not
@@ -85,9 +85,9 @@ def inflated_limit(compressed_bytes: int, max_bytes: int) -> int:
     return min(max_bytes, max(_ALWAYS_INFLATED_BYTES, _MAX_INFLATION_FACTOR * compressed_bytes))
 
 
-def _inflate(data: bytes, max_bytes: int) -> bytes:
+def inflate(data: bytes, max_bytes: int) -> bytes:
     """Inflate all members of a gzip file within the limits."""
-    max_bytes = inflated_limit(len(data), max_bytes)
+    max_bytes = _inflated_limit(len(data), max_bytes)
     plain = bytearray()
     members = 0
     while data:

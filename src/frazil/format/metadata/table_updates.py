@@ -475,7 +475,7 @@ def set_statistics(state: TableState, update: SetStatistics) -> None:
     state.statistics = _with_file(state.statistics, file)
 
 
-_File = TypeVar("_File", StatisticsFile, PartitionStatisticsFile)
+_File = TypeVar("_File", bound=StatisticsFile | PartitionStatisticsFile)
 
 
 def _with_file(files: tuple[_File, ...], file: _File) -> tuple[_File, ...]:

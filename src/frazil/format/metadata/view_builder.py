@@ -1,8 +1,7 @@
-"""Changes to a view, applied as Java's `ViewMetadata.Builder` applies them.
+"""Builds view metadata from updates, as Java's `ViewMetadata.Builder` does.
 
-The updates of one request are applied to a draft; the draft becomes metadata at the end, where the
-rules that look at the whole request are enforced. Applying the same updates to another base is a
-retry.
+The updates of a request change a draft. At the end the draft becomes metadata, and the rules about
+the whole request are checked. A retry applies the same updates to newer metadata.
 """
 
 from __future__ import annotations
@@ -56,7 +55,8 @@ def new_view(
     uuid: str,
     now_ms: int,
 ) -> ViewMetadata:
-    """A view with one version: the server gives its ids (schema 0, version 1) and its time."""
+    """Return a view with one version. The server assigns its ids (schema 0, version 1) and its
+    time."""
     first_schema = with_schema_id(parse_schema(schema), 0)
     sent = parse_view_version(view_version)
     first = _with_fields(
@@ -85,7 +85,7 @@ def new_view(
 def apply_view_updates(
     base: ViewMetadata, updates: Sequence[ViewUpdate], *, now_ms: int
 ) -> ViewMetadata:
-    """The view after the updates; the very same object when they change nothing."""
+    """Return the view after the updates, or the same object if they change nothing."""
     draft = _Draft.of(base)
     for update in updates:
         _APPLY[type(update)](draft, update)
@@ -95,7 +95,7 @@ def apply_view_updates(
 def check_view_requirements(
     metadata: ViewMetadata, requirements: Sequence[ViewRequirement]
 ) -> None:
-    """Fails the commit when a requirement does not hold on this metadata."""
+    """Raise CommitFailed if a requirement fails."""
     for requirement in requirements:
         if requirement.uuid.lower() != metadata.view_uuid.lower():
             raise CommitFailed(
@@ -106,7 +106,7 @@ def check_view_requirements(
 
 @dataclass(slots=True)
 class _Draft:
-    """Metadata while the updates of one request are being applied."""
+    """View metadata while the updates of a request are applied."""
 
     uuid: str
     format_version: int
@@ -132,7 +132,7 @@ class _Draft:
         )
 
     def version(self, version_id: int) -> ViewVersion | None:
-        return next((found for found in self.versions if found.version_id == version_id), None)
+        return next((known for known in self.versions if known.version_id == version_id), None)
 
 
 def _assign_uuid(draft: _Draft, update: AssignUUID) -> None:
@@ -164,15 +164,15 @@ def _remove_properties(draft: _Draft, update: RemoveProperties) -> None:
 
 
 def _add_schema(draft: _Draft, update: AddSchema) -> None:
-    """Adds a schema under an id of ours; one that is there already is used again.
+    """Add a schema with a new id, or use an existing equal one.
 
-    Java forgets which schema was last added in the second case, so that a version with -1 fails
-    when another writer was faster with the same schema. Here -1 then means the one that is there.
+    In the second case -1 means the existing schema. In Java a version with -1 then fails if another
+    writer was faster with the same schema.
     """
     schema = parse_schema(update.schema)
-    known = next((found for found in draft.schemas if same_schema(found, schema)), None)
+    known = next((known for known in draft.schemas if same_schema(known, schema)), None)
     if known is None:
-        next_id = max((found.schema_id for found in draft.schemas), default=-1) + 1
+        next_id = max((known.schema_id for known in draft.schemas), default=-1) + 1
         if next_id > _MAX_INT:
             raise BadRequest(f"add-schema.schema: the view has used its highest id, {_MAX_INT}")
         known = with_schema_id(schema, max(next_id, 0))
@@ -181,19 +181,19 @@ def _add_schema(draft: _Draft, update: AddSchema) -> None:
 
 
 def _add_view_version(draft: _Draft, update: AddViewVersion) -> None:
-    """Adds a version; its id is kept if it is above all others, else it is the next one.
+    """Add a version. It keeps its id if that is above all others, and gets the next one otherwise.
 
-    As with schemas, -1 afterwards also means an equal version that was there before.
+    As for schemas, -1 means an existing equal version if there is one.
     """
     version = _with_schema(draft, parse_view_version(update.view_version))
-    known = next((found for found in draft.versions if _same_version(found, version)), None)
+    known = next((known for known in draft.versions if _same_version(known, version)), None)
     if known is not None:
         draft.last_added_version_id = known.version_id
         return
     if version.schema_id not in {schema.schema_id for schema in draft.schemas}:
         raise BadRequest(f"Cannot add version with unknown schema: {version.schema_id}")
     _check_representations(version)
-    highest = max((found.version_id for found in draft.versions), default=0)
+    highest = max((known.version_id for known in draft.versions), default=0)
     version = _with_fields(version, {"version-id": max(version.version_id, highest + 1)})
     draft.versions.append(version)
     draft.added_version_ids.add(version.version_id)
@@ -232,7 +232,8 @@ _APPLY: Final[Mapping[type, Callable[[_Draft, Any], None]]] = {
 
 
 def _same_version(one: ViewVersion, other: ViewVersion) -> bool:
-    """Whether two versions behave the same, as Java's `sameViewVersion`: ids and time aside."""
+    """Check whether two versions are equal except for id and time, as Java's `sameViewVersion`
+    does."""
     return (
         one.schema_id == other.schema_id
         and one.summary == other.summary
@@ -279,7 +280,7 @@ def _finish(base: ViewMetadata, draft: _Draft, now_ms: int) -> ViewMetadata:
 
 
 def _new_entries(base: ViewMetadata, draft: _Draft, now_ms: int) -> tuple[ViewHistoryEntry, ...]:
-    """One entry for the whole request, at the time of a version that came with it."""
+    """Return one history entry for the whole request, with the time of its own version."""
     current = draft.version(draft.current_version_id)
     if current is None or current.version_id == base.current_version_id:
         return ()
@@ -301,7 +302,7 @@ def _check_dialects_kept(base: ViewMetadata, metadata: ViewMetadata) -> None:
 
 
 def _expire_versions(metadata: ViewMetadata, added: set[int]) -> ViewMetadata:
-    """Keeps the newest versions by id, and always the current one and those just added."""
+    """Keep the newest versions by id, and always the current one and those that were just added."""
     keep = max(_history_size(metadata.properties), len(added | {metadata.current_version_id}))
     if len(metadata.versions) <= keep:
         return metadata
@@ -317,7 +318,7 @@ def _expire_versions(metadata: ViewMetadata, added: set[int]) -> ViewMetadata:
 def _known_history(
     log: tuple[ViewHistoryEntry, ...], kept: set[int]
 ) -> tuple[ViewHistoryEntry, ...]:
-    """The entries after the last one of an expired version: with a gap it would be a lie."""
+    """Return the entries after the last expired version, because a history has no gaps."""
     known: list[ViewHistoryEntry] = []
     for entry in log:
         if entry.version_id in kept:

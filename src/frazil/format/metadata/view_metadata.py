@@ -1,25 +1,23 @@
-"""View metadata: read, checked and written by the view specification, unknown fields kept."""
+"""View metadata: parsed, checked and written by the view specification. Unknown fields are kept."""
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final
 from uuid import uuid4
 
 from msgspec import Raw
 
 from frazil.format.metadata import json_object
-from frazil.format.metadata.metadata_files import inflated_limit
+from frazil.format.metadata.metadata_files import GZIP_MAGIC, WRITE_METADATA_PATH, inflate
+from frazil.format.metadata.raw_json import InvalidMetadata
 from frazil.format.metadata.schema import Schema, parse_schema
 from frazil.wire.errors import BadRequest
 
 SUPPORTED_VIEW_FORMAT_VERSION: Final = 1
 MAX_VIEW_METADATA_BYTES: Final = 256 * 1024 * 1024
-WRITE_METADATA_PATH: Final = "write.metadata.path"
 
-_GZIP_MAGIC: Final = b"\x1f\x8b"
 _KNOWN: Final = frozenset(
     {
         "view-uuid",
@@ -36,14 +34,14 @@ _KNOWN: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ViewRepresentation:
-    """One way to express the view; only SQL is specified, others are kept as they are."""
+    """A representation of the view. Only SQL is specified; others are kept as they are."""
 
     type: str
-    """In lower case, as Java reads it."""
+    """In lower case, as in Java."""
     dialect: str | None
-    """Of an SQL representation."""
+    """The dialect of an SQL representation."""
     members: Mapping[str, Any]
-    """The whole JSON object: two representations are equal when theirs are."""
+    """The whole JSON object. Representations are equal if their objects are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +57,7 @@ class ViewVersion:
 
     @property
     def dialects(self) -> tuple[str, ...]:
-        """The SQL dialects in lower case, in the order of the representations."""
+        """Return the SQL dialects in lower case, in the order of the representations."""
         return tuple(
             part.dialect.lower() for part in self.representations if part.dialect is not None
         )
@@ -83,7 +81,7 @@ class ViewMetadata:
     versions: tuple[ViewVersion, ...]
     version_log: tuple[ViewHistoryEntry, ...]
     extra: Mapping[str, Any] = field(default_factory=dict)
-    """Top-level fields that we do not know, as decoded JSON."""
+    """Unknown top-level fields as decoded JSON."""
 
     @property
     def current_version(self) -> ViewVersion:
@@ -153,7 +151,7 @@ def new_history_entry(version_id: int, timestamp_ms: int) -> ViewHistoryEntry:
 
 
 def parse_view_metadata(data: bytes) -> ViewMetadata:
-    """Reads a metadata file, also a gzipped one: Java writes views so by default."""
+    """Parse a metadata file. It may be compressed, which is Java's default for views."""
     what = "view metadata"
     value = json_object.decode_object(_plain(data), what)
     metadata = ViewMetadata(
@@ -178,31 +176,26 @@ def parse_view_metadata(data: bytes) -> ViewMetadata:
 
 
 def _plain(data: bytes) -> bytes:
-    if not data.startswith(_GZIP_MAGIC):
+    if not data.startswith(GZIP_MAGIC):
         return data
-    max_bytes = inflated_limit(len(data), MAX_VIEW_METADATA_BYTES)
-    inflater = zlib.decompressobj(wbits=31)
     try:
-        plain = inflater.decompress(data, max_bytes)
-    except zlib.error as error:
-        raise BadRequest(f"view metadata is not valid gzip: {error}") from None
-    if not inflater.eof:
-        raise BadRequest(f"view metadata is cut off, or inflates to more than {max_bytes} bytes")
-    return plain
+        return inflate(data, MAX_VIEW_METADATA_BYTES)
+    except InvalidMetadata as error:
+        raise BadRequest(f"view metadata: {error}") from None
 
 
 def _versions(items: list[Any]) -> Sequence[ViewVersion]:
-    found = []
+    versions = []
     for position, item in enumerate(items):
         what = f"versions[{position}]"
         if not isinstance(item, dict):
             raise BadRequest(f"{what} must be an object")
-        found.append(_version(item, what))
-    return found
+        versions.append(_version(item, what))
+    return versions
 
 
 def check_view_metadata(metadata: ViewMetadata) -> None:
-    """What must hold of every view: a known format, unique ids, and a current version."""
+    """Check that a view has a known format version, unique ids and a current version."""
     if not 1 <= metadata.format_version <= SUPPORTED_VIEW_FORMAT_VERSION:
         raise BadRequest(f"Unsupported format version: {metadata.format_version}")
     version_ids = [version.version_id for version in metadata.versions]
@@ -224,7 +217,7 @@ def check_view_metadata(metadata: ViewMetadata) -> None:
 
 
 def encode_view_metadata(metadata: ViewMetadata) -> bytes:
-    """The JSON of the metadata file, which is also the one of a load's answer."""
+    """Return the JSON of the metadata file. The response to a load contains the same JSON."""
     value: dict[str, Any] = {
         "view-uuid": metadata.view_uuid,
         "format-version": metadata.format_version,
@@ -239,20 +232,12 @@ def encode_view_metadata(metadata: ViewMetadata) -> bytes:
     return json_object.encode(value | dict(metadata.extra))
 
 
-class _HasRaw(Protocol):
-    @property
-    def raw(self) -> bytes: ...
-
-
-_P = TypeVar("_P", bound=_HasRaw)
-
-
-def _raws(parts: Sequence[_P]) -> list[Raw]:
+def _raws(parts: Sequence[Schema | ViewVersion | ViewHistoryEntry]) -> list[Raw]:
     return [Raw(part.raw) for part in parts]
 
 
 def new_view_location(metadata: ViewMetadata, version: int) -> str:
-    """Where the next metadata file goes, named as Java names it; never the same twice."""
+    """Return a new location for the next metadata file, with a name as in Java."""
     folder = (
         metadata.properties.get(WRITE_METADATA_PATH) or f"{_trimmed(metadata.location)}/metadata"
     )
