@@ -16,9 +16,10 @@ from frazil.spark.core.context import Context
 from frazil.spark.ddl.partition_terms import VOID, SpecEditor, sort_order
 from frazil.spark.ddl.schema_editor import SchemaEditor, promoted
 from frazil.spark.parse import parsed_statements as sql
-from frazil.spark.parse.sql_types import NO_ID, parse_type
+from frazil.spark.parse.sql_types import parse_type
 from frazil.spark.schema.schema_evolution import LAST_ADDED, schema_requirements, schema_updates
 from frazil.spark.schema.spark_literals import default_value
+from frazil.spark.schema.spark_types import NO_ID
 from frazil.values.name_mapping import NAME_MAPPING_PROPERTY
 from frazil.values.types import (
     TIMESTAMP,

@@ -1,7 +1,7 @@
-"""A schema with one column more, less or otherwise: ALTER TABLE on the types alone.
+"""Edit the schema of a table: add, drop, rename, move and change columns.
 
-Columns are named by paths; in lists and maps they go on through `element`, `key` and `value`. The
-rules are those of Java's `SchemaUpdate`.
+A column is named by its path, which goes through `element`, `key` and `value` in lists and maps.
+The rules are those of Java's `SchemaUpdate`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from frazil.spark.schema.spark_types import field_with_ids
+from frazil.spark.schema.spark_types import fresh_ids, with_ids
 from frazil.values.types import (
     DOUBLE,
     FLOAT,
@@ -35,6 +35,8 @@ Fields: TypeAlias = tuple[NestedField, ...]
 
 @dataclass(frozen=True)
 class SchemaEditor:
+    """Returns schemas with one column added, dropped, renamed, moved or changed."""
+
     case_sensitive: bool = False
 
     def add(
@@ -45,7 +47,7 @@ class SchemaEditor:
         ids: Iterator[int],
         position: Position | None = None,
     ) -> StructType:
-        """`field` has no ids yet; its name is the last part of the path."""
+        """Add a column without IDs, whose name is the last part of the path."""
 
         def with_field(fields: Fields) -> Fields:
             if self._find(fields, path[-1]) is not None:
@@ -55,89 +57,94 @@ class SchemaEditor:
                     f"column {'.'.join(path)}: rows that are there already have no value for it, "
                     "so it must not be NOT NULL without a DEFAULT"
                 )
-            added = (*fields, field_with_ids(field, ids))
+            id_of = fresh_ids(ids)
+            new = replace(field, field_id=id_of(field.name), type=with_ids(field.type, id_of))
+            added = (*fields, new)
             return self._moved(added, len(fields), position, path)
 
-        found = self._in_struct(schema, path[:-1], with_field, path)
-        assert isinstance(found, StructType)
-        return found
+        edited = self._in_struct(schema, path[:-1], with_field, path)
+        assert isinstance(edited, StructType)
+        return edited
 
     def drop(self, schema: StructType, path: Path) -> StructType:
-        def without(fields: Fields, place: int) -> Fields:
+        """Drop a column."""
+
+        def without(fields: Fields, index: int) -> Fields:
             if len(fields) == 1:
                 raise BadRequest(f"column {'.'.join(path)} is the last one: it cannot be dropped")
-            return (*fields[:place], *fields[place + 1 :])
+            return (*fields[:index], *fields[index + 1 :])
 
         return self._edit(schema, path, without)
 
     def rename(self, schema: StructType, path: Path, new_name: str) -> StructType:
-        def renamed(fields: Fields, place: int) -> Fields:
+        """Rename a column."""
+
+        def renamed(fields: Fields, index: int) -> Fields:
             other = self._find(fields, new_name)
-            if other is not None and other != place:
+            if other is not None and other != index:
                 raise BadRequest(f"column {'.'.join((*path[:-1], new_name))} is there already")
-            return _put(fields, place, replace(fields[place], name=new_name))
+            return _put(fields, index, replace(fields[index], name=new_name))
 
         return self._edit(schema, path, renamed)
 
     def move(self, schema: StructType, path: Path, position: Position) -> StructType:
+        """Move a column to the first position or after another one."""
         return self._edit(
-            schema, path, lambda fields, place: self._moved(fields, place, position, path)
+            schema, path, lambda fields, index: self._moved(fields, index, position, path)
         )
 
     def change(
         self, schema: StructType, path: Path, change: Callable[[NestedField], NestedField]
     ) -> StructType:
-        """The column's type, documentation, default or whether it is required."""
+        """Change a column's type, doc, default or whether it is required."""
         return self._edit(
-            schema, path, lambda fields, place: _put(fields, place, change(fields[place]))
+            schema, path, lambda fields, index: _put(fields, index, change(fields[index]))
         )
 
     def field(self, schema: StructType, path: Path) -> NestedField | None:
-        """The column, if there is one."""
+        """Return the column of a path; None if there is none."""
         fields: Fields = schema.fields
-        found: NestedField | None = None
+        field: NestedField | None = None
         for name in path:
-            place = self._find(fields, name)
-            if place is None:
+            index = self._find(fields, name)
+            if index is None:
                 return None
-            found = fields[place]
-            fields = child_fields(found.type)
-        return found
-
-    # --- how --------------------------------------------------------------------------------------
+            field = fields[index]
+            fields = child_fields(field.type)
+        return field
 
     def _edit(
         self, schema: StructType, path: Path, edit: Callable[[Fields, int], Fields]
     ) -> StructType:
         def edited(fields: Fields) -> Fields:
-            return edit(fields, self._place(fields, path[-1], path))
+            return edit(fields, self._index(fields, path[-1], path))
 
-        found = self._in_fields(schema, path[:-1], edited, path)
-        assert isinstance(found, StructType)
-        return found
+        struct = self._in_fields(schema, path[:-1], edited, path)
+        assert isinstance(struct, StructType)
+        return struct
 
     def _in_fields(
         self, type_: Type, parents: Path, edit: Callable[[Fields], Fields], path: Path
     ) -> Type:
-        """The type with the fields of one of its parts edited."""
+        """Edit the fields inside the part of a type that `parents` names."""
         fields = child_fields(type_)
         if not parents:
             if not fields:
                 raise BadRequest(f"column {'.'.join(path)}: {type_} has no fields")
             return _with_fields(type_, edit(fields), path)
-        place = self._place(fields, parents[0], path)
-        inner = self._in_fields(fields[place].type, parents[1:], edit, path)
-        return _with_fields(type_, _put(fields, place, replace(fields[place], type=inner)), path)
+        index = self._index(fields, parents[0], path)
+        inner = self._in_fields(fields[index].type, parents[1:], edit, path)
+        return _with_fields(type_, _put(fields, index, replace(fields[index], type=inner)), path)
 
     def _in_struct(
         self, type_: Type, parents: Path, edit: Callable[[Fields], Fields], path: Path
     ) -> Type:
-        """As above; a list or map at the end stands for the struct inside of it, as in Java."""
+        """Edit like `_in_fields`. Like Java, take a list or map as the struct inside it."""
         if parents:
             fields = child_fields(type_)
-            place = self._place(fields, parents[0], path)
-            inner = self._in_struct(fields[place].type, parents[1:], edit, path)
-            changed = _put(fields, place, replace(fields[place], type=inner))
+            index = self._index(fields, parents[0], path)
+            inner = self._in_struct(fields[index].type, parents[1:], edit, path)
+            changed = _put(fields, index, replace(fields[index], type=inner))
             return _with_fields(type_, changed, path)
         if isinstance(type_, StructType):
             return StructType(edit(type_.fields))
@@ -147,12 +154,12 @@ class SchemaEditor:
             return self._in_struct(type_, ("value",), edit, path)
         raise BadRequest(f"column {'.'.join(path)}: {'.'.join(path[:-1])} is a {type_}, no struct")
 
-    def _moved(self, fields: Fields, place: int, position: Position | None, path: Path) -> Fields:
+    def _moved(self, fields: Fields, index: int, position: Position | None, path: Path) -> Fields:
         if position is None:
             return fields
-        moved, others = fields[place], (*fields[:place], *fields[place + 1 :])
-        where, name = position
-        if where == "first":
+        moved, others = fields[index], (*fields[:index], *fields[index + 1 :])
+        kind, name = position
+        if kind == "first":
             return (moved, *others)
         assert name is not None
         after = self._find(others, name)
@@ -160,27 +167,26 @@ class SchemaEditor:
             raise BadRequest(f"column {'.'.join(path)}: there is no {name} beside it")
         return (*others[: after + 1], moved, *others[after + 1 :])
 
-    def _place(self, fields: Fields, name: str, path: Path) -> int:
-        place = self._find(fields, name)
-        if place is None:
+    def _index(self, fields: Fields, name: str, path: Path) -> int:
+        index = self._find(fields, name)
+        if index is None:
             known = ", ".join(field.name for field in fields) or "none"
             raise BadRequest(f"there is no column {'.'.join(path)}: no {name} among {known}")
-        return place
+        return index
 
     def _find(self, fields: Fields, name: str) -> int | None:
-        exact = [place for place, field in enumerate(fields) if field.name == name]
+        exact = [index for index, field in enumerate(fields) if field.name == name]
         if exact or self.case_sensitive:
             return exact[0] if exact else None
         wanted = name.lower()
-        alike = [place for place, field in enumerate(fields) if field.name.lower() == wanted]
+        alike = [index for index, field in enumerate(fields) if field.name.lower() == wanted]
         if len(alike) > 1:
             raise BadRequest(f"column {name} is ambiguous: write it as the table does")
         return alike[0] if alike else None
 
 
 def promoted(field: NestedField, to: Type, path: Path) -> NestedField:
-    """The column with a wider type (spec, "Schema evolution"); Spark's texts cannot say uuid or
-    fixed, so that a type which reads the same stays."""
+    """Return the column with a wider type (spec, "Schema evolution")."""
     if field.type == to:
         return field
     if not _is_promotion(field.type, to):
@@ -199,8 +205,8 @@ def _is_promotion(old: Type, new: Type) -> bool:
     return (old, new) in ((INT, LONG), (FLOAT, DOUBLE))
 
 
-def _put(fields: Fields, place: int, field: NestedField) -> Fields:
-    return (*fields[:place], field, *fields[place + 1 :])
+def _put(fields: Fields, index: int, field: NestedField) -> Fields:
+    return (*fields[:index], field, *fields[index + 1 :])
 
 
 def _with_fields(type_: Type, fields: Fields, path: Path) -> Type:
@@ -208,9 +214,9 @@ def _with_fields(type_: Type, fields: Fields, path: Path) -> Type:
         return StructType(fields)
     names = tuple(field.name for field in fields)
     if names != tuple(field.name for field in child_fields(type_)):
-        raise BadRequest(f"column {'.'.join(path)}: the parts of a list or map stay as they are")
+        raise BadRequest(f"column {'.'.join(path)}: the parts of a list or map cannot change")
     if isinstance(type_, ListType):
         return ListType(fields[0])
     if fields[0].type != child_fields(type_)[0].type:
-        raise BadRequest(f"column {'.'.join(path)}: the key of a map stays as it is")
+        raise BadRequest(f"column {'.'.join(path)}: the key of a map cannot change")
     return MapType(fields[0], fields[1])

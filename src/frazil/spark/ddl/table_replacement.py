@@ -1,4 +1,4 @@
-"""What a table becomes when it is replaced: Java's `TableMetadata.buildReplacement`."""
+"""Replace the schema, spec and order of a table, like Java's `TableMetadata.buildReplacement`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Any, Final
 
 from frazil.client.declare.client_table import Table
 from frazil.spark.ddl.partition_terms import VOID, partition_spec, sort_order
+from frazil.spark.schema.spark_types import struct_with_ids
 from frazil.values.type_json import struct_to_json
-from frazil.values.types import ListType, MapType, NestedField, StructType, Type, fields_by_id
+from frazil.values.types import StructType, fields_by_id
 from frazil.wire.file_actions import MAIN
 
 _FORMAT_VERSION: Final = "format-version"
@@ -19,8 +20,10 @@ _FORMAT_VERSION: Final = "format-version"
 
 @dataclass(frozen=True)
 class Replacement:
+    """What replaces a table."""
+
     table: Table
-    """As it will be, for whoever writes its files."""
+    """The table as it will be, for the writers of its files."""
     updates: Sequence[Mapping[str, Any]]
     requirements: Sequence[Mapping[str, Any]]
 
@@ -33,12 +36,16 @@ def replacement_of(
     location: str | None,
     properties: Mapping[str, str],
 ) -> Replacement:
-    """`schema` may have any ids: columns that the table has by name keep theirs."""
+    """Return the replacement of a table.
+
+    `schema` may have any IDs: columns whose names the table has keep the table's IDs.
+    """
     ids = count(int(table.metadata["last-column-id"]) + 1)
-    fresh = _with_ids_of(schema, table.schema, ids)
-    document = {**struct_to_json(fresh), "schema-id": _next(table, "schemas", "schema-id")}
-    spec = _spec(table, fresh, partitioned_by)
-    order = _order(table, fresh, sorted_by)
+    known = {found.name: field_id for field_id, found in fields_by_id(table.schema).items()}
+    schema = struct_with_ids(schema, lambda name: known[name] if name in known else next(ids))
+    document = {**struct_to_json(schema), "schema-id": _next_id(table, "schemas", "schema-id")}
+    spec = _spec(table, schema, partitioned_by)
+    order = _order(table, schema, sorted_by)
     metadata = dict(table.metadata)
     version = properties.get(_FORMAT_VERSION)
     if version is not None and version.isdigit():
@@ -90,8 +97,10 @@ def _updates(
 
 
 def _requirements(table: Table) -> list[Mapping[str, Any]]:
-    """Ids were given out after the table's last ones. What rows others have written meanwhile does
-    not matter: they go."""
+    """Require that nobody else assigned IDs or changed the default spec.
+
+    Rows that others have written meanwhile do not matter, because they are replaced.
+    """
     metadata = table.metadata
     return [
         {
@@ -106,7 +115,7 @@ def _requirements(table: Table) -> list[Mapping[str, Any]]:
     ]
 
 
-def _next(table: Table, part: str, id_name: str) -> int:
+def _next_id(table: Table, part: str, id_name: str) -> int:
     return max(int(known[id_name]) for known in table.metadata[part]) + 1
 
 
@@ -114,49 +123,6 @@ def _others(
     table: Table, part: str, id_name: str, new: Mapping[str, Any]
 ) -> list[Mapping[str, Any]]:
     return [known for known in table.metadata[part] if known[id_name] != new[id_name]]
-
-
-# --- ids ------------------------------------------------------------------------------------------
-
-
-def _with_ids_of(schema: StructType, base: StructType, ids: Iterator[int]) -> StructType:
-    known = {found.name: field_id for field_id, found in fields_by_id(base).items()}
-    return _struct(schema, known, ids, "")
-
-
-def _struct(
-    struct: StructType, known: Mapping[str, int], ids: Iterator[int], prefix: str
-) -> StructType:
-    given = [_id(known, ids, f"{prefix}{field.name}") for field in struct.fields]
-    fields = zip(struct.fields, given, strict=True)
-    return StructType(tuple(_field(field, one, known, ids, prefix) for field, one in fields))
-
-
-def _field(
-    field: NestedField, field_id: int, known: Mapping[str, int], ids: Iterator[int], prefix: str
-) -> NestedField:
-    type_ = _type(field.type, known, ids, f"{prefix}{field.name}.")
-    return with_changes(field, field_id=field_id, type=type_)
-
-
-def _type(type_: Type, known: Mapping[str, int], ids: Iterator[int], prefix: str) -> Type:
-    if isinstance(type_, StructType):
-        return _struct(type_, known, ids, prefix)
-    if isinstance(type_, ListType):
-        element_id = _id(known, ids, f"{prefix}element")
-        return ListType(_field(type_.element, element_id, known, ids, prefix))
-    if isinstance(type_, MapType):
-        key_id = _id(known, ids, f"{prefix}key")
-        value_id = _id(known, ids, f"{prefix}value")
-        return MapType(
-            _field(type_.key, key_id, known, ids, prefix),
-            _field(type_.value, value_id, known, ids, prefix),
-        )
-    return type_
-
-
-def _id(known: Mapping[str, int], ids: Iterator[int], name: str) -> int:
-    return known[name] if name in known else next(ids)
 
 
 # --- partitions and order -------------------------------------------------------------------------
@@ -180,9 +146,8 @@ def _spec(table: Table, schema: StructType, terms: Sequence[str]) -> Mapping[str
             fields.append({**field, "field-id": field_id})
     for spec in table.metadata["partition-specs"]:
         if [_key(field) for field in spec["fields"]] == [_key(field) for field in fields]:
-            found: Mapping[str, Any] = spec
-            return found
-    return {"spec-id": _next(table, "partition-specs", "spec-id"), "fields": fields}
+            return dict(spec)
+    return {"spec-id": _next_id(table, "partition-specs", "spec-id"), "fields": fields}
 
 
 def _key(field: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -192,7 +157,7 @@ def _key(field: Mapping[str, Any]) -> tuple[Any, ...]:
 def _carried_forward(
     table: Table, wanted: Sequence[Mapping[str, Any]], ids: Iterator[int]
 ) -> list[dict[str, Any]]:
-    """Version 1 knows partition fields by their places: none may go, but for becoming void."""
+    """Keep all fields of a version 1 spec, because order matters, and make dropped ones void."""
     new = {(field["source-id"], field["transform"]): field for field in wanted}
     names = {field["name"] for field in wanted}
     fields: list[dict[str, Any]] = []
@@ -208,9 +173,8 @@ def _carried_forward(
 
 
 def _order(table: Table, schema: StructType, terms: Sequence[str]) -> Mapping[str, Any]:
-    wanted = sort_order(schema, terms, order_id=_next(table, "sort-orders", "order-id"))
+    wanted = sort_order(schema, terms, order_id=_next_id(table, "sort-orders", "order-id"))
     for order in table.metadata["sort-orders"]:
         if order["fields"] == wanted["fields"]:
-            found: Mapping[str, Any] = order
-            return found
+            return dict(order)
     return wanted

@@ -10,6 +10,7 @@ from typing import Final
 from frazil.spark.core.name_matching import quoted
 from frazil.spark.parse.sql_literals import string_literal
 from frazil.spark.parse.sql_tokens import Cursor, Kind
+from frazil.spark.schema.spark_types import NO_ID
 from frazil.values.types import (
     BINARY,
     BOOLEAN,
@@ -39,8 +40,6 @@ from frazil.values.types import (
 )
 from frazil.wire.errors import BadRequest
 
-NO_ID: Final = 0
-"""A placeholder: IDs are assigned when the free ones are known."""
 _DECIMAL: Final = frozenset({"DECIMAL", "DEC", "NUMERIC"})
 _DEFAULT_PRECISION: Final = (10, 0)
 _TEXT: Final = frozenset({"CHAR", "CHARACTER", "VARCHAR"})

@@ -39,6 +39,7 @@ from frazil.values.types import (
     StructType,
     Type,
     TypeId,
+    child_fields,
 )
 from frazil.wire.errors import BadRequest
 
@@ -62,6 +63,8 @@ FLAT_TYPES: Final = frozenset(
     }
 )
 """Primitive types that Spark stores in Parquet as Iceberg does."""
+NO_ID: Final = 0
+"""A placeholder for the ID of a field that gets its ID later."""
 
 
 # --- from Iceberg to Spark -------------------------------------------------------------------
@@ -202,41 +205,34 @@ def iceberg_schema(schema: st.StructType, *, all_optional: bool = False) -> Stru
 def iceberg_type(
     type_: st.DataType, ids: Iterator[int], *, all_optional: bool = False, path: str = ""
 ) -> Type:
-    """Return Spark's type as Iceberg's, with IDs in the order of `with_ids`."""
+    """Return Spark's type as Iceberg's, with new field IDs."""
+    return with_ids(_iceberg_type(type_, path, all_optional), fresh_ids(ids))
+
+
+def _iceberg_type(type_: st.DataType, path: str, all_optional: bool) -> Type:
     if isinstance(type_, st.StructType):
-        return _iceberg_struct(type_, ids, all_optional, path)
+        prefix = f"{path}." if path else ""
+        fields = (_iceberg_field(field, prefix, all_optional) for field in type_.fields)
+        return StructType(tuple(fields))
     if isinstance(type_, st.ArrayType):
-        field_id = next(ids)
-        element = iceberg_type(
-            type_.elementType, ids, all_optional=all_optional, path=f"{path}.element"
-        )
+        element = _iceberg_type(type_.elementType, f"{path}.element", all_optional)
         required = not (type_.containsNull or all_optional)
-        return ListType(NestedField(field_id, "element", element, required))
+        return ListType(NestedField(NO_ID, "element", element, required))
     if isinstance(type_, st.MapType):
-        key_id, value_id = next(ids), next(ids)
-        key = iceberg_type(type_.keyType, ids, all_optional=all_optional, path=f"{path}.key")
-        value = iceberg_type(type_.valueType, ids, all_optional=all_optional, path=f"{path}.value")
+        key = _iceberg_type(type_.keyType, f"{path}.key", all_optional)
+        value = _iceberg_type(type_.valueType, f"{path}.value", all_optional)
         required = not (type_.valueContainsNull or all_optional)
         return MapType(
-            NestedField(key_id, "key", key, True), NestedField(value_id, "value", value, required)
+            NestedField(NO_ID, "key", key, True), NestedField(NO_ID, "value", value, required)
         )
     return _iceberg_primitive(type_, path)
 
 
-def _iceberg_struct(
-    type_: st.StructType, ids: Iterator[int], all_optional: bool, path: str
-) -> StructType:
-    prefix = f"{path}." if path else ""
-    field_ids = [next(ids) for _ in type_.fields]
-    fields = []
-    for field_id, field in zip(field_ids, type_.fields, strict=True):
-        field_type = iceberg_type(
-            field.dataType, ids, all_optional=all_optional, path=f"{prefix}{field.name}"
-        )
-        required = not (field.nullable or all_optional) and field_type is not UNKNOWN
-        doc = (field.metadata or {}).get(COMMENT_METADATA)
-        fields.append(NestedField(field_id, field.name, field_type, required, doc))
-    return StructType(tuple(fields))
+def _iceberg_field(field: st.StructField, prefix: str, all_optional: bool) -> NestedField:
+    type_ = _iceberg_type(field.dataType, f"{prefix}{field.name}", all_optional)
+    required = not (field.nullable or all_optional) and type_ is not UNKNOWN
+    doc = (field.metadata or {}).get(COMMENT_METADATA)
+    return NestedField(NO_ID, field.name, type_, required, doc)
 
 
 def _iceberg_primitive(type_: st.DataType, path: str) -> Type:
@@ -280,33 +276,33 @@ _ICEBERG_TYPES: Final[dict[str, Type]] = {
 # --- field IDs --------------------------------------------------------------------------------
 
 
-def with_ids(type_: Type, ids: Iterator[int]) -> Type:
-    """Assign new field IDs inside a type, in the order of Java's `AssignFreshIds`.
+def with_ids(type_: Type, id_of: Callable[[str], int], path: str = "") -> Type:
+    """Assign field IDs inside a type.
 
-    All fields of a level get their IDs before the fields inside them.
+    `id_of` returns the ID for a full name such as `points.element.x`. It is called in the order of
+    Java's `AssignFreshIds`: for all fields of a level before the fields inside them.
     """
+    prefix = f"{path}." if path else ""
+    children = [(field, f"{prefix}{field.name}") for field in child_fields(type_)]
+    ids = [id_of(name) for _, name in children]
+    fields = [
+        replace(field, field_id=field_id, type=with_ids(field.type, id_of, name))
+        for field_id, (field, name) in zip(ids, children, strict=True)
+    ]
     if isinstance(type_, StructType):
-        return struct_with_ids(type_, ids)
+        return StructType(tuple(fields))
     if isinstance(type_, ListType):
-        return ListType(_field(type_.element, next(ids), ids))
-    if isinstance(type_, MapType):
-        key_id, value_id = next(ids), next(ids)
-        return MapType(_field(type_.key, key_id, ids), _field(type_.value, value_id, ids))
-    return type_
+        return ListType(*fields)
+    return MapType(*fields) if isinstance(type_, MapType) else type_
 
 
-def struct_with_ids(struct: StructType, ids: Iterator[int] | None = None) -> StructType:
-    """Assign new IDs to the fields of a struct, from 1 if `ids` is None."""
-    new_ids = count(1) if ids is None else ids
-    field_ids = [next(new_ids) for _ in struct.fields]
-    fields = zip(struct.fields, field_ids, strict=True)
-    return StructType(tuple(_field(field, field_id, new_ids) for field, field_id in fields))
+def fresh_ids(ids: Iterator[int]) -> Callable[[str], int]:
+    """Return a function for `with_ids` that takes the next ID for every field."""
+    return lambda _: next(ids)
 
 
-def field_with_ids(field: NestedField, ids: Iterator[int]) -> NestedField:
-    """Assign new IDs to a field and the fields inside it."""
-    return _field(field, next(ids), ids)
-
-
-def _field(field: NestedField, field_id: int, ids: Iterator[int]) -> NestedField:
-    return replace(field, field_id=field_id, type=with_ids(field.type, ids))
+def struct_with_ids(struct: StructType, id_of: Callable[[str], int] | None = None) -> StructType:
+    """Assign IDs to the fields of a struct, from 1 if `id_of` is None."""
+    assigned = with_ids(struct, id_of or fresh_ids(count(1)))
+    assert isinstance(assigned, StructType)
+    return assigned
