@@ -1,5 +1,4 @@
-"""ALTER TABLE: each change as Iceberg's own updates of the metadata, built again on fresh metadata
-where others have changed the table meanwhile."""
+"""Run ALTER TABLE: build each change as Iceberg's updates of the metadata."""
 
 from __future__ import annotations
 
@@ -17,7 +16,13 @@ from frazil.spark.ddl.partition_terms import VOID, SpecEditor, sort_order
 from frazil.spark.ddl.schema_editor import SchemaEditor, promoted
 from frazil.spark.parse import parsed_statements as sql
 from frazil.spark.parse.sql_types import parse_type
-from frazil.spark.schema.schema_evolution import LAST_ADDED, schema_requirements, schema_updates
+from frazil.spark.schema.schema_evolution import (
+    IDENTIFIER_FIELDS,
+    LAST_ADDED,
+    identifier_field_ids,
+    schema_requirements,
+    schema_updates,
+)
 from frazil.spark.schema.spark_literals import default_value
 from frazil.spark.schema.spark_types import NO_ID
 from frazil.values.name_mapping import NAME_MAPPING_PROPERTY
@@ -33,16 +38,15 @@ from frazil.values.types import (
 from frazil.wire.errors import BadRequest
 from frazil.wire.identifiers import Identifier
 
-IDENTIFIER_FIELDS: Final = "identifier-field-ids"
 DISTRIBUTION_PROPERTY: Final = "write.distribution-mode"
 _TIMESTAMP_SETTING: Final = "spark.sql.timestampType"
-_NO_IDENTIFIER: Final = frozenset({TypeId.FLOAT, TypeId.DOUBLE})
+_NOT_IDENTIFIERS: Final = frozenset({TypeId.FLOAT, TypeId.DOUBLE})
 
 SchemaChange: TypeAlias = sql.SchemaChange | sql.SetIdentifierFields | sql.DropIdentifierFields
 
 
 def change_table(context: Context, identifier: Identifier, change: sql.MetadataChange) -> None:
-    """Carries out one ALTER TABLE."""
+    """Change a table's metadata, again from fresh metadata if others have changed the table."""
     client = context.client
     if isinstance(change, sql.CreateRef):
         return _create_ref(context, identifier, change)
@@ -70,7 +74,7 @@ def change_table(context: Context, identifier: Identifier, change: sql.MetadataC
 
 
 def schema_change(context: Context, change: SchemaChange) -> Callable[[Table], MetadataUpdates]:
-    """What builds the updates from a table's metadata."""
+    """Return a function that builds the updates from a table's metadata."""
     if isinstance(change, sql.SetIdentifierFields | sql.DropIdentifierFields):
         return lambda table: _identifier_fields(context, table, change)
     editor = SchemaEditor(is_case_sensitive(context))
@@ -113,20 +117,21 @@ def _edited(
 def column_field(
     context: Context, column: sql.ColumnDefinition, *, is_new_table: bool
 ) -> NestedField:
-    """The column without ids."""
+    """Return the column of a definition, without IDs."""
     name = ".".join(column.name)
     type_ = column_type(context, column.type)
     field = NestedField(NO_ID, column.name[-1], type_, column.required, column.comment)
     if column.default is None:
         return field
     value = default_value(context, name, type_, column.default)
-    # Spec, "Default values": rows that were there before get the initial default, new rows that do
-    # not say otherwise the write default.
+    # Spec, "Default values": existing rows get the initial default. New rows without a value get
+    # the write default.
     initial = None if is_new_table else value
     return replace(field, initial_default=initial, write_default=value)
 
 
 def column_type(context: Context, text: str) -> Type:
+    """Parse a type; the session says what TIMESTAMP means."""
     setting = str(context.spark.conf.get(_TIMESTAMP_SETTING, "TIMESTAMP_LTZ"))
     timestamp = TIMESTAMP if setting.upper() == "TIMESTAMP_NTZ" else TIMESTAMPTZ
     return parse_type(text, timestamp=timestamp)
@@ -156,37 +161,30 @@ def _altered(
 
 
 def _check_dropped(table: Table, schema: StructType) -> None:
-    """What partitions or sorts the table now, or identifies its rows, must stay."""
-    left = fields_by_id(schema)
-    for what, fields in (
-        ("partition", table.spec()["fields"]),
-        ("sort", table.sort_order()["fields"]),
-    ):
-        for field in fields:
-            source = field["source-id"]
-            if source not in left and field["transform"] != VOID:
-                name = fields_by_id(table.schema)[source].name
-                fix = (
-                    f"ALTER TABLE … DROP PARTITION FIELD {field['name']}"
-                    if what == "partition"
-                    else "ALTER TABLE … WRITE UNORDERED"
-                )
-                raise BadRequest(f"column {name} is in the table's {what} fields: first {fix}")
-    for field_id in _identifier_ids(table):
-        if field_id not in left:
-            name = fields_by_id(table.schema)[field_id].name
+    """Refuse to drop columns that partition or sort the table or identify its rows."""
+    kept = fields_by_id(schema)
+    old = fields_by_id(table.schema)
+    for field in table.spec()["fields"]:
+        if field["source-id"] not in kept and field["transform"] != VOID:
+            raise BadRequest(
+                f"column {old[field['source-id']].name} is in the table's partition fields: "
+                f"first ALTER TABLE … DROP PARTITION FIELD {field['name']}"
+            )
+    for field in table.sort_order()["fields"]:
+        if field["source-id"] not in kept and field["transform"] != VOID:
+            raise BadRequest(
+                f"column {old[field['source-id']].name} is in the table's sort fields: "
+                "first ALTER TABLE … WRITE UNORDERED"
+            )
+    for field_id in identifier_field_ids(table):
+        if field_id not in kept:
+            name = old[field_id].name
             raise BadRequest(
                 f"column {name} is an identifier field: first DROP IDENTIFIER FIELDS {name}"
             )
 
 
 # --- identifier fields ----------------------------------------------------------------------------
-
-
-def _identifier_ids(table: Table) -> list[int]:
-    current = table.metadata["current-schema-id"]
-    known = next(one for one in table.metadata["schemas"] if one["schema-id"] == current)
-    return list(known.get(IDENTIFIER_FIELDS) or [])
 
 
 def _identifier_fields(
@@ -201,16 +199,13 @@ def _identifier_fields(
         named.append(field.field_id)
         if isinstance(change, sql.SetIdentifierFields):
             _check_identifier(field, ".".join(path))
-    known = _identifier_ids(table)
-    if isinstance(change, sql.SetIdentifierFields):
-        ids = named
-    else:
-        missing = [
-            path for path, one in zip(change.columns, named, strict=True) if one not in known
-        ]
-        if missing:
-            raise BadRequest(f"column {'.'.join(missing[0])} is no identifier field")
-        ids = [one for one in known if one not in named]
+    ids = named
+    if isinstance(change, sql.DropIdentifierFields):
+        known = identifier_field_ids(table)
+        for path, field_id in zip(change.columns, named, strict=True):
+            if field_id not in known:
+                raise BadRequest(f"column {'.'.join(path)} is no identifier field")
+        ids = [field_id for field_id in known if field_id not in named]
     (added, *others) = schema_updates(table, table.schema)
     document = {key: part for key, part in added["schema"].items() if key != IDENTIFIER_FIELDS}
     if ids:
@@ -221,7 +216,7 @@ def _identifier_fields(
 def _check_identifier(field: NestedField, name: str) -> None:
     if not field.required:
         raise BadRequest(f"column {name} may be null, so that it cannot identify rows")
-    if not field.type.is_primitive or field.type.type_id in _NO_IDENTIFIER:
+    if not field.type.is_primitive or field.type.type_id in _NOT_IDENTIFIERS:
         raise BadRequest(f"column {name}: a {field.type} cannot identify rows")
 
 
@@ -271,7 +266,7 @@ def _write_order(table: Table, change: sql.WriteOrder) -> MetadataUpdates:
 def _unset_properties(
     context: Context, identifier: Identifier, change: sql.UnsetProperties
 ) -> None:
-    """One that is not there is none to fail for, with or without IF EXISTS, as in Iceberg's own."""
+    """Remove properties. Like Iceberg, ignore missing ones with or without IF EXISTS."""
     table = context.client.load_table(identifier)
     present = [name for name in change.names if name in table.properties]
     if present:
@@ -316,19 +311,25 @@ def _drop_ref(context: Context, identifier: Identifier, change: sql.DropRef) -> 
         table.remove_branch(change.name)
 
 
-_PREFIXES: Final = (
+_COLUMN_PREFIXES: Final = (
     "write.metadata.metrics.column.",
     "write.parquet.bloom-filter-enabled.column.",
     "write.parquet.stats-enabled.column.",
 )
 
 
+# --- properties that name columns -----------------------------------------------------------------
+
+
 def property_updates(table: Table, schema: StructType) -> list[dict[str, Any]]:
-    """Updates that go with a new schema."""
-    new = {field_id: found.name for field_id, found in fields_by_id(schema).items()}
-    old = {field_id: found.name for field_id, found in fields_by_id(table.schema).items()}
-    renamed = {name: new[one] for one, name in old.items() if one in new and new[one] != name}
-    dropped = {name for one, name in old.items() if one not in new}
+    """Return updates of properties that name columns, for a schema with columns renamed or dropped.
+
+    The rules are those of Java's `SchemaUpdate`.
+    """
+    new = {field_id: field.name for field_id, field in fields_by_id(schema).items()}
+    old = {field_id: field.name for field_id, field in fields_by_id(table.schema).items()}
+    renamed = {old[key]: new[key] for key in old.keys() & new.keys() if old[key] != new[key]}
+    dropped = {old[key] for key in old.keys() - new.keys()}
     changed, removed = _by_column(table.properties, renamed, dropped)
     mapping = table.properties.get(NAME_MAPPING_PROPERTY)
     if mapping is not None and renamed:
@@ -347,7 +348,7 @@ def _by_column(
     changed: dict[str, str] = {}
     removed: set[str] = set()
     for key, value in properties.items():
-        prefix = next((one for one in _PREFIXES if key.startswith(one)), None)
+        prefix = next((prefix for prefix in _COLUMN_PREFIXES if key.startswith(prefix)), None)
         if prefix is None:
             continue
         column = key[len(prefix) :]
@@ -360,7 +361,7 @@ def _by_column(
 
 
 def _with_new_names(text: str, old: Mapping[int, str], new: Mapping[int, str]) -> str:
-    """The new name beside the old one, by which older files still know the column."""
+    """Add new names to the mapping, next to the old ones that older files use."""
     mapping = json.loads(text)
     _add_names(mapping, old, new)
     return json.dumps(mapping, ensure_ascii=False)
@@ -374,6 +375,6 @@ def _add_names(
         if field_id in new and new[field_id] != old.get(field_id, new[field_id]):
             name = new[field_id].rpartition(".")[2]
             for other in mapped:
-                other["names"] = [one for one in other["names"] if one != name]
+                other["names"] = [known for known in other["names"] if known != name]
             item["names"] = [*item["names"], name]
         _add_names(item.get("fields") or [], old, new)

@@ -1,6 +1,7 @@
-"""How a new table is partitioned and sorted, in the words that Spark's SQL has for it.
+"""Build partition specs and sort orders from the terms of SQL, and edit partition specs.
 
-partitioned_by=["day(ts)", "bucket(16, id)"]    sorted_by=["ts desc nulls last", "id"]
+Terms look like `partitioned_by=["day(ts)", "bucket(16, id)"]` and
+`sorted_by=["ts desc nulls last", "id"]`.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ _PLURALS: Final = {
     "hours": "hour",
     "date_hour": "hour",
 }
+_SUFFIXES: Final = {"truncate": "trunc"}
 _WITH_PARAMETER: Final = frozenset({"bucket", "truncate"})
 
 
@@ -38,7 +40,7 @@ def partition_spec(
     spec_id: int = 0,
     first_id: int = FIRST_PARTITION_ID,
 ) -> dict[str, Any]:
-    """The JSON of a spec."""
+    """Return the JSON of a partition spec."""
     fields = []
     for position, term in enumerate(terms):
         transform, source, name = _term(schema, term, "partitioned_by")
@@ -54,7 +56,7 @@ def partition_spec(
 
 
 def sort_order(schema: StructType, terms: Iterable[str], *, order_id: int = 1) -> dict[str, Any]:
-    """The JSON of a sort order; without fields it is the unsorted one, whose id is 0."""
+    """Return the JSON of a sort order. Without terms it is the unsorted order, whose ID is 0."""
     fields = []
     for text in terms:
         matched = _DIRECTION.match(text)
@@ -74,15 +76,13 @@ def sort_order(schema: StructType, terms: Iterable[str], *, order_id: int = 1) -
 
 
 def partition_name(transform: str, column: str) -> str:
-    """As Iceberg's PartitionSpec.Builder names a field."""
+    """Return the name that Iceberg's PartitionSpec.Builder gives a field."""
     kind = transform.partition("[")[0]
-    if kind == "identity":
-        return column
-    return f"{column}_{ {'truncate': 'trunc'}.get(kind, kind) }"
+    return column if kind == "identity" else f"{column}_{_SUFFIXES.get(kind, kind)}"
 
 
 def _term(schema: StructType, text: str, name: str) -> tuple[str, NestedField, str]:
-    """The transform in Iceberg's words, the column, and the column's full name."""
+    """Return Iceberg's name of the transform, the column, and the column's full name."""
     matched = _CALL.match(text)
     if matched is None:
         source, column = _column(schema, text, name)
@@ -110,7 +110,9 @@ def _checked(transform: str, source: NestedField, text: str, name: str) -> str:
         raise BadRequest(f"{name}: {text!r}: {error}") from None
     if isinstance(parsed, Unknown):
         known = "identity, bucket, truncate, year, month, day, hour, void"
-        raise BadRequest(f"{name}: {text!r}: {transform} is no transform; there are {known}")
+        raise BadRequest(
+            f"{name}: {text!r}: {transform} is not a transform; known transforms are {known}"
+        )
     if not parsed.accepts(source.type):
         raise BadRequest(f"{name}: {text!r}: {transform} does not take a {source.type}")
     return transform
@@ -127,7 +129,7 @@ def _column(schema: StructType, text: str, name: str) -> tuple[NestedField, str]
     if len(alike) == 1:
         return known[alike[0]], alike[0]
     names = ", ".join(field.name for field in schema.fields)
-    raise BadRequest(f"{name}: there is no column {wanted!r}; there are {names}")
+    raise BadRequest(f"{name}: there is no column {wanted!r}; the columns are {names}")
 
 
 VOID: Final = "void"
@@ -136,21 +138,27 @@ _PARAMETER: Final = re.compile(r"(\w+)\[(\d+)\]")
 
 
 class SpecEditor:
-    """Changes the table's default spec; `document` is the outcome."""
+    """Changes the fields of a table's default spec, like Java's `BaseUpdatePartitionSpec`.
+
+    A field that a former spec had gets its old ID back. A version 1 table keeps the position of a
+    dropped field, with the void transform.
+    """
 
     def __init__(self, table: Table) -> None:
         self._table = table
-        self._fields: list[dict[str, Any]] = [dict(one) for one in table.spec()["fields"]]
+        self._fields: list[dict[str, Any]] = [dict(field) for field in table.spec()["fields"]]
         self._last_id = int(table.metadata.get("last-partition-id", 999))
         self._former = [
             field for spec in table.metadata["partition-specs"] for field in spec["fields"]
         ]
 
     def document(self) -> dict[str, Any]:
+        """Return the JSON of the new spec."""
         spec_id = max(spec["spec-id"] for spec in self._table.metadata["partition-specs"]) + 1
         return {"spec-id": spec_id, "fields": self._fields}
 
     def add(self, term: str, name: str | None) -> None:
+        """Add a field; without a name, it gets the name that Java would give it."""
         parsed = self._parsed(term)
         if self._same(self._fields, parsed) is not None:
             raise BadRequest(f"{self._table} is partitioned by {term} already")
@@ -160,11 +168,12 @@ class SpecEditor:
             raise BadRequest(f"{self._table} has a partition field {wanted} already: name this one")
         for field in self._fields:
             if field["name"] == wanted:
-                # The name of a dropped field of version 1 is free again.
+                # In version 1, another field may take the name of a dropped one.
                 field["name"] = f"{wanted}_{field['field-id']}"
         self._fields.append({**parsed, "field-id": self._id_of(former), "name": wanted})
 
     def drop(self, term: str) -> None:
+        """Drop the field with this name, or this transform and column."""
         position = self._position(term)
         if self._table.format_version > 1:
             del self._fields[position]
@@ -172,17 +181,16 @@ class SpecEditor:
             self._fields[position]["transform"] = VOID
 
     def replace(self, old: str, term: str, name: str | None) -> None:
+        """Drop one field and add another."""
         self.drop(old)
         self.add(term, name)
-
-    # --- how --------------------------------------------------------------------------------------
 
     def _parsed(self, term: str) -> dict[str, Any]:
         (field,) = partition_spec(self._table.schema, [term])["fields"]
         return {"source-id": field["source-id"], "transform": field["transform"]}
 
     def _former_of(self, parsed: Mapping[str, Any], name: str | None) -> dict[str, Any] | None:
-        """The same field of a former spec, which comes back with its id and its name."""
+        """Return the same field of a former spec, whose ID and name are used again."""
         if self._table.format_version == 1:
             return None
         known = [field for field in self._former if name in (None, field["name"])]
@@ -195,18 +203,15 @@ class SpecEditor:
         return self._last_id
 
     def _name_of(self, field: Mapping[str, Any]) -> str:
-        """As Java names fields that are added later: with the number of buckets or the width."""
+        """Return Java's name for an added field, with the number of buckets or the width."""
         source = fields_by_id(self._table.schema)[field["source-id"]].name
         transform = str(field["transform"])
-        if transform == "identity":
-            return source
         matched = _PARAMETER.fullmatch(transform)
-        if matched is None:
-            return f"{source}_{transform}"
-        return f"{source}_{ {'truncate': 'trunc'}.get(matched[1], matched[1]) }_{matched[2]}"
+        name = partition_name(transform, source)
+        return name if matched is None else f"{name}_{matched[2]}"
 
     def _position(self, term: str) -> int:
-        """By the field's own name, or by its transform and column."""
+        """Return the position of a field by its name, or by its transform and column."""
         matched = _SINGLE_NAME.match(term)
         if matched is not None:
             name = matched[1].strip("`").replace("``", "`")

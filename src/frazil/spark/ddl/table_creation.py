@@ -1,7 +1,7 @@
-"""New tables and replaced ones: with their rows, or not at all.
+"""Create and replace tables, together with their rows.
 
-A replaced table keeps its uuid, its history and its properties, as Java's replace transaction has
-it; columns of the same name keep their ids. Schema, partitions and rows change in one request.
+A replaced table keeps its UUID, history and properties, like in Java's replace transaction. Columns
+with the same name keep their IDs. Schema, partitions and rows change in one request.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ CREATE = "create"
 
 @dataclass(frozen=True, kw_only=True)
 class Definition:
-    """What is said of a table beside its columns."""
+    """The definition of a table without its columns."""
 
     partitioned_by: tuple[str, ...] = ()
-    """`day(ts)`, `bucket(16, id)`, a column."""
+    """Terms such as `day(ts)`, `bucket(16, id)` or a column."""
     sorted_by: tuple[str, ...] = ()
     location: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -53,7 +53,10 @@ def create_table(
     *,
     if_not_exists: bool = False,
 ) -> Table | None:
-    """An empty table; `schema` needs no ids. None where it is there already and may be."""
+    """Create an empty table; the IDs of `schema` are assigned here.
+
+    Return None if the table exists and `if_not_exists` allows that.
+    """
     if if_not_exists and context.client.table_exists(identifier):
         return None
     arguments = _arguments(struct_with_ids(schema), definition)
@@ -73,7 +76,7 @@ def create_table_as(
     options: WriteOptions | None = None,
     commit_options: Mapping[str, Any] | None = None,
 ) -> Result:
-    """A table with the frame's columns and rows, which nobody sees before all of them are there."""
+    """Create a table with a frame's columns and rows in one commit."""
     schema = iceberg_schema(frame.schema, all_optional=True)
     staged = context.client.stage_table(identifier, **_arguments(schema, definition))
     completed = complete_options(context, Target(identifier), commit_options or {})
@@ -93,7 +96,7 @@ def replace_table(
     *,
     or_create: bool = False,
 ) -> None:
-    """Another table under the same name, without rows."""
+    """Replace a table with an empty one."""
 
     def attempt() -> None:
         table = _existing(context, identifier, or_create=or_create)
@@ -116,7 +119,7 @@ def replace_table_as(
     options: WriteOptions | None = None,
     commit_options: Mapping[str, Any] | None = None,
 ) -> Result:
-    """Another table under the same name, with the frame's columns and rows."""
+    """Replace a table with a frame's columns and rows."""
 
     def attempt() -> Result:
         table = _existing(context, identifier, or_create=or_create)
@@ -131,11 +134,8 @@ def replace_table_as(
         return run_statement(context, Target(identifier), attempt)
 
 
-# --- how ------------------------------------------------------------------------------------------
-
-
 def _arguments(schema: StructType, definition: Definition) -> dict[str, Any]:
-    """In the words of `Client.create_table`."""
+    """Return the arguments of `Client.create_table`."""
     return {
         "schema": {**struct_to_json(schema), "schema-id": 0},
         "partition_spec": partition_spec(schema, definition.partitioned_by),
@@ -181,7 +181,7 @@ def _replaced(
                 changes = transaction.table(new.table)
                 changes.declare_metadata(new.updates, new.requirements)
                 if files:
-                    # Nothing is left on main that rows could be taken from, so they are appended.
+                    # Main is empty after the replacement, so the files are appended.
                     changes.append_files(files, **placed)
             (commit,) = transaction.commits
             return commit

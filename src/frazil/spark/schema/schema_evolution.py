@@ -38,6 +38,7 @@ from frazil.values.types import (
 )
 from frazil.wire.errors import BadRequest
 
+IDENTIFIER_FIELDS = "identifier-field-ids"
 LAST_ADDED = -1
 """The ID of the schema, spec or order that the same request adds."""
 
@@ -58,7 +59,7 @@ def evolve(table: Table, frame: st.StructType, names: NameMatcher) -> Evolution:
     schema = merger.struct(table.schema, frame, "")
     if schema == table.schema:
         return Evolution(schema)
-    return Evolution(schema, _updates(table, schema, last_id), _requirements(table, last_id))
+    return Evolution(schema, schema_updates(table, schema), schema_requirements(table))
 
 
 class _SchemaMerger:
@@ -141,22 +142,12 @@ def _widened(known: Type, found: st.DataType) -> Type:
 
 def schema_updates(table: Table, schema: StructType) -> tuple[Mapping[str, Any], ...]:
     """Return updates that make `schema` the current one and keep the identifier fields."""
-    return _updates(table, schema, int(table.metadata["last-column-id"]))
-
-
-def schema_requirements(table: Table) -> tuple[Mapping[str, Any], ...]:
-    """Return requirements that nobody else changed the schema or assigned field IDs."""
-    return _requirements(table, int(table.metadata["last-column-id"]))
-
-
-def _updates(table: Table, schema: StructType, last_id: int) -> tuple[Mapping[str, Any], ...]:
-    current = table.metadata["current-schema-id"]
-    known = next(one for one in table.metadata["schemas"] if one["schema-id"] == current)
-    schema_id = max(one["schema-id"] for one in table.metadata["schemas"]) + 1
+    last_id = int(table.metadata["last-column-id"])
+    schema_id = max(known["schema-id"] for known in table.metadata["schemas"]) + 1
     document = {**struct_to_json(schema), "schema-id": schema_id}
-    identifiers = known.get("identifier-field-ids")
+    identifiers = identifier_field_ids(table)
     if identifiers:
-        document["identifier-field-ids"] = identifiers
+        document[IDENTIFIER_FIELDS] = identifiers
     highest = max([last_id, *fields_by_id(schema)])
     updates: list[Mapping[str, Any]] = [
         {"action": "add-schema", "schema": document, "last-column-id": highest},
@@ -170,13 +161,24 @@ def _updates(table: Table, schema: StructType, last_id: int) -> tuple[Mapping[st
     return tuple(updates)
 
 
-def _requirements(table: Table, last_id: int) -> tuple[Mapping[str, Any], ...]:
+def identifier_field_ids(table: Table) -> list[int]:
+    """Return the identifier fields of the table's current schema."""
+    current_id = table.metadata["current-schema-id"]
+    schemas = {known["schema-id"]: known for known in table.metadata["schemas"]}
+    return list(schemas[current_id].get(IDENTIFIER_FIELDS) or [])
+
+
+def schema_requirements(table: Table) -> tuple[Mapping[str, Any], ...]:
+    """Return requirements that nobody else changed the schema or assigned field IDs."""
     return (
         {
             "type": "assert-current-schema-id",
             "current-schema-id": table.metadata["current-schema-id"],
         },
-        {"type": "assert-last-assigned-field-id", "last-assigned-field-id": last_id},
+        {
+            "type": "assert-last-assigned-field-id",
+            "last-assigned-field-id": int(table.metadata["last-column-id"]),
+        },
     )
 
 
