@@ -1,5 +1,5 @@
-# Frazil: every command sets up what it needs by itself, without root and without Maven.
-# `make help` lists them. PYTHON=/path/to/python3.11 chooses the interpreter, PYTEST_ARGS adds to pytest's.
+# Frazil: every command installs what it needs, without root and without Maven.
+# `make help` lists them. PYTHON=/path/to/python3.11 chooses the interpreter, PYTEST_ARGS adds arguments.
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
@@ -7,7 +7,7 @@ export PYTHON
 
 PY := .venv/bin/python
 PYTEST_ARGS ?=
-# Two processes, one for the tests that need Spark and one for the rest: see tests/conftest.py.
+# Two workers, one for the tests that need Spark and one for the rest: see tests/conftest.py.
 HALVES := -n 2 --dist loadscope
 COMPILE := uv pip compile --quiet --universal --generate-hashes --python-version 3.11 \
 	--no-emit-index-url --no-annotate --no-header
@@ -18,11 +18,11 @@ help: ## List the commands
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup
-setup: run-environment ## Make .venv with .venv/bin/frazil, then check the machine
+setup: run-environment ## Create .venv with .venv/bin/frazil, then check the machine
 	@.venv/bin/frazil doctor
 
 .PHONY: demo
-demo: ## Show fine-grained commits: sixteen writers, one honest conflict, a MERGE by Spark, read back
+demo: ## Show fine-grained commits: sixteen writers, one conflict, a MERGE by Spark, read back
 	@scripts/bootstrap.sh run --say
 	@$(PY) demo/demo.py
 
@@ -36,11 +36,11 @@ test: test-environment ## Run the tests with real components, about 15 minutes
 	@$(PY) -m pytest $(HALVES) $(PYTEST_ARGS)
 
 .PHONY: test-fast
-test-fast: test-environment ## Run the tests that need no Spark, no PostgreSQL and no process, about a minute
+test-fast: test-environment ## Run the tests without Spark, PostgreSQL and processes, about a minute
 	@$(PY) -m pytest --fast -n 2 --dist loadfile $(PYTEST_ARGS)
 
 .PHONY: test-full
-test-full: test-environment ## Run the tests with random examples and the long cases
+test-full: test-environment ## Run the tests with new random examples and the slow tests
 	@$(PY) scripts/jars.py fetch spark spark-s3 kit
 	@HYPOTHESIS_PROFILE=full $(PY) -m pytest $(HALVES) --full --ignore=tests/conformance $(PYTEST_ARGS)
 
@@ -51,10 +51,10 @@ test-spark-versions: test-environment ## Run the core tests of frazil.spark on S
 .PHONY: conformance
 conformance: test-environment ## Run Iceberg's compatibility kit on every database and store, and Trino
 	@$(PY) scripts/jars.py fetch kit kit-s3 trino
-	@$(PY) -m pytest --full -o faulthandler_timeout=610 tests/conformance $(PYTEST_ARGS)
+	@$(PY) -m pytest --full tests/conformance $(PYTEST_ARGS)
 
 .PHONY: lint
-lint: test-environment ## Check style, types, the direction of imports and the words in the files
+lint: test-environment ## Check style, types, imports and forbidden words
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
 	@$(PY) -m mypy src scripts tests demo benchmarks
@@ -100,7 +100,7 @@ bench-planning-full: test-environment ## The same with a million files, about an
 	@$(PY) -m benchmarks planning --full
 
 .PHONY: bench-spark
-bench-spark: test-environment ## Measure the pipeline on Spark beside plain Parquet and stock Iceberg
+bench-spark: test-environment ## Measure the Spark pipeline beside plain Parquet and stock Iceberg
 	@$(PY) scripts/jars.py fetch spark
 	@$(PY) -m benchmarks spark --quick
 
@@ -110,7 +110,7 @@ bench-spark-full: test-environment ## The same with more rows and rounds
 	@$(PY) -m benchmarks spark --full
 
 .PHONY: lock
-lock: ## Write requirements/*.lock anew (needs uv, and the network)
+lock: ## Write requirements/*.lock again (needs uv and the network)
 	@$(COMPILE) $(UPGRADE) pyproject.toml $(RUN_EXTRAS) requirements/run.in -o requirements/run.lock
 	@$(COMPILE) $(UPGRADE) pyproject.toml --extra all requirements/test.in -o requirements/test.lock
 	@for version in 4.0 4.2 4.3; do $(COMPILE) $(UPGRADE) pyproject.toml --extra server --extra spark \
@@ -119,7 +119,7 @@ lock: ## Write requirements/*.lock anew (needs uv, and the network)
 	@$(PY) scripts/jars.py lock
 
 .PHONY: clean
-clean: ## Remove what the commands made, but for downloaded jars
+clean: ## Remove what the commands created, except downloaded jars
 	rm -rf .venv .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist build
 	find . -name __pycache__ -type d -not -path './.cache/*' -prune -exec rm -rf {} +
 

@@ -1,8 +1,8 @@
-"""Fine-grained commits at work, in a minute: writers declare files, the server commits them.
+"""Show fine-grained commits in a minute: writers declare files, the server commits them.
 
-`make demo` runs it. It asks nothing, uses a free port and the folder ./.demo, which it wipes when
-it starts, and leaves no process behind. Each line says how many seconds it took. The numbers at
-the end are compared with what was written: a difference ends the demo with 1.
+`make demo` runs it without questions. It uses a free port and the folder ./.demo, which it empties
+at the start, and it ends all its processes. Each line has the seconds since the line before. At the
+end the demo compares the numbers with the written rows; a difference ends it with exit code 1.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ SPARK_TIMEOUT_S = 180
 
 COLUMNS = ("id", "long"), ("writer", "string"), ("cents", "long")
 NEW_COLUMN = "country", "string"
-"""A column's id is its place, counted from 1."""
+"""The id of a column is its position, counted from 1."""
 
 
 class DemoFailed(Exception):
-    """What was promised did not happen."""
+    """A result differs from what the demo says."""
 
 
 class Story:
-    """Prints lines, each with the seconds since the one before."""
+    """Print lines, each with the seconds since the line before."""
 
     def __init__(self) -> None:
         self._last = time.perf_counter()
@@ -82,21 +82,21 @@ def main() -> int:
 
 
 def _leave(number: int, frame: FrameType | None) -> NoReturn:
-    """A signal that would end the demo at once must still end what it started."""
+    """Turn signals that end the demo into exits, so that its child processes end too."""
     raise SystemExit(128 + number)
 
 
-# --- all that a writer needs: Parquet, and one POST ----------------------------------------------
+# --- what a writer needs: Parquet, and one POST ----------------------------------------------
 
 
 @dataclass(frozen=True)
 class Catalog:
-    """A catalog, spoken to with nothing but the standard library."""
+    """A catalog, called with the standard library only."""
 
     url: str
 
     def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-        """The status and the answer, which is small where `return=minimal` has a meaning."""
+        """Send a request; return the status and the answer, which `return=minimal` keeps small."""
         connection = http.client.HTTPConnection(urlsplit(self.url).netloc, timeout=60)
         headers = {"Content-Type": "application/json", "Prefer": "return=minimal"}
         try:
@@ -113,12 +113,12 @@ class Catalog:
         return answer
 
     def commit(self, *updates: Mapping[str, Any], requirements: Sequence[Any] = ()) -> Any:
-        """One atomic commit of a table."""
+        """Commit changes of one table atomically."""
         return self.ask("POST", TABLE, {"requirements": requirements, "updates": updates})
 
 
 def write_parquet(path: Path, columns: Sequence[tuple[str, str]], values: Sequence[Any]) -> None:
-    """A plain Parquet file; Iceberg finds its columns by their field ids."""
+    """Write a plain Parquet file; Iceberg finds its columns by their field ids."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -132,8 +132,11 @@ def write_parquet(path: Path, columns: Sequence[tuple[str, str]], values: Sequen
 
 
 def declared(path: Path) -> dict[str, Any]:
-    """What a commit says of a file. Only the first six are required; with counts and bounds, which
-    stand in the footer, filters read less later."""
+    """Return the declaration of a file.
+
+    Only the first six fields are required. The counts and bounds come from the footer; with them,
+    later filters read less.
+    """
     import pyarrow.parquet as pq
 
     footer = pq.read_metadata(path)
@@ -158,7 +161,7 @@ def declared(path: Path) -> dict[str, Any]:
 
 
 def write_and_commit(number: int, url: str, path: str) -> None:
-    """What one writer process does: a file, a word to wait for, one POST."""
+    """Run one writer process: write a file, wait for a line on stdin, send one POST."""
     write_parquet(Path(path), COLUMNS, rows_of(number, f"writer-{number}"))
     append = {"action": "append", "add-data-files": [declared(Path(path))]}
     print("ready", flush=True)
@@ -169,7 +172,7 @@ def write_and_commit(number: int, url: str, path: str) -> None:
 
 
 def rows_of(number: int, writer: str) -> list[list[Any]]:
-    """The values of ROWS rows, column by column; no two numbers share an id."""
+    """Return the values of ROWS rows by column; different numbers share no id."""
     ids = ids_of(number)
     return [[*ids], [writer] * ROWS, [cents_of(one) for one in ids]]
 
@@ -182,7 +185,7 @@ def cents_of(row_id: int) -> int:
     return row_id * 37 % 10_000
 
 
-# --- the story -----------------------------------------------------------------------------------
+# --- the steps -----------------------------------------------------------------------------------
 
 
 def play(story: Story, catalog: Catalog) -> None:
@@ -211,7 +214,7 @@ def play(story: Story, catalog: Catalog) -> None:
 
 
 def read_back(story: Story, catalog: Catalog, cents: Mapping[int, int], mark: str) -> None:
-    """Two readers find exactly these rows."""
+    """Check that two readers find exactly these rows."""
     wanted = len(cents), len(cents), sum(cents.values()), ROWS
     for reader, read in (("DuckDB", read_with_duckdb), ("PyIceberg", read_stock)):
         found = read(catalog)
@@ -224,7 +227,7 @@ def read_back(story: Story, catalog: Catalog, cents: Mapping[int, int], mark: st
 
 
 def create_table(catalog: Catalog) -> Path:
-    """Makes the table; the folder for its data files."""
+    """Create the table; return the folder for its data files."""
     catalog.ask("POST", "/v1/namespaces", {"namespace": [NAMESPACE]})
     table = {"name": NAME, "schema": {"type": "struct", "fields": fields(COLUMNS)}}
     made = catalog.ask("POST", f"/v1/namespaces/{NAMESPACE}/tables", table)
@@ -239,7 +242,7 @@ def fields(columns: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
 
 
 def sixteen_at_once(story: Story, catalog: Catalog, folder: Path) -> list[Path]:
-    """Sixteen processes append one file each, all at once; the files."""
+    """Append one file from each of sixteen processes at once; return the files."""
     files = [folder / f"writer-{number}.parquet" for number in range(WRITERS)]
     with writer_processes(catalog.url, files) as writers:
         story.tell(f"2  {WRITERS} processes wrote a Parquet file each, without an Iceberg library")
@@ -251,7 +254,7 @@ def sixteen_at_once(story: Story, catalog: Catalog, folder: Path) -> list[Path]:
     snapshots = {answer["committed"][0]["snapshot-id"] for _, answer, _ in answers}
     if len(snapshots) != WRITERS:
         raise DemoFailed(f"{WRITERS} writers were told of {len(snapshots)} snapshots")
-    # The log names the files before the present one; the first was that of the empty table.
+    # The log has the files before the current one; the first is that of the empty table.
     swaps = len(catalog.ask("GET", TABLE)["metadata"]["metadata-log"])
     if swaps != len({answer["metadata-location"] for _, answer, _ in answers}):
         raise DemoFailed(f"the metadata log has {swaps} swaps, the answers name others")
@@ -261,7 +264,7 @@ def sixteen_at_once(story: Story, catalog: Catalog, folder: Path) -> list[Path]:
 
 
 def honest_conflict(story: Story, catalog: Catalog, small: Sequence[Path], folder: Path) -> None:
-    """A compaction loses against a delete of one of its files, and is built again."""
+    """Show a compaction that conflicts with a delete of one of its files, and build it again."""
     base = head(catalog)
     compact(small, folder / "compacted-1.parquet")
     gone = small[-1]
@@ -290,7 +293,7 @@ def honest_conflict(story: Story, catalog: Catalog, small: Sequence[Path], folde
 
 
 def compact(files: Sequence[Path], target: Path) -> None:
-    """The rows of some files in one."""
+    """Write the rows of several files to one file."""
     import pyarrow.parquet as pq
 
     tables = [pq.read_table(path) for path in files]
@@ -299,7 +302,7 @@ def compact(files: Sequence[Path], target: Path) -> None:
 
 
 def replace(files: Sequence[Path], compacted: Path, base: int) -> dict[str, Any]:
-    """Other files for the same rows, if nobody has touched those since `base`."""
+    """Return an update that replaces files unless they were changed after `base`."""
     paths = [path.as_uri() for path in files]
     return {
         "action": "replace",
@@ -319,7 +322,7 @@ def head(catalog: Catalog) -> int:
 
 
 def schema_and_file(catalog: Catalog, path: Path, number: int) -> None:
-    """A column and a file with it: either both are in the table, or neither."""
+    """Add a column and a file that has it, in one commit."""
     columns = (*COLUMNS, NEW_COLUMN)
     write_parquet(path, columns, [*rows_of(number, "schema-change"), ["is"] * ROWS])
     catalog.commit(
@@ -350,7 +353,7 @@ def tell_history(story: Story, catalog: Catalog) -> None:
 
 
 def _wrapped(text: str, width: int) -> Iterator[str]:
-    """Lines of about that width; a word that is longer, such as a path, gets one of its own."""
+    """Wrap the text; a longer word, such as a path, gets its own line."""
     line = ""
     for word in text.split():
         if line and len(line) + len(word) >= width:
@@ -366,7 +369,7 @@ def _wrapped(text: str, width: int) -> Iterator[str]:
 
 @contextlib.contextmanager
 def deadline(seconds: int, failure: str) -> Iterator[None]:
-    """Ends what reads from a process that says nothing."""
+    """Kill a process that does not answer in time."""
 
     def too_late(number: int, frame: FrameType | None) -> NoReturn:
         raise DemoFailed(f"{failure} within {seconds} seconds")
@@ -381,7 +384,7 @@ def deadline(seconds: int, failure: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def running_server() -> Iterator[str]:
-    """A server of its own on a free port. Settings of the user's shell do not reach it."""
+    """Start a server on a free port, without the settings of the user's shell."""
     environ = {k: v for k, v in os.environ.items() if not k.startswith("FRAZIL_")}
     command = [sys.executable, "-m", "frazil", "serve", "--output", "json", "--port", "0"]
     command += ["--log-format", "json", "--warehouse", str(FOLDER / "warehouse")]
@@ -393,7 +396,7 @@ def running_server() -> Iterator[str]:
             stderr=log,
             env=environ,
             text=True,
-            # Ctrl-C reaches every process of the terminal; the server is to be ended by us.
+            # Ctrl-C reaches every process of the terminal, but the demo must end the server.
             start_new_session=True,
         )
     try:
@@ -425,7 +428,7 @@ def _stop(server: subprocess.Popen[str]) -> int:
 
 @contextlib.contextmanager
 def writer_processes(url: str, files: Sequence[Path]) -> Iterator[list[subprocess.Popen[str]]]:
-    """Processes that have written their file and wait for a word to commit it."""
+    """Start processes that write a file and wait for a line before they commit it."""
     command = [sys.executable, str(Path(__file__).resolve()), "writer", url]
     writers: list[subprocess.Popen[str]] = []
     try:
@@ -449,7 +452,7 @@ def writer_processes(url: str, files: Sequence[Path]) -> Iterator[list[subproces
 
 
 def release(writers: Sequence[subprocess.Popen[str]]) -> list[tuple[int, Any, int]]:
-    """Lets all writers commit; the status, the answer and the milliseconds of each."""
+    """Let all writers commit; return the status, the answer and the milliseconds of each."""
     for writer in writers:
         assert writer.stdin is not None
         writer.stdin.write("go\n")
@@ -461,7 +464,7 @@ def release(writers: Sequence[subprocess.Popen[str]]) -> list[tuple[int, Any, in
 
 
 def lines_of(writers: Sequence[subprocess.Popen[str]]) -> list[str]:
-    """The next line of each writer; empty where it has ended."""
+    """Return the next line of each writer, empty if it has ended."""
     with deadline(WRITER_TIMEOUT_S, "a writer said nothing"):
         return [writer.stdout.readline() for writer in writers if writer.stdout is not None]
 
@@ -477,13 +480,13 @@ WHEN NOT MATCHED THEN INSERT (id, writer, cents) VALUES (s.id, 'spark', s.cents)
 
 
 def changes_of_spark() -> list[tuple[int, int, bool]]:
-    """Ids, cents, and which go: half of the first writer's rows, and as many new ones as it had."""
+    """Return changes for half of the first writer's rows, and as many new rows as it had."""
     old = [(one, cents_of(one) + 1, one % 2 == 0) for one in ids_of(0)]
     return old + [(one, cents_of(one), False) for one in ids_of(WRITERS + 3)]
 
 
 def merge_by_spark(story: Story, catalog: Catalog) -> None:
-    """A MERGE that rewrites no data file, by a Spark that knows the table through Frazil."""
+    """Run a MERGE on Spark that rewrites no data file."""
     with spark_process(catalog.url) as spark:
         about = _said(spark, "Spark did not start")
         story.tell(f"7  Spark {about['spark']} started on Java {about['java']}")
@@ -505,7 +508,7 @@ def merge_by_spark(story: Story, catalog: Catalog) -> None:
 
 @contextlib.contextmanager
 def spark_process(url: str) -> Iterator[subprocess.Popen[str]]:
-    """Spark in a process of its own, whose words go to .demo/spark.log."""
+    """Run Spark in its own process; its output goes to .demo/spark.log."""
     command = [sys.executable, str(Path(__file__).resolve()), "spark", url]
     with (FOLDER / "spark.log").open("wb") as log:
         spark = subprocess.Popen(
@@ -514,7 +517,7 @@ def spark_process(url: str) -> Iterator[subprocess.Popen[str]]:
     try:
         yield spark
     except BaseException:
-        # Its Java ends with it.
+        # Kill its Java as well.
         spark.terminate()
         spark.wait()
         raise
@@ -523,7 +526,7 @@ def spark_process(url: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def _offline() -> dict[str, str]:
-    """Iceberg's reader where it was fetched before, else Frazil's own: nothing is downloaded."""
+    """Choose Iceberg's reader if its jar is there, else Frazil's own; download nothing."""
     import pyspark
 
     from frazil.spark.runtime.local_spark import JARS_VARIABLE, iceberg_runtime
@@ -544,7 +547,7 @@ def _said(spark: subprocess.Popen[str], failure: str) -> dict[str, Any]:
 
 
 def run_spark(url: str) -> None:
-    """What the process does: a Spark by one call, the changes as a view, one statement."""
+    """Run the Spark process: start Spark, register the changes as a view, run the MERGE."""
     import frazil.spark
     from frazil.spark.runtime.local_java import feature_release
 
@@ -580,7 +583,7 @@ def stock_append(catalog: Catalog, number: int) -> None:
 
 
 def by_one_word(catalog: Catalog, number: int) -> None:
-    """The same append, committed as a declared file."""
+    """Commit PyIceberg's append as a declared file."""
     import pyarrow as pa
     from pyiceberg.catalog import load_catalog
 
@@ -591,7 +594,7 @@ def by_one_word(catalog: Catalog, number: int) -> None:
 
 
 def read_stock(catalog: Catalog) -> tuple[int, int, int, int]:
-    """Rows, distinct ids, the sum of cents, and rows with a country, as PyIceberg reads them."""
+    """Read with PyIceberg: rows, distinct ids, the sum of cents, and rows with a country."""
     import pyarrow.compute as pc
     from pyiceberg.catalog import load_catalog
 
@@ -606,8 +609,7 @@ def read_stock(catalog: Catalog) -> tuple[int, int, int, int]:
 
 
 def read_with_duckdb(catalog: Catalog) -> tuple[int, int, int, int]:
-    """The same as DuckDB reads them. Its extensions are files in their wheels, so nothing is
-    downloaded."""
+    """Read the same figures with DuckDB; its extensions come from their wheels."""
     import duckdb
 
     connection = duckdb.connect(

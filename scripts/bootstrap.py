@@ -1,9 +1,9 @@
-"""Makes `.venv` hold exactly what the locks say: `bootstrap.py run` or `bootstrap.py test`.
+"""Install exactly the locked packages into `.venv`: `bootstrap.py run` or `bootstrap.py test`.
 
-Standard library only: it runs before anything is installed. Each step leaves a stamp with the
-hash of what it was made from, so that a second call does nothing until a lock changes. `run` is
-what the server and the demo need, `test` adds what the tests need. When a lock changed, the
-environment is made anew: a package that left a lock must not linger and hide a missing dependency.
+This runs before anything is installed, so it uses the standard library only. Each step leaves a
+stamp with the hash of its lock file, so a second call does nothing until a lock changes. `run` is
+for the server and the demo, `test` adds the packages for the tests. When a lock has changed, the
+environment is created again: a package that left the lock could hide a missing dependency.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LEVELS = ("run", "test")
 
 
 class BootstrapError(Exception):
-    """Says what is missing and the one line to type."""
+    """The environment cannot be created; the message has the line to type."""
 
 
 def lock_file(level: str) -> Path:
@@ -56,7 +56,7 @@ def is_stamped(name: str, value: str) -> bool:
 
 @contextmanager
 def one_at_a_time() -> Iterator[None]:
-    """Two `make` calls at once must not build the same environment."""
+    """Keep two `make` calls from building the environment at the same time."""
     cache = ROOT / ".cache"
     cache.mkdir(exist_ok=True)
     with open(cache / "bootstrap.lock", "w") as handle:
@@ -66,7 +66,7 @@ def one_at_a_time() -> Iterator[None]:
 
 def run(command: Sequence[str | Path]) -> None:
     arguments = [str(part) for part in command]
-    # The environment that is built must not see what the caller's shell has on its path.
+    # The new environment must not see the packages of the caller's environment.
     environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
     finished = subprocess.run(arguments, cwd=ROOT, env=environment, check=False)
     if finished.returncode:
@@ -74,19 +74,19 @@ def run(command: Sequence[str | Path]) -> None:
 
 
 def find_uv() -> str | None:
-    """uv, if it is there, runs, and is not switched off by FRAZIL_UV=0."""
+    """Return the path of a uv that works, unless FRAZIL_UV=0 switches it off."""
     if os.environ.get("FRAZIL_UV") == "0":
         return None
     uv = shutil.which("uv")
     if uv is None:
         return None
-    # A version manager's shim may stand on the PATH for a uv that is not installed.
+    # The PATH may have a version manager's shim for a uv that is not installed.
     works = subprocess.run([uv, "--version"], capture_output=True, check=False).returncode == 0
     return uv if works else None
 
 
 def base_python() -> str:
-    """The interpreter below any virtual environment that runs this file."""
+    """Return the interpreter that the current virtual environment was created from."""
     return str(getattr(sys, "_base_executable", None) or sys.executable)
 
 
@@ -99,7 +99,7 @@ def require_ensurepip(python: str) -> None:
         fix = f"sudo apt-get install python{version}-venv"
     else:
         fix = "make setup PYTHON=/path/to/python3.11"
-    raise BootstrapError(f"{python} comes without ensurepip and uv is not there. Type: {fix}")
+    raise BootstrapError(f"{python} has no ensurepip and there is no uv. Type: {fix}")
 
 
 def make_venv(uv: str | None) -> None:
@@ -121,7 +121,7 @@ def install(uv: str | None, arguments: Sequence[str | Path]) -> None:
 
 
 def venv_works() -> bool:
-    """Its Python starts, and is the one that PYTHON= asks for, where it asks."""
+    """Return whether the Python of `.venv` starts and has the version that PYTHON= asks for."""
     probe = [str(VENV_PYTHON), "-c", "import sys; print(sys.version_info[:2])"]
     try:
         answer = subprocess.run(probe, capture_output=True, text=True, check=False)
@@ -133,7 +133,7 @@ def venv_works() -> bool:
 
 
 def is_stale(level: str) -> bool:
-    """A lock that was installed and has changed since, or a venv whose Python is gone."""
+    """Return whether `.venv` is broken or has packages of an older lock."""
     if not venv_works():
         return True
     return any(
@@ -143,7 +143,7 @@ def is_stale(level: str) -> bool:
 
 
 def bootstrap(level: str, uv: str | None) -> bool:
-    """Brings `.venv` to the level; says whether anything had to be done."""
+    """Install the locks of the level; return whether anything changed."""
     worked = False
     if is_stale(level):
         make_venv(uv)
@@ -173,7 +173,9 @@ def tell(started: float, text: str) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("level", choices=LEVELS)
-    parser.add_argument("--say", action="store_true", help="print a line if nothing was to do")
+    parser.add_argument(
+        "--say", action="store_true", help="print a line even if there is nothing to do"
+    )
     arguments = parser.parse_args()
     started = time.monotonic()
     try:
@@ -183,7 +185,7 @@ def main() -> int:
         print(f"frazil: {error}", file=sys.stderr)
         return 1
     if arguments.say and not worked:
-        tell(started, ".venv is as the locks say")
+        tell(started, ".venv is up to date")
     return 0
 
 

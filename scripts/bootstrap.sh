@@ -1,6 +1,6 @@
 #!/bin/sh
-# Finds a Python that can run Frazil and hands over to scripts/bootstrap.py.
-# Plain sh, because on a fresh machine nothing else can be counted on. PYTHON=... overrules the search.
+# Find a Python that can run Frazil, and run scripts/bootstrap.py with it.
+# Plain sh: a fresh machine may have nothing else. PYTHON=... overrides the search.
 set -eu
 
 here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)
@@ -12,7 +12,7 @@ fits() {
 
 if [ -n "${PYTHON:-}" ]; then
     if ! command -v "$PYTHON" >/dev/null 2>&1; then
-        echo "frazil: PYTHON=$PYTHON is not there. Type: make setup PYTHON=/path/to/python3.11" >&2
+        echo "frazil: PYTHON=$PYTHON does not exist. Type: make setup PYTHON=/path/to/python3.11" >&2
         exit 1
     fi
     if ! fits "$PYTHON"; then

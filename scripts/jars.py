@@ -1,9 +1,8 @@
-"""Brings the jars of `requirements/jars.lock` into `.cache/jars`: `jars.py fetch GROUP...`.
+"""Download the jars of `requirements/jars.lock` to `.cache/jars`: `jars.py fetch GROUP...`.
 
-They are downloaded by the Ivy that comes inside PySpark, so that no Maven is needed, only when
-missing, and checked against their SHA-256. Ivy's own default repository is used, or the settings
-file that FRAZIL_IVY_SETTINGS names (a machine behind a mirror has one). `jars.py lock` writes
-jars.lock anew from jars.in.
+The Ivy inside PySpark downloads jars that are missing, so Maven is not needed, and each is checked
+against its SHA-256. Ivy uses its default repository, or the settings file that FRAZIL_IVY_SETTINGS
+names (for a machine behind a mirror). `jars.py lock` writes jars.lock again from jars.in.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))  # run as a file, this module stands beside no package
+sys.path.insert(0, str(ROOT))  # a script has no parent package
 
 from scripts.java import Java, JavaError, find_java  # noqa: E402
 
@@ -36,7 +35,7 @@ ATTEMPTS = 3
 
 
 class JarError(Exception):
-    """A jar cannot be had or is not the one that was locked."""
+    """A jar cannot be downloaded, or its content differs from the lock."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ def sha256(path: Path) -> str:
 
 
 def is_there(jar: Jar) -> bool:
-    """On disk with its locked content. A file of another content is moved out of the way."""
+    """Return whether the jar is on disk; delete a file whose content differs from the lock."""
     if not jar.path.exists():
         return False
     if jar.sha256 and sha256(jar.path) != jar.sha256:
@@ -108,12 +107,12 @@ def is_there(jar: Jar) -> bool:
 def pyspark_jars() -> Path:
     spec = find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise JarError("pyspark is not installed, and the jars come by its Ivy. Type: make test")
+        raise JarError("pyspark is not installed, and its Ivy downloads the jars. Type: make test")
     return Path(spec.origin).parent / "jars"
 
 
 def ivy_module(jars: Iterable[Jar]) -> bytes:
-    """An ivy.xml that names each artifact and follows no dependency of any."""
+    """Return an ivy.xml that names each artifact, without their dependencies."""
     ElementTree.register_namespace("m", MAVEN_ATTRIBUTES)
     module = ElementTree.Element("ivy-module", {"version": "2.0"})
     ElementTree.SubElement(module, "info", {"organisation": "frazil", "module": "jars"})
@@ -133,7 +132,7 @@ def ivy_module(jars: Iterable[Jar]) -> bytes:
 
 
 def run_ivy(java: Java, jars: Sequence[Jar], folder: Path) -> str:
-    """Downloads into the folder; answers what Ivy said, for the case that something is missing."""
+    """Download to the folder; return the output of Ivy, which explains a missing jar."""
     (ivy_jar,) = pyspark_jars().glob("ivy-*.jar")
     module = folder / "ivy.xml"
     module.write_bytes(ivy_module(jars))
@@ -151,12 +150,12 @@ def run_ivy(java: Java, jars: Sequence[Jar], folder: Path) -> str:
 def download(java: Java, jars: Sequence[Jar]) -> None:
     JARS_DIR.mkdir(parents=True, exist_ok=True)
     missing = list(jars)
-    said = ""
+    output = ""
     for _ in range(ATTEMPTS):
-        # Beside the jars, so that moving a finished file into place is one rename.
+        # Next to the jars, so that a finished file is moved by one rename.
         with tempfile.TemporaryDirectory(dir=JARS_DIR.parent, prefix="ivy-") as name:
             folder = Path(name)
-            said = run_ivy(java, missing, folder)
+            output = run_ivy(java, missing, folder)
             for jar in missing:
                 arrived = folder / jar.path.name
                 if arrived.exists():
@@ -165,7 +164,7 @@ def download(java: Java, jars: Sequence[Jar]) -> None:
         if not missing:
             return
     names = ", ".join(jar.coordinates for jar in missing)
-    raise JarError(f"could not download {names}. Ivy said:\n{said}")
+    raise JarError(f"could not download {names}. The output of Ivy:\n{output}")
 
 
 def keep(jar: Jar, arrived: Path) -> None:
@@ -176,7 +175,7 @@ def keep(jar: Jar, arrived: Path) -> None:
 
 
 def fetch(groups: Sequence[str]) -> list[Path]:
-    """Every jar of the groups on disk and checked; downloads those that are missing."""
+    """Return the paths of the groups' jars, checked; download the missing ones."""
     jars = locked_jars(groups)
     missing = [jar for jar in jars if not is_there(jar)]
     if missing:
@@ -189,7 +188,7 @@ def fetch(groups: Sequence[str]) -> list[Path]:
 
 
 def write_lock() -> None:
-    """Keeps the hash of what is locked already; downloads what is new to learn its hash."""
+    """Write jars.lock; keep the known hashes, and download new jars for theirs."""
     locked = {jar.coordinates: jar.sha256 for jar in read_jars(LOCK)}
     wanted = read_jars(WANTED)
     unknown = [jar for jar in wanted if jar.coordinates not in locked and not jar.path.exists()]

@@ -1,4 +1,4 @@
-"""Finds the Java that Spark and the compatibility kit run on: `java.py` prints its home.
+"""Find the Java that Spark and the compatibility kit run on: `java.py` prints its home.
 
 The rules are those of `frazil.spark.runtime.local_java`, which users have too. This script prints
 the rejected candidates to stderr and keeps the shim of the wheel's Java below the checkout's

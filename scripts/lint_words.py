@@ -1,8 +1,8 @@
-"""Refuses what must not stand in any file of the repository: `lint_words.py`.
+"""Refuse texts that no file of the repository may contain: `lint_words.py`.
 
-Addresses of package registries belong to the machine's configuration, unfinished work belongs
-done, and paths of one machine mean nothing on another. The patterns are written so that this
-file does not match itself.
+These are addresses of package registries, which belong in the configuration of a machine, marks of
+unfinished work, and paths of one machine. The patterns are written so that they do not match this
+file.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FORBIDDEN = {
     "a path of one machine": (r"(?<![\w.])/(wor[k]|home|root|Users)/[a-z]",),
     "the number of an issue": (r"\b[Ii]ssue #?\d+\b",),
 }
-# Written by others, or by tools: their words are not ours.
+# Files with texts of others.
 NOT_OURS = ("LICENSE",)
 
 
@@ -45,7 +45,7 @@ def findings(path: Path) -> Iterator[str]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError:
-        return  # not a text
+        return  # a binary file
     for number, line in enumerate(lines, start=1):
         for what, patterns in FORBIDDEN.items():
             if any(re.search(pattern, line) for pattern in patterns):

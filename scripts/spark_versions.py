@@ -1,8 +1,8 @@
-"""Runs the core tests of `frazil.spark` on other versions of Spark: `spark_versions.py [4.0 ...]`.
+"""Run the core tests of `frazil.spark` on other versions of Spark: `spark_versions.py [4.0 ...]`.
 
-Each version has a virtual environment of its own below `.cache`, made from
-`requirements/spark-<version>.lock` and only when that has changed. Iceberg's runtime is not used:
-there is none for the newest.
+Each version has its own virtual environment below `.cache`. It is created from
+`requirements/spark-<version>.lock`, and again when that file changes. The tests run without
+Iceberg's runtime, because the newest Spark has none.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def lock_file(version: str) -> Path:
 
 
 def environment(version: str) -> Path:
-    """The Python of the version's own environment, which is made where it is not there."""
+    """Return the Python of the version's environment; create it if it is missing."""
     folder = ROOT / ".cache" / f"spark-{version}"
     python = folder / "bin" / "python"
     stamp = folder / ".frazil.stamp"
@@ -62,7 +62,7 @@ def environment(version: str) -> Path:
 
 
 def run_suite(version: str, arguments: Sequence[str]) -> int:
-    """The tests, with the package taken from the checkout."""
+    """Run the core tests with the package of the checkout; return the exit code."""
     python = environment(version)
     print(f"--- Spark {version} ---", flush=True)
     variables = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYSPARK_PYTHON": str(python)}

@@ -15,7 +15,17 @@ from scripts.java import ROOT
 from tests.support.patience import HANG_S
 
 TARGETS = {
-    *("setup", "demo", "serve", "test", "test-full", "test-spark-versions", "lint", "conformance"),
+    *(
+        "setup",
+        "demo",
+        "serve",
+        "test",
+        "test-fast",
+        "test-full",
+        "test-spark-versions",
+        "lint",
+        "conformance",
+    ),
     *("bench", "bench-full", "bench-commit", "bench-commit-full"),
     *("bench-client", "bench-client-full", "bench-planning", "bench-planning-full"),
     *("bench-spark", "bench-spark-full"),
@@ -86,7 +96,7 @@ def test_chosen_python_that_is_too_old_is_named(tmp_path: Path) -> None:
 def test_missing_ensurepip_is_answered_with_a_line_to_type(tmp_path: Path) -> None:
     # As Debian ships Python without the package python3-venv: the import fails.
     bare = fake_python(tmp_path / "bin", "python3.11", "exit 1")
-    with pytest.raises(bootstrap.BootstrapError, match=r"without ensurepip .* Type: \S+"):
+    with pytest.raises(bootstrap.BootstrapError, match=r"has no ensurepip .* Type: \S+"):
         bootstrap.require_ensurepip(str(bare))
 
 
