@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from benchmarks.results import RESULTS, machine
-from frazil.commit.snapshot.declared_paths import check_places
-from frazil.commit.snapshot.table_locations import Territory
+from frazil.commit.snapshot.declared_paths import check_paths
+from frazil.commit.snapshot.table_locations import TableLocations
 from frazil.format.declared.declared_files import DeclaredFiles
 from frazil.format.manifest.manifest_encoder import manifest_encoder
 from frazil.format.manifest.manifest_fields import ADDED
@@ -130,15 +130,15 @@ def run(body: bytes, metadata: TableMetadata, clock: Clock) -> int:
     clock.time("check request", lambda: check_request(request.updates))
     (update,) = request.updates
     assert isinstance(update, Append)
-    clock.time("check places", lambda: _check_places(metadata, update.add_data_files))
+    clock.time("check paths", lambda: _check_paths(metadata, update.add_data_files))
     converter = DeclaredFiles(metadata)
     files = clock.time("declare", lambda: converter.data_files(update.add_data_files, PLACE))
     return clock.time("encode", lambda: _encode(metadata, files))
 
 
-def _check_places(metadata: TableMetadata, files: tuple[DeclaredDataFile, ...]) -> None:
-    territory = Territory(AllowedLocations("s3://bucket/warehouse"))
-    check_places(metadata, [file.file_path for file in files], PLACE, territory, lambda _: None)
+def _check_paths(metadata: TableMetadata, files: tuple[DeclaredDataFile, ...]) -> None:
+    locations = TableLocations(AllowedLocations("s3://bucket/warehouse"))
+    check_paths(metadata, [file.file_path for file in files], PLACE, locations, lambda _: None)
 
 
 def _encode(metadata: TableMetadata, files: list[DataFile]) -> int:

@@ -95,20 +95,15 @@ class _Recorder:
 
 
 def _count() -> None:
-    from frazil.commit.catalog.table_lifecycle import Tables
-    from frazil.commit.pipeline import table_creation
+    from frazil.commit.pipeline.relation_kinds import RelationChange, TableKind
     from frazil.commit.snapshot import apply_request
     from frazil.format.metadata import table_builder, view_builder
 
     recorder = _Recorder(os.environ[_FILE])
     recorder.updates("table", table_builder._APPLY)
     recorder.updates("view", view_builder._APPLY)
-    for module, name in (
-        (apply_request, "updated"),
-        (table_creation, "created"),
-        (apply_request, "apply_view_updates"),
-    ):
-        setattr(module, name, recorder.in_commits(getattr(module, name)))
+    for name in ("_apply_updates", "apply_view_updates"):
+        setattr(apply_request, name, recorder.in_commits(getattr(apply_request, name)))
     for given, check in list(table_builder._CHECKS.items()):
         name = str(given.__struct_config__.tag)
         table_builder._CHECKS[given] = recorder.requirement(check, name)
@@ -118,9 +113,17 @@ def _count() -> None:
     def check_view_requirements(metadata: Any, given: Any) -> None:
         (counted if given else view_check)(metadata, given)
 
-    create = recorder.requirement(Tables.create_by_commit, "assert-create")
+    apply = TableKind.apply
+    create = recorder.requirement(apply, "assert-create")
+
+    def apply_or_create(
+        kind: TableKind, state: Any, change: RelationChange, environment: Any, *, alone: bool
+    ) -> Any:
+        chosen = create if change.creates else apply
+        return chosen(kind, state, change, environment, alone=alone)
+
     setattr(apply_request, "check_view_requirements", check_view_requirements)  # noqa: B010
-    setattr(Tables, "create_by_commit", create)  # noqa: B010
+    setattr(TableKind, "apply", apply_or_create)  # noqa: B010
 
 
 def _lose_patience(patience_s: float) -> None:

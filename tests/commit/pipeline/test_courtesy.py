@@ -186,7 +186,7 @@ def runner() -> Runner:
 
 
 @pytest.fixture
-def queues(executor: ThreadPoolExecutor, runner: Runner) -> Queues:
+def queues(executor: ThreadPoolExecutor, runner: Runner) -> Queues[Job]:
     return Queues(executor, runner, QueueLimits())
 
 
@@ -197,7 +197,7 @@ def long_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_classic_jobs_of_a_group_come_first_and_others_keep_their_order(
-    queues: Queues, runner: Runner
+    queues: Queues[Job], runner: Runner
 ) -> None:
     with queues.holding([TABLE]):
         for job in (Work("f1"), Work("f2"), classic("c1"), Work("f3"), classic("c2")):
@@ -231,7 +231,7 @@ def test_jobs_that_can_wait_have_half_of_a_group_to_themselves(
     assert runner.of(TABLE) == [["c0", "c1", "f1", "f2"], ["c2", "c3", "f3", "c4"], ["c5", "c6"]]
 
 
-def test_nobody_overtakes_a_job_that_must_be_alone(queues: Queues, runner: Runner) -> None:
+def test_nobody_overtakes_a_job_that_must_be_alone(queues: Queues[Job], runner: Runner) -> None:
     with queues.holding([TABLE]):
         for job in (Work("f1"), classic("c1"), alone("drop"), Work("f2"), classic("c2")):
             queues.submit(TABLE, job)
@@ -240,8 +240,10 @@ def test_nobody_overtakes_a_job_that_must_be_alone(queues: Queues, runner: Runne
 
 
 @pytest.mark.usefixtures("long_pauses")
-def test_jobs_that_can_wait_wait_for_the_next_classic_one(queues: Queues, runner: Runner) -> None:
-    queues.refused_late(TABLE)
+def test_jobs_that_can_wait_wait_for_the_next_classic_one(
+    queues: Queues[Job], runner: Runner
+) -> None:
+    queues._pauses.refused(TABLE)
     for name in ("f1", "f2"):
         queues.submit(TABLE, Work(name))
     queues.submit(OTHER, Work("elsewhere"))
@@ -263,7 +265,7 @@ def test_a_refusal_inside_a_group_pauses_what_came_meanwhile(
     def run(identifier: Identifier, group: Sequence[Job]) -> None:
         if group[0].group_key and not group[0].can_wait and not runner.groups:
             own.submit(identifier, Work("f1"))
-            own.refused_late(identifier)
+            own._pauses.refused(identifier)
         runner(identifier, group)
 
     own = Queues(executor, run, QueueLimits())
@@ -279,9 +281,9 @@ def test_a_refusal_inside_a_group_pauses_what_came_meanwhile(
 
 @pytest.mark.usefixtures("long_pauses")
 def test_a_job_that_must_be_alone_does_not_wait_and_keeps_its_place(
-    queues: Queues, runner: Runner
+    queues: Queues[Job], runner: Runner
 ) -> None:
-    queues.refused_late(TABLE)
+    queues._pauses.refused(TABLE)
     queues.submit(TABLE, Work("f1"))
     queues.submit(TABLE, alone("drop"))
     runner.wait_for(lambda: len(runner.of(TABLE)) == 2)
@@ -290,9 +292,9 @@ def test_a_job_that_must_be_alone_does_not_wait_and_keeps_its_place(
 
 
 @pytest.mark.usefixtures("long_pauses")
-def test_closing_does_not_wait_for_a_pause(queues: Queues, runner: Runner) -> None:
+def test_closing_does_not_wait_for_a_pause(queues: Queues[Job], runner: Runner) -> None:
     for table in (TABLE, OTHER):
-        queues.refused_late(table)
+        queues._pauses.refused(table)
         for name in ("f1", "f2", "f3"):
             queues.submit(table, Work(name))
     assert queues.close(HANG_S)
@@ -302,8 +304,8 @@ def test_closing_does_not_wait_for_a_pause(queues: Queues, runner: Runner) -> No
 
 
 @pytest.mark.usefixtures("long_pauses")
-def test_holding_a_table_that_pauses_forgets_no_job(queues: Queues, runner: Runner) -> None:
-    queues.refused_late(TABLE)
+def test_holding_a_table_that_pauses_forgets_no_job(queues: Queues[Job], runner: Runner) -> None:
+    queues._pauses.refused(TABLE)
     queues.submit(TABLE, Work("f1"))
     with queues.holding([TABLE]):
         queues.submit(TABLE, Work("f2"))
@@ -317,7 +319,7 @@ def test_jobs_that_wait_out_a_pause_count_for_the_bounds(
     executor: ThreadPoolExecutor, runner: Runner
 ) -> None:
     queues = Queues(executor, runner, QueueLimits(max_queued_requests=2, max_queued_bytes=100))
-    queues.refused_late(TABLE)
+    queues._pauses.refused(TABLE)
     queues.submit(TABLE, Work("f1", size_bytes=60))
     with pytest.raises(TooManyRequests, match="bytes"):
         queues.submit(TABLE, Work("large", size_bytes=60))
@@ -329,10 +331,10 @@ def test_jobs_that_wait_out_a_pause_count_for_the_bounds(
 
 
 def test_a_pause_ends_by_itself(
-    queues: Queues, runner: Runner, monkeypatch: pytest.MonkeyPatch
+    queues: Queues[Job], runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(table_queues, "MAX_PAUSE_S", 0.05)
-    queues.refused_late(TABLE)
+    queues._pauses.refused(TABLE)
     queues.submit(TABLE, Work("f1"))
     runner.wait_for(lambda: runner.of(TABLE) == [["f1"]])
     assert queues.close(HANG_S)
@@ -343,7 +345,7 @@ def test_no_job_is_lost_where_pauses_timers_and_closing_meet(
     executor: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     monkeypatch.setattr(table_queues, "MAX_PAUSE_S", 0.002)
-    monkeypatch.setattr(table_queues, "_REST", 0)
+    monkeypatch.setattr(table_queues, "_PAUSE_REST_FACTOR", 0)
     tables = [Identifier(("ns",), f"t{number}") for number in range(3)]
     runner, taken = Runner(), Counter[str]()
     inside: Counter[Identifier] = Counter()
@@ -355,7 +357,7 @@ def test_no_job_is_lost_where_pauses_timers_and_closing_meet(
             assert inside[identifier] == 1, "two groups of one table at once"
         runner(identifier, group)
         if any(not job.can_wait for job in group):
-            own.refused_late(identifier)
+            own._pauses.refused(identifier)
         with mutex:
             inside[identifier] -= 1
 

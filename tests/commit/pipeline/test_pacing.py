@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from frazil.commit.pipeline import commit_loop
-from frazil.commit.pipeline.commit_loop import MAX_AHEAD_MS
+from frazil.commit.pipeline import commit_batch
+from frazil.commit.pipeline.commit_batch import MAX_AHEAD_MS
 from frazil.commit.snapshot.commit_environment import now_ms
 from frazil.wire.errors import BadRequest
 from tests.commit.requests import (
@@ -29,8 +29,8 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The seconds that groups would have slept."""
     seconds: list[float] = []
     clock = SimpleNamespace(sleep=seconds.append, monotonic=time.monotonic)
-    monkeypatch.setattr(commit_loop, "time", clock)
-    monkeypatch.setattr(commit_loop, "MAX_JUDGING_S", 3_600)
+    monkeypatch.setattr(commit_batch, "time", clock)
+    monkeypatch.setattr(commit_batch, "MAX_JUDGING_S", 3_600)
     return seconds
 
 
@@ -50,7 +50,7 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def test_a_group_takes_the_time_that_it_uses_up(
     slept: list[float], ahead_ms: int, requests: int, seconds: list[float]
 ) -> None:
-    commit_loop._pace(ahead_ms, requests)
+    commit_batch._pace(ahead_ms, requests)
     assert slept == seconds
 
 
@@ -103,7 +103,7 @@ def test_commits_on_a_head_from_the_future_go_on_after_it(
 def test_a_group_that_takes_long_is_committed_in_parts(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(commit_loop, "MAX_JUDGING_S", -1)
+    monkeypatch.setattr(commit_batch, "MAX_JUDGING_S", -1)
     location = driver.load().metadata.location
     before = driver.metadata_files()
     with driver.catalog._queues.holding([name("t")]):

@@ -48,7 +48,7 @@ def executor() -> Iterator[ThreadPoolExecutor]:
 
 def queues_of(
     executor: ThreadPoolExecutor, runner: Runner, limits: QueueLimits | None = None
-) -> Queues:
+) -> Queues[Job]:
     return Queues(executor, runner, limits or QueueLimits())
 
 

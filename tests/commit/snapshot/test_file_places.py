@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from frazil.commit.snapshot.declared_paths import check_places
-from frazil.commit.snapshot.table_locations import Territory
+from frazil.commit.snapshot.declared_paths import check_paths
+from frazil.commit.snapshot.table_locations import TableLocations
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.store.locations import AllowedLocations
 from frazil.wire.errors import BadRequest
@@ -40,9 +40,9 @@ def check(
     owners: Owners | None = None,
     warehouse: str = "s3://bucket/warehouse",
 ) -> None:
-    territory = Territory(AllowedLocations(warehouse, ["s3://imports"]))
+    locations = TableLocations(AllowedLocations(warehouse, ["s3://imports"]))
     owners = Owners(other=OTHER) if owners is None else owners
-    check_places(metadata or table(), paths, PLACE, territory, owners)
+    check_paths(metadata or table(), paths, PLACE, locations, owners)
 
 
 @pytest.mark.parametrize(

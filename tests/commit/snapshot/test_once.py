@@ -5,13 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import Raw
 
-from frazil.commit.pipeline.pending_requests import Context, IdempotencyKey, commit_rows
+from frazil.commit.pipeline.idempotency import (
+    KeptCommit,
+    commit_row,
+    kept_from_json,
+    transaction_row,
+)
+from frazil.commit.pipeline.pending_requests import Context, IdempotencyKey
 from frazil.commit.snapshot.committed_snapshots import (
     CommittedSnapshot,
     committed_from_json,
     committed_json,
-    kept_from_json,
 )
 from frazil.commit.snapshot.stream_epochs import (
     Streams,
@@ -92,13 +98,11 @@ def test_a_row_holds_what_the_answer_said() -> None:
 @pytest.mark.parametrize("in_transaction", [False, True])
 def test_a_key_keeps_whether_the_epoch_came_again(already: bool, in_transaction: bool) -> None:
     context = Context("anna", "request-1", IdempotencyKey("k", "f"))
-    (kept,) = commit_rows(
-        context,
-        UUID,
-        committed_json(MADE),
-        in_transaction=in_transaction,
-        already_committed=already,
-    )
+    made = KeptCommit(committed=Raw(committed_json(MADE)), already_committed=already, uuid=UUID)
+    if in_transaction:
+        (kept,) = transaction_row(context, [made])
+    else:
+        (kept,) = commit_row(context, made)
     assert kept.committed is not None
     content = kept.committed[1:-1] if in_transaction else kept.committed
     said = kept_from_json(content)

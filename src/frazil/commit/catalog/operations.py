@@ -1,8 +1,8 @@
 """The catalog: every operation of the REST specification, without HTTP.
 
-Methods that may wait in a table's queue return a future; all others block the calling thread
-for the time of a database transaction. No method is ever called on the edge's event loop except
-those that return a future, which only put something in a queue.
+Methods that may wait in a table's queue return a future; all others block the calling thread for
+the time of a database transaction. The server's event loop calls only those that return a future:
+they do nothing but put a request in a queue.
 """
 
 from __future__ import annotations
@@ -11,41 +11,31 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-import msgspec
 
 from frazil.commit.catalog.namespace_changes import Namespaces
-from frazil.commit.catalog.relation_rows import Relations
+from frazil.commit.catalog.relation_rows import RelationRows
 from frazil.commit.catalog.table_lifecycle import Tables
 from frazil.commit.catalog.view_lifecycle import Views
-from frazil.commit.pipeline.catalog_answers import (
-    Answer,
-    JsonAnswer,
-    LoadedTable,
-    LoadedView,
-    NoContent,
-    TableAnswer,
-    TransactionAnswer,
-    ViewAnswer,
-)
-from frazil.commit.pipeline.commit_loop import GroupCommit
+from frazil.commit.pipeline.catalog_answers import Answer, LoadedTable, LoadedView, NoContent
+from frazil.commit.pipeline.commit_batch import BatchTools
+from frazil.commit.pipeline.commit_loop import CommitLoop
 from frazil.commit.pipeline.idempotency import Idempotency
-from frazil.commit.pipeline.pending_requests import Context, Pending
-from frazil.commit.pipeline.relation_kinds import TableSubject, ViewSubject, missing
-from frazil.commit.pipeline.simple import SimpleCommit
-from frazil.commit.pipeline.table_creation import is_create
-from frazil.commit.pipeline.table_queues import Job, QueueLimits, Queues
-from frazil.commit.pipeline.transactions import MultiTableCommit, TableChange
-from frazil.commit.snapshot.apply_request import asserts_ref
+from frazil.commit.pipeline.pending_requests import (
+    Attempt,
+    Context,
+    Operation,
+    Pending,
+    PendingCommit,
+)
+from frazil.commit.pipeline.relation_kinds import RelationChange, TableKind, ViewKind
+from frazil.commit.pipeline.table_creation import TableCreation, is_create
+from frazil.commit.pipeline.table_queues import Pauses, QueueLimits, Queues
+from frazil.commit.snapshot.apply_request import asserts_ref, is_fine_grained
 from frazil.commit.snapshot.commit_environment import Environments
-from frazil.commit.snapshot.committed_snapshots import KeptCommit, kept_from_json
 from frazil.commit.snapshot.file_writer import FileWriter
-from frazil.commit.snapshot.table_locations import Territory
-from frazil.commit.snapshot.updates import is_fine_grained
-from frazil.db.base import Database, DatabaseUnavailable, KeyRow, Kind, Relation
+from frazil.commit.snapshot.table_locations import TableLocations
+from frazil.db.base import Database, DatabaseUnavailable, Kind, Relation
 from frazil.read.lru import CacheCounts
 from frazil.read.manifest_cache import ManifestCache, ManifestReader
 from frazil.read.metadata_cache import MetadataCache
@@ -70,23 +60,6 @@ _FILE_THREADS = 16
 _DRAIN_TIMEOUT_S = 60.0
 _FORGET_EVERY_S = 600.0
 _KEEP_COMMIT_IDS_S = 7 * 24 * 3600
-_TABLE_COMMITS = "table"
-_VIEW_COMMITS = "view"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Alone:
-    """A queued operation that shares its swap with nobody."""
-
-    context: Context
-    operation: Callable[[], Answer]
-    future: Future[Answer] = field(default_factory=Future)
-    group_key: None = None
-    can_wait: bool = False
-
-    @property
-    def size_bytes(self) -> int:
-        return self.context.request_bytes
 
 
 class Catalog:
@@ -107,37 +80,27 @@ class Catalog:
         self._store = store
         self._workers = ThreadPoolExecutor(_COMMIT_THREADS, "frazil-commit")
         self._file_workers = ThreadPoolExecutor(_FILE_THREADS, "frazil-files")
-        territory = Territory(allowed_locations)
-        self._check_readable = territory.check_readable
-        writer = FileWriter(store, self._file_workers)
         self._cache = MetadataCache(store, metadata_cache_bytes)
-        self._idempotency = Idempotency(db, self._render)
-        simple = SimpleCommit(db, writer, self._idempotency)
-        self._namespaces = Namespaces(db, simple, territory, warehouse)
         self._manifests = ManifestCache(manifest_cache_bytes, manifest_cache_folder)
-        environments = Environments(db, store, territory, self._manifests, self._file_workers)
-        self._tables = Tables(
-            db, store, self._cache, territory, simple, self._namespaces, environments
-        )
-        self._views = Views(db, self._cache, territory, simple, self._namespaces)
-        self._table_subject = TableSubject(self._cache, territory)
-        self._view_subject = ViewSubject(self._cache, territory)
-        self._groups = GroupCommit(db, writer, self._idempotency, environments)
-        self._transactions = MultiTableCommit(
-            db,
-            writer,
-            self._cache,
-            territory,
-            self._idempotency,
-            self._table_subject,
-            environments,
-        )
-        self._queues = Queues(self._workers, self._run_group, limits or QueueLimits())
-        self._groups.when_refused_late(self._queues.refused_late)
+        locations = TableLocations(allowed_locations)
+        self._check_readable = locations.check_readable
+        creation = TableCreation(db, store, locations)
+        self._namespaces = Namespaces(db, locations, warehouse)
+        self._tables = Tables(db, store, self._cache, locations, self._namespaces, creation)
+        self._views = Views(db, self._cache, locations, self._namespaces)
+        self._table_kind = TableKind(self._cache, locations, creation)
+        self._view_kind = ViewKind(self._cache, locations)
+        writer = FileWriter(store, self._file_workers)
+        environments = Environments(db, store, locations, self._manifests, self._file_workers)
+        pauses = Pauses()
+        self._idempotency = Idempotency(db, self._cache)
+        tools = BatchTools(db, writer, environments, pauses)
+        self._loop = CommitLoop(db, writer, self._idempotency, tools)
+        self._queues = Queues(self._workers, self._loop.run_group, limits or QueueLimits(), pauses)
         self._lifetime_s = idempotency_lifetime_s
         self._stop = threading.Event()
-        self._keeper = threading.Thread(target=self._forget, name="frazil-forget", daemon=True)
-        self._keeper.start()
+        self._forgetter = threading.Thread(target=self._forget, name="frazil-forget", daemon=True)
+        self._forgetter.start()
 
     # --- namespaces --------------------------------------------------------------------------
 
@@ -158,8 +121,8 @@ class Catalog:
     def create_namespace(
         self, context: Context, namespace: Namespace, properties: dict[str, str]
     ) -> Answer:
-        return self._idempotency.run_here(
-            context, lambda: self._namespaces.create(context, namespace, properties)
+        return self._run_here(
+            context, lambda operation: self._namespaces.create(operation, namespace, properties)
         )
 
     def update_namespace_properties(
@@ -169,13 +132,14 @@ class Catalog:
         removals: Sequence[str],
         updates: dict[str, str],
     ) -> Answer:
-        return self._idempotency.run_here(
-            context, lambda: self._namespaces.update(context, namespace, removals, updates)
+        return self._run_here(
+            context,
+            lambda operation: self._namespaces.update(operation, namespace, removals, updates),
         )
 
     def drop_namespace(self, context: Context, namespace: Namespace) -> Answer:
-        return self._idempotency.run_here(
-            context, lambda: self._namespaces.drop(context, namespace)
+        return self._run_here(
+            context, lambda operation: self._namespaces.drop(operation, namespace)
         )
 
     # --- reading tables and views ------------------------------------------------------------
@@ -197,11 +161,11 @@ class Catalog:
         self._tables.rows.row(identifier)
 
     def manifest_reader(self) -> ManifestReader:
-        """Reads the manifests of tables, through the cache that commits use."""
+        """Return a reader of manifests that uses the cache of commits."""
         return ManifestReader(self._manifests, self._store, self._check_readable)
 
     def manifest_counts(self) -> CacheCounts:
-        """What that cache has done so far."""
+        """Return what that cache has done so far."""
         return self._manifests.counts()
 
     def load_view(self, identifier: Identifier) -> LoadedView:
@@ -222,49 +186,54 @@ class Catalog:
     def create_table(
         self, context: Context, namespace: Namespace, request: CreateTableRequest
     ) -> Answer:
-        return self._idempotency.run_here(
-            context, lambda: self._tables.create(context, namespace, request)
+        return self._run_here(
+            context, lambda operation: self._tables.create(operation, namespace, request)
         )
 
     def register_table(
         self, context: Context, namespace: Namespace, request: RegisterTableRequest
     ) -> Answer:
-        return self._idempotency.run_here(
-            context, lambda: self._tables.register(context, namespace, request)
+        return self._run_here(
+            context, lambda operation: self._tables.register(operation, namespace, request)
         )
 
     def create_view(
         self, context: Context, namespace: Namespace, request: CreateViewRequest
     ) -> Answer:
-        return self._idempotency.run_here(
-            context, lambda: self._views.create(context, namespace, request)
+        return self._run_here(
+            context, lambda operation: self._views.create(operation, namespace, request)
         )
 
     def register_view(
         self, context: Context, namespace: Namespace, request: RegisterViewRequest
     ) -> Answer:
-        return self._idempotency.run_here(
-            context, lambda: self._views.register(context, namespace, request)
+        return self._run_here(
+            context, lambda operation: self._views.register(operation, namespace, request)
         )
+
+    def _run_here(self, context: Context, prepare: Callable[[Operation], Attempt]) -> Answer:
+        """Carry out an operation on this thread: it needs no table's queue."""
+        operation = Operation(context=context, prepare=prepare)
+        running = self._idempotency.join(context, operation.future)
+        if running is not None:
+            return running.result()
+        self._loop.run_unless_finished(operation)
+        return operation.future.result()
 
     # --- through the queue -------------------------------------------------------------------
 
     def commit_table(
         self, context: Context, identifier: Identifier, request: CommitTableRequest
     ) -> Future[Answer]:
-        return self._queued(
-            context, lambda: self._submit_commit(context, identifier, request, False)
-        )
+        return self._submit_commit(context, identifier, request, in_transaction=False)
 
     def commit_view(
         self, context: Context, identifier: Identifier, request: CommitViewRequest
     ) -> Future[Answer]:
-        def start() -> Future[Answer]:
-            pending = Pending(context, request, _VIEW_COMMITS)
-            self._queues.submit(identifier, pending)
-            return pending.future
-
-        return self._queued(context, start)
+        kind = self._view_kind
+        changes = (RelationChange(identifier, request),)
+        pending = PendingCommit(context=context, kind=kind, changes=changes, group_key=kind)
+        return self._submit([identifier], pending)
 
     def commit_transaction(
         self, context: Context, request: CommitTransactionRequest
@@ -272,29 +241,39 @@ class Catalog:
         identifiers = request.identifiers()
         if len(set(identifiers)) != len(identifiers):
             raise BadRequest("table-changes: a table is named twice; join its updates in one")
-        changes = tuple(map(TableChange, identifiers, request.table_changes))
-        if len(changes) == 1:
-            only = changes[0]
-            return self._queued(
-                context,
-                lambda: self._submit_commit(context, only.identifier, only.request, True),
-            )
-        return self._queued(context, lambda: self._submit_transaction(context, changes))
+        requests = request.table_changes
+        if len(identifiers) == 1:
+            return self._submit_commit(context, identifiers[0], requests[0], in_transaction=True)
+        changes = tuple(
+            RelationChange(identifier, own, is_create(own))
+            for identifier, own in zip(identifiers, requests, strict=True)
+        )
+        pending = PendingCommit(
+            context=context, kind=self._table_kind, changes=changes, in_transaction=True
+        )
+        return self._submit(identifiers, pending)
 
     def drop_table(self, context: Context, identifier: Identifier, purge: bool) -> Future[Answer]:
         dropped: list[Relation] = []
 
-        def operation() -> Answer:
-            return self._tables.rows.drop(context, identifier, dropped=dropped.append)
+        def answer(row: Relation) -> Answer:
+            dropped.append(row)
+            return NoContent()
 
-        def start() -> Future[Answer]:
-            return self._then_purge(self._alone(context, identifier, operation), dropped, purge)
+        def prepare(operation: Operation) -> Attempt:
+            return self._tables.rows.drop(operation, identifier, answer=answer)
 
-        return self._queued(context, start)
+        operation = Operation(context=context, prepare=prepare)
+        if not purge:
+            return self._submit([identifier], operation)
+        answered: Future[Answer] = Future()
+        operation.future.add_done_callback(lambda done: self._purge(done, dropped, answered))
+        return self._submit([identifier], operation, answered)
 
     def unregister_table(self, context: Context, identifier: Identifier) -> Future[Answer]:
-        operation = lambda: self._tables.unregister(context, identifier)  # noqa: E731
-        return self._queued(context, lambda: self._alone(context, identifier, operation))
+        return self._submit_operation(
+            context, identifier, lambda operation: self._tables.unregister(operation, identifier)
+        )
 
     def rename_table(
         self, context: Context, source: Identifier, destination: Identifier
@@ -302,8 +281,9 @@ class Catalog:
         return self._rename(self._tables.rows, context, source, destination)
 
     def drop_view(self, context: Context, identifier: Identifier) -> Future[Answer]:
-        operation = lambda: self._views.rows.drop(context, identifier)  # noqa: E731
-        return self._queued(context, lambda: self._alone(context, identifier, operation))
+        return self._submit_operation(
+            context, identifier, lambda operation: self._views.rows.drop(operation, identifier)
+        )
 
     def rename_view(
         self, context: Context, source: Identifier, destination: Identifier
@@ -311,117 +291,87 @@ class Catalog:
         return self._rename(self._views.rows, context, source, destination)
 
     def _rename(
-        self, rows: Relations, context: Context, source: Identifier, destination: Identifier
+        self, rows: RelationRows, context: Context, source: Identifier, destination: Identifier
     ) -> Future[Answer]:
-        operation = lambda: rows.rename(context, source, destination)  # noqa: E731
-        return self._queued(context, lambda: self._alone(context, source, operation))
-
-    def _queued(self, context: Context, start: Callable[[], Future[Answer]]) -> Future[Answer]:
-        return self._idempotency.run(context, start, self._workers)
+        return self._submit_operation(
+            context, source, lambda operation: rows.rename(operation, source, destination)
+        )
 
     def _submit_commit(
         self,
         context: Context,
         identifier: Identifier,
         request: CommitTableRequest,
+        *,
         in_transaction: bool,
     ) -> Future[Answer]:
-        group_key = None if is_create(request) else _TABLE_COMMITS
-        can_wait = is_fine_grained(request.updates) and not asserts_ref(request)
-        pending = Pending(context, request, group_key, in_transaction, can_wait)
-        self._queues.submit(identifier, pending)
-        return pending.future
+        creates = is_create(request)
+        pending = PendingCommit(
+            context=context,
+            kind=self._table_kind,
+            changes=(RelationChange(identifier, request, creates),),
+            group_key=None if creates else self._table_kind,
+            can_wait=is_fine_grained(request.updates) and not asserts_ref(request),
+            in_transaction=in_transaction,
+        )
+        return self._submit([identifier], pending)
 
-    def _submit_transaction(
-        self, context: Context, changes: Sequence[TableChange]
+    def _submit_operation(
+        self, context: Context, identifier: Identifier, prepare: Callable[[Operation], Attempt]
     ) -> Future[Answer]:
-        pending: Pending[Sequence[TableChange]] = Pending(context, changes, None, True)
+        return self._submit([identifier], Operation(context=context, prepare=prepare))
 
-        def run() -> None:
-            with self._queues.holding([change.identifier for change in changes]):
-                self._transactions.run(pending)
-
-        if self._stop.is_set():
-            raise TooManyRequests("the server is shutting down: send the request again")
-        self._workers.submit(run)
-        return pending.future
-
-    def _alone(
-        self, context: Context, identifier: Identifier, operation: Callable[[], Answer]
+    def _submit(
+        self,
+        identifiers: Sequence[Identifier],
+        pending: Pending,
+        answered: Future[Answer] | None = None,
     ) -> Future[Answer]:
-        job = _Alone(context, operation)
-        self._queues.submit(identifier, job)
-        return job.future
-
-    def _then_purge(
-        self, done: Future[Answer], dropped: list[Relation], purge: bool
-    ) -> Future[Answer]:
-        """Answers a purge only when the files are gone, without holding the name meanwhile."""
-        if not purge:
-            return done
-        finished: Future[Answer] = Future()
-
-        def work(answer: Answer) -> None:
-            for row in dropped[-1:]:
-                self._tables.purge(row)
-            finished.set_result(answer)
-
-        def after(first: Future[Answer]) -> None:
-            error = first.exception()
-            if error is not None:
-                finished.set_exception(error)
-            else:
-                self._workers.submit(work, first.result())
-
-        done.add_done_callback(after)
-        return finished
-
-    def _run_group(self, identifier: Identifier, group: Sequence[Job]) -> None:
-        """Called by the queue, holding the table."""
-        first: Any = group[0]
-        if isinstance(first, _Alone):
-            self._idempotency.settle(first.future, first.context, first.operation)
-        elif first.group_key == _VIEW_COMMITS:
-            self._groups.run(self._view_subject, identifier, _pendings(group))
-        elif first.group_key == _TABLE_COMMITS:
-            self._groups.run(self._table_subject, identifier, _pendings(group))
+        """Queue a request, or join a running request with the same key. `answered` is the future
+        to answer with, where that is not the request's own."""
+        answered = answered or pending.future
+        running = self._idempotency.join(pending.context, answered)
+        if running is not None:
+            return running
+        if pending.context.key is None:
+            self._enqueue(identifiers, pending)
         else:
-            create = lambda: self._tables.create_by_commit(first, identifier)  # noqa: E731
-            self._idempotency.settle(first.future, first.context, create)
+            # The key is looked up on another thread, so that this one never waits.
+            self._workers.submit(self._enqueue_unless_finished, identifiers, pending)
+        return answered
 
-    # --- replay ------------------------------------------------------------------------------
+    def _enqueue_unless_finished(self, identifiers: Sequence[Identifier], pending: Pending) -> None:
+        try:
+            self._idempotency.replay_finished([pending])
+            if not pending.future.done():
+                self._enqueue(identifiers, pending)
+        except DatabaseUnavailable as error:
+            unavailable = TooManyRequests(f"the database is not available: {error}")
+            pending.future.set_exception(unavailable)
+        except Exception as error:
+            pending.future.set_exception(error)
 
-    def _render(self, row: KeyRow) -> Answer:
-        """A finished request's answer, from the catalog as it is now."""
-        if row.body is not None:
-            return JsonAnswer(row.body, row.status)
-        if row.relation_uuid is not None:
-            kept = None if row.committed is None else kept_from_json(row.committed)
-            return self._render_relation(row.relation_uuid, kept)
-        if row.committed is None:
-            return NoContent()
-        if row.status == 200:
-            return self._render_unregistered(msgspec.json.decode(row.committed))
-        tables = msgspec.json.decode(row.committed, type=list[KeptCommit])
-        answers = [self._render_relation(kept.uuid or "", kept) for kept in tables]
-        return TransactionAnswer(tuple(a for a in answers if isinstance(a, TableAnswer)))
+    def _enqueue(self, identifiers: Sequence[Identifier], pending: Pending) -> None:
+        if len(identifiers) == 1:
+            self._queues.submit(identifiers[0], pending)
+        else:
+            self._queues.submit_holding(identifiers, pending)
 
-    def _render_unregistered(self, kept: dict[str, Any]) -> Answer:
-        identifier = Identifier(tuple(kept["identifier"][:-1]), kept["identifier"][-1])
-        return TableAnswer(LoadedTable(identifier, self._cache.table(kept["at"]), kept["at"]))
+    def _purge(
+        self, done: Future[Answer], dropped: Sequence[Relation], answered: Future[Answer]
+    ) -> None:
+        """Answer a purge when the files are gone, without keeping the name's queue waiting."""
+        error = done.exception()
+        if error is not None:
+            answered.set_exception(error)
+            return
 
-    def _render_relation(self, uuid: str, kept: KeptCommit | None) -> Answer:
-        relation = self._database.relation_by_uuid(uuid)
-        if relation is None:
-            raise missing(Kind.TABLE, Identifier((), uuid))
-        location = relation.metadata_location
-        if relation.kind is Kind.VIEW:
-            view = LoadedView(relation.identifier, self._cache.view(location), location)
-            return ViewAnswer(view)
-        table = LoadedTable(relation.identifier, self._cache.table(location), location)
-        if kept is None:
-            return TableAnswer(table)
-        return TableAnswer(table, bytes(kept.committed), kept.already_committed)
+        def work() -> None:
+            for row in dropped:
+                self._tables.purge(row)
+            answered.set_result(done.result())
+
+        self._workers.submit(work)
 
     # --- life --------------------------------------------------------------------------------
 
@@ -430,26 +380,22 @@ class Catalog:
         self._database.ping()
 
     def close(self) -> None:
-        """Finishes what is in flight, takes nothing new, and ends the worker threads. The
-        database and the store belong to whoever opened them."""
+        """Finish what is in flight, take nothing new, and end the worker threads. The database and
+        the store belong to whoever opened them."""
         self._stop.set()
         if not self._queues.close(_DRAIN_TIMEOUT_S):
             logger.warning("closed with commits still in flight")
         self._workers.shutdown(wait=True)
         self._file_workers.shutdown(wait=True)
         self._manifests.close()
-        self._keeper.join(timeout=5)
+        self._forgetter.join(timeout=5)
 
     def _forget(self) -> None:
-        """Keeps key rows for twice the advertised time, by the database's clock. A commit id is
-        needed only while its outcome is in doubt."""
+        """Delete old rows now and then. Key rows are kept for twice the advertised time, by the
+        database's clock; a commit id is needed only while its outcome is in doubt."""
         while not self._stop.wait(_FORGET_EVERY_S):
             try:
                 self._database.forget_keys(2 * self._lifetime_s)
                 self._database.forget_commits(_KEEP_COMMIT_IDS_S)
             except DatabaseUnavailable as error:
                 logger.warning("could not forget old keys and commit ids: %s", error)
-
-
-def _pendings(group: Sequence[Job]) -> list[Pending[Any]]:
-    return [job for job in group if isinstance(job, Pending)]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import uuid
 
 from frazil.commit.catalog.namespace_changes import Namespaces
-from frazil.commit.catalog.relation_rows import Relations, attempt
-from frazil.commit.pipeline.catalog_answers import Answer, LoadedView, ViewAnswer
+from frazil.commit.catalog.relation_rows import RelationRows
+from frazil.commit.pipeline.catalog_answers import LoadedView, ViewAnswer
+from frazil.commit.pipeline.idempotency import key_row
 from frazil.commit.pipeline.outbox_events import event, pointer_payload
-from frazil.commit.pipeline.pending_requests import Context, key_row
-from frazil.commit.pipeline.relation_kinds import NextFile, view_file
-from frazil.commit.pipeline.simple import Attempt, SimpleCommit
+from frazil.commit.pipeline.pending_requests import Attempt, Operation
+from frazil.commit.pipeline.table_creation import NextFile, view_file
 from frazil.commit.snapshot.commit_environment import now_ms
-from frazil.commit.snapshot.table_locations import Territory, check_uuid
+from frazil.commit.snapshot.table_locations import TableLocations, check_uuid
 from frazil.db.base import CreateRelation, Database, Kind, Relation
 from frazil.format.metadata.view_builder import new_view
 from frazil.format.metadata.view_metadata import ViewMetadata
@@ -27,15 +27,13 @@ class Views:
         self,
         database: Database,
         cache: MetadataCache,
-        territory: Territory,
-        simple: SimpleCommit,
+        locations: TableLocations,
         namespaces: Namespaces,
     ) -> None:
-        self.rows = Relations(Kind.VIEW, database, simple)
+        self.rows = RelationRows(Kind.VIEW, database)
         self._database = database
         self._cache = cache
-        self._territory = territory
-        self._simple = simple
+        self._locations = locations
         self._namespaces = namespaces
 
     def load(self, identifier: Identifier) -> LoadedView:
@@ -43,69 +41,64 @@ class Views:
         self._cache.check_there(location)
         return LoadedView(identifier, self._cache.view(location), location)
 
-    def create(self, context: Context, namespace: Namespace, request: CreateViewRequest) -> Answer:
+    def create(
+        self, operation: Operation, namespace: Namespace, request: CreateViewRequest
+    ) -> Attempt:
         identifier = Identifier(namespace, check_name(request.name, "view name"))
-
-        def prepare() -> Attempt:
-            self._refuse_existing(identifier)
-            location = request.location or self._namespaces.new_location(identifier)
-            metadata = new_view(
-                location=location,
-                schema=request.schema,
-                view_version=request.view_version,
-                properties=request.properties or {},
-                uuid=str(uuid.uuid4()),
-                now_ms=now_ms(),
-            )
-            self._territory.check_view(metadata)
-            return self._attempt(context, identifier, view_file(metadata, 0), "create")
-
-        return self._simple.run(context, prepare)
+        self._refuse_existing(identifier)
+        location = request.location or self._namespaces.new_location(identifier)
+        metadata = new_view(
+            location=location,
+            schema=request.schema,
+            view_version=request.view_version,
+            properties=request.properties or {},
+            uuid=str(uuid.uuid4()),
+            now_ms=now_ms(),
+        )
+        self._locations.check_view(metadata)
+        return self._create(operation, identifier, view_file(metadata, 0), "create")
 
     def register(
-        self, context: Context, namespace: Namespace, request: RegisterViewRequest
-    ) -> Answer:
+        self, operation: Operation, namespace: Namespace, request: RegisterViewRequest
+    ) -> Attempt:
         identifier = Identifier(namespace, check_name(request.name, "view name"))
         location = request.metadata_location
+        self._refuse_existing(identifier)
+        self._locations.check(location, "metadata-location")
+        metadata = self._cache.read_view(location)
+        check_uuid(metadata.view_uuid, "view-uuid")
+        self._locations.check_view(metadata)
+        return self._create(operation, identifier, NextFile(metadata, location, ()), "register")
 
-        def prepare() -> Attempt:
-            self._refuse_existing(identifier)
-            self._territory.check(location, "metadata-location")
-            metadata = self._cache.read_view(location)
-            check_uuid(metadata.view_uuid, "view-uuid")
-            self._territory.check_view(metadata)
-            return self._attempt(context, identifier, NextFile(metadata, location, ()), "register")
-
-        return self._simple.run(context, prepare)
-
-    def _attempt(
+    def _create(
         self,
-        context: Context,
+        operation: Operation,
         identifier: Identifier,
         file: NextFile[ViewMetadata],
-        operation: str,
+        event_name: str,
     ) -> Attempt:
         view_uuid = file.metadata.view_uuid
         # A view that was dropped and comes back goes on counting where it stopped.
         version = self._database.last_version(view_uuid) + 1
         relation = Relation(Kind.VIEW, identifier, view_uuid, file.location, version)
 
-        def answer() -> Answer:
+        def answer() -> ViewAnswer:
             self._cache.remember_view(file.location, CachedView(file.metadata))
             return ViewAnswer(
                 LoadedView(identifier, self._cache.view(file.location), file.location)
             )
 
-        return attempt(
+        payload = pointer_payload(file.location)
+        return operation.carry_out(
             [CreateRelation(relation)],
-            key_row(context, 200, relation_uuid=relation.uuid),
-            [event(context, relation, operation, pointer_payload(file.location))],
+            key_row(operation.context, 200, relation_uuid=relation.uuid),
+            [event(operation.context, relation, event_name, payload)],
             answer,
-            {file.location: file.chunks} if file.chunks else {},
+            files={file.location: file.chunks} if file.chunks else {},
         )
 
     def _refuse_existing(self, identifier: Identifier) -> None:
-        """Early and in clear words; the database decides again in the transaction."""
+        """Check early to give a clear message. The database decides again in the transaction."""
         row = self._database.relation(identifier)
         if row is not None and row.kind is Kind.TABLE:
             raise AlreadyExists(f"Table with same name already exists: {identifier}")

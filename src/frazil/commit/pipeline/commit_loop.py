@@ -1,380 +1,235 @@
-"""The group commit: N requests for one table, one metadata file, one swap, N answers.
+"""The commit loop: every change of the catalog is carried out here.
 
-This is the only retry loop of a commit. Each round loads the head, applies every request that
-still waits, in turn, to the metadata in memory, makes all files durable and swaps the pointer.
-A request that fails its checks fails alone. What was refused is told only when the state it was
-judged by is committed: after a lost swap it is judged again.
+Each round loads the rows, judges the requests that wait, makes their files durable and sends one
+database transaction. Who loses a race to another replica goes into another round: a request is
+intent that can be applied to any head. Files are deleted only when it is proven that the
+transaction did not happen.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Protocol
 
-from frazil.commit.pipeline.catalog_answers import Answer, TableAnswer, TransactionAnswer
+from frazil.commit.pipeline.commit_batch import Batch, BatchTools
 from frazil.commit.pipeline.idempotency import Idempotency
-from frazil.commit.pipeline.outbox_events import commit_payload, event
-from frazil.commit.pipeline.pending_requests import Pending, commit_rows
-from frazil.commit.pipeline.relation_kinds import NextFile, Subject, missing
-from frazil.commit.pipeline.swap import Committer, send
-from frazil.commit.snapshot.apply_request import Applied
-from frazil.commit.snapshot.commit_environment import Environments, now_ms
-from frazil.commit.snapshot.committed_snapshots import committed_json
+from frazil.commit.pipeline.pending_requests import Attempt, Operation, Pending, PendingCommit, Work
 from frazil.commit.snapshot.file_writer import FileWriter, Writing, not_written
-from frazil.commit.snapshot.stream_epochs import Streams
 from frazil.db.base import (
     Committed,
     Database,
     DatabaseUnavailable,
-    EventRow,
-    KeyRow,
     KeysTaken,
+    OutcomeUnknown,
     Refused,
     Relation,
     SwapLost,
-    SwapRelation,
     Transaction,
+    TransactionOutcome,
 )
-from frazil.wire.errors import CommitFailed, FrazilError, TooManyRequests
+from frazil.wire.errors import CommitStateUnknown, FrazilError, TooManyRequests
 from frazil.wire.identifiers import Identifier
 
 logger = logging.getLogger("frazil.commit")
 
-M = TypeVar("M")
-R = TypeVar("R")
-
-# After so many lost swaps the row is locked before it is loaded, so that a replica with slow
+# After two lost swaps the rows are locked before they are loaded, so that a replica with slow
 # commits does not lose for ever against a fast one.
 LOCK_AFTER_LOST = 2
 LOCK_TIMEOUT_S = 10.0
 GIVE_UP_AFTER_S = 60.0
-MAX_AHEAD_MS = 1000
-# What is applied by then is committed; the rest of the group follows.
-MAX_JUDGING_S = 1.0
+RESOLVE_TIMEOUT_S = 20.0
 
 
-@dataclass(frozen=True, slots=True)
-class _Accepted(Generic[M, R]):
-    pending: Pending[R]
-    applied: Applied[M]
-    changed: bool
+class Committer(Protocol):
+    """A database, or a session that holds row locks."""
+
+    def commit(self, transaction: Transaction) -> TransactionOutcome: ...
 
 
-@dataclass(frozen=True, slots=True)
-class _Round(Generic[M, R]):
-    """Every waiting request, judged against one head."""
-
-    requests: list[Pending[R]]
-    """All of them, in their order: after a lost swap each is judged again."""
-    relation: Relation
-    base: M
-    new: M
-    accepted: list[_Accepted[M, R]]
-    rejected: list[tuple[Pending[R], FrazilError]]
-    postponed: list[Pending[R]]
-    """Not judged: those before them took long, and are not to wait for them too."""
-    streams: Streams
-
-    @property
-    def changed(self) -> list[_Accepted[M, R]]:
-        return [one for one in self.accepted if one.changed]
-
-    def files(self) -> dict[str, Sequence[bytes]]:
-        return {name: [data] for one in self.accepted for name, data in one.applied.files}
-
-
-class GroupCommit:
+class CommitLoop:
     def __init__(
         self,
         database: Database,
         writer: FileWriter,
         idempotency: Idempotency,
-        environments: Environments,
+        batch_tools: BatchTools,
     ) -> None:
         self._database = database
         self._writer = writer
         self._idempotency = idempotency
-        self._environments = environments
-        self._refused_late: Callable[[Identifier], None] = lambda _: None
+        self._batch_tools = batch_tools
 
-    def when_refused_late(self, tell: Callable[[Identifier], None]) -> None:
-        """Who is told that a request was refused because others had gone before it."""
-        self._refused_late = tell
+    def run_group(self, _: Identifier, group: Sequence[Pending]) -> None:
+        """Carry out the requests that a queue hands over together."""
+        first = group[0]
+        if isinstance(first, Operation):
+            self.run(first)
+        else:
+            commits = [pending for pending in group if isinstance(pending, PendingCommit)]
+            self.run(Batch(self._batch_tools, commits))
 
-    def run(
-        self, subject: Subject[M, R], identifier: Identifier, group: Sequence[Pending[R]]
-    ) -> None:
-        """Answers every request of the group, whatever happens."""
-        waiting = list(group)
+    def run_unless_finished(self, operation: Operation) -> None:
+        """Carry out an operation that waited in no queue."""
         try:
-            self._rounds(subject, identifier, waiting)
+            self._idempotency.replay_finished([operation])
+        except DatabaseUnavailable as error:
+            self._refuse([operation], _unavailable(error))
+        self.run(operation)
+
+    def run(self, work: Work) -> None:
+        """Answer every request of the work, whatever happens."""
+        try:
+            self._run_rounds(work)
         except FrazilError as error:
-            for pending in _unanswered(group):
-                self._reject(pending, error)
+            self._refuse(work.waiting(), error)
+        except DatabaseUnavailable as error:
+            self._refuse(work.waiting(), _unavailable(error))
         except Exception as error:
-            logger.exception("commit to %s failed", identifier)
-            for pending in _unanswered(group):
+            for pending in work.waiting():
+                logger.exception("request %s failed", pending.context.request_id)
                 pending.future.set_exception(error)
 
-    def _rounds(
-        self, subject: Subject[M, R], identifier: Identifier, waiting: list[Pending[R]]
-    ) -> None:
-        lost = 0
+    def _run_rounds(self, work: Work) -> None:
+        lost_swaps = 0
         give_up = time.monotonic() + GIVE_UP_AFTER_S
-        while waiting:
-            if lost:
-                waiting = self._without_finalised(waiting)
-            with self._held(identifier, lost) as (relation, committer):
-                if relation is None or relation.kind is not subject.kind:
-                    raise missing(subject.kind, identifier)
-                waiting, swap_was_lost = self._round(subject, relation, committer, waiting)
-            if swap_was_lost:
-                lost += 1
-            else:
-                lost, give_up = 0, time.monotonic() + GIVE_UP_AFTER_S
-            if waiting and time.monotonic() > give_up:
-                raise TooManyRequests(f"too many others commit to {identifier}: send it again")
+        while work.waiting():
+            with self._loaded_rows(work.identifiers, lost_swaps) as (rows, committer):
+                outcome = self._round(work, rows, committer)
+            match outcome:
+                case SwapLost():
+                    lost_swaps += 1
+                    self._idempotency.replay_finished(work.waiting())
+                    if time.monotonic() > give_up:
+                        raise TooManyRequests("too many others change the same rows: send it again")
+                    continue
+                case KeysTaken(key_rows):
+                    self._idempotency.replay_taken(work.waiting(), key_rows)
+                case Refused(_, error):
+                    self._refuse_alone(work, error)
+            lost_swaps, give_up = 0, time.monotonic() + GIVE_UP_AFTER_S
 
     @contextmanager
-    def _held(
-        self, identifier: Identifier, lost: int
-    ) -> Iterator[tuple[Relation | None, Committer]]:
-        """The table's row, locked in the database after repeated losses."""
-        try:
-            relation = self._database.relation(identifier)
-            if relation is None or lost < LOCK_AFTER_LOST:
-                yield relation, self._database
-                return
-            with self._database.locked([relation.uuid], LOCK_TIMEOUT_S) as session:
-                held = session.relation_by_uuid(relation.uuid)
-                renamed = held is not None and held.identifier != identifier
-                yield (None if renamed else held), session
-        except DatabaseUnavailable as error:
-            raise TooManyRequests(f"the database is not available: {error}") from error
-
-    # --- one round ---------------------------------------------------------------------------
+    def _loaded_rows(
+        self, identifiers: Sequence[Identifier], lost_swaps: int
+    ) -> Iterator[tuple[list[Relation | None], Committer]]:
+        """Load the rows, after repeated losses under locks that last until the block ends."""
+        rows = [self._database.relation(identifier) for identifier in identifiers]
+        uuids = sorted(row.uuid for row in rows if row is not None)
+        if lost_swaps < LOCK_AFTER_LOST or not uuids:
+            yield rows, self._database
+            return
+        with self._database.locked(uuids, LOCK_TIMEOUT_S) as session:
+            yield [row and session.relation_by_uuid(row.uuid) for row in rows], session
 
     def _round(
-        self,
-        subject: Subject[M, R],
-        relation: Relation,
-        committer: Committer,
-        waiting: list[Pending[R]],
-    ) -> tuple[list[Pending[R]], int]:
-        """One attempt; returns who still waits and how many swaps were lost (0 or 1)."""
-        writing = self._writer.begin(at_once=len(waiting) == 1)
+        self, work: Work, rows: Sequence[Relation | None], committer: Committer
+    ) -> TransactionOutcome:
+        """Load, judge, write and swap once."""
+        writing = self._writer.begin(at_once=len(work.waiting()) == 1)
         try:
-            judged = self._judge(subject, relation, waiting, writing)
+            attempt = work.attempt(rows, writing)
         except BaseException:
             self._writer.discard(writing.abandon())
             raise
-        if not judged.changed:
-            self._answer_all(subject, judged, self._location_now(judged))
-            return judged.postponed, 0
-        file = subject.next_file(judged.base, relation.metadata_location, judged.new)
-        files = {**judged.files(), file.location: file.chunks}
-        failed = writing.finish({file.location: file.chunks})
+        if attempt.transaction is None:
+            self._answer(attempt)
+            return Committed()
+        failed = writing.finish(attempt.files)
         if failed:
-            self._writer.discard(files)
-            return self._drop_failed(judged, failed, file.location), 0
-        return self._swap(subject, judged, committer, file, files)
+            self._writer.discard(writing.locations)
+            self._refuse_unwritten(attempt, failed)
+            return Committed()
+        outcome = self._send(attempt.transaction, attempt.uuids, committer, writing)
+        if isinstance(outcome, Committed):
+            self._answer(attempt)
+        return outcome
 
-    def _judge(
+    def _send(
         self,
-        subject: Subject[M, R],
-        relation: Relation,
-        waiting: list[Pending[R]],
-        writing: Writing,
-    ) -> _Round[M, R]:
-        base = subject.load(relation.metadata_location)
-        _pace(subject.time_ms(base) - now_ms(), len(waiting))
-        state = base
-        accepted: list[_Accepted[M, R]] = []
-        rejected: list[tuple[Pending[R], FrazilError]] = []
-        streams = Streams(relation.uuid, self._database.stream)
-        shared = self._environments.round(relation.uuid, streams)
-        # The sort is stable: who came first stays first among equals.
-        in_order = sorted(waiting, key=lambda one: not subject.goes_first(base, one.request))
-        time_is_up = time.monotonic() + MAX_JUDGING_S
-        postponed: list[Pending[R]] = []
-        for before_last, pending in zip(range(len(in_order) - 1, -1, -1), in_order, strict=True):
-            if accepted and time.monotonic() > time_is_up:
-                postponed = in_order[len(in_order) - 1 - before_last :]
-                break
-            # Each snapshot of a group has a time of its own, and the last one has the present.
-            environment = shared.of(pending.commit_uuid, shared.now_ms - before_last)
-            try:
-                applied = subject.apply(state, pending.request, environment)
-                # Judged request by request: a bad location is the fault of one alone.
-                for place in subject.owned_if_changed(state, applied.metadata) or ():
-                    self._database.check_location_is_free(place, relation.uuid)
-            except FrazilError as error:
-                rejected.append((pending, error))
-                continue
-            accepted.append(_Accepted(pending, applied, applied.metadata is not state))
-            shared.pending.update(applied.files)
-            writing.add(applied.files)
-            subject.remember_streams(streams, state, applied)
-            state = applied.metadata
-        return _Round(waiting, relation, base, state, accepted, rejected, postponed, streams)
-
-    def _swap(
-        self,
-        subject: Subject[M, R],
-        judged: _Round[M, R],
+        transaction: Transaction,
+        uuids: Sequence[str],
         committer: Committer,
-        file: NextFile[M],
-        files: dict[str, Sequence[bytes]],
-    ) -> tuple[list[Pending[R]], int]:
-        relation = judged.relation
-        new = moved(relation, file.location, len(judged.changed))
-        locations = subject.owned_if_changed(judged.base, file.metadata)
-        transaction = Transaction(
-            commit_id=str(uuid.uuid4()),
-            changes=(SwapRelation(relation, new, locations),),
-            keys=tuple(row for one in judged.accepted for row in _key_rows(one, relation)),
-            events=tuple(self._events(judged, file.location)),
-            forget_streams=judged.streams.forgotten,
-            streams=judged.streams.written,
-        )
-        with self._writer.discarded_if_not_done(files):
-            outcome = send(self._database, committer, transaction, [relation.uuid])
-        match outcome:
-            case Committed():
-                subject.remember(file)
-                self._answer_all(subject, judged, file.location)
-                base, metadata = judged.base, file.metadata
-                self._writer.discard_later(lambda: subject.superseded(base, metadata))
-                return judged.postponed, 0
-            case SwapLost():
-                self._writer.discard(files)
-                return judged.requests, 1
-            case KeysTaken(rows):
-                self._writer.discard(files)
-                return self._replay_taken(judged.requests, rows), 0
-            case Refused(_, error):
-                self._writer.discard(files)
-                return self._one_by_one(subject, judged, error), 0
+        writing: Writing,
+    ) -> TransactionOutcome:
+        """Commit the transaction, and delete its files where it is proven not to have happened."""
+        try:
+            outcome = send(self._database, committer, transaction, uuids)
+        except TooManyRequests:
+            self._writer.discard(writing.locations)
+            raise
+        if not isinstance(outcome, Committed):
+            self._writer.discard(writing.locations)
+        return outcome
 
-    def _drop_failed(
-        self, judged: _Round[M, R], failed: dict[str, Exception], metadata_location: str
-    ) -> list[Pending[R]]:
-        """Takes out the requests whose own files could not be written; the rest goes on. The
-        swap was never sent, so each of them may simply be sent again."""
-        if metadata_location in failed:
-            cause = failed[metadata_location]
-            raise not_written("the metadata file could not be written", cause) from cause
-        out: set[int] = set()
-        for one in judged.accepted:
-            broken = [failed[name] for name, _ in one.applied.files if name in failed]
-            if broken:
-                out.add(id(one.pending))
-                self._reject(one.pending, not_written("a file could not be written", broken[0]))
-        return [pending for pending in judged.requests if id(pending) not in out]
-
-    def _one_by_one(
-        self, subject: Subject[M, R], judged: _Round[M, R], error: FrazilError
-    ) -> list[Pending[R]]:
-        """The database refused the swap (a location taken by another table): find out whose
-        fault it is by committing one at a time."""
-        everyone = judged.requests
-        if len(everyone) == 1:
-            self._reject(everyone[0], error)
-            return []
-        for pending in everyone:
-            self.run(subject, judged.relation.identifier, [pending])
-        return []
-
-    # --- answers -----------------------------------------------------------------------------
-
-    def _answer_all(self, subject: Subject[M, R], judged: _Round[M, R], location: str) -> None:
-        identifier = judged.relation.identifier
-        for one in judged.accepted:
-            answer = subject.answer(identifier, location, one.applied)
-            if not judged.changed:
-                # Nothing was swapped, so the key could not be written along with it.
-                self._idempotency.finalise(_key_rows(one, judged.relation))
-            _resolve(one.pending, answer)
-        for pending, error in judged.rejected:
-            if isinstance(error, CommitFailed) and subject.came_late(pending.request):
-                self._refused_late(identifier)
-            self._reject(pending, error)
-
-    def _location_now(self, judged: _Round[M, R]) -> str:
-        """Where nothing was swapped, a stream's row may be newer than the head that was loaded
-        before it: the answer must hold the snapshots that it names."""
-        relation = judged.relation
-        if any(one.applied.already_committed for one in judged.accepted):
-            relation = self._database.relation_by_uuid(relation.uuid) or relation
-        return relation.metadata_location
-
-    def _reject(self, pending: Pending[Any], error: FrazilError) -> None:
-        self._idempotency.refuse(pending.future, pending.context, error)
-
-    def _without_finalised(self, waiting: list[Pending[R]]) -> list[Pending[R]]:
-        """Another replica may have finished the same request in the meantime."""
-        rows = [row for p in waiting if (row := self._idempotency.find(p.context)) is not None]
-        return self._replay_taken(waiting, tuple(rows))
-
-    def _replay_taken(
-        self, waiting: Sequence[Pending[R]], rows: tuple[KeyRow, ...]
-    ) -> list[Pending[R]]:
-        taken = {(row.principal, row.key): row for row in rows}
-        still: list[Pending[R]] = []
-        for pending in waiting:
-            key = pending.context.key
-            row = key and taken.get((pending.context.principal, key.key))
-            if row:
-                self._idempotency.replay_into(pending.future, pending.context, row)
+    def _answer(self, attempt: Attempt) -> None:
+        for pending, outcome in attempt.outcomes():
+            if isinstance(outcome, FrazilError):
+                self._idempotency.refuse(pending, outcome)
             else:
-                still.append(pending)
-        return still
+                pending.future.set_result(outcome)
 
-    def _events(self, judged: _Round[M, R], location: str) -> Iterator[EventRow]:
-        for number, one in enumerate(judged.changed, start=1):
-            payload = commit_payload(one.pending.request, one.applied.committed, location)
-            row = moved(judged.relation, location, number)
-            yield event(one.pending.context, row, "commit", payload)
+    def _refuse(self, requests: Iterable[Pending], error: FrazilError) -> None:
+        for pending in requests:
+            self._idempotency.refuse(pending, error)
+
+    def _refuse_unwritten(self, attempt: Attempt, failed: dict[str, Exception]) -> None:
+        """Refuse the requests whose own files could not be written; the others go on waiting. The
+        transaction was never sent, so each of them may be sent again."""
+        for location, cause in failed.items():
+            if location not in attempt.file_owners:
+                raise not_written("the metadata file could not be written", cause) from cause
+        for location, cause in failed.items():
+            pending = attempt.file_owners[location]
+            if not pending.future.done():
+                self._idempotency.refuse(pending, not_written("a file could not be written", cause))
+
+    def _refuse_alone(self, work: Work, error: FrazilError) -> None:
+        """The database refused the transaction, for example because another table took a location.
+        Commit the requests one by one to find out whose fault it is."""
+        parts = work.split()
+        if len(parts) == 1:
+            self._refuse(work.waiting(), error)
+            return
+        for part in parts:
+            self.run(part)
 
 
-def moved(relation: Relation, location: str, requests: int) -> Relation:
-    return Relation(
-        kind=relation.kind,
-        identifier=relation.identifier,
-        uuid=relation.uuid,
-        metadata_location=location,
-        version=relation.version + requests,
+def send(
+    database: Database, committer: Committer, transaction: Transaction, uuids: Sequence[str]
+) -> TransactionOutcome:
+    """Commit the transaction, and find out what happened if the answer is lost.
+
+    Raises TooManyRequests when it is proven that nothing happened, CommitStateUnknown when that
+    could not be found out in time: then no file of this commit may be deleted.
+    """
+    try:
+        return committer.commit(transaction)
+    except DatabaseUnavailable as error:
+        raise _unavailable(error) from error
+    except OutcomeUnknown as error:
+        logger.warning("commit %s: the answer was lost (%s)", transaction.commit_id, error)
+        return _resolve(database, transaction, uuids)
+
+
+def _resolve(
+    database: Database, transaction: Transaction, uuids: Sequence[str]
+) -> TransactionOutcome:
+    try:
+        happened = database.resolve(transaction.commit_id, uuids, RESOLVE_TIMEOUT_S)
+    except DatabaseUnavailable as error:
+        raise CommitStateUnknown(
+            "the database did not answer whether the commit took effect; "
+            "read the table before you send it again"
+        ) from error
+    logger.warning(
+        "commit %s: %s", transaction.commit_id, "took effect" if happened else "did not happen"
     )
+    # A proven rejection is the same as a lost race: the intent is applied again.
+    return Committed() if happened else SwapLost(0)
 
 
-def _pace(ahead_ms: int, requests: int) -> None:
-    """Every snapshot is at least a millisecond younger than its parent. Where more come in a second
-    than it has milliseconds, or another clock is ahead, the table's times run into the future: then
-    a group takes as long as the time that it uses up."""
-    if ahead_ms > MAX_AHEAD_MS:
-        time.sleep(min(requests, ahead_ms - MAX_AHEAD_MS) / 1000)
-
-
-def _unanswered(group: Sequence[Pending[R]]) -> list[Pending[R]]:
-    return [pending for pending in group if not pending.future.done()]
-
-
-def _key_rows(one: _Accepted[M, R], relation: Relation) -> tuple[KeyRow, ...]:
-    return commit_rows(
-        one.pending.context,
-        relation.uuid,
-        committed_json(one.applied.committed),
-        in_transaction=one.pending.in_transaction,
-        already_committed=one.applied.already_committed,
-    )
-
-
-def _resolve(pending: Pending[Any], answer: Answer) -> None:
-    if pending.in_transaction and isinstance(answer, TableAnswer):
-        answer = TransactionAnswer((answer,))
-    pending.future.set_result(answer)
+def _unavailable(error: DatabaseUnavailable) -> TooManyRequests:
+    return TooManyRequests(f"the database is not available: {error}")

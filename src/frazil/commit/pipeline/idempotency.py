@@ -9,14 +9,32 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
-from concurrent.futures import Executor, Future
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import Any
 
-from frazil.commit.pipeline.catalog_answers import Answer, ReplayedError
-from frazil.commit.pipeline.pending_requests import Context, error_row
-from frazil.db.base import Database, DatabaseUnavailable, KeyRow
-from frazil.wire.errors import FrazilError, TooManyRequests, UnprocessableEntity
+import msgspec
+from msgspec import Raw
+from msgspec.structs import replace
+
+from frazil.commit.pipeline.catalog_answers import (
+    Answer,
+    JsonAnswer,
+    LoadedTable,
+    LoadedView,
+    NoContent,
+    ReplayedError,
+    TableAnswer,
+    TransactionAnswer,
+    ViewAnswer,
+)
+from frazil.commit.pipeline.pending_requests import Context, Pending
+from frazil.commit.pipeline.relation_kinds import missing
+from frazil.db.base import Database, DatabaseUnavailable, KeyRow, Kind
+from frazil.read.metadata_cache import MetadataCache
+from frazil.wire.errors import CommitFailed, FrazilError, TooManyRequests, UnprocessableEntity
+from frazil.wire.identifiers import Identifier
 
 logger = logging.getLogger("frazil.commit")
 
@@ -28,76 +46,52 @@ class _Running:
 
 
 class Idempotency:
-    def __init__(self, database: Database, render: Callable[[KeyRow], Answer]) -> None:
+    def __init__(self, database: Database, cache: MetadataCache) -> None:
         self._database = database
-        self._render = render
+        self._cache = cache
         self._running: dict[tuple[str, str], _Running] = {}
         self._lock = threading.Lock()
 
-    def run(
-        self, context: Context, start: Callable[[], Future[Answer]], executor: Executor | None
-    ) -> Future[Answer]:
-        """Starts the request once; a duplicate gets the first one's outcome. With an executor
-        the key is looked up there, so that the caller never waits for the database."""
+    def join(self, context: Context, answered: Future[Answer]) -> Future[Answer] | None:
+        """Return the future of a running request with the same key; None if this one is the first.
+
+        `answered` is what later duplicates of this request get.
+        """
         if context.key is None:
-            return start()
+            return None
         name = (context.principal, context.key.key)
         with self._lock:
             running = self._running.get(name)
             if running is not None:
                 _check_fingerprint(context, running.fingerprint)
                 return running.future
-            promise: Future[Answer] = Future()
-            self._running[name] = _Running(context.key.fingerprint, promise)
-        promise.add_done_callback(lambda _: self._finish(name))
-        if executor is None:
-            self._start_or_replay(context, start, promise)
-        else:
-            executor.submit(self._start_or_replay, context, start, promise)
-        return promise
+            self._running[name] = _Running(context.key.fingerprint, answered)
+        answered.add_done_callback(lambda _: self._forget_running(name))
+        return None
 
-    def run_here(self, context: Context, operation: Callable[[], Answer]) -> Answer:
-        """The same for an operation that this thread carries out itself."""
+    def replay_finished(self, requests: Iterable[Pending]) -> None:
+        """Answer the requests that were finished before, perhaps by another replica."""
+        for pending in requests:
+            key = pending.context.key
+            row = key and self._database.key(pending.context.principal, key.key)
+            if row:
+                self._replay(pending, row)
 
-        def start() -> Future[Answer]:
-            future: Future[Answer] = Future()
-            self.settle(future, context, operation)
-            return future
+    def replay_taken(self, requests: Iterable[Pending], rows: Sequence[KeyRow]) -> None:
+        """Answer the requests whose keys are among these rows."""
+        taken = {(row.principal, row.key): row for row in rows}
+        for pending in requests:
+            key = pending.context.key
+            row = key and taken.get((pending.context.principal, key.key))
+            if row:
+                self._replay(pending, row)
 
-        return self.run(context, start, None).result()
-
-    def settle(
-        self, future: Future[Answer], context: Context, operation: Callable[[], Answer]
-    ) -> None:
-        """Carries out an operation and ends the future with its outcome, whatever it is."""
-        try:
-            future.set_result(operation())
-        except FrazilError as error:
-            self.refuse(future, context, error)
-        except DatabaseUnavailable as error:
-            future.set_exception(TooManyRequests(f"the database is not available: {error}"))
-        except ReplayedError as error:
-            future.set_exception(error)
-        except Exception as error:
-            logger.exception("request %s failed", context.request_id)
-            future.set_exception(error)
-
-    def find(self, context: Context) -> KeyRow | None:
-        if context.key is None:
-            return None
-        return self._database.key(context.principal, context.key.key)
-
-    def finalise(self, rows: tuple[KeyRow, ...]) -> None:
-        """Keeps the answer of a request that changed nothing."""
-        for row in rows:
-            self._database.finalise(row)
-
-    def refuse(self, future: Future[Answer], context: Context, error: FrazilError) -> None:
-        """Ends a request with an error, kept under its key if it is terminal. Where another
+    def refuse(self, pending: Pending, error: FrazilError) -> None:
+        """Answer a request with an error, kept under its key if it is terminal. Where another
         replica already finished the same request, its outcome is the answer."""
         standing: KeyRow | None = None
         try:
-            for row in error_row(context, error):
+            for row in error_row(pending.context, error):
                 standing = self._database.finalise(row)
                 if standing == row:
                     standing = None
@@ -105,40 +99,56 @@ class Idempotency:
             # The refusal stands without its row: a retry is judged again.
             logger.warning("could not keep a refusal under its key")
         if standing is None:
-            future.set_exception(error)
+            pending.future.set_exception(error)
         else:
-            self.replay_into(future, context, standing)
+            self._replay(pending, standing)
 
-    def replay_into(self, future: Future[Answer], context: Context, row: KeyRow) -> None:
-        try:
-            future.set_result(self.replay(context, row))
-        except (FrazilError, ReplayedError) as error:
-            future.set_exception(error)
-
-    def replay(self, context: Context, row: KeyRow) -> Answer:
-        """The finished request's answer, rendered from current metadata."""
-        _check_fingerprint(context, row.fingerprint)
-        if row.status >= 400:
-            raise ReplayedError(row.status, row.body or b"{}")
-        return self._render(row)
-
-    def _start_or_replay(
-        self, context: Context, start: Callable[[], Future[Answer]], promise: Future[Answer]
-    ) -> None:
-        try:
-            row = self.find(context)
-            if row is not None:
-                promise.set_result(self.replay(context, row))
-                return
-            start().add_done_callback(lambda done: _copy(done, promise))
-        except DatabaseUnavailable as error:
-            promise.set_exception(TooManyRequests(f"the database is not available: {error}"))
-        except Exception as error:
-            promise.set_exception(error)
-
-    def _finish(self, name: tuple[str, str]) -> None:
+    def _forget_running(self, name: tuple[str, str]) -> None:
         with self._lock:
             del self._running[name]
+
+    # --- replay ------------------------------------------------------------------------------
+
+    def _replay(self, pending: Pending, row: KeyRow) -> None:
+        """Answer as before, with the catalog's current metadata."""
+        try:
+            _check_fingerprint(pending.context, row.fingerprint)
+            if row.status >= 400:
+                raise ReplayedError(row.status, row.body or b"{}")
+            pending.future.set_result(self._render(row))
+        except (FrazilError, ReplayedError) as error:
+            pending.future.set_exception(error)
+
+    def _render(self, row: KeyRow) -> Answer:
+        if row.body is not None:
+            return JsonAnswer(row.body, row.status)
+        if row.relation_uuid is not None:
+            kept = None if row.committed is None else kept_from_json(row.committed)
+            return self._render_relation(row.relation_uuid, kept)
+        if row.committed is None:
+            return NoContent()
+        if row.status == 200:
+            return self._render_unregistered(msgspec.json.decode(row.committed))
+        tables = msgspec.json.decode(row.committed, type=list[KeptCommit])
+        answers = [self._render_relation(kept.uuid or "", kept) for kept in tables]
+        return TransactionAnswer(tuple(a for a in answers if isinstance(a, TableAnswer)))
+
+    def _render_unregistered(self, kept: dict[str, Any]) -> Answer:
+        identifier = Identifier(tuple(kept["identifier"][:-1]), kept["identifier"][-1])
+        return TableAnswer(LoadedTable(identifier, self._cache.table(kept["at"]), kept["at"]))
+
+    def _render_relation(self, uuid: str, kept: KeptCommit | None) -> Answer:
+        relation = self._database.relation_by_uuid(uuid)
+        if relation is None:
+            raise missing(Kind.TABLE, Identifier((), uuid))
+        location = relation.metadata_location
+        if relation.kind is Kind.VIEW:
+            view = LoadedView(relation.identifier, self._cache.view(location), location)
+            return ViewAnswer(view)
+        table = LoadedTable(relation.identifier, self._cache.table(location), location)
+        if kept is None:
+            return TableAnswer(table)
+        return TableAnswer(table, bytes(kept.committed), kept.already_committed)
 
 
 def _check_fingerprint(context: Context, fingerprint: str) -> None:
@@ -149,9 +159,68 @@ def _check_fingerprint(context: Context, fingerprint: str) -> None:
         )
 
 
-def _copy(done: Future[Answer], promise: Future[Answer]) -> None:
-    error = done.exception()
-    if error is None:
-        promise.set_result(done.result())
-    else:
-        promise.set_exception(error)
+# --- what is kept under a key ----------------------------------------------------------------
+
+
+class KeptCommit(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
+    """What a replay of a commit says of one table beside its metadata."""
+
+    committed: msgspec.Raw
+    already_committed: bool = False
+    uuid: str | None = None
+    """The table's, in a transaction. A commit of one table has it in its key's row."""
+
+
+_KEPT: msgspec.json.Decoder[KeptCommit] = msgspec.json.Decoder(KeptCommit)
+
+
+def kept_from_json(content: bytes) -> KeptCommit:
+    """Read a key's row: the `committed` list alone, or an object where there is more to keep."""
+    if content.startswith(b"["):
+        return KeptCommit(committed=Raw(content))
+    return _KEPT.decode(content)
+
+
+def key_row(
+    context: Context,
+    status: int,
+    *,
+    body: bytes | None = None,
+    relation_uuid: str | None = None,
+    committed: bytes | None = None,
+) -> tuple[KeyRow, ...]:
+    """Return the row for this request's key, or nothing where the request has no key."""
+    if context.key is None:
+        return ()
+    return (
+        KeyRow(
+            principal=context.principal,
+            key=context.key.key,
+            fingerprint=context.key.fingerprint,
+            status=status,
+            body=body,
+            relation_uuid=relation_uuid,
+            committed=committed,
+        ),
+    )
+
+
+def commit_row(context: Context, kept: KeptCommit) -> tuple[KeyRow, ...]:
+    """Return the row of a commit to one table or view, sent to its own route."""
+    own = bytes(kept.committed)
+    if kept.already_committed:
+        own = msgspec.json.encode(replace(kept, uuid=None))
+    return key_row(context, 200, relation_uuid=kept.uuid, committed=own)
+
+
+def transaction_row(context: Context, tables: Sequence[KeptCommit]) -> tuple[KeyRow, ...]:
+    """Return the row of a transaction; each table is named by its uuid."""
+    return key_row(context, 204, committed=msgspec.json.encode(tables))
+
+
+def error_row(context: Context, error: FrazilError) -> tuple[KeyRow, ...]:
+    """Return the row of a terminal error; what a retry may turn into a success has none."""
+    terminal = 400 <= error.status < 500 and not isinstance(error, CommitFailed | TooManyRequests)
+    if not terminal:
+        return ()
+    return key_row(context, error.status, body=msgspec.json.encode(error.body()))

@@ -1,26 +1,33 @@
-"""A request on its way through a queue, and what is kept of it under its idempotency key."""
+"""Requests on their way through the queues, and the attempts that carry them out."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
-
-import msgspec
-from msgspec import Raw
-from msgspec.structs import replace
+from typing import Any, Protocol, TypeAlias
 
 from frazil.commit.pipeline.catalog_answers import Answer
-from frazil.commit.snapshot.committed_snapshots import KeptCommit
-from frazil.db.base import KeyRow
-from frazil.wire.errors import CommitFailed, FrazilError, TooManyRequests
+from frazil.commit.pipeline.relation_kinds import RelationChange, RelationKind
+from frazil.commit.snapshot.file_writer import Writing
+from frazil.db.base import (
+    Change,
+    DropRelation,
+    EventRow,
+    KeyRow,
+    Relation,
+    StreamRow,
+    SwapRelation,
+    Transaction,
+)
+from frazil.wire.errors import FrazilError
+from frazil.wire.identifiers import Identifier
 
 
 @dataclass(frozen=True, slots=True)
 class IdempotencyKey:
-    """The client's key and a hash over method, path and body of the request it came with."""
+    """The client's key, and a hash over method, path and body of the request it came with."""
 
     key: str
     fingerprint: str
@@ -28,84 +35,116 @@ class IdempotencyKey:
 
 @dataclass(frozen=True, slots=True)
 class Context:
+    """Who sent a request, for logs, idempotency keys and events."""
+
     principal: str
     request_id: str
     key: IdempotencyKey | None = None
     request_bytes: int = 0
-    """The decoded size of the body: queues are bounded by bytes too."""
+    """The decoded size of the body. Queues are bounded by bytes too."""
 
 
-R = TypeVar("R")
-
-
-@dataclass(slots=True, eq=False)
-class Pending(Generic[R]):
-    """Intent and the promise to answer it. The request itself is never changed."""
+@dataclass(slots=True, eq=False, kw_only=True)
+class Pending:
+    """A request and the promise to answer it."""
 
     context: Context
-    request: R
-    group_key: str | None
-    in_transaction: bool = False
-    """Whether the request came as a transaction over this one table: only its answer differs."""
+    group_key: Hashable | None = None
+    """Requests with the same key may share a swap; None: the request goes alone."""
     can_wait: bool = False
-    """Whether it fits on any head, because the server builds its snapshots."""
+    """Whether the request fits on any head, because the server builds its snapshots."""
     future: Future[Answer] = field(default_factory=Future)
-    commit_uuid: bytes = field(default_factory=lambda: uuid.uuid4().bytes)
-    """Drawn once: however often the request is applied, its snapshots keep their ids."""
 
     @property
     def size_bytes(self) -> int:
         return self.context.request_bytes
 
 
-def key_row(
-    context: Context,
-    status: int,
-    *,
-    body: bytes | None = None,
-    relation_uuid: str | None = None,
-    committed: bytes | None = None,
-) -> tuple[KeyRow, ...]:
-    """The row for this request's key, or nothing where the request carries no key."""
-    if context.key is None:
-        return ()
-    return (
-        KeyRow(
-            principal=context.principal,
-            key=context.key.key,
-            fingerprint=context.key.fingerprint,
-            status=status,
-            body=body,
-            relation_uuid=relation_uuid,
-            committed=committed,
-        ),
-    )
+@dataclass(slots=True, eq=False, kw_only=True)
+class PendingCommit(Pending):
+    """A commit to one table or view, or a transaction over several tables."""
+
+    kind: RelationKind[Any, Any]
+    changes: tuple[RelationChange, ...]
+    in_transaction: bool = False
+    """Whether the request came to the route for transactions, which answers differently."""
+    commit_uuid: bytes = field(default_factory=lambda: uuid.uuid4().bytes)
+    """Drawn once, so that snapshots keep their ids however often the request is applied."""
 
 
-def commit_rows(
-    context: Context,
-    relation_uuid: str,
-    committed: bytes,
-    *,
-    in_transaction: bool = False,
-    already_committed: bool = False,
-) -> tuple[KeyRow, ...]:
-    """The row of a commit to one table, however it came."""
-    kept = KeptCommit(committed=Raw(committed), already_committed=already_committed)
-    if in_transaction:
-        return transaction_rows(context, [replace(kept, uuid=relation_uuid)])
-    content = msgspec.json.encode(kept) if already_committed else committed
-    return key_row(context, 200, relation_uuid=relation_uuid, committed=content)
+Outcome: TypeAlias = tuple[Pending, Answer | FrazilError]
 
 
-def transaction_rows(context: Context, tables: Sequence[KeptCommit]) -> tuple[KeyRow, ...]:
-    """The row of a transaction; each table is named by its uuid."""
-    return key_row(context, 204, committed=msgspec.json.encode(tables))
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One try to carry out requests: a transaction, its files, and the answers if it commits."""
+
+    outcomes: Callable[[], Iterable[Outcome]]
+    """Called once the transaction is committed, or at once where there is none."""
+    transaction: Transaction | None = None
+    files: Mapping[str, Sequence[bytes]] = field(default_factory=dict)
+    """Written before the transaction, beside those that are being written already."""
+    file_owners: Mapping[str, Pending] = field(default_factory=dict)
+    """Files that only one request needs. Without any other file the whole attempt fails."""
+
+    @property
+    def uuids(self) -> list[str]:
+        """The rows to wait for when the answer of the database is lost."""
+        changes = () if self.transaction is None else self.transaction.changes
+        return [
+            change.expected.uuid
+            for change in changes
+            if isinstance(change, SwapRelation | DropRelation)
+        ]
 
 
-def error_row(context: Context, error: FrazilError) -> tuple[KeyRow, ...]:
-    """Terminal errors are finalised; what a retry may turn into a success is not."""
-    terminal = 400 <= error.status < 500 and not isinstance(error, CommitFailed | TooManyRequests)
-    if not terminal:
-        return ()
-    return key_row(context, error.status, body=msgspec.json.encode(error.body()))
+class Work(Protocol):
+    """Requests that are carried out by one database transaction."""
+
+    @property
+    def identifiers(self) -> Sequence[Identifier]:
+        """The tables or views whose rows are loaded before each attempt."""
+
+    def waiting(self) -> Sequence[Pending]:
+        """Return the requests that have no answer yet."""
+
+    def attempt(self, rows: Sequence[Relation | None], writing: Writing) -> Attempt:
+        """Judge the waiting requests against the rows. `writing` takes files that are ready."""
+
+    def split(self) -> Sequence[Work]:
+        """Return work for each waiting request alone."""
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Operation(Pending):
+    """A change of rows that shares its transaction with no other request, such as a drop."""
+
+    prepare: Callable[[Operation], Attempt]
+    """Reads the rows and may refuse. It is called again after a lost swap."""
+    identifiers: Sequence[Identifier] = ()
+
+    def waiting(self) -> Sequence[Pending]:
+        return () if self.future.done() else (self,)
+
+    def attempt(self, rows: Sequence[Relation | None], writing: Writing) -> Attempt:
+        return self.prepare(self)
+
+    def split(self) -> Sequence[Work]:
+        return (self,)
+
+    def carry_out(
+        self,
+        changes: Sequence[Change],
+        keys: tuple[KeyRow, ...],
+        events: Sequence[EventRow],
+        answer: Callable[[], Answer],
+        *,
+        files: Mapping[str, Sequence[bytes]] | None = None,
+        forget_streams: tuple[tuple[str, str], ...] = (),
+        streams: tuple[StreamRow, ...] = (),
+    ) -> Attempt:
+        """Return the attempt to make these changes."""
+        transaction = Transaction(
+            str(uuid.uuid4()), tuple(changes), keys, tuple(events), forget_streams, streams
+        )
+        return Attempt(lambda: [(self, answer())], transaction, files or {})

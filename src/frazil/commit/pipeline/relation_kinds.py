@@ -1,10 +1,10 @@
-"""What the group commit needs to know of tables and of views, and nothing more."""
+"""What differs between commits to tables and commits to views."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from frazil.commit.pipeline.catalog_answers import (
     Answer,
@@ -13,34 +13,38 @@ from frazil.commit.pipeline.catalog_answers import (
     TableAnswer,
     ViewAnswer,
 )
+from frazil.commit.pipeline.table_creation import (
+    CreatedTable,
+    NextFile,
+    TableCreation,
+    table_file,
+    view_file,
+)
 from frazil.commit.snapshot.apply_request import (
     Applied,
-    apply_table_commit,
+    added_snapshots,
+    already_happened,
+    apply_or_rebase,
+    apply_request,
     apply_view_commit,
     asserts_ref,
     is_exclusive,
+    is_fine_grained,
 )
 from frazil.commit.snapshot.commit_environment import Environment
 from frazil.commit.snapshot.committed_snapshots import committed_json
-from frazil.commit.snapshot.stream_epochs import Streams, branches_moved_back
-from frazil.commit.snapshot.table_locations import Territory
+from frazil.commit.snapshot.stream_epochs import branches_moved_back, repeated_epoch
+from frazil.commit.snapshot.table_locations import TableLocations
 from frazil.db.base import Kind
-from frazil.format.metadata.metadata_files import (
-    encode_metadata_file,
-    metadata_version,
-    new_metadata_location,
-)
+from frazil.format.metadata.metadata_files import metadata_version
 from frazil.format.metadata.table_builder import dropped_from_metadata_log, with_previous_file
 from frazil.format.metadata.table_metadata import TableMetadata
-from frazil.format.metadata.view_metadata import (
-    ViewMetadata,
-    encode_view_metadata,
-    new_view_location,
-)
+from frazil.format.metadata.view_metadata import ViewMetadata
 from frazil.read.metadata_cache import CachedTable, CachedView, MetadataCache
-from frazil.wire.errors import FrazilError, NoSuchTable, NoSuchView
+from frazil.wire.errors import CommitFailed, FrazilError, NoSuchTable, NoSuchView
 from frazil.wire.identifiers import Identifier
 from frazil.wire.rest_messages import CommitTableRequest, CommitViewRequest
+from frazil.wire.rest_updates import AssignUUID
 
 M = TypeVar("M")
 R = TypeVar("R", contravariant=True)
@@ -49,55 +53,67 @@ _DELETE_OLD_FILES = "write.metadata.delete-after-commit.enabled"
 
 
 @dataclass(frozen=True, slots=True)
-class NextFile(Generic[M]):
-    """The metadata file that a commit writes."""
+class RelationChange:
+    """What a request wants of one table or view."""
 
-    metadata: M
-    location: str
-    chunks: Sequence[bytes]
+    identifier: Identifier
+    request: Any
+    """CommitTableRequest or CommitViewRequest. It is never changed."""
+    creates: bool = False
+    """Whether the request requires that the table does not exist yet."""
 
 
-class Subject(Protocol[M, R]):
+class RelationKind(Protocol[M, R]):
+    """The steps of a commit that depend on what is committed to."""
+
     kind: Kind
 
     def load(self, location: str) -> M: ...
 
     def time_ms(self, state: M) -> int:
-        """The latest time that the state names."""
+        """Return the latest time in the metadata."""
 
-    def goes_first(self, state: M, request: R) -> bool:
-        """Whether a request should be applied before the others of its group."""
+    def is_exclusive(self, state: M, request: R) -> bool:
+        """Whether the request fits on this state and on no later one."""
 
-    def came_late(self, request: R) -> bool:
-        """Whether a refused request is one that fits only on the head it was built on."""
+    def asserts_ref(self, request: R) -> bool:
+        """Whether the request fits only on a head that its client has seen."""
 
-    def apply(self, state: M, request: R, environment: Environment) -> Applied[M]: ...
+    def apply(
+        self, state: M | None, change: RelationChange, environment: Environment, *, alone: bool
+    ) -> tuple[Applied[M], CreatedTable | None]:
+        """Apply a request, or refuse it. `state` is None where the catalog has no such relation;
+        `alone` is False for a part of a transaction over several tables."""
 
-    def remember_streams(self, streams: Streams, before: M, applied: Applied[M]) -> None:
-        """Takes in what an accepted request says of streams, and what it takes from them."""
+    def has_happened(self, state: M, request: R) -> bool:
+        """Whether the request was committed before, and only its answer was lost."""
+
+    def make_folders(self, created: CreatedTable) -> None: ...
+
+    def branches_moved_back(self, before: M | None, after: M) -> Collection[str]: ...
 
     def next_file(self, base: M, base_location: str, new: M) -> NextFile[M]: ...
 
     def owned_if_changed(self, base: M, new: M) -> tuple[str, ...] | None: ...
 
-    def remember(self, file: NextFile[M]) -> None: ...
+    def remember(self, file: NextFile[M]) -> None:
+        """Cache metadata that was just committed."""
 
-    def superseded(self, base: M, new: M) -> list[str]: ...
+    def superseded(self, base: M, new: M) -> list[str]:
+        """Return old metadata files to delete."""
 
-    def answer(
-        self,
-        identifier: Identifier,
-        location: str,
-        applied: Applied[M],
-    ) -> Answer: ...
+    def answer(self, identifier: Identifier, location: str, applied: Applied[M]) -> Answer: ...
 
 
-class TableSubject:
+class TableKind:
     kind = Kind.TABLE
 
-    def __init__(self, cache: MetadataCache, territory: Territory) -> None:
+    def __init__(
+        self, cache: MetadataCache, locations: TableLocations, creation: TableCreation
+    ) -> None:
         self._cache = cache
-        self._territory = territory
+        self._locations = locations
+        self._creation = creation
 
     def load(self, location: str) -> TableMetadata:
         return self._cache.table(location).metadata
@@ -105,23 +121,70 @@ class TableSubject:
     def time_ms(self, state: TableMetadata) -> int:
         return state.last_updated_ms
 
-    def goes_first(self, state: TableMetadata, request: CommitTableRequest) -> bool:
+    def is_exclusive(self, state: TableMetadata, request: CommitTableRequest) -> bool:
         return is_exclusive(state, request)
 
-    def came_late(self, request: CommitTableRequest) -> bool:
+    def asserts_ref(self, request: CommitTableRequest) -> bool:
         return asserts_ref(request)
 
     def apply(
-        self, state: TableMetadata, request: CommitTableRequest, environment: Environment
-    ) -> Applied[TableMetadata]:
-        applied = apply_table_commit(state, request, environment)
-        self._territory.check_statistics(state, applied.metadata)
-        return applied
+        self,
+        state: TableMetadata | None,
+        change: RelationChange,
+        environment: Environment,
+        *,
+        alone: bool,
+    ) -> tuple[Applied[TableMetadata], CreatedTable | None]:
+        request: CommitTableRequest = change.request
+        if change.creates and state is not None:
+            return self._repeated_create(state, change, environment, alone), None
+        if change.creates:
+            self._creation.check_name_is_free(change.identifier)
+            applied = apply_request(None, request, environment)
+            return applied, self._creation.created(change.identifier, applied.metadata)
+        if state is None:
+            raise missing(self.kind, change.identifier)
+        apply = apply_or_rebase if alone else apply_request
+        applied = apply(state, request, environment)
+        self._locations.check_statistics(state, applied.metadata)
+        return applied, None
 
-    def remember_streams(
-        self, streams: Streams, before: TableMetadata, applied: Applied[TableMetadata]
-    ) -> None:
-        streams.accept(branches_moved_back(before, applied.metadata), applied.streams)
+    def _repeated_create(
+        self, state: TableMetadata, change: RelationChange, environment: Environment, alone: bool
+    ) -> Applied[TableMetadata]:
+        """The table is there. It is the client's own if it has the uuid that the client got when it
+        staged the create: then an answer was lost and nothing is left to do. The uuid alone does
+        not prove that these very files were committed; only the epoch of a stream does."""
+        request: CommitTableRequest = change.request
+        taken = CommitFailed(f"Requirement failed: table already exists: {change.identifier}")
+        if is_fine_grained(request.updates) or not alone:
+            committed = repeated_epoch(state, request, environment.load_stream)
+            if committed is None:
+                raise taken
+            return Applied(state, committed, already_committed=True)
+        own = any(
+            isinstance(update, AssignUUID) and update.uuid == environment.table_uuid
+            for update in request.updates
+        )
+        added = added_snapshots(request.updates)
+        if not own or (added and not already_happened(state, request.updates, added)):
+            raise taken
+        return Applied(state)
+
+    def has_happened(self, state: TableMetadata, request: CommitTableRequest) -> bool:
+        try:
+            return already_happened(state, request.updates, added_snapshots(request.updates))
+        except CommitFailed:
+            # The request is stale for this table: its requirements will not hold.
+            return False
+
+    def make_folders(self, created: CreatedTable) -> None:
+        self._creation.make_folders(created)
+
+    def branches_moved_back(
+        self, before: TableMetadata | None, after: TableMetadata
+    ) -> Collection[str]:
+        return () if before is None else branches_moved_back(before, after)
 
     def next_file(
         self, base: TableMetadata, base_location: str, new: TableMetadata
@@ -130,34 +193,31 @@ class TableSubject:
         return table_file(logged, metadata_version(base_location) + 1)
 
     def owned_if_changed(self, base: TableMetadata, new: TableMetadata) -> tuple[str, ...] | None:
-        return self._territory.owned_if_changed(base, new)
+        return self._locations.owned_if_changed(base, new)
 
     def remember(self, file: NextFile[TableMetadata]) -> None:
         self._cache.remember_table(file.location, CachedTable(file.metadata))
 
     def superseded(self, base: TableMetadata, new: TableMetadata) -> list[str]:
-        """Old metadata files to delete, where the table asks for it: only its own."""
+        """Only files of the table's own location, and only where the table asks for it."""
         if new.properties.get(_DELETE_OLD_FILES, "false").lower() != "true":
             return []
         dropped = dropped_from_metadata_log(base, new)
-        return [file for file in dropped if self._territory.belongs_to(new, file)]
+        return [file for file in dropped if self._locations.belongs_to(new, file)]
 
     def answer(
-        self,
-        identifier: Identifier,
-        location: str,
-        applied: Applied[TableMetadata],
+        self, identifier: Identifier, location: str, applied: Applied[TableMetadata]
     ) -> Answer:
         loaded = LoadedTable(identifier, self._cache.table(location), location)
         return TableAnswer(loaded, committed_json(applied.committed), applied.already_committed)
 
 
-class ViewSubject:
+class ViewKind:
     kind = Kind.VIEW
 
-    def __init__(self, cache: MetadataCache, territory: Territory) -> None:
+    def __init__(self, cache: MetadataCache, locations: TableLocations) -> None:
         self._cache = cache
-        self._territory = territory
+        self._locations = locations
 
     def load(self, location: str) -> ViewMetadata:
         return self._cache.view(location).metadata
@@ -166,23 +226,36 @@ class ViewSubject:
         """Versions of a view need not follow each other in time."""
         return 0
 
-    def goes_first(self, state: ViewMetadata, request: CommitViewRequest) -> bool:
+    def is_exclusive(self, state: ViewMetadata, request: CommitViewRequest) -> bool:
         return False
 
-    def came_late(self, request: CommitViewRequest) -> bool:
+    def asserts_ref(self, request: CommitViewRequest) -> bool:
         return False
 
     def apply(
-        self, state: ViewMetadata, request: CommitViewRequest, environment: Environment
-    ) -> Applied[ViewMetadata]:
-        new = apply_view_commit(state, request, environment.now_ms)
-        self._territory.check_view(new, state)
-        return Applied(new)
+        self,
+        state: ViewMetadata | None,
+        change: RelationChange,
+        environment: Environment,
+        *,
+        alone: bool,
+    ) -> tuple[Applied[ViewMetadata], None]:
+        if state is None:
+            raise missing(self.kind, change.identifier)
+        new = apply_view_commit(state, change.request, environment.now_ms)
+        self._locations.check_view(new, state)
+        return Applied(new), None
 
-    def remember_streams(
-        self, streams: Streams, before: ViewMetadata, applied: Applied[ViewMetadata]
-    ) -> None:
-        """Nothing streams into a view."""
+    def has_happened(self, state: ViewMetadata, request: CommitViewRequest) -> bool:
+        return False
+
+    def make_folders(self, created: CreatedTable) -> None:
+        """Views have no folders."""
+
+    def branches_moved_back(
+        self, before: ViewMetadata | None, after: ViewMetadata
+    ) -> Collection[str]:
+        return ()
 
     def next_file(
         self, base: ViewMetadata, base_location: str, new: ViewMetadata
@@ -199,22 +272,9 @@ class ViewSubject:
         return []
 
     def answer(
-        self,
-        identifier: Identifier,
-        location: str,
-        applied: Applied[ViewMetadata],
+        self, identifier: Identifier, location: str, applied: Applied[ViewMetadata]
     ) -> Answer:
         return ViewAnswer(LoadedView(identifier, self._cache.view(location), location))
-
-
-def table_file(metadata: TableMetadata, version: int) -> NextFile[TableMetadata]:
-    location = new_metadata_location(metadata, version)
-    return NextFile(metadata, location, encode_metadata_file(metadata, location))
-
-
-def view_file(metadata: ViewMetadata, version: int) -> NextFile[ViewMetadata]:
-    location = new_view_location(metadata, version)
-    return NextFile(metadata, location, [encode_view_metadata(metadata)])
 
 
 def missing(kind: Kind, identifier: Identifier) -> FrazilError:

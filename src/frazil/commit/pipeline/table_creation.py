@@ -3,39 +3,98 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
-from frazil.commit.pipeline.relation_kinds import NextFile, table_file
-from frazil.commit.snapshot.apply_request import (
-    Applied,
-    AppliedTable,
-    added_snapshots,
-    committed_snapshots,
-)
-from frazil.commit.snapshot.commit_environment import Environment
-from frazil.commit.snapshot.stream_epochs import branch_of, stream_row, summary_of
-from frazil.commit.snapshot.table_locations import Territory, row_uuid
-from frazil.commit.snapshot.updates import created
-from frazil.db.base import Kind, Relation, StreamRow
+from frazil.commit.snapshot.file_writer import not_written
+from frazil.commit.snapshot.table_locations import TableLocations, row_uuid
+from frazil.db.base import Database, Kind, Relation
+from frazil.format.metadata.metadata_files import encode_metadata_file, new_metadata_location
 from frazil.format.metadata.table_builder import new_table
 from frazil.format.metadata.table_metadata import TableMetadata
-from frazil.wire.errors import BadRequest
-from frazil.wire.identifiers import Identifier
+from frazil.format.metadata.view_metadata import (
+    ViewMetadata,
+    encode_view_metadata,
+    new_view_location,
+)
+from frazil.store.object_store import Store, StoreError
+from frazil.wire.errors import AlreadyExists, BadRequest, NoSuchNamespace
+from frazil.wire.identifiers import Identifier, namespace_text
 from frazil.wire.rest_messages import CommitTableRequest, CreateTableRequest
 from frazil.wire.rest_updates import AssertCreate
+
+M = TypeVar("M")
+
+
+@dataclass(frozen=True, slots=True)
+class NextFile(Generic[M]):
+    """The metadata file that a commit writes."""
+
+    metadata: M
+    location: str
+    chunks: Sequence[bytes]
 
 
 @dataclass(frozen=True, slots=True)
 class CreatedTable:
+    """A table that does not exist yet, as it will be."""
+
     relation: Relation
-    applied: AppliedTable
     file: NextFile[TableMetadata]
     locations: tuple[str, ...]
 
 
+class TableCreation:
+    def __init__(self, database: Database, store: Store, locations: TableLocations) -> None:
+        self._database = database
+        self._store = store
+        self._locations = locations
+
+    def check_name_is_free(self, identifier: Identifier) -> None:
+        """Check early to give a clear message. The database decides again in the transaction."""
+        row = self._database.relation(identifier)
+        if row is not None and row.kind is Kind.VIEW:
+            raise AlreadyExists(f"View with same name already exists: {identifier}")
+        if row is not None:
+            raise AlreadyExists(f"Table already exists: {identifier}")
+        if self._database.namespace_properties(identifier.namespace) is None:
+            raise NoSuchNamespace(
+                f"Namespace does not exist: {namespace_text(identifier.namespace)}"
+            )
+
+    def created(
+        self, identifier: Identifier, metadata: TableMetadata, *, is_new_uuid: bool = False
+    ) -> CreatedTable:
+        """Return the first metadata file and the row of a table."""
+        locations = self._locations.owned(metadata)
+        self._locations.check_statistics(None, metadata)
+        file = table_file(metadata, 0)
+        # A client may choose a uuid that was used before: then its versions are counted on.
+        last_version = 0
+        if metadata.table_uuid is not None and not is_new_uuid:
+            last_version = self._database.last_version(metadata.table_uuid)
+        relation = Relation(
+            Kind.TABLE, identifier, row_uuid(metadata), file.location, last_version + 1
+        )
+        return CreatedTable(relation, file, locations)
+
+    def make_folders(self, created: CreatedTable) -> None:
+        """Make the table's folders before its row: a client may write there once it sees the table.
+
+        Asks first whose location it is, so that a refused request leaves no folder in another
+        table. The database decides again in the transaction.
+        """
+        for location in created.locations:
+            self._database.check_location_is_free(location, created.relation.uuid)
+        try:
+            self._store.make_folders(_table_folders(created.file.metadata))
+        except StoreError as error:
+            raise not_written("the table's folders could not be made", error) from error
+
+
 def is_create(request: CommitTableRequest) -> bool:
-    """Whether a commit brings a table into being; it can then require nothing else."""
+    """Whether a commit creates its table. Such a commit can require nothing else."""
     create = any(isinstance(item, AssertCreate) for item in request.requirements)
     if create and not all(isinstance(item, AssertCreate) for item in request.requirements):
         raise BadRequest(
@@ -45,28 +104,7 @@ def is_create(request: CommitTableRequest) -> bool:
     return create
 
 
-def created_by_commit(
-    identifier: Identifier,
-    request: CommitTableRequest,
-    territory: Territory,
-    last_version: Callable[[str], int],
-    environment: Environment,
-) -> CreatedTable:
-    """The client chose the uuid, and it may have lived before: its versions are counted on."""
-    result = created(request.updates, environment, summary_of(request.once))
-    metadata = result.metadata
-    classic = committed_snapshots(metadata, added_snapshots(request.updates))
-    committed = (*classic, *result.committed)
-    streams: tuple[StreamRow, ...] = ()
-    if request.once is not None:
-        branch = branch_of(request.updates)
-        streams = (stream_row(row_uuid(metadata), request.once, branch, committed),)
-    applied = Applied(metadata, committed, result.files, streams)
-    version = last_version(metadata.table_uuid) + 1 if metadata.table_uuid else 1
-    return first_file(identifier, metadata, applied, territory, version)
-
-
-def created_by_request(request: CreateTableRequest, location: str, now_ms: int) -> TableMetadata:
+def metadata_of_create(request: CreateTableRequest, location: str, now_ms: int) -> TableMetadata:
     properties: Mapping[str, str] = request.properties or {}
     return new_table(
         schema=bytes(request.schema),
@@ -79,24 +117,20 @@ def created_by_request(request: CreateTableRequest, location: str, now_ms: int) 
     )
 
 
-def first_file(
-    identifier: Identifier,
-    metadata: TableMetadata,
-    applied: AppliedTable,
-    territory: Territory,
-    version: int = 1,
-) -> CreatedTable:
-    """The first metadata file of a table, and its row."""
-    locations = territory.owned(metadata)
-    territory.check_statistics(None, metadata)
-    file = table_file(metadata, 0)
-    relation = Relation(Kind.TABLE, identifier, row_uuid(metadata), file.location, version)
-    return CreatedTable(relation, applied, file, locations)
+def table_file(metadata: TableMetadata, version: int) -> NextFile[TableMetadata]:
+    location = new_metadata_location(metadata, version)
+    return NextFile(metadata, location, encode_metadata_file(metadata, location))
 
 
-def table_folders(metadata: TableMetadata) -> list[str]:
-    """Clients that write to local files before the commit expect these to be there. Those that
-    the client chose come first: where one cannot be made, no other has been."""
+def view_file(metadata: ViewMetadata, version: int) -> NextFile[ViewMetadata]:
+    location = new_view_location(metadata, version)
+    return NextFile(metadata, location, [encode_view_metadata(metadata)])
+
+
+def _table_folders(metadata: TableMetadata) -> list[str]:
+    """Return the folders that clients expect when they write local files before the commit.
+
+    Those that the client chose come first: if one cannot be made, no other was made yet."""
     base = metadata.location.rstrip("/")
     folders = {"write.data.path": f"{base}/data", "write.metadata.path": f"{base}/metadata"}
     chosen = {name: text for name, text in metadata.properties.items() if name in folders}

@@ -1,11 +1,15 @@
-"""One queue a table: whoever holds the table drains it, a group at a time.
+"""One queue for each table: a single thread at a time drains it, a group after the other.
 
-A queue holds jobs. Jobs that can share one swap (commits of one table) are handed to the runner
-together; a job that must be alone (a drop, a rename, a create) is a group of one. Within what may
-share a swap, jobs that cannot wait go first; after one of them was refused because it came too
-late, those that can wait leave it some time (`courtesy`). A transaction over several tables takes
-their locks instead, always in the order of their names, so that two of them can never wait for each
-other.
+A queue has jobs. Jobs that can share a swap (commits of one table) are handed to the runner
+together; a job that must be alone (a drop, a rename, a create) is a group of one. Among those that
+may share a swap, jobs that cannot wait go first. A transaction over several tables takes the locks
+of their queues instead, always in the order of their names, so that two transactions can never wait
+for each other.
+
+A fine-grained commit fits on any head, a classic one only on the head it was built on: beside busy
+fine-grained writers it would always be stale. When one was refused for that, the jobs that can wait
+pause until the next classic commit of the table comes: for half a second at most, and for at most a
+third of the time.
 """
 
 from __future__ import annotations
@@ -13,19 +17,19 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Final, Protocol
+from typing import Final, Generic, Protocol, TypeVar
 
 from frazil.wire.errors import TooManyRequests
 from frazil.wire.identifiers import Identifier
 
 MAX_PAUSE_S: Final = 0.5
-_REST: Final = 2
-"""A pause is followed by at least so many times its length without one."""
+_PAUSE_REST_FACTOR: Final = 2
+"""After a pause there is none for at least this many times its length."""
 
 
 @dataclass(slots=True)
@@ -37,31 +41,34 @@ class _Pause:
 
 
 class Pauses:
-    """The pauses of all tables. Its user holds a lock around every call."""
+    """The pauses of all tables, shared by the queues and the commit loop."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._tables: dict[Identifier, _Pause] = {}
+        self._lock = threading.Lock()
 
     def refused(self, identifier: Identifier) -> None:
-        """A classic commit was refused because its head had moved on."""
-        now = self._clock()
-        known = self._tables.get(identifier)
-        if known is not None and now < max(known.ends, known.next_from):
-            return
-        self._forget_old(now)
-        ends = now + MAX_PAUSE_S
-        self._tables[identifier] = _Pause(now, ends, ends + _REST * MAX_PAUSE_S)
+        """Note that a classic commit was refused because its head had moved on."""
+        with self._lock:
+            now = self._clock()
+            known = self._tables.get(identifier)
+            if known is not None and now < max(known.ends, known.next_from):
+                return
+            self._forget_old(now)
+            ends = now + MAX_PAUSE_S
+            self._tables[identifier] = _Pause(now, ends, ends + _PAUSE_REST_FACTOR * MAX_PAUSE_S)
 
     def came(self, identifier: Identifier) -> None:
-        """A classic commit of the table is there: whoever waited for it need not any more."""
-        pause, now = self._tables.get(identifier), self._clock()
-        if pause is not None and now < pause.ends:
-            pause.ends = now
-            pause.next_from = now + _REST * (now - pause.began)
+        """Note that a classic commit of the table has come: it ends the pause."""
+        with self._lock:
+            pause, now = self._tables.get(identifier), self._clock()
+            if pause is not None and now < pause.ends:
+                pause.ends = now
+                pause.next_from = now + _PAUSE_REST_FACTOR * (now - pause.began)
 
     def remaining_s(self, identifier: Identifier) -> float:
-        """How long those who can wait still have to; 0: not at all."""
+        """Return how long jobs that can wait still have to; 0 if they need not."""
         pause = self._tables.get(identifier)
         return 0.0 if pause is None else max(0.0, pause.ends - self._clock())
 
@@ -71,19 +78,19 @@ class Pauses:
             del self._tables[name]
 
 
-# After a group of many, the next is waited for so long, if it begins soon.
-_MANY = 4
-_SOON_S = 0.02
+# If the last group was large and recent, wait a few milliseconds for its writers to come back.
+_LARGE_GROUP = 4
+_RECENT_S = 0.02
 _GATHER_S = 0.004
 _GATHER_STEP_S = 0.0003
-_MAX_REMEMBERED = 10_000
+_MAX_REMEMBERED_GROUPS = 10_000
 
 
 class Job(Protocol):
-    """Something queued. Jobs with the same, non-None `group_key` may run as one group."""
+    """Something queued. Jobs with the same `group_key` other than None may run as one group."""
 
     @property
-    def group_key(self) -> str | None: ...
+    def group_key(self) -> Hashable | None: ...
 
     @property
     def size_bytes(self) -> int: ...
@@ -91,6 +98,9 @@ class Job(Protocol):
     @property
     def can_wait(self) -> bool:
         """Whether the job fits on any state of its table, so that others may go before it."""
+
+
+J = TypeVar("J", bound=Job)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,43 +111,43 @@ class QueueLimits:
     """For the whole server."""
     max_group_requests: int = 64
     max_group_bytes: int = 32 << 20
-    """A request of more is a group of its own."""
+    """A request that is larger is a group of its own."""
 
 
 @dataclass(slots=True, eq=False)
-class _TableQueue:
-    jobs: deque[Job] = field(default_factory=deque)
+class _TableQueue(Generic[J]):
+    jobs: deque[J] = field(default_factory=deque)
     lock: threading.Lock = field(default_factory=threading.Lock)
     scheduled: bool = False
     timer: threading.Timer | None = None
-    """Runs while all jobs wait out a pause."""
+    """Runs while a pause makes all jobs wait."""
     users: int = 0
-    """Drains and holders that still need this object; at 0 it is forgotten."""
+    """Drains and holders that still need this object. At 0 it is forgotten."""
 
 
-class Queues:
+class Queues(Generic[J]):
     def __init__(
         self,
         executor: Executor,
-        run_group: Callable[[Identifier, Sequence[Job]], None],
+        run_group: Callable[[Identifier, Sequence[J]], None],
         limits: QueueLimits,
+        pauses: Pauses | None = None,
     ) -> None:
         self._executor = executor
         self._run_group = run_group
         self._limits = limits
-        self._queues: dict[Identifier, _TableQueue] = {}
+        self._queues: dict[Identifier, _TableQueue[J]] = {}
         self._mutex = threading.Lock()
         self._idle = threading.Condition(self._mutex)
         self._bytes = 0
         self._closed = False
-        self._pauses = Pauses()
+        self._pauses = pauses or Pauses()
         self._last_groups: dict[Identifier, tuple[int, float]] = {}
 
-    def submit(self, identifier: Identifier, job: Job) -> None:
-        """Queues a job. Raises TooManyRequests, with nothing queued, when there is no room."""
+    def submit(self, identifier: Identifier, job: J) -> None:
+        """Queue a job. Raises TooManyRequests, with nothing queued, when there is no room."""
         with self._mutex:
-            if self._closed:
-                raise TooManyRequests("the server is shutting down: send the request again")
+            self._check_open()
             queue = self._queues.get(identifier)
             if queue and len(queue.jobs) >= self._limits.max_queued_requests:
                 raise TooManyRequests(f"the queue of {identifier} is full: send it again later")
@@ -152,14 +162,23 @@ class Queues:
             if not queue.scheduled:
                 self._schedule(identifier, queue)
 
-    def refused_late(self, identifier: Identifier) -> None:
-        """A job that could not wait was refused because others had gone before it."""
+    def submit_holding(self, identifiers: Sequence[Identifier], job: J) -> None:
+        """Have a job run that needs several tables at once, while their queues wait."""
         with self._mutex:
-            self._pauses.refused(identifier)
+            self._check_open()
+        self._executor.submit(self._run_holding, identifiers, job)
+
+    def _run_holding(self, identifiers: Sequence[Identifier], job: J) -> None:
+        with self.holding(identifiers):
+            self._run_group(identifiers[0], [job])
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise TooManyRequests("the server is shutting down: send the request again")
 
     @contextmanager
     def holding(self, identifiers: Sequence[Identifier]) -> Iterator[None]:
-        """Holds several tables at once; their queues wait."""
+        """Keep the queues of several tables waiting until the block ends."""
         ordered = sorted(set(identifiers))
         with self._mutex:
             queues = [self._queues.setdefault(name, _TableQueue()) for name in ordered]
@@ -176,7 +195,7 @@ class Queues:
                     self._release(name, queue)
 
     def close(self, timeout_s: float) -> bool:
-        """Takes no more jobs and waits until all are done; False when time ran out."""
+        """Take no more jobs and wait until all are done; return False when time ran out."""
         with self._idle:
             self._closed = True
             for identifier, queue in list(self._queues.items()):
@@ -184,8 +203,8 @@ class Queues:
                     self._schedule(identifier, queue)
             return self._idle.wait_for(lambda: not self._queues, timeout_s)
 
-    def _schedule(self, identifier: Identifier, queue: _TableQueue) -> None:
-        """Has the queue drained, at once or when the pause is over that all its jobs wait for."""
+    def _schedule(self, identifier: Identifier, queue: _TableQueue[J]) -> None:
+        """Have the queue drained: at once, or when the pause is over that all its jobs wait for."""
         pause_s = 0.0 if self._closed else self._pauses.remaining_s(identifier)
         if pause_s and all(job.can_wait for job in queue.jobs):
             if queue.timer is None:
@@ -200,7 +219,7 @@ class Queues:
         queue.users += 1
         self._executor.submit(self._drain, identifier, queue)
 
-    def _pause_over(self, identifier: Identifier, queue: _TableQueue) -> None:
+    def _pause_over(self, identifier: Identifier, queue: _TableQueue[J]) -> None:
         with self._mutex:
             # Another job may have ended the pause in the meantime.
             if queue.timer is threading.current_thread():
@@ -208,11 +227,11 @@ class Queues:
                 if queue.jobs and not queue.scheduled:
                     self._schedule(identifier, queue)
 
-    def _drain(self, identifier: Identifier, queue: _TableQueue) -> None:
+    def _drain(self, identifier: Identifier, queue: _TableQueue[J]) -> None:
         try:
             with queue.lock:
                 self._gather(identifier, queue)
-                # Taken only now: whatever came while another held the table joins this group.
+                # Taken only now, so that jobs that came while the table was held join this group.
                 with self._mutex:
                     group = self._take_group(queue)
                 self._run_group(identifier, group)
@@ -221,29 +240,29 @@ class Queues:
             with self._mutex:
                 queue.scheduled = False
                 if queue.jobs:
-                    # To the end of the executor's line: other tables and waiting transactions
-                    # get their turn between two groups.
+                    # At the end of the executor's queue, so that other tables and waiting
+                    # transactions get their turn between two groups.
                     self._schedule(identifier, queue)
                 self._release(identifier, queue)
 
-    def _gather(self, identifier: Identifier, queue: _TableQueue) -> None:
-        """Leaves the others a moment to come. Writers that were answered together send their next
-        request together: the first of them would be a group of its own, and all others wait for
-        it."""
+    def _gather(self, identifier: Identifier, queue: _TableQueue[J]) -> None:
+        """Wait a moment for other jobs. Writers that were answered together send their next
+        request together: the first of them would be a group of its own, and all others would wait
+        for it."""
         jobs, ended = self._last_groups.get(identifier, (0, 0.0))
         now = time.monotonic()
-        if jobs < _MANY or now > ended + _SOON_S:
+        if jobs < _LARGE_GROUP or now > ended + _RECENT_S:
             return
         wanted, until = jobs * 3 // 4, now + _GATHER_S
         while len(queue.jobs) < wanted and time.monotonic() < until:
             time.sleep(_GATHER_STEP_S)
 
     def _remember(self, identifier: Identifier, jobs: int) -> None:
-        if len(self._last_groups) >= _MAX_REMEMBERED:
+        if len(self._last_groups) >= _MAX_REMEMBERED_GROUPS:
             self._last_groups.clear()
         self._last_groups[identifier] = jobs, time.monotonic()
 
-    def _take_group(self, queue: _TableQueue) -> list[Job]:
+    def _take_group(self, queue: _TableQueue[J]) -> list[J]:
         _impatient_first(queue.jobs, self._limits.max_group_requests // 2)
         first = queue.jobs.popleft()
         group, size = [first], first.size_bytes
@@ -260,24 +279,24 @@ class Queues:
         self._bytes -= size
         return group
 
-    def _release(self, identifier: Identifier, queue: _TableQueue) -> None:
+    def _release(self, identifier: Identifier, queue: _TableQueue[J]) -> None:
         queue.users -= 1
         if queue.users == 0 and not queue.jobs:
             self._queues.pop(identifier, None)
             self._idle.notify_all()
 
 
-def _impatient_first(jobs: deque[Job], most: int) -> None:
-    """Jobs that cannot wait go before those that can, among the ones that may share a group with
-    the first; all that comes behind a job that must be alone stays behind it. Only so many do: the
-    others of a group are for those who have waited."""
+def _impatient_first(jobs: deque[J], at_most: int) -> None:
+    """Move jobs that cannot wait before those that can, among the ones that may share a group with
+    the first. At most `at_most` jobs move, so that the others get their turn too. Nothing moves
+    across a job that must be alone."""
     if len(jobs) < 2 or jobs[0].group_key is None:
         return
     key = jobs[0].group_key
-    together: list[Job] = []
+    together: list[J] = []
     while jobs and jobs[0].group_key == key:
         together.append(jobs.popleft())
-    first = list(islice((job for job in together if not job.can_wait), max(1, most)))
+    first = list(islice((job for job in together if not job.can_wait), max(1, at_most)))
     ahead = {id(job) for job in first}
     jobs.extendleft(job for job in reversed(together) if id(job) not in ahead)
     jobs.extendleft(reversed(first))

@@ -12,26 +12,36 @@ from typing import Generic, TypeAlias, TypeVar
 
 import msgspec
 
+from frazil.commit.snapshot.actions import snapshot_of_action
 from frazil.commit.snapshot.commit_environment import Environment
 from frazil.commit.snapshot.committed_snapshots import CommittedSnapshot
 from frazil.commit.snapshot.rebase import NotRebasable, rebase_append
+from frazil.commit.snapshot.snapshot_builder import NewSnapshot
 from frazil.commit.snapshot.stream_epochs import (
     already_committed,
     branch_of,
     stream_row,
     summary_of,
 )
-from frazil.commit.snapshot.updates import is_fine_grained, updated
+from frazil.commit.snapshot.table_locations import row_uuid
 from frazil.db.base import StreamRow
+from frazil.format.avro.avro_types import UnreadableAvro
 from frazil.format.metadata.raw_json import InvalidMetadata
 from frazil.format.metadata.snapshots import Snapshot, parse_snapshot
-from frazil.format.metadata.table_builder import check_requirements
+from frazil.format.metadata.table_builder import apply_update, check_requirements, empty_state
 from frazil.format.metadata.table_metadata import TableMetadata
+from frazil.format.metadata.table_state import TableState, build, interim
 from frazil.format.metadata.view_builder import apply_view_updates, check_view_requirements
 from frazil.format.metadata.view_metadata import ViewMetadata
 from frazil.store.object_store import StoreError
-from frazil.wire.errors import BadRequest, CommitFailed, FrazilError, TooManyRequests
-from frazil.wire.file_actions import CommitUpdate
+from frazil.wire.errors import (
+    BadRequest,
+    CommitFailed,
+    FrazilError,
+    TooManyRequests,
+    ValidationError,
+)
+from frazil.wire.file_actions import CommitUpdate, FineGrainedUpdate
 from frazil.wire.rest_messages import CommitTableRequest, CommitViewRequest
 from frazil.wire.rest_updates import (
     AddSnapshot,
@@ -63,37 +73,87 @@ class Applied(Generic[M]):
 AppliedTable: TypeAlias = Applied[TableMetadata]
 
 
-def apply_table_commit(
+def apply_or_rebase(
     state: TableMetadata, request: CommitTableRequest, environment: Environment
 ) -> AppliedTable:
+    """Apply a request to the state. A classic commit that was committed before changes nothing, and
+    a stale append is rebuilt on the head where the table asks for it."""
     if is_fine_grained(request.updates):
-        return apply_table_commit_as_is(state, request, environment)
+        return apply_request(state, request, environment)
     added = added_snapshots(request.updates)
     if already_happened(state, request.updates, added):
         return Applied(state, committed_snapshots(state, added))
     try:
-        return apply_table_commit_as_is(state, request, environment)
+        return apply_request(state, request, environment)
     except CommitFailed as stale:
         return _rebase(state, request, added, environment, stale)
 
 
-def apply_table_commit_as_is(
-    state: TableMetadata, request: CommitTableRequest, environment: Environment
+def apply_request(
+    base: TableMetadata | None, request: CommitTableRequest, environment: Environment
 ) -> AppliedTable:
-    """On this state or not at all: nothing is rebased, no snapshot of a client is here already."""
+    """Apply a request to this very base; without a base it creates the table."""
     once, updates = request.once, request.updates
-    if once is not None:
-        done = already_committed(state, once, updates, environment.load_stream)
-        if done is not None:
-            return Applied(state, done, already_committed=True)
-    check_requirements(state, request.requirements)
-    result = updated(state, updates, environment, summary_of(once))
-    classic = committed_snapshots(result.metadata, added_snapshots(updates))
-    committed = (*classic, *result.committed)
+    if base is not None:
+        if once is not None:
+            done = already_committed(base, once, updates, environment.load_stream)
+            if done is not None:
+                return Applied(base, done, already_committed=True)
+        check_requirements(base, request.requirements)
+    applied = _apply_updates(base, updates, environment.with_summary(summary_of(once)))
+    classic = committed_snapshots(applied.metadata, added_snapshots(updates))
+    committed = (*classic, *applied.committed)
     streams: tuple[StreamRow, ...] = ()
     if once is not None:
-        streams = (stream_row(environment.table_uuid, once, branch_of(updates), committed),)
-    return Applied(result.metadata, committed, result.files, streams)
+        uuid = environment.table_uuid or row_uuid(applied.metadata)
+        streams = (stream_row(uuid, once, branch_of(updates), committed),)
+    return Applied(applied.metadata, committed, applied.files, streams)
+
+
+def is_fine_grained(updates: Sequence[CommitUpdate]) -> bool:
+    return any(isinstance(update, FineGrainedUpdate) for update in updates)
+
+
+def _apply_updates(
+    base: TableMetadata | None, updates: Sequence[CommitUpdate], environment: Environment
+) -> AppliedTable:
+    """Apply the updates in order: Iceberg's own, and those whose snapshot the server builds."""
+    now_ms = environment.now_ms
+    state = (
+        empty_state(updates, now_ms=now_ms) if base is None else TableState.of(base, now_ms=now_ms)
+    )
+    before = base
+    committed: list[CommittedSnapshot] = []
+    files: list[tuple[str, bytes]] = []
+    for index, update in enumerate(updates):
+        if not isinstance(update, FineGrainedUpdate):
+            apply_update(state, update)
+            continue
+        metadata = base if base is not None and index == 0 else interim(state)
+        before = before or metadata
+        new = _build_snapshot(before, metadata, update, index, environment)
+        for own in new.updates:
+            apply_update(state, own)
+        # The next update may read them before they are written.
+        environment.pending.update(new.files)
+        files += new.files
+        committed.append(new.committed)
+    return Applied(build(state), tuple(committed), tuple(files))
+
+
+def _build_snapshot(
+    before: TableMetadata,
+    metadata: TableMetadata,
+    update: FineGrainedUpdate,
+    index: int,
+    environment: Environment,
+) -> NewSnapshot:
+    try:
+        return snapshot_of_action(before, metadata, update, index, environment)
+    except StoreError as error:
+        raise TooManyRequests(f"a file of the table could not be read: {error}") from error
+    except UnreadableAvro as error:
+        raise ValidationError(f"a manifest of the table cannot be read: {error}") from error
 
 
 def apply_view_commit(state: ViewMetadata, request: CommitViewRequest, now_ms: int) -> ViewMetadata:
@@ -217,7 +277,7 @@ def _rebase(
         else update
         for update in request.updates
     )
-    metadata = updated(state, updates, environment).metadata
+    metadata = _apply_updates(state, updates, environment).metadata
     return Applied(metadata, committed_snapshots(metadata, added), rebased.files)
 
 

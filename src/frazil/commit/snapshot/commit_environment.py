@@ -1,4 +1,4 @@
-"""What applying a request may look at beside the metadata: manifests, places, files, the clock."""
+"""What applying a request may use beside the metadata: manifests, locations, files, the clock."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 
-from frazil.commit.snapshot.declared_paths import OwnFolders, check_places
+from frazil.commit.snapshot.declared_paths import OwnFolders, check_paths
 from frazil.commit.snapshot.file_verification import verify_files
 from frazil.commit.snapshot.file_writer import PendingStore
 from frazil.commit.snapshot.stream_epochs import LoadStream
-from frazil.commit.snapshot.table_locations import Territory
+from frazil.commit.snapshot.table_locations import TableLocations
 from frazil.db.base import Database, StreamRow
 from frazil.format.metadata.content_files import DataFile, DeleteFile
 from frazil.format.metadata.table_metadata import TableMetadata
@@ -21,11 +21,12 @@ from frazil.store.object_store import Store
 
 
 def now_ms() -> int:
+    """Return the time in milliseconds, as Iceberg's metadata has it."""
     return time.time_ns() // 1_000_000
 
 
 def no_stream(branch: str, stream_id: str) -> StreamRow | None:
-    """For a table that has not been there before."""
+    """Load the stream of a table that does not exist yet."""
     return None
 
 
@@ -34,14 +35,15 @@ class Environment:
     """For one request in one round of a commit."""
 
     store: Store
-    """Sees the files that the round has made and not yet written."""
+    """Includes the files of this round that are not written yet."""
     pending: dict[str, bytes]
-    """Those files."""
+    """Those files, by location."""
     check_readable: Callable[[str], None]
     """Raises where the server must not read a location named inside a client's files."""
     manifests: ManifestCache
     reader: ManifestReader
-    check_places: Callable[[TableMetadata, Sequence[str], str], None]
+    check_paths: Callable[[TableMetadata, Sequence[str], str], None]
+    """Refuses paths that a table must not name; the last argument is their JSON path."""
     verify_files: Callable[[TableMetadata, Sequence[DataFile], Sequence[DeleteFile], str], None]
     now_ms: int
     load_stream: LoadStream = no_stream
@@ -50,13 +52,17 @@ class Environment:
     """The uuid of the table's row."""
     commit_uuid: bytes = field(default_factory=lambda: uuid.uuid4().bytes)
     """Drawn once for a request: its snapshot ids follow from it, however often it is applied."""
-
-    place: str = ""
-    """Where the table's updates stand in the request, such as `table-changes[1].`."""
+    json_prefix: str = ""
+    """The JSON path of the table's part of a transaction, such as `table-changes[1].`."""
+    summary: tuple[tuple[str, str], ...] = ()
+    """What the server adds to the summaries of the request."""
 
     def of(self, commit_uuid: bytes, time_ms: int) -> Environment:
-        """The same for another request of the round."""
+        """Return the environment of another request of the round."""
         return replace(self, commit_uuid=commit_uuid, now_ms=time_ms)
+
+    def with_summary(self, summary: tuple[tuple[str, str], ...]) -> Environment:
+        return replace(self, summary=summary) if summary else self
 
 
 class Environments:
@@ -66,13 +72,13 @@ class Environments:
         self,
         database: Database,
         store: Store,
-        territory: Territory,
+        locations: TableLocations,
         cache: ManifestCache,
         executor: Executor,
     ) -> None:
         self._database = database
         self._store = store
-        self._territory = territory
+        self._locations = locations
         self._cache = cache
         self._executor = executor
         self._own_folders = OwnFolders()
@@ -83,25 +89,25 @@ class Environments:
         return Environment(
             store=store,
             pending=pending,
-            check_readable=self._territory.check_readable,
+            check_readable=self._locations.check_readable,
             manifests=self._cache,
-            reader=ManifestReader(self._cache, store, self._territory.check_readable),
-            check_places=self._check_places,
+            reader=ManifestReader(self._cache, store, self._locations.check_readable),
+            check_paths=self._check_paths,
             verify_files=self._verify_files,
             now_ms=now_ms(),
             load_stream=load_stream,
             table_uuid=table_uuid,
         )
 
-    def _check_places(self, metadata: TableMetadata, paths: Sequence[str], place: str) -> None:
+    def _check_paths(self, metadata: TableMetadata, paths: Sequence[str], json_path: str) -> None:
         owner = self._database.owner_of_location
-        check_places(metadata, paths, place, self._territory, owner, self._own_folders)
+        check_paths(metadata, paths, json_path, self._locations, owner, self._own_folders)
 
     def _verify_files(
         self,
         metadata: TableMetadata,
         data: Sequence[DataFile],
         deletes: Sequence[DeleteFile],
-        place: str,
+        json_prefix: str,
     ) -> None:
-        verify_files(metadata, data, deletes, self._store, self._executor, place)
+        verify_files(metadata, data, deletes, self._store, self._executor, json_prefix)

@@ -34,25 +34,6 @@ def committed_json(committed: Iterable[CommittedSnapshot]) -> bytes:
     )
 
 
-class KeptCommit(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
-    """What a replay of a commit says of one table beside its metadata."""
-
-    committed: msgspec.Raw
-    already_committed: bool = False
-    uuid: str | None = None
-    """The table's, in a transaction; a commit of one table has it in its key's row."""
-
-
-_KEPT: msgspec.json.Decoder[KeptCommit] = msgspec.json.Decoder(KeptCommit)
-
-
-def kept_from_json(content: bytes) -> KeptCommit:
-    """Read from a key's row: the list alone, or the object where there is more to say."""
-    if content.startswith(b"["):
-        return KeptCommit(committed=msgspec.Raw(content))
-    return _KEPT.decode(content)
-
-
 def committed_from_json(content: bytes) -> tuple[CommittedSnapshot, ...]:
     """What `committed_json` wrote, read again."""
     return tuple(

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from frazil.commit.snapshot.table_locations import PATH_PROPERTIES, Territory, row_uuid
+from frazil.commit.snapshot.table_locations import PATH_PROPERTIES, TableLocations, row_uuid
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.store.locations import Location, parse_location
 from frazil.wire.errors import BadRequest
@@ -54,11 +54,11 @@ class OwnFolders:
         self._known[key] = real, time.monotonic() + _REMEMBERED_S
 
 
-def check_places(
+def check_paths(
     metadata: TableMetadata,
     paths: Sequence[str],
     place: str,
-    territory: Territory,
+    locations: TableLocations,
     owner_of_location: OwnerOfLocation,
     own_folders: OwnFolders | None = None,
 ) -> None:
@@ -66,22 +66,22 @@ def check_places(
 
     `place` says where the list of files stands, such as `updates[0].add-data-files`.
     """
-    own = _own_paths(metadata, territory)
-    checker = _Checker(metadata, territory, owner_of_location, own_folders or OwnFolders())
+    own = _own_paths(metadata, locations)
+    checker = _Checker(metadata, locations, owner_of_location, own_folders or OwnFolders())
     for index, path in enumerate(paths):
         if own is not None and len(path) <= _MAX_PLAIN_BYTES and own.fullmatch(path):
             continue
         checker.check(path, place, index)
 
 
-def _own_paths(metadata: TableMetadata, territory: Territory) -> re.Pattern[str] | None:
+def _own_paths(metadata: TableMetadata, locations: TableLocations) -> re.Pattern[str] | None:
     """Matches object keys in the table's own places. A local path is never known by its text."""
     properties = metadata.properties
     named = (metadata.location, *(properties[key] for key in PATH_PROPERTIES if key in properties))
     prefixes = {
         text.rstrip("/")
         for text in named
-        if parse_location(text).scheme != "file" and territory.belongs_to(metadata, text)
+        if parse_location(text).scheme != "file" and locations.belongs_to(metadata, text)
     }
     if not prefixes:
         return None
@@ -95,7 +95,7 @@ class _Checker:
     def __init__(
         self,
         metadata: TableMetadata,
-        territory: Territory,
+        locations: TableLocations,
         owner_of_location: OwnerOfLocation,
         own_folders: OwnFolders,
     ) -> None:
@@ -104,7 +104,7 @@ class _Checker:
         places = (properties[key] for key in PATH_PROPERTIES if key in properties)
         self._key = (metadata.location, *places)
         self._metadata = metadata
-        self._territory = territory
+        self._locations = locations
         self._owner_of_location = owner_of_location
         self._uuid = None if metadata.table_uuid is None else row_uuid(metadata)
         # The good folders; local ones, where there may be links, with what is known of these.
@@ -121,8 +121,8 @@ class _Checker:
         field = f"{place}[{index}].file-path"
         if not name:
             raise BadRequest(f"{field} {path!r} names a folder: give the path of a file")
-        location = self._territory.check(path, field)
-        is_own = self._territory.belongs_to(self._metadata, path)
+        location = self._locations.check(path, field)
+        is_own = self._locations.belongs_to(self._metadata, path)
         if not is_own:
             self._refuse_in_other_tables(location, path, field)
         # What a link or an odd name leads to says nothing of the other files of its folder.

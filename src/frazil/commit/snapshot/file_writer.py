@@ -1,4 +1,4 @@
-"""Writing the files of a commit before its swap, and deleting them after a proven rejection."""
+"""Writes the files of a commit before its swap, and deletes them after a proven rejection."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import errno
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
-from contextlib import contextmanager
 
 from frazil.store.object_store import ObjectInfo, Store, StoreError, check_range
 from frazil.wire.errors import BadRequest, FrazilError, TooManyRequests
@@ -15,70 +14,65 @@ logger = logging.getLogger("frazil.commit")
 
 
 class FileWriter:
-    """Writes files in parallel; all are durable when `write` returns."""
+    """Writes and deletes the files of commits."""
 
     def __init__(self, store: Store, executor: Executor) -> None:
         self._store = store
         self._executor = executor
 
-    def write(self, files: Mapping[str, Sequence[bytes]]) -> dict[str, Exception]:
-        """Writes every file; returns what went wrong, by location."""
-        return self._store.put_many(files, self._executor)
-
     def begin(self, *, at_once: bool) -> Writing:
-        """For files that come one after another. `at_once` begins to write each of them while the
-        rest is made: right for a single request. Many are written faster in the end and together,
-        when no thread builds snapshots beside those that write."""
+        """Return a writing for files that come one after another. `at_once` starts to write each
+        of them while the rest is built: right for a single request. Many files are written faster
+        together at the end, when no thread builds snapshots beside those that write."""
         return Writing(self._store, self._executor, at_once)
 
-    @contextmanager
-    def discarded_if_not_done(self, locations: Iterable[str]) -> Iterator[None]:
-        """Around the swap: TooManyRequests is the proof that it did not happen."""
-        try:
-            yield
-        except TooManyRequests:
-            self.discard(locations)
-            raise
-
     def discard_later(self, locations: Callable[[], Iterable[str]]) -> None:
-        """Deletes files that nobody needs any more, without keeping anybody waiting for it."""
+        """Delete files that nobody needs any more, on another thread."""
         self._executor.submit(lambda: self.discard(locations()))
 
     def discard(self, locations: Iterable[str]) -> None:
-        """Deletes files of a commit that is proven not to have happened. A failure leaves an
-        orphan behind, which is harmless: no pointer names it."""
-        doomed = list(locations)
+        """Delete files of a commit that is proven not to have happened. A failure leaves an orphan
+        behind, which is harmless: no pointer names it."""
+        unused = list(locations)
         try:
-            self._store.delete(doomed)
+            self._store.delete(unused)
         except (StoreError, FrazilError, OSError) as error:
-            logger.warning("could not delete %d unused files: %s", len(doomed), error)
+            logger.warning("could not delete %d unused files: %s", len(unused), error)
 
 
 class Writing:
-    """Files on their way to the store."""
+    """The files of one attempt on their way to the store."""
 
     def __init__(self, store: Store, executor: Executor, at_once: bool) -> None:
         self._store = store
         self._executor = executor
         self._at_once = at_once
-        self._futures: dict[str, Future[None]] = {}
+        self._started: dict[str, Future[None]] = {}
         self._waiting: dict[str, Sequence[bytes]] = {}
 
+    @property
+    def locations(self) -> list[str]:
+        """All files that may have been written."""
+        return [*self._started, *self._waiting]
+
     def add(self, files: Iterable[tuple[str, bytes]]) -> None:
-        """Takes files; nothing is known of them before `finish`."""
+        """Take files. Whether they could be written is known after `finish`."""
         if not self._at_once:
             self._waiting.update((location, [content]) for location, content in files)
             return
         for location, content in files:
-            self._futures[location] = self._executor.submit(
+            self._started[location] = self._executor.submit(
                 self._store.put_unsynced, location, [content]
             )
 
     def finish(self, files: Mapping[str, Sequence[bytes]]) -> dict[str, Exception]:
-        """Writes the last files; what went wrong with any, by location. What did not is durable."""
-        failed = self._store.put_many({**self._waiting, **files}, self._executor)
+        """Write the last files; return what failed, by location. Everything else is durable."""
+        self._waiting.update(files)
+        if not self._waiting and not self._started:
+            return {}
+        failed = self._store.put_many(self._waiting, self._executor)
         failed.update(self._wait())
-        written = [location for location in self._futures if location not in failed]
+        written = [location for location in self._started if location not in failed]
         try:
             self._store.sync(written)
         except (StoreError, FrazilError) as error:
@@ -86,13 +80,13 @@ class Writing:
         return failed
 
     def abandon(self) -> list[str]:
-        """Waits for what has begun; the locations, to be discarded."""
+        """Wait for what has begun; return the locations, to be discarded."""
         self._wait()
-        return list(self._futures)
+        return list(self._started)
 
     def _wait(self) -> dict[str, Exception]:
         failed: dict[str, Exception] = {}
-        for location, future in self._futures.items():
+        for location, future in self._started.items():
             problem = future.exception()
             if isinstance(problem, Exception):
                 failed[location] = problem
@@ -100,10 +94,10 @@ class Writing:
 
 
 def not_written(what: str, error: Exception) -> FrazilError:
-    """How a client is told that a file or folder could not be made, before any swap was sent.
+    """Return the error for a file or folder that could not be made, before any swap was sent.
 
-    A file that stands where a folder should be stands there the next time too, so that is the
-    fault of the location. Anything else may pass: the request may be sent again as it is.
+    A file in the place of a folder will be there the next time too, so that is the fault of the
+    location. Anything else may pass: the request may be sent again as it is.
     """
     cause = error.__cause__
     if isinstance(cause, OSError) and cause.errno in (errno.ENOTDIR, errno.ENAMETOOLONG):
@@ -112,7 +106,7 @@ def not_written(what: str, error: Exception) -> FrazilError:
 
 
 class PendingStore:
-    """The store as it will be once the files of a group are written: reads see them already."""
+    """The store as it will be once the files of a round are written: reads see them already."""
 
     def __init__(self, store: Store, pending: Mapping[str, bytes]) -> None:
         self._store = store
@@ -156,4 +150,4 @@ class PendingStore:
         self._store.make_folders(locations)
 
     def close(self) -> None:
-        """The store behind belongs to someone else."""
+        """Do nothing: the store behind belongs to someone else."""

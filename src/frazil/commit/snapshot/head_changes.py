@@ -1,14 +1,18 @@
-"""What one action changes: the files it adds and the entries it removes, and what must hold."""
+"""What an action changes at the head of its branch, and what speaks against it.
+
+Files named by a request are found by their paths, never by the partition that a client sent with
+them: a wrong one would be a silent miss.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 
-from frazil.commit.snapshot.manifest_tree import AddedFiles, Head
+from frazil.commit.snapshot.manifest_tree import AddedFiles
+from frazil.commit.snapshot.snapshot_builder import Action, FileChanges
 from frazil.commit.validate.conflict_reports import rejected
 from frazil.format.manifest.entry_fields import referenced_data_file
 from frazil.format.manifest.manifest_columns import NONE, ManifestColumns, path_hashes
@@ -18,218 +22,80 @@ from frazil.format.metadata.content_files import ContentFile, DeleteFile
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.read.filters import BoundFilter, PartitionSet, Rows, bound_filter
 from frazil.read.history import metrics_reader
-from frazil.read.manifest_cache import ManifestReader
 from frazil.read.manifest_row import ManifestRow
 from frazil.wire.conflicts import Conflict, ConflictClause, ConflictFile, conflict
-from frazil.wire.declared_content import NamedDeleteFile, data_file_path, delete_file_key
+from frazil.wire.declared_content import (
+    NamedDeleteFile,
+    RemovedDeleteFile,
+    delete_file_key,
+)
 from frazil.wire.errors import BadRequest
-from frazil.wire.file_actions import Append, FileUpdate, Overwrite, Replace
-
-
-@dataclass(slots=True)
-class Removals:
-    """The entries to remove, by manifest; an entry is removed once."""
-
-    entries: dict[str, dict[int, ManifestRow]] = field(default_factory=dict)
-
-    def add(self, entry: ManifestRow) -> None:
-        self.entries.setdefault(entry.listed.manifest_path, {})[entry.row] = entry
-
-    def __contains__(self, entry: ManifestRow) -> bool:
-        return entry.row in self.entries.get(entry.listed.manifest_path, {})
-
-    def of(self, content: int) -> Iterator[ManifestRow]:
-        for rows in self.entries.values():
-            for entry in rows.values():
-                if entry.listed.content == content:
-                    yield entry
-
-    def rows(self) -> dict[str, list[int]]:
-        return {path: sorted(rows) for path, rows in self.entries.items()}
-
-
-class LiveFiles:
-    def __init__(self, table: str, head: Head, reader: ManifestReader) -> None:
-        """`table` is the table's location, under which its paths are indexed."""
-        self._table = table
-        self._head = head
-        self._reader = reader
-
-    def listed(self, content: int) -> Sequence[ManifestFile]:
-        """The manifests that have live files."""
-        return self._head.live(content)
-
-    def columns_of(
-        self, listed: Sequence[ManifestFile]
-    ) -> list[tuple[ManifestFile, ManifestColumns]]:
-        return list(zip(listed, self._reader.columns_of(listed), strict=True))
-
-    def by_path(self, content: int, paths: Sequence[str]) -> dict[str, list[ManifestRow]]:
-        """The live entries of each path that has any; a writer may have added a path twice."""
-        found: dict[str, list[ManifestRow]] = {}
-        if not paths:
-            return found
-        hashes, first = np.unique(path_hashes(paths), return_index=True)
-        name = f"{self._table}#{content}"
-        listed = self._reader.that_may_hold(name, self.listed(content), hashes)
-        for one, columns in self.columns_of(listed):
-            for index in columns.may_hold(hashes).tolist():
-                path = paths[first[index]]
-                for row in columns.find(path):
-                    if columns.status[row] != DELETED:
-                        found.setdefault(path, []).append(ManifestRow(one, columns, row))
-        return found
-
-
-def entries_in_partitions(
-    files: LiveFiles, content: int, partitions: PartitionSet | None
-) -> Iterator[ManifestRow]:
-    """The live entries in these partitions; None means all."""
-    listed = files.listed(content)
-    if partitions is not None:
-        listed = [one for one in listed if partitions.may_match_spec(one.partition_spec_id)]
-    for one, columns in files.columns_of(listed):
-        mask = columns.live()
-        if partitions is not None:
-            chosen = partitions.may_match_partitions(columns, one.partition_spec_id)
-            mask = chosen[columns.partition] & mask
-        for row in np.flatnonzero(mask).tolist():
-            yield ManifestRow(one, columns, row)
-
-
-def no_longer_apply(
-    files: LiveFiles,
-    removed_paths: Collection[str],
-    min_data_sequence_number: int,
-    touched: Collection[str] | None,
-) -> Iterator[ManifestRow]:
-    """Delete files that can apply to nothing any more: deletion vectors of removed data files, and
-    what is older than every live data file. Only in the manifests `touched`, None means all."""
-    listed = [
-        one for one in files.listed(DELETES) if touched is None or one.manifest_path in touched
-    ]
-    for one, columns in files.columns_of(listed):
-        deletes = columns.deletes
-        if deletes is None:
-            continue
-        numbers = columns.inherited(one).sequence_number
-        live = columns.live()
-        stale = live & (numbers > 0) & (numbers < min_data_sequence_number)
-        for row in np.flatnonzero(stale).tolist():
-            yield ManifestRow(one, columns, row)
-        if not removed_paths:
-            continue
-        for row in np.flatnonzero(live & (deletes.content_offset != NONE)).tolist():
-            if deletes.referenced_data_file[row] in removed_paths:
-                yield ManifestRow(one, columns, row)
-
 
 REJECT_DUPLICATES: Final = "frazil.commit.reject-duplicate-files"
 IGNORE_MISSING: Final = "frazil.commit.ignore-missing-removals"
 
-
-@dataclass(frozen=True, slots=True)
-class FileChanges:
-    """The files that a commit adds and the live entries that it removes."""
-
-    added: tuple[AddedFiles, ...]
-    removals: Removals
-
-    def files(self, content: int) -> Iterator[ContentFile]:
-        for group in self.added:
-            if group.content == content:
-                yield from group.files
+_SHOWN_FILES: Final = 5
 
 
-class Resolver:
-    """Finds what one action removes from the head of its branch, and judges the whole."""
+class HeadChanges:
+    """Collects the files that one action removes from the head, and its conflicts.
 
-    def __init__(
-        self,
-        metadata: TableMetadata,
-        update: FileUpdate,
-        index: int,
-        place: str,
-        head: Head,
-        reader: ManifestReader,
-    ) -> None:
-        self._metadata = metadata
-        self._update = update
-        self._index = index
-        self._place = place
-        self._head = head
-        self._files = LiveFiles(metadata.location, head, reader)
-        self._reader = reader
-        self._removals = Removals()
+    The conflicts are reported all together by `finish`.
+    """
+
+    def __init__(self, action: Action, added: Sequence[AddedFiles] = ()) -> None:
+        self.head = action.read_head()
+        self._action = action
+        self._metadata = action.metadata
+        self._reader = action.environment.reader
+        self._added = added
+        self._removed: dict[str, dict[int, ManifestRow]] = {}
         self._opened: set[str] = set()
-        """Manifests that had to be looked into, whatever was found there."""
+        """Manifests that a filter had to look into, whatever was found there."""
         self._conflicts: list[Conflict] = []
 
-    def resolve(
-        self,
-        added: tuple[AddedFiles, ...],
-        replaced: Collection[tuple[int, tuple[Any, ...]]] | None,
-    ) -> FileChanges:
-        """`replaced` are the partitions that `replace-partitions` replaces, None for all."""
-        changes = FileChanges(added, self._removals)
-        self._named_data_files(changes)
-        self._named_delete_files(changes)
-        if not isinstance(self._update, Append | Replace):
-            self._filtered()
-        if isinstance(self._update, Overwrite) and self._update.replace_partitions:
-            self._replaced(replaced)
-        removed_paths = {entry.file_path for entry in self._removals.of(DATA)}
-        self._refuse_deletes_of_removed(changes, removed_paths)
-        self._check_replaced_rows(changes)
+    def finish(self, *, keeps_dangling_deletes: bool = False) -> FileChanges:
+        """Return the changes. Raises ValidationError with all conflicts that were found."""
         if self._conflicts:
             raise rejected(self._conflicts)
-        self._left_over(changes, removed_paths)
-        return changes
+        if not keeps_dangling_deletes:
+            self._remove_dangling_deletes()
+        return FileChanges(self._added, self._removed)
 
     # --- by name -----------------------------------------------------------------------------
 
-    def _named_data_files(self, changes: FileChanges) -> None:
-        removed: list[str] = []
-        if not isinstance(self._update, Append):
-            removed = [data_file_path(file) for file in self._update.remove_data_files]
+    def name_data_files(self, removed: Sequence[str] = (), *, may_be_missing: bool = False) -> None:
+        """Remove data files by path, and refuse added ones that are live already."""
         added: list[str] = []
-        if self._is_on(REJECT_DUPLICATES, default=True):
-            added = [file.file_path for file in changes.files(DATA)]
-        found = self._files.by_path(DATA, [*removed, *added])
+        if self._rejects_duplicates:
+            added = [file.file_path for file in self._added_files(DATA)]
+        found = self._live_by_path(DATA, [*removed, *added])
         if not found and not removed:
             return
-        missing: list[ConflictFile] = []
+        missing = [ConflictFile(path) for path in removed if path not in found]
         for path in removed:
-            entries = found.get(path)
-            if not entries:
-                missing.append(ConflictFile(path))
-                continue
-            for entry in entries:
-                self._removals.add(entry)
-        self._refuse_missing(missing)
+            self._remove(found.get(path, ()))
+        self._refuse_missing(missing, may_be_missing)
         self._refuse_duplicates([ConflictFile(path) for path in added if path in found])
 
-    def _named_delete_files(self, changes: FileChanges) -> None:
-        removed: Sequence[Any] = ()
-        if not isinstance(self._update, Append):
-            removed = self._update.remove_delete_files
+    def name_delete_files(
+        self, removed: Sequence[RemovedDeleteFile], *, may_be_missing: bool = False
+    ) -> None:
+        """Remove delete files by path and offset, and refuse added ones that are live already."""
         added: list[DeleteFile] = []
-        if self._is_on(REJECT_DUPLICATES, default=True):
-            added = [file for file in changes.files(DELETES) if isinstance(file, DeleteFile)]
+        if self._rejects_duplicates:
+            added = [file for file in self._added_files(DELETES) if isinstance(file, DeleteFile)]
         keys = [delete_file_key(file) for file in removed]
         paths = {path for path, _ in keys} | {file.file_path for file in added}
-        found = self._files.by_path(DELETES, sorted(paths))
+        found = self._live_by_path(DELETES, sorted(paths))
         missing: list[ConflictFile] = []
         for (path, offset), named in zip(keys, removed, strict=True):
-            entries = self._matching(found.get(path, ()), offset, named)
-            if not entries:
+            rows = self._rows_named(found.get(path, ()), offset, named)
+            if not rows:
                 missing.append(ConflictFile(path, offset))
-            for entry in entries:
-                self._removals.add(entry)
-        self._refuse_missing(missing)
-        live = {
-            (entry.file_path, entry.content_offset) for all_ in found.values() for entry in all_
-        }
+            self._remove(rows)
+        self._refuse_missing(missing, may_be_missing)
+        live = {row.identity for rows in found.values() for row in rows}
         self._refuse_duplicates(
             [
                 ConflictFile(file.file_path, file.content_offset)
@@ -238,191 +104,256 @@ class Resolver:
             ]
         )
 
-    def _matching(
-        self, entries: Sequence[ManifestRow], offset: int | None, named: Any
+    def remove_data_files(self, paths: Sequence[str]) -> list[str]:
+        """Remove data files by path; return the paths that are not live."""
+        found = self._live_by_path(DATA, paths)
+        for rows in found.values():
+            self._remove(rows)
+        return [path for path in paths if path not in found]
+
+    def _rows_named(
+        self, rows: Sequence[ManifestRow], offset: int | None, named: RemovedDeleteFile
     ) -> list[ManifestRow]:
-        """The entries that a removed delete file names; a vector only by its place in its file."""
+        """Return the rows of a removed delete file. A deletion vector needs its offset."""
         size = named.content_size_in_bytes if isinstance(named, NamedDeleteFile) else None
         chosen: list[ManifestRow] = []
-        for entry in entries:
-            if offset is None and entry.content_offset is not None:
+        for row in rows:
+            if offset is None and row.content_offset is not None:
                 raise BadRequest(
-                    f"{self._place}.remove-delete-files: {entry.file_path} is a Puffin file "
-                    "with deletion vectors: say which by content-offset"
+                    f"{self._action.json_path}.remove-delete-files: {row.file_path} is a Puffin "
+                    "file with deletion vectors: say which by content-offset"
                 )
-            if entry.content_offset == offset and size in (None, entry.content_size_in_bytes):
-                chosen.append(entry)
+            if row.content_offset == offset and size in (None, row.content_size_in_bytes):
+                chosen.append(row)
         return chosen
 
-    def _refuse_missing(self, missing: list[ConflictFile]) -> None:
-        """Java passes over them in a delete or an overwrite, unless it is told to fail."""
-        lenient = self._is_on(IGNORE_MISSING, default=False)
-        if missing and (isinstance(self._update, Replace) or not lenient):
-            self._add(
+    def _refuse_missing(self, missing: list[ConflictFile], may_be_missing: bool) -> None:
+        """Java ignores missing files in a delete or an overwrite, unless it is told to fail."""
+        ignored = may_be_missing and _is_on(self._metadata, IGNORE_MISSING, default=False)
+        if missing and not ignored:
+            self._conflict(
                 "removed-file-not-live",
                 f"Missing required files to delete: {_shown(missing)}. They are not live on branch "
-                f"{self._update.branch}: another commit removed them, or they were never there",
+                f"{self._action.branch.name}: another commit removed them, or they were never "
+                "there",
                 missing,
             )
 
     def _refuse_duplicates(self, duplicates: list[ConflictFile]) -> None:
         if duplicates:
-            self._conflicts.append(_duplicates(duplicates, self._index))
+            self._conflict(
+                "duplicate-file",
+                f"Cannot add files that are live already: {_shown(duplicates)}. Their rows would "
+                f"be read twice; set the table property {REJECT_DUPLICATES}=false if that is meant",
+                duplicates,
+            )
+
+    @property
+    def _rejects_duplicates(self) -> bool:
+        return _is_on(self._metadata, REJECT_DUPLICATES, default=True)
 
     # --- by filter and by partition ----------------------------------------------------------
 
-    def _filtered(self) -> None:
-        update = self._update
-        assert not isinstance(update, Append | Replace)
-        raw = update.delete_row_filter
-        if raw is None or self._head.manifests is None:
-            self._bound(raw)
+    def remove_matching(self, row_filter: Any, case_sensitive: bool) -> None:
+        """Remove the files whose rows all match. Data files that match partly are a conflict."""
+        if row_filter is None:
             return
-        row_filter = self._bound(raw)
-        assert row_filter is not None
-        schema = self._head.manifests.schema
+        bound = bound_filter(
+            row_filter,
+            self._metadata,
+            case_sensitive=case_sensitive,
+            place=f"{self._action.json_path}.delete-row-filter",
+        )
+        if self.head.manifests is None:
+            return
+        schema = self.head.manifests.schema
         partial: list[ConflictFile] = []
         for content in (DATA, DELETES):
             listed = [
-                one
-                for one in self._files.listed(content)
-                if row_filter.may_match_manifest(one, schema)
+                manifest
+                for manifest in self.head.live(content)
+                if bound.may_match_manifest(manifest, schema)
             ]
-            self._opened.update(one.manifest_path for one in listed)
-            for one, columns in self._files.columns_of(listed):
-                partial += self._match(row_filter, one, columns)
+            self._opened.update(manifest.manifest_path for manifest in listed)
+            for manifest, columns in self._columns_of(listed):
+                partial += self._remove_matching_rows(bound, manifest, columns)
         if partial:
-            self._add(
+            self._conflict(
                 "partial-row-filter",
                 "Cannot delete file where some, but not all, rows match filter "
-                f"{row_filter.text}: {_shown(partial)}. A row filter removes whole files only: "
+                f"{bound.text}: {_shown(partial)}. A row filter removes whole files only: "
                 "rewrite those files, or delete their rows by position or by equality",
                 partial,
             )
 
-    def _bound(self, raw: Any) -> BoundFilter | None:
-        if raw is None:
-            return None
-        return bound_filter(
-            raw,
-            self._metadata,
-            case_sensitive=self._update.case_sensitive,
-            place=f"{self._place}.delete-row-filter",
-        )
-
-    def _match(
-        self, row_filter: BoundFilter, listed: ManifestFile, columns: ManifestColumns
+    def _remove_matching_rows(
+        self, bound: BoundFilter, listed: ManifestFile, columns: ManifestColumns
     ) -> list[ConflictFile]:
-        """Marks what the filter takes; gives the data files that it would have to split."""
+        """Return the data files that the filter would have to split."""
         metrics_of = metrics_reader(self._reader, listed, columns)
         rows: Rows = np.flatnonzero(columns.live()).astype(np.int64)
-        matched = row_filter.matched_rows(columns, listed.partition_spec_id, rows, metrics_of)
-        for row in matched.whole.tolist():
-            self._removals.add(ManifestRow(listed, columns, row))
+        matched = bound.matched_rows(columns, listed.partition_spec_id, rows, metrics_of)
+        self._remove(ManifestRow(listed, columns, row) for row in matched.whole.tolist())
         if listed.content == DELETES:
-            # What deletes rows beside the filter's goes on doing so.
+            # Keep delete files that match only partially: they also delete other rows.
             return []
-        left = (ManifestRow(listed, columns, row) for row in matched.partial.tolist())
-        return [ConflictFile(entry.file_path) for entry in left if entry not in self._removals]
+        removed = self._removed.get(listed.manifest_path, {})
+        return [
+            ConflictFile(columns.path(row))
+            for row in matched.partial.tolist()
+            if row not in removed
+        ]
 
-    def _replaced(self, partitions: Collection[tuple[int, tuple[Any, ...]]] | None) -> None:
+    def remove_partitions(self, partitions: Collection[tuple[int, tuple[Any, ...]]] | None) -> None:
+        """Remove all files of these partitions; None means of the whole table."""
         chosen = None if partitions is None else PartitionSet(partitions, self._metadata)
         for content in (DATA, DELETES):
-            for entry in entries_in_partitions(self._files, content, chosen):
-                self._removals.add(entry)
+            listed = self.head.live(content)
+            if chosen is not None:
+                listed = [item for item in listed if chosen.may_match_spec(item.partition_spec_id)]
+            for manifest, columns in self._columns_of(listed):
+                mask = columns.live()
+                if chosen is not None:
+                    matching = chosen.may_match_partitions(columns, manifest.partition_spec_id)
+                    mask = matching[columns.partition] & mask
+                rows = np.flatnonzero(mask).tolist()
+                self._remove(ManifestRow(manifest, columns, row) for row in rows)
 
-    # --- what follows ------------------------------------------------------------------------
+    # --- what follows from the removals ------------------------------------------------------
 
-    def _refuse_deletes_of_removed(self, changes: FileChanges, removed: set[str]) -> None:
-        """A delete file for a data file that goes in the same commit would be lost work, and hides
-        that its writer read another state (Java's RowDelta refuses it when asked)."""
-        named = (
+    def refuse_deletes_of_removed(self) -> None:
+        """Refuse a delete file for a data file that the same commit removes. Its work would be
+        lost, and its writer read another state (Java's RowDelta refuses it when asked)."""
+        removed = {row.file_path for row in self._removed_rows(DATA)}
+        referenced = (
             referenced_data_file(
                 file.content, file.referenced_data_file, file.lower_bounds, file.upper_bounds
             )
-            for file in changes.files(DELETES)
+            for file in self._added_files(DELETES)
             if isinstance(file, DeleteFile)
         )
-        lost = [ConflictFile(path) for path in named if path is not None and path in removed]
+        lost = [ConflictFile(path) for path in referenced if path is not None and path in removed]
         if lost:
-            self._add(
+            self._conflict(
                 "required-data-files",
                 f"Cannot delete data files {_shown(lost)} that are referenced by new delete files: "
                 "the same commit removes them",
                 lost,
             )
 
-    def _check_replaced_rows(self, changes: FileChanges) -> None:
-        if not isinstance(self._update, Replace) or self._conflicts:
+    def refuse_added_rows(self) -> None:
+        """Refuse a replace that adds more rows than it removes."""
+        if self._conflicts:
             return
-        added = sum(file.record_count for file in changes.files(DATA))
-        replaced = sum(entry.record_count for entry in self._removals.of(DATA))
+        added = sum(file.record_count for file in self._added_files(DATA))
+        replaced = sum(row.record_count for row in self._removed_rows(DATA))
         if added > replaced:
-            self._add(
+            self._conflict(
                 "replace-adds-rows",
                 f"Invalid REPLACE operation: {added} added records > {replaced} replaced records. "
                 "A replace writes the same rows to other files; use overwrite to add rows",
-                [ConflictFile(file.file_path) for file in changes.files(DATA)],
+                [ConflictFile(file.file_path) for file in self._added_files(DATA)],
             )
 
-    def _left_over(self, changes: FileChanges, removed_paths: set[str]) -> None:
-        """Delete files that can apply to nothing any more go along, where their manifests are
-        looked at anyway (Java's dropDeleteFilesOlderThan and removeDanglingDeletesFor)."""
-        touched = None if removed_paths else self._opened | self._removals.entries.keys()
-        if (touched is not None and not touched) or not self._files.listed(DELETES):
+    def _remove_dangling_deletes(self) -> None:
+        """Remove delete files that apply to nothing any more: deletion vectors of removed data
+        files, and files older than every live data file. Without removed data files only manifests
+        are searched that were read anyway (Java's dropDeleteFilesOlderThan and
+        removeDanglingDeletesFor)."""
+        removed_paths = {row.file_path for row in self._removed_rows(DATA)}
+        listed = self.head.live(DELETES)
+        if not removed_paths:
+            read_anyway = self._opened | self._removed.keys()
+            listed = [item for item in listed if item.manifest_path in read_anyway]
+        if not listed:
             return
-        least = self._min_data_sequence_number(changes)
-        for entry in no_longer_apply(self._files, removed_paths, least, touched):
-            self._removals.add(entry)
+        oldest = self._min_data_sequence_number()
+        for manifest, columns in self._columns_of(listed):
+            rows = _dangling_rows(manifest, columns, removed_paths, oldest)
+            self._remove(ManifestRow(manifest, columns, row) for row in rows)
 
-    def _min_data_sequence_number(self, changes: FileChanges) -> int:
-        """Of the data files that stay, and of added ones that keep an old number. Java leaves the
-        latter out, and so loses deletes that still apply to them."""
-        least = self._metadata.last_sequence_number
-        for group in changes.added:
+    def _min_data_sequence_number(self) -> int:
+        """Return that of the data files that stay, and of added ones that keep an old number. Java
+        leaves the latter out, and so loses deletes that still apply to them."""
+        oldest = self._metadata.last_sequence_number
+        for group in self._added:
             if group.data_sequence_number is not None:
-                least = min(least, group.data_sequence_number)
-        for listed in self._head.of(DATA):
-            removed = self._removals.entries.get(listed.manifest_path)
+                oldest = min(oldest, group.data_sequence_number)
+        for listed in self.head.of(DATA):
+            removed = self._removed.get(listed.manifest_path)
             if not removed:
-                least = min(least, listed.min_sequence_number)
+                oldest = min(oldest, listed.min_sequence_number)
                 continue
             columns = next(iter(removed.values())).columns
             stays = columns.live()
             stays[list(removed)] = False
             if stays.any():
                 numbers = columns.inherited(listed).sequence_number
-                least = min(least, int(numbers[stays].min()))
-        return least
+                oldest = min(oldest, int(numbers[stays].min()))
+        return oldest
 
-    # --- conflicts ---------------------------------------------------------------------------
+    # --- rows --------------------------------------------------------------------------------
 
-    def _add(self, clause: ConflictClause, message: str, files: Iterable[ConflictFile]) -> None:
-        self._conflicts.append(conflict(clause, message, update=self._index, files=files))
+    def _remove(self, rows: Iterable[ManifestRow]) -> None:
+        """Mark rows as removed. A row that is marked twice is removed once."""
+        for row in rows:
+            self._removed.setdefault(row.listed.manifest_path, {})[row.row] = row
 
-    def _is_on(self, name: str, *, default: bool) -> bool:
-        return _is_on(self._metadata, name, default=default)
+    def _removed_rows(self, content: int) -> Iterator[ManifestRow]:
+        for rows in self._removed.values():
+            for row in rows.values():
+                if row.listed.content == content:
+                    yield row
+
+    def _added_files(self, content: int) -> Iterator[ContentFile]:
+        for group in self._added:
+            if group.content == content:
+                yield from group.files
+
+    def _columns_of(
+        self, listed: Sequence[ManifestFile]
+    ) -> list[tuple[ManifestFile, ManifestColumns]]:
+        return list(zip(listed, self._reader.columns_of(listed), strict=True))
+
+    def _live_by_path(self, content: int, paths: Sequence[str]) -> dict[str, list[ManifestRow]]:
+        """Return the live rows of each path that has any. A writer may have added a path twice."""
+        found: dict[str, list[ManifestRow]] = {}
+        if not paths:
+            return found
+        hashes, first = np.unique(path_hashes(paths), return_index=True)
+        index_name = f"{self._metadata.location}#{content}"
+        listed = self._reader.that_may_hold(index_name, self.head.live(content), hashes)
+        for manifest, columns in self._columns_of(listed):
+            for index in columns.may_hold(hashes).tolist():
+                path = paths[first[index]]
+                for row in columns.find(path):
+                    if columns.status[row] != DELETED:
+                        found.setdefault(path, []).append(ManifestRow(manifest, columns, row))
+        return found
+
+    def _conflict(
+        self, clause: ConflictClause, message: str, files: Iterable[ConflictFile]
+    ) -> None:
+        self._conflicts.append(conflict(clause, message, update=self._action.index, files=files))
 
 
-def refuse_duplicates(
-    metadata: TableMetadata, files: LiveFiles, added: Sequence[AddedFiles], index: int
-) -> None:
-    """Refuses data files that are live already, unless the table allows it."""
-    if _is_on(metadata, REJECT_DUPLICATES, default=True):
-        paths = [file.file_path for group in added for file in group.files]
-        found = files.by_path(DATA, paths)
-        if found:
-            raise rejected([_duplicates([ConflictFile(path) for path in found], index)])
-
-
-def _duplicates(files: list[ConflictFile], index: int) -> Conflict:
-    return conflict(
-        "duplicate-file",
-        f"Cannot add files that are live already: {_shown(files)}. Their rows would be read "
-        f"twice; set the table property {REJECT_DUPLICATES}=false if that is meant",
-        update=index,
-        files=files,
-    )
+def _dangling_rows(
+    listed: ManifestFile,
+    columns: ManifestColumns,
+    removed_paths: Collection[str],
+    min_data_sequence_number: int,
+) -> list[int]:
+    deletes = columns.deletes
+    if deletes is None:
+        return []
+    numbers = columns.inherited(listed).sequence_number
+    live = columns.live()
+    stale = live & (numbers > 0) & (numbers < min_data_sequence_number)
+    rows: list[int] = np.flatnonzero(stale).tolist()
+    if removed_paths:
+        vectors = np.flatnonzero(live & (deletes.content_offset != NONE)).tolist()
+        rows += [row for row in vectors if deletes.referenced_data_file[row] in removed_paths]
+    return rows
 
 
 def _is_on(metadata: TableMetadata, name: str, *, default: bool) -> bool:
@@ -430,31 +361,12 @@ def _is_on(metadata: TableMetadata, name: str, *, default: bool) -> bool:
     return default if text is None else text.lower() == "true"
 
 
-def grouped(
-    files: Sequence[ContentFile],
-    spec_ids: Sequence[int],
-    content: int,
-    data_sequence_number: int | None = None,
-) -> list[AddedFiles]:
-    """Added files by spec; within one in the order of the request."""
-    distinct = set(spec_ids)
-    if len(distinct) == 1:
-        return [AddedFiles(spec_ids[0], content, files, data_sequence_number)]
-    by_spec: dict[int, list[ContentFile]] = {}
-    for spec_id, file in zip(spec_ids, files, strict=True):
-        by_spec.setdefault(spec_id, []).append(file)
-    return [
-        AddedFiles(spec_id, content, of_spec, data_sequence_number)
-        for spec_id, of_spec in sorted(by_spec.items())
-    ]
-
-
-def _shown(files: Sequence[ConflictFile], most: int = 5) -> str:
+def _shown(files: Sequence[ConflictFile]) -> str:
     names = [
         file.file_path
         if file.content_offset is None
         else f"{file.file_path} @{file.content_offset}"
-        for file in files[:most]
+        for file in files[:_SHOWN_FILES]
     ]
-    more = [] if len(files) <= most else [f"and {len(files) - most} more"]
-    return ", ".join([*names, *more])
+    more = len(files) - _SHOWN_FILES
+    return ", ".join([*names, *([f"and {more} more"] if more > 0 else [])])

@@ -1,22 +1,17 @@
-"""A snapshot produced from declared files: Java's snapshot producers, on the server.
-
-The way of one action: its files are held against the table, its clauses against the history since
-its base, its removals against the head of its branch; then the tree and the summary are built.
-Nothing is changed and nothing is written: a lost swap is answered by producing again on a fresh
-head, under the same snapshot id.
-"""
+"""The new snapshot of an action: its manifests, its summary, and the updates that add it."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import msgspec
 from msgspec import Raw
 
-from frazil.commit.snapshot.head_changes import FileChanges, Resolver, grouped
+from frazil.commit.snapshot.commit_environment import Environment
+from frazil.commit.snapshot.committed_snapshots import CommittedSnapshot
 from frazil.commit.snapshot.manifest_tree import (
     AddedFiles,
     Head,
@@ -25,281 +20,112 @@ from frazil.commit.snapshot.manifest_tree import (
     build_tree,
     schema_for_spec,
 )
-from frazil.commit.validate.clauses import (
-    Scope,
-    check_base,
-    check_deletion_vectors,
-    check_validations,
-)
-from frazil.format.declared.declared_files import DeclaredFiles
 from frazil.format.manifest.manifest_columns import NONE, ManifestColumns
-from frazil.format.manifest.manifest_list import DATA, DELETES
-from frazil.format.metadata.content_files import ContentFile, DataFile, DeleteFile
+from frazil.format.metadata.content_files import ContentFile, DeleteFile
 from frazil.format.metadata.partition_spec import PartitionSpec, partition_path, partition_type
 from frazil.format.metadata.snapshot_summary import PARTITION_SUMMARY_LIMIT, Changes, SummaryBuilder
 from frazil.format.metadata.snapshots import MAIN_BRANCH, Snapshot, SnapshotRef
 from frazil.format.metadata.table_metadata import MIN_FORMAT_VERSION_ROW_LINEAGE, TableMetadata
 from frazil.format.metadata.table_updates import parse_int
 from frazil.read.filters import partitions_of
-from frazil.read.history import APPEND, DELETE, OVERWRITE, REPLACE
-from frazil.read.manifest_cache import ManifestReader
-from frazil.wire import declared_content as wire
+from frazil.read.manifest_row import ManifestRow
 from frazil.wire.errors import BadRequest
-from frazil.wire.expressions import ALWAYS_FALSE, parse_expression
-from frazil.wire.file_actions import Append, Delete, FileUpdate, Overwrite, Replace
 from frazil.wire.rest_updates import AddSnapshot, SetSnapshotRef
 
-_ENCRYPTION_KEY: Final = "encryption.key-id"
 _MAX_LONG: Final = 2**63 - 1
 
-CheckPlaces: TypeAlias = Callable[[TableMetadata, Sequence[str], str], None]
-"""Refuses paths that a table must not name; the last argument says where they stand."""
-VerifyFiles: TypeAlias = Callable[
-    [TableMetadata, Sequence[DataFile], Sequence[DeleteFile], str], None
-]
-
 
 @dataclass(frozen=True, slots=True)
-class Tools:
-    """What producing a snapshot may look at beside the metadata, and what it is given."""
+class Branch:
+    """The branch that a snapshot goes to."""
 
-    reader: ManifestReader
-    check_places: CheckPlaces
-    verify_files: VerifyFiles
-    commit_uuid: bytes
-    """Drawn once for a request: it keeps its snapshot ids however often it is applied."""
-    now_ms: int
-    place: str = ""
-    """Where the table's updates stand in the request, such as `table-changes[1].`."""
-    summary: tuple[tuple[str, str], ...] = ()
-    """What the server adds to the summaries of this request."""
-
-
-@dataclass(frozen=True, slots=True)
-class Produced:
-    """A new snapshot, as the updates that bring it into the table."""
-
-    updates: tuple[AddSnapshot | SetSnapshotRef, ...]
-    snapshot_id: int
-    sequence_number: int
-    operation: str
-    files: tuple[tuple[str, bytes], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """The branch a snapshot goes to."""
-
-    branch: str
+    name: str
     ref: SnapshotRef | None
+    """None for a branch that does not exist yet."""
     head: Snapshot | None
 
 
-def produce(
-    before: TableMetadata, metadata: TableMetadata, update: FileUpdate, index: int, tools: Tools
-) -> Produced:
-    """The snapshot of one action. `metadata` is what the earlier updates of its request made of
-    `before`: clauses look at history without them, removals at what they left."""
-    place = f"{tools.place}updates[{index}]"
-    refuse_encrypted(metadata)
-    target = target_of(metadata, update.branch, place)
-    _check_data_sequence_number(metadata, update, place)
-    added = _declared(metadata, update, place, tools)
-    replaced = _replaced_partitions(metadata, update, added)
-    scope = Scope(
-        metadata=metadata,
-        head=target_of(before, update.branch, place).head,
-        update=update,
-        index=index,
-        added_partitions=replaced,
-        place=tools.place,
-    )
-    check_base(scope)
-    check_validations(scope, tools.reader)
-    check_deletion_vectors(scope, _delete_files(added), tools.reader)
-    head = head_of(target, tools.reader)
-    resolver = Resolver(metadata, update, index, place, head, tools.reader)
-    changes = resolver.resolve(added, replaced)
-    return build_snapshot(
-        metadata,
-        target,
-        head,
-        changes,
-        operation=operation_of(update),
-        properties=(*update.summary.items(), *_own_properties(update)),
-        stage_only=update.stage_only,
-        index=index,
-        tools=tools,
-    )
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One fine-grained update of a request, and the table it is applied to."""
+
+    metadata: TableMetadata
+    """As the earlier updates of the request left it."""
+    branch: Branch
+    head_before: Snapshot | None
+    """The head of the branch before the request."""
+    index: int
+    """Of the update in its request."""
+    json_path: str
+    """Where the update stands in the request, such as `table-changes[1].updates[0]`."""
+    environment: Environment
+
+    def read_head(self) -> Head:
+        if self.branch.head is None:
+            return Head(None, None)
+        return Head.at(self.branch.head, self.environment.reader.manifest_list(self.branch.head))
 
 
-# --- the target ------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class FileChanges:
+    """The files that a snapshot adds and the live entries that it removes."""
+
+    added: Sequence[AddedFiles]
+    removed: dict[str, dict[int, ManifestRow]]
+    """By the path of their manifest, then by row number."""
 
 
-def target_of(metadata: TableMetadata, branch: str, place: str) -> Target:
-    """A branch that does not exist yet starts at main's head."""
-    ref = metadata.ref(branch)
+@dataclass(frozen=True, slots=True)
+class NewSnapshot:
+    """What an action yields: the updates that bring its snapshot into the table, and its files."""
+
+    updates: tuple[AddSnapshot | SetSnapshotRef, ...]
+    committed: CommittedSnapshot
+    files: tuple[tuple[str, bytes], ...] = ()
+
+
+def branch_of_table(metadata: TableMetadata, name: str, json_path: str) -> Branch:
+    """Return the branch to commit to. One that does not exist yet starts at main's head."""
+    ref = metadata.ref(name)
     if ref is not None and not ref.is_branch:
         raise BadRequest(
-            f"{place}.branch: {branch} is a tag, and tags cannot be targets of a commit: name a "
+            f"{json_path}.branch: {name} is a tag, and tags cannot be targets of a commit: name a "
             "branch"
         )
     start = ref or metadata.ref(MAIN_BRANCH)
     head = None if start is None else metadata.snapshot(start.snapshot_id)
-    return Target(branch, ref, head)
-
-
-def head_of(target: Target, reader: ManifestReader) -> Head:
-    if target.head is None:
-        return Head(None, None)
-    return Head.at(target.head, reader.manifest_list(target.head))
-
-
-def refuse_encrypted(metadata: TableMetadata) -> None:
-    """Manifests of an encrypted table must be encrypted too, by keys that only clients have."""
-    if _ENCRYPTION_KEY in metadata.properties:
-        raise BadRequest(
-            f"the table is encrypted ({_ENCRYPTION_KEY}): the server cannot build its manifests, "
-            "commit with a client that builds the snapshot itself"
-        )
-
-
-# --- the declared files ----------------------------------------------------------------------
-
-
-def _declared(
-    metadata: TableMetadata, update: FileUpdate, place: str, tools: Tools
-) -> tuple[AddedFiles, ...]:
-    """The files that an action adds, held against the table."""
-    data: Sequence[wire.DeclaredDataFile] = (
-        () if isinstance(update, Delete) else update.add_data_files
-    )
-    deletes: Sequence[wire.AddedDeleteFile] = ()
-    if isinstance(update, Overwrite | Replace):
-        deletes = update.add_delete_files
-    if not data and not deletes:
-        return ()
-    declared = DeclaredFiles(metadata)
-    added_data = declared.data_files(data, f"{place}.add-data-files")
-    added_deletes = declared.delete_files(deletes, f"{place}.add-delete-files")
-    for files, name in ((data, "add-data-files"), (deletes, "add-delete-files")):
-        if files:
-            tools.check_places(metadata, [file.file_path for file in files], f"{place}.{name}")
-    tools.verify_files(metadata, added_data, added_deletes, f"{place}.")
-    groups: list[AddedFiles] = []
-    if added_data:
-        number = update.data_sequence_number if isinstance(update, Replace) else None
-        groups += grouped(added_data, [file.spec_id for file in data], DATA, number)
-    if added_deletes:
-        groups += grouped(added_deletes, [file.spec_id for file in deletes], DELETES)
-    return tuple(groups)
-
-
-def _delete_files(added: Sequence[AddedFiles]) -> list[DeleteFile]:
-    return [file for group in added for file in group.files if isinstance(file, DeleteFile)]
-
-
-def _replaced_partitions(
-    metadata: TableMetadata, update: FileUpdate, added: Sequence[AddedFiles]
-) -> frozenset[tuple[int, tuple[Any, ...]]] | None:
-    """What `replace-partitions` replaces; None where it is the whole table, or nothing."""
-    if not isinstance(update, Overwrite) or not update.replace_partitions:
-        return None
-    spec = metadata.spec(added[0].spec_id)
-    if spec is None or spec.is_unpartitioned:
-        return None
-    return frozenset((group.spec_id, file.partition) for group in added for file in group.files)
-
-
-def _check_data_sequence_number(metadata: TableMetadata, update: FileUpdate, place: str) -> None:
-    if not isinstance(update, Replace) or update.data_sequence_number is None:
-        return
-    if metadata.format_version < 2:
-        raise BadRequest(
-            f"{place}.data-sequence-number: format version 1 has no sequence numbers, leave it out"
-        )
-    base = None
-    if update.base_snapshot_id is not None:
-        base = metadata.snapshot(update.base_snapshot_id)
-    if base is not None and update.data_sequence_number > base.sequence_number:
-        raise BadRequest(
-            f"{place}.data-sequence-number: {update.data_sequence_number} is above the sequence "
-            f"number {base.sequence_number} of the base snapshot {base.snapshot_id}: deletes "
-            "between the two would be lost"
-        )
-
-
-# --- the operation ---------------------------------------------------------------------------
-
-
-def operation_of(update: FileUpdate) -> str:
-    """Derived from what was asked, as Java's producers do it: other writers' checks read it."""
-    match update:
-        case Append():
-            return APPEND
-        case Delete():
-            return DELETE
-        case Replace():
-            return REPLACE
-    removes_data = bool(update.remove_data_files) or _filters_rows(update)
-    if update.replace_partitions:
-        return OVERWRITE
-    if update.add_data_files:
-        return OVERWRITE if removes_data or update.add_delete_files else APPEND
-    return DELETE if removes_data or update.add_delete_files else OVERWRITE
-
-
-def _filters_rows(update: Overwrite) -> bool:
-    """A filter that matches nothing at the moment still asks for a removal; one that never can
-    does not, as in Java."""
-    raw = update.delete_row_filter
-    if raw is None:
-        return False
-    try:
-        return parse_expression(msgspec.json.decode(raw)) != ALWAYS_FALSE
-    except (BadRequest, msgspec.DecodeError):
-        # It is refused, with its place, when it is bound.
-        return True
-
-
-def _own_properties(update: FileUpdate) -> tuple[tuple[str, str], ...]:
-    if isinstance(update, Overwrite) and update.replace_partitions:
-        return (("replace-partitions", "true"),)
-    return ()
-
-
-# --- the snapshot ----------------------------------------------------------------------------
+    return Branch(name, ref, head)
 
 
 def build_snapshot(
-    metadata: TableMetadata,
-    target: Target,
+    action: Action,
     head: Head,
     changes: FileChanges,
     *,
     operation: str,
     properties: Sequence[tuple[str, str]],
     stage_only: bool,
-    index: int,
-    tools: Tools,
-) -> Produced:
-    """The tree, the summary and the snapshot that these changes make of the head."""
+) -> NewSnapshot:
+    """Build the manifests, the summary and the snapshot that these changes make of the head."""
+    metadata, environment = action.metadata, action.environment
     version = metadata.format_version
-    snapshot_id = _snapshot_id(tools.commit_uuid, index)
+    snapshot_id = _snapshot_id(environment.commit_uuid, action.index)
     sequence_number = 0 if version == 1 else metadata.last_sequence_number + 1
     tree = build_tree(
         TreeTarget(metadata, snapshot_id, sequence_number, head),
         changes.added,
-        changes.removals.rows(),
-        tools.reader,
+        {path: sorted(rows) for path, rows in changes.removed.items()},
+        environment.reader,
     )
-    summary = summarised(metadata, head, changes, tree, operation, (*properties, *tools.summary))
+    summary = _summary(
+        metadata, head, changes, tree, operation, (*properties, *environment.summary)
+    )
     parent = head.snapshot
     snapshot: dict[str, Any] = {
         **({"sequence-number": sequence_number} if version > 1 else {}),
         "snapshot-id": snapshot_id,
         **({"parent-snapshot-id": parent.snapshot_id} if parent else {}),
-        "timestamp-ms": max(tools.now_ms, parent.timestamp_ms + 1 if parent else 0),
+        "timestamp-ms": max(environment.now_ms, parent.timestamp_ms + 1 if parent else 0),
         "summary": summary,
         "manifest-list": tree.manifest_list,
         "schema-id": metadata.current_schema_id,
@@ -309,15 +135,16 @@ def build_snapshot(
         AddSnapshot(snapshot=Raw(msgspec.json.encode(snapshot)))
     ]
     if not stage_only:
-        updates.append(moved_ref(target, snapshot_id))
-    return Produced(tuple(updates), snapshot_id, sequence_number, operation, tree.files)
+        updates.append(moved_ref(action.branch, snapshot_id))
+    committed = CommittedSnapshot(action.index, snapshot_id, sequence_number, operation)
+    return NewSnapshot(tuple(updates), committed, tree.files)
 
 
-def moved_ref(target: Target, snapshot_id: int) -> SetSnapshotRef:
-    """The branch at its new head; how long its snapshots are kept stays as it is."""
-    ref = target.ref
+def moved_ref(branch: Branch, snapshot_id: int) -> SetSnapshotRef:
+    """Move the branch to a new head; how long its snapshots are kept stays as it is."""
+    ref = branch.ref
     return SetSnapshotRef(
-        ref_name=target.branch,
+        ref_name=branch.name,
         type="branch",
         snapshot_id=snapshot_id,
         min_snapshots_to_keep=ref.min_snapshots_to_keep if ref else None,
@@ -333,13 +160,16 @@ def _row_lineage(metadata: TableMetadata, tree: Tree) -> dict[str, int]:
 
 
 def _snapshot_id(commit_uuid: bytes, index: int) -> int:
-    """A positive number that depends on the request alone. That the table has it already is as
-    good as impossible; then the request is refused, and another one draws another id."""
+    """Return a positive number that depends on the request alone. If the table should have it
+    already, the request is refused, and the next one draws another id."""
     digest = hashlib.blake2b(b"%d" % index, key=commit_uuid, digest_size=8).digest()
     return int.from_bytes(digest, "big") & _MAX_LONG or 1
 
 
-def summarised(
+# --- the summary -----------------------------------------------------------------------------
+
+
+def _summary(
     metadata: TableMetadata,
     head: Head,
     changes: FileChanges,
@@ -347,7 +177,7 @@ def summarised(
     operation: str,
     properties: Sequence[tuple[str, str]],
 ) -> dict[str, str]:
-    """The whole summary. The totals go on from the head, on a new branch from where it starts."""
+    """Count the added and removed files. The totals go on from those of the head."""
     builder = SummaryBuilder()
     for group in changes.added:
         of_partition = _partition_changes(metadata, builder, group.spec_id)
@@ -377,7 +207,7 @@ def _count_added(changes: Changes, of_partition: Changes, file: ContentFile) -> 
 
 
 def _count_removed(metadata: TableMetadata, changes: FileChanges, builder: SummaryBuilder) -> None:
-    for rows in changes.removals.entries.values():
+    for rows in changes.removed.values():
         first = next(iter(rows.values()))
         spec_id, columns = first.listed.partition_spec_id, first.columns
         spec = metadata.spec(spec_id)
@@ -396,7 +226,7 @@ def _count_removed(metadata: TableMetadata, changes: FileChanges, builder: Summa
 
 
 def _row(columns: ManifestColumns, row: int) -> tuple[int, bool, int, int]:
-    """Content, whether it is a deletion vector, records and size."""
+    """Return content, whether it is a deletion vector, records and size."""
     size, is_vector = int(columns.file_size_in_bytes[row]), False
     if columns.deletes is not None and columns.deletes.content_offset[row] != NONE:
         is_vector, size = True, int(columns.deletes.content_size_in_bytes[row])
@@ -406,7 +236,7 @@ def _row(columns: ManifestColumns, row: int) -> tuple[int, bool, int, int]:
 def _partition_changes(
     metadata: TableMetadata, builder: SummaryBuilder, spec_id: int
 ) -> Callable[[tuple[Any, ...]], Changes]:
-    """The counts of a partition; its path is made once for each tuple."""
+    """Return a function that finds the counts of a partition; each path is made only once."""
     spec = metadata.spec(spec_id)
     if spec is None or not spec.fields:
         unpartitioned = builder.partition("")

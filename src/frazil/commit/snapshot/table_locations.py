@@ -42,7 +42,7 @@ _REMEMBERED_S = 1.0
 _MAX_REMEMBERED = 10_000
 
 
-class Territory:
+class TableLocations:
     def __init__(self, allowed: AllowedLocations) -> None:
         self._allowed = allowed
         self._places: dict[str, tuple[Location, float]] = {}

@@ -23,7 +23,6 @@ from frazil.commit.validate.branch_changes import REMOVING, Evidence, Where
 from frazil.commit.validate.conflict_reports import (
     Found,
     Scope,
-    check_base,
     conflict_with,
     file_names,
     rejected,
@@ -31,7 +30,6 @@ from frazil.commit.validate.conflict_reports import (
     snapshot_names,
     start_again,
 )
-from frazil.commit.validate.deletion_vector_checks import check_deletion_vectors
 from frazil.format.manifest.manifest_list import DATA, DELETES
 from frazil.read.delete_index import DeleteIndex, IndexedDataFile
 from frazil.read.filters import PartitionSet, bound_filter, every_row, partitions_of
@@ -50,8 +48,6 @@ from frazil.wire.file_actions import (
     RequiredDataFiles,
     RequiredDeleteFiles,
 )
-
-__all__ = ["Scope", "check_base", "check_deletion_vectors", "check_validations"]
 
 _EXPIRED: Final = (
     "Snapshots in between were expired, so nobody can say what they did. Send as base-snapshot-id "
@@ -99,14 +95,14 @@ def _where(scope: Scope, number: int, clause: CommitValidation) -> Where:
             clause.filter,
             scope.metadata,
             case_sensitive=scope.update.case_sensitive,
-            place=f"{scope.place}updates[{scope.index}].commit-validations[{number}].filter",
+            place=f"{scope.json_prefix}updates[{scope.index}].commit-validations[{number}].filter",
         )
     names_files = getattr(clause, "file_paths", None) is not None
-    if scope.added_partitions is not None and not names_files:
-        specs = [scope.metadata.spec(spec_id) for spec_id, _ in scope.added_partitions]
+    if scope.replaced_partitions is not None and not names_files:
+        specs = [scope.metadata.spec(spec_id) for spec_id, _ in scope.replaced_partitions]
         # In an unpartitioned spec the whole table is replaced, whatever specs its files have.
         if all(spec is not None and not spec.is_unpartitioned for spec in specs):
-            return PartitionSet(scope.added_partitions, scope.metadata)
+            return PartitionSet(scope.replaced_partitions, scope.metadata)
     return every_row(scope.metadata)
 
 

@@ -37,11 +37,11 @@ class Scope:
     update: FileUpdate
     index: int
     """Of the update in the request's `updates`."""
-    added_partitions: frozenset[tuple[int, tuple[Any, ...]]] | None = None
+    replaced_partitions: frozenset[tuple[int, tuple[Any, ...]]] | None = None
     """(spec id, partition) of the added files of a `replace-partitions`: what its clauses without
     a filter are about."""
-    place: str = ""
-    """Where the table's updates stand in the request, such as `table-changes[1].`."""
+    json_prefix: str = ""
+    """The JSON path of the table's part of a transaction, such as `table-changes[1].`."""
 
     @property
     def present_head(self) -> Snapshot | None:

@@ -1,0 +1,367 @@
+"""A batch: requests for one table or view, or one transaction over several tables.
+
+The requests of a batch are applied in turn to the metadata in memory. A request that fails its
+checks fails alone. All others share one metadata file for each table and one swap, and each gets
+an answer of its own. A transaction is a batch of one request with several tables: they all move or
+none does, and nothing is rebased in it.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+
+from frazil.commit.pipeline.catalog_answers import Answer, TableAnswer, TransactionAnswer
+from frazil.commit.pipeline.idempotency import KeptCommit, commit_row, transaction_row
+from frazil.commit.pipeline.outbox_events import commit_payload, event
+from frazil.commit.pipeline.pending_requests import (
+    Attempt,
+    Outcome,
+    PendingCommit,
+    Work,
+)
+from frazil.commit.pipeline.relation_kinds import RelationChange
+from frazil.commit.pipeline.table_creation import CreatedTable, NextFile
+from frazil.commit.pipeline.table_queues import Pauses
+from frazil.commit.snapshot.apply_request import Applied
+from frazil.commit.snapshot.commit_environment import Environment, Environments, now_ms
+from frazil.commit.snapshot.committed_snapshots import committed_json
+from frazil.commit.snapshot.file_writer import FileWriter, Writing
+from frazil.commit.snapshot.stream_epochs import Streams
+from frazil.db.base import (
+    Change,
+    CreateRelation,
+    Database,
+    EventRow,
+    KeyRow,
+    Relation,
+    SwapRelation,
+    Transaction,
+)
+from frazil.wire.errors import CommitFailed, FrazilError
+from frazil.wire.identifiers import Identifier
+
+MAX_AHEAD_MS = 1000
+# What is judged by then is committed; the rest of the batch waits for the next round.
+MAX_JUDGING_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class BatchTools:
+    """What every batch works with."""
+
+    database: Database
+    writer: FileWriter
+    environments: Environments
+    pauses: Pauses
+
+
+@dataclass(frozen=True, slots=True)
+class _Accepted:
+    """A request that fits, with what it makes of each of its tables."""
+
+    pending: PendingCommit
+    applied: tuple[Applied[Any], ...]
+
+
+@dataclass(slots=True)
+class _Head:
+    """A table or view during a round: its row, and its metadata after the accepted requests."""
+
+    identifier: Identifier
+    row: Relation | None
+    """None where the table is created, or where there is none."""
+    base: Any
+    """The metadata as it was loaded."""
+    state: Any
+    environment: Environment
+    streams: Streams
+    accepted: list[tuple[PendingCommit, RelationChange, Applied[Any]]] = field(default_factory=list)
+    """The requests that changed it."""
+    created: CreatedTable | None = None
+    file: NextFile[Any] | None = None
+    """The metadata file that the round writes."""
+
+    @property
+    def new_row(self) -> Relation:
+        """The row as it will be after the swap."""
+        if self.created is not None:
+            return self.created.relation
+        assert self.row is not None
+        if self.file is None:
+            return self.row
+        return _moved(self.row, self.file.location, len(self.accepted))
+
+
+class Batch:
+    """Work for the commit loop: commits that share one transaction."""
+
+    def __init__(self, tools: BatchTools, requests: Sequence[PendingCommit]) -> None:
+        self._tools = tools
+        self._requests = requests
+        self._kind = requests[0].kind
+        self.identifiers = [change.identifier for change in requests[0].changes]
+
+    def waiting(self) -> list[PendingCommit]:
+        return [pending for pending in self._requests if not pending.future.done()]
+
+    def split(self) -> Sequence[Work]:
+        return [Batch(self._tools, [pending]) for pending in self.waiting()]
+
+    def attempt(self, rows: Sequence[Relation | None], writing: Writing) -> Attempt:
+        waiting = self.waiting()
+        heads = [
+            self._head(identifier, row)
+            for identifier, row in zip(self.identifiers, rows, strict=True)
+        ]
+        _pace(max(self._time_ms(head) for head in heads) - now_ms(), len(waiting))
+        accepted, rejected = self._judge(heads, waiting, writing)
+        changed = sorted(
+            (head for head in heads if head.accepted), key=lambda head: head.new_row.uuid
+        )
+        for head in changed:
+            head.file = self._next_file(head)
+        keys = tuple(row for item in accepted for row in _key_rows(item, heads))
+        return Attempt(
+            outcomes=lambda: self._outcomes(heads, accepted, rejected),
+            transaction=self._transaction(changed, keys) if changed or keys else None,
+            files={head.file.location: head.file.chunks for head in changed if head.file},
+            file_owners={
+                location: item.pending
+                for item in accepted
+                for applied in item.applied
+                for location, _ in applied.files
+            },
+        )
+
+    # --- load --------------------------------------------------------------------------------
+
+    def _head(self, identifier: Identifier, row: Relation | None) -> _Head:
+        kind = self._kind
+        if row is not None and row.identifier != identifier:
+            row = None  # Renamed since its name was looked up.
+        base = None
+        if row is not None and row.kind is kind.kind:
+            base = kind.load(row.metadata_location)
+        table_uuid = "" if row is None else row.uuid
+        streams = Streams(table_uuid, self._tools.database.stream)
+        environment = self._tools.environments.round(table_uuid, streams)
+        return _Head(identifier, row, base, base, environment, streams)
+
+    def _time_ms(self, head: _Head) -> int:
+        return 0 if head.base is None else self._kind.time_ms(head.base)
+
+    # --- judge -------------------------------------------------------------------------------
+
+    def _judge(
+        self, heads: Sequence[_Head], waiting: Sequence[PendingCommit], writing: Writing
+    ) -> tuple[list[_Accepted], list[tuple[PendingCommit, FrazilError]]]:
+        """Apply the requests in turn. What is not judged in time waits for the next round, so that
+        the first ones need not wait for all others."""
+        accepted: list[_Accepted] = []
+        rejected: list[tuple[PendingCommit, FrazilError]] = []
+        # The sort is stable: among equals the request that came first stays first.
+        in_order = sorted(waiting, key=lambda pending: not self._goes_first(heads, pending))
+        time_is_up = time.monotonic() + MAX_JUDGING_S
+        for number, pending in enumerate(in_order, start=1):
+            if accepted and time.monotonic() > time_is_up:
+                break
+            try:
+                # Each snapshot of a group has a time of its own, and the last one the present.
+                applied = self._applied(heads, pending, number - len(in_order))
+            except FrazilError as error:
+                rejected.append((pending, error))
+                continue
+            accepted.append(_Accepted(pending, applied))
+            self._accept(heads, pending, applied, writing)
+        return accepted, rejected
+
+    def _goes_first(self, heads: Sequence[_Head], pending: PendingCommit) -> bool:
+        """A classic commit would always be stale behind one that fits on any head."""
+        base = heads[0].base
+        return base is not None and self._kind.is_exclusive(base, pending.changes[0].request)
+
+    def _applied(
+        self, heads: Sequence[_Head], pending: PendingCommit, earlier_ms: int
+    ) -> tuple[Applied[Any], ...]:
+        alone = len(heads) == 1
+        if not alone and all(map(self._happened, heads, pending.changes)):
+            return tuple(Applied(head.state) for head in heads)
+        environments = _environments(heads, pending, earlier_ms)
+        applied = tuple(
+            self._applied_to(head, change, environment, alone)
+            for head, change, environment in zip(heads, pending.changes, environments, strict=True)
+        )
+        for head in heads:
+            if head.created is not None:
+                self._kind.make_folders(head.created)
+        return applied
+
+    def _applied_to(
+        self, head: _Head, change: RelationChange, environment: Environment, alone: bool
+    ) -> Applied[Any]:
+        applied, head.created = self._kind.apply(head.state, change, environment, alone=alone)
+        if head.created is None and head.row is not None:
+            # A bad location is the fault of one request, so it is not left to the transaction.
+            for location in self._kind.owned_if_changed(head.state, applied.metadata) or ():
+                self._tools.database.check_location_is_free(location, head.row.uuid)
+        return applied
+
+    def _happened(self, head: _Head, change: RelationChange) -> bool:
+        return head.base is not None and self._kind.has_happened(head.base, change.request)
+
+    def _accept(
+        self,
+        heads: Sequence[_Head],
+        pending: PendingCommit,
+        applied: Sequence[Applied[Any]],
+        writing: Writing,
+    ) -> None:
+        for head, change, item in zip(heads, pending.changes, applied, strict=True):
+            writing.add(item.files)
+            head.environment.pending.update(item.files)
+            moved_back = self._kind.branches_moved_back(head.state, item.metadata)
+            head.streams.accept(moved_back, item.streams)
+            if item.metadata is not head.state:
+                head.accepted.append((pending, change, item))
+                head.state = item.metadata
+
+    # --- swap --------------------------------------------------------------------------------
+
+    def _next_file(self, head: _Head) -> NextFile[Any]:
+        if head.created is not None:
+            return head.created.file
+        assert head.row is not None
+        return self._kind.next_file(head.base, head.row.metadata_location, head.state)
+
+    def _transaction(self, changed: Sequence[_Head], keys: tuple[KeyRow, ...]) -> Transaction:
+        return Transaction(
+            commit_id=str(uuid.uuid4()),
+            changes=tuple(map(self._change, changed)),
+            keys=keys,
+            events=tuple(row for head in changed for row in _events(head)),
+            forget_streams=tuple(row for head in changed for row in head.streams.forgotten),
+            streams=tuple(row for head in changed for row in head.streams.written),
+        )
+
+    def _change(self, head: _Head) -> Change:
+        if head.created is not None:
+            return CreateRelation(head.created.relation, head.created.locations)
+        assert head.row is not None
+        locations = self._kind.owned_if_changed(head.base, head.state)
+        return SwapRelation(head.row, head.new_row, locations)
+
+    # --- answer ------------------------------------------------------------------------------
+
+    def _outcomes(
+        self,
+        heads: Sequence[_Head],
+        accepted: Sequence[_Accepted],
+        rejected: Sequence[tuple[PendingCommit, FrazilError]],
+    ) -> Iterator[Outcome]:
+        for head in heads:
+            if head.file is not None:
+                self._kind.remember(head.file)
+        locations = [self._location_now(head, accepted) for head in heads]
+        for item in accepted:
+            answers = [
+                self._kind.answer(head.identifier, location, applied)
+                for head, location, applied in zip(heads, locations, item.applied, strict=True)
+            ]
+            yield item.pending, _answer(item.pending, answers)
+        for pending, error in rejected:
+            self._note_stale(pending, error)
+            yield pending, error
+        for head in heads:
+            if head.base is not None and head.file is not None:
+                self._discard_superseded(head.base, head.file.metadata)
+
+    def _location_now(self, head: _Head, accepted: Sequence[_Accepted]) -> str:
+        """Where nothing was swapped, a stream's row may be newer than the head that was loaded
+        before it. The answer must contain the snapshots that it names."""
+        if not accepted:
+            return ""
+        row = head.new_row
+        if head.file is None and any(
+            a.already_committed for item in accepted for a in item.applied
+        ):
+            row = self._tools.database.relation_by_uuid(row.uuid) or row
+        return row.metadata_location
+
+    def _note_stale(self, pending: PendingCommit, error: FrazilError) -> None:
+        """Make room for a stock client whose head has moved on."""
+        if len(pending.changes) == 1 and isinstance(error, CommitFailed):
+            (change,) = pending.changes
+            if self._kind.asserts_ref(change.request):
+                self._tools.pauses.refused(change.identifier)
+
+    def _discard_superseded(self, base: Any, new: Any) -> None:
+        self._tools.writer.discard_later(lambda: self._kind.superseded(base, new))
+
+
+def _environments(
+    heads: Sequence[_Head], pending: PendingCommit, earlier_ms: int
+) -> Iterator[Environment]:
+    """In a transaction the snapshots of each table have ids of their own."""
+    if len(heads) == 1:
+        (shared,) = (head.environment for head in heads)
+        yield shared.of(pending.commit_uuid, shared.now_ms + earlier_ms)
+        return
+    namespace = uuid.UUID(bytes=pending.commit_uuid)
+    for index, head in enumerate(heads):
+        commit_uuid = uuid.uuid5(namespace, str(index)).bytes
+        environment = head.environment.of(commit_uuid, head.environment.now_ms)
+        yield replace(environment, json_prefix=f"table-changes[{index}].")
+
+
+def _pace(ahead_ms: int, requests: int) -> None:
+    """Wait as long as the time that the batch uses up, if the table's times run ahead.
+
+    Every snapshot is at least a millisecond younger than its parent. Where more come in a second
+    than it has milliseconds, or another clock is ahead, the times of the table run into the future.
+    """
+    if ahead_ms > MAX_AHEAD_MS:
+        time.sleep(min(requests, ahead_ms - MAX_AHEAD_MS) / 1000)
+
+
+def _moved(row: Relation, location: str, requests: int) -> Relation:
+    return replace(row, metadata_location=location, version=row.version + requests)
+
+
+def _events(head: _Head) -> Iterator[EventRow]:
+    """One event for each request; its version counts the requests, not the swaps."""
+    assert head.file is not None
+    location = head.file.location
+    for number, (pending, change, applied) in enumerate(head.accepted, start=1):
+        row = head.new_row if head.row is None else _moved(head.row, location, number)
+        operation = "create" if head.row is None else "commit"
+        payload = commit_payload(change.request, applied.committed, location)
+        yield event(pending.context, row, operation, payload)
+
+
+def _key_rows(item: _Accepted, heads: Sequence[_Head]) -> tuple[KeyRow, ...]:
+    context = item.pending.context
+    if context.key is None:
+        return ()
+    kept = [
+        KeptCommit(
+            uuid=head.new_row.uuid,
+            committed=msgspec.Raw(committed_json(applied.committed)),
+            already_committed=applied.already_committed,
+        )
+        for head, applied in zip(heads, item.applied, strict=True)
+    ]
+    if item.pending.in_transaction:
+        return transaction_row(context, kept)
+    return commit_row(context, kept[0])
+
+
+def _answer(pending: PendingCommit, answers: Sequence[Answer]) -> Answer:
+    if not pending.in_transaction:
+        return answers[0]
+    return TransactionAnswer(tuple(answer for answer in answers if isinstance(answer, TableAnswer)))

@@ -1,0 +1,287 @@
+"""The fine-grained actions: one function for each builds its snapshot, as Java's producers do.
+
+Every action checks its files against the table, its clauses against the history since its base and
+its removals against the head of its branch. Then the manifests and the summary are built. Nothing
+is changed and nothing is written: a lost swap is answered by building again on a fresh head, under
+the same snapshot id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from frazil.commit.snapshot.cherry_pick import cherry_pick
+from frazil.commit.snapshot.commit_environment import Environment
+from frazil.commit.snapshot.head_changes import HeadChanges
+from frazil.commit.snapshot.manifest_tree import AddedFiles
+from frazil.commit.snapshot.snapshot_builder import (
+    Action,
+    NewSnapshot,
+    branch_of_table,
+    build_snapshot,
+)
+from frazil.commit.validate.clauses import check_validations
+from frazil.commit.validate.conflict_reports import Scope, check_base
+from frazil.commit.validate.deletion_vector_checks import check_deletion_vectors
+from frazil.format.declared.declared_files import DeclaredFiles
+from frazil.format.manifest.manifest_list import DATA, DELETES
+from frazil.format.metadata.content_files import ContentFile, DeleteFile
+from frazil.format.metadata.table_metadata import TableMetadata
+from frazil.read.history import APPEND, DELETE, OVERWRITE, REPLACE
+from frazil.wire import declared_content as wire
+from frazil.wire.declared_content import data_file_path
+from frazil.wire.errors import BadRequest
+from frazil.wire.expressions import ALWAYS_FALSE, parse_expression
+from frazil.wire.file_actions import (
+    Append,
+    CherryPick,
+    Delete,
+    FileUpdate,
+    FineGrainedUpdate,
+    Overwrite,
+    Replace,
+)
+
+_ENCRYPTION_KEY: Final = "encryption.key-id"
+
+_Partitions: TypeAlias = frozenset[tuple[int, tuple[Any, ...]]]
+
+
+def snapshot_of_action(
+    before: TableMetadata,
+    metadata: TableMetadata,
+    update: FineGrainedUpdate,
+    index: int,
+    environment: Environment,
+) -> NewSnapshot:
+    """Build the snapshot of one update. `metadata` is what the earlier updates of the request made
+    of `before`: clauses look at history without them, removals at what they left."""
+    _refuse_encrypted(metadata)
+    json_path = f"{environment.json_prefix}updates[{index}]"
+    action = Action(
+        metadata=metadata,
+        branch=branch_of_table(metadata, update.branch, json_path),
+        head_before=branch_of_table(before, update.branch, json_path).head,
+        index=index,
+        json_path=json_path,
+        environment=environment,
+    )
+    build: Callable[[Action, Any], NewSnapshot] = _BUILDERS[type(update)]
+    return build(action, update)
+
+
+def append(action: Action, update: Append) -> NewSnapshot:
+    added = _declared(action, update.add_data_files)
+    _check_clauses(action, update, added)
+    changes = HeadChanges(action, added)
+    changes.name_data_files()
+    return _snapshot(action, update, changes, APPEND)
+
+
+def delete(action: Action, update: Delete) -> NewSnapshot:
+    _check_clauses(action, update)
+    changes = HeadChanges(action)
+    changes.name_data_files(_paths(update), may_be_missing=True)
+    changes.name_delete_files(update.remove_delete_files, may_be_missing=True)
+    changes.remove_matching(update.delete_row_filter, update.case_sensitive)
+    return _snapshot(action, update, changes, DELETE)
+
+
+def overwrite(action: Action, update: Overwrite) -> NewSnapshot:
+    added = _declared(action, update.add_data_files, update.add_delete_files)
+    partitions = None
+    if update.replace_partitions:
+        partitions = _partitions_to_replace(action.metadata, added)
+    _check_clauses(action, update, added, partitions)
+    changes = HeadChanges(action, added)
+    changes.name_data_files(_paths(update), may_be_missing=True)
+    changes.name_delete_files(update.remove_delete_files, may_be_missing=True)
+    changes.remove_matching(update.delete_row_filter, update.case_sensitive)
+    if update.replace_partitions:
+        changes.remove_partitions(partitions)
+    changes.refuse_deletes_of_removed()
+    properties = (("replace-partitions", "true"),) if update.replace_partitions else ()
+    return _snapshot(action, update, changes, _operation_of_overwrite(update), properties)
+
+
+def replace(action: Action, update: Replace) -> NewSnapshot:
+    _check_data_sequence_number(action, update)
+    added = _declared(
+        action, update.add_data_files, update.add_delete_files, update.data_sequence_number
+    )
+    _check_clauses(action, update, added)
+    changes = HeadChanges(action, added)
+    changes.name_data_files(_paths(update))
+    changes.name_delete_files(update.remove_delete_files)
+    changes.refuse_deletes_of_removed()
+    changes.refuse_added_rows()
+    return _snapshot(action, update, changes, REPLACE)
+
+
+_BUILDERS: Final[dict[type, Callable[[Action, Any], NewSnapshot]]] = {
+    Append: append,
+    Delete: delete,
+    Overwrite: overwrite,
+    Replace: replace,
+    CherryPick: cherry_pick,
+}
+
+
+def _snapshot(
+    action: Action,
+    update: FileUpdate,
+    changes: HeadChanges,
+    operation: str,
+    properties: Sequence[tuple[str, str]] = (),
+) -> NewSnapshot:
+    return build_snapshot(
+        action,
+        changes.head,
+        changes.finish(),
+        operation=operation,
+        properties=(*update.summary.items(), *properties),
+        stage_only=update.stage_only,
+    )
+
+
+def _paths(update: Delete | Overwrite | Replace) -> list[str]:
+    return [data_file_path(file) for file in update.remove_data_files]
+
+
+def _refuse_encrypted(metadata: TableMetadata) -> None:
+    """Manifests of an encrypted table must be encrypted too, by keys that only clients have."""
+    if _ENCRYPTION_KEY in metadata.properties:
+        raise BadRequest(
+            f"the table is encrypted ({_ENCRYPTION_KEY}): the server cannot build its manifests, "
+            "commit with a client that builds the snapshot itself"
+        )
+
+
+# --- checks ----------------------------------------------------------------------------------
+
+
+def _declared(
+    action: Action,
+    data: Sequence[wire.DeclaredDataFile],
+    deletes: Sequence[wire.AddedDeleteFile] = (),
+    data_sequence_number: int | None = None,
+) -> tuple[AddedFiles, ...]:
+    """Check the files that an action adds against the table, and group them by spec."""
+    if not data and not deletes:
+        return ()
+    metadata, environment = action.metadata, action.environment
+    declared = DeclaredFiles(metadata)
+    data_path, deletes_path = (
+        f"{action.json_path}.add-data-files",
+        f"{action.json_path}.add-delete-files",
+    )
+    added_data = declared.data_files(data, data_path)
+    added_deletes = declared.delete_files(deletes, deletes_path)
+    if data:
+        environment.check_paths(metadata, [file.file_path for file in data], data_path)
+    if deletes:
+        environment.check_paths(metadata, [file.file_path for file in deletes], deletes_path)
+    environment.verify_files(metadata, added_data, added_deletes, f"{action.json_path}.")
+    data_specs = [file.spec_id for file in data]
+    return (
+        *_grouped(added_data, data_specs, DATA, data_sequence_number),
+        *_grouped(added_deletes, [file.spec_id for file in deletes], DELETES),
+    )
+
+
+def _grouped(
+    files: Sequence[ContentFile],
+    spec_ids: Sequence[int],
+    content: int,
+    data_sequence_number: int | None = None,
+) -> list[AddedFiles]:
+    """Group added files by spec; within a spec they keep the order of the request."""
+    distinct = set(spec_ids)
+    if len(distinct) == 1:
+        return [AddedFiles(spec_ids[0], content, files, data_sequence_number)]
+    by_spec: dict[int, list[ContentFile]] = {spec_id: [] for spec_id in sorted(distinct)}
+    for spec_id, file in zip(spec_ids, files, strict=True):
+        by_spec[spec_id].append(file)
+    return [
+        AddedFiles(spec_id, content, of_spec, data_sequence_number)
+        for spec_id, of_spec in by_spec.items()
+    ]
+
+
+def _check_clauses(
+    action: Action,
+    update: FileUpdate,
+    added: Sequence[AddedFiles] = (),
+    replaced_partitions: _Partitions | None = None,
+) -> None:
+    reader = action.environment.reader
+    scope = Scope(
+        metadata=action.metadata,
+        head=action.head_before,
+        update=update,
+        index=action.index,
+        replaced_partitions=replaced_partitions,
+        json_prefix=action.environment.json_prefix,
+    )
+    check_base(scope)
+    check_validations(scope, reader)
+    added_deletes = [
+        file for group in added for file in group.files if isinstance(file, DeleteFile)
+    ]
+    check_deletion_vectors(scope, added_deletes, reader)
+
+
+def _partitions_to_replace(
+    metadata: TableMetadata, added: Sequence[AddedFiles]
+) -> _Partitions | None:
+    """Return what `replace-partitions` replaces; None where it is the whole table."""
+    spec = metadata.spec(added[0].spec_id)
+    if spec is None or spec.is_unpartitioned:
+        return None
+    return frozenset((group.spec_id, file.partition) for group in added for file in group.files)
+
+
+def _check_data_sequence_number(action: Action, update: Replace) -> None:
+    number, field = update.data_sequence_number, f"{action.json_path}.data-sequence-number"
+    if number is None:
+        return
+    if action.metadata.format_version < 2:
+        raise BadRequest(f"{field}: format version 1 has no sequence numbers, leave it out")
+    base = None
+    if update.base_snapshot_id is not None:
+        base = action.metadata.snapshot(update.base_snapshot_id)
+    if base is not None and number > base.sequence_number:
+        raise BadRequest(
+            f"{field}: {number} is above the sequence number {base.sequence_number} of the base "
+            f"snapshot {base.snapshot_id}: deletes between the two would be lost"
+        )
+
+
+# --- the operation of an overwrite -----------------------------------------------------------
+
+
+def _operation_of_overwrite(update: Overwrite) -> str:
+    """Derive the operation from what was asked, as Java's producers do: the checks of other writers
+    read it."""
+    removes_data = bool(update.remove_data_files) or _filters_rows(update)
+    if update.replace_partitions:
+        return OVERWRITE
+    if update.add_data_files:
+        return OVERWRITE if removes_data or update.add_delete_files else APPEND
+    return DELETE if removes_data or update.add_delete_files else OVERWRITE
+
+
+def _filters_rows(update: Overwrite) -> bool:
+    """As in Java a filter that matches nothing at the moment asks for a removal; a filter that
+    never matches anything does not."""
+    raw = update.delete_row_filter
+    if raw is None:
+        return False
+    try:
+        return parse_expression(msgspec.json.decode(raw)) != ALWAYS_FALSE
+    except (BadRequest, msgspec.DecodeError):
+        # Refused with its JSON path when it is bound.
+        return True
