@@ -435,7 +435,7 @@ def bound_filter(
 
 def every_row(metadata: TableMetadata) -> BoundFilter:
     """The filter that matches everything."""
-    return BoundFilter(ALWAYS_TRUE, "TRUE", metadata.partition_specs)
+    return BoundFilter(ALWAYS_TRUE, "true", metadata.partition_specs)
 
 
 def _shortened_text(expression: Expression) -> str:
