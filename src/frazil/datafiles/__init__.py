@@ -1,1 +1,1 @@
-"""Reads and writes data files without Spark: Arrow, Parquet footers, deletes, copies."""
+"""Reads and writes data files by Arrow: footers, conversions, deletes, copies; without Spark."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from frazil.datafiles.footers.footer_metrics import FULL, NONE, MetricsModes
-from frazil.datafiles.footers.footer_partitions import GivenPartition
+from frazil.datafiles.footers.footer_partitions import PartitionInput
 from frazil.datafiles.footers.footer_reader import Footer, ParquetReader
 from frazil.datafiles.portable_table import FileTable
 from frazil.values.column_matching import (
@@ -31,7 +31,7 @@ def position_deletes(
     path: Path,
     table: FileTable,
     *,
-    partition: GivenPartition | None,
+    partition: PartitionInput | None,
     spec_id: int | None,
     filesystem: Any,
 ) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def equality_deletes(
     *,
     equality_ids: Iterable[int] | None,
     columns: Iterable[str] | None,
-    partition: GivenPartition | None,
+    partition: PartitionInput | None,
     spec_id: int | None,
     sort_order_id: int | None,
     filesystem: Any,

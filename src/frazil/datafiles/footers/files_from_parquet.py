@@ -1,6 +1,6 @@
-"""Data files and delete files as a commit declares them, read from the files' own footers.
+"""Data files and delete files that fill in their declaration from a Parquet file's footer.
 
-pyarrow is loaded with the first file that is read, and not before.
+pyarrow is imported with the first file that is read, because the thin client works without it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from frazil.wire import declared_content as wire
 from frazil.wire.errors import BadRequest
 
 if TYPE_CHECKING:
-    from frazil.datafiles.footers.footer_partitions import GivenPartition
+    from frazil.datafiles.footers.footer_partitions import PartitionInput
     from frazil.datafiles.footers.footer_reader import ParquetReader
     from frazil.datafiles.portable_table import FileTable
 
@@ -28,7 +28,7 @@ _MAX_READERS = 32
 
 
 class DataFile(wire.DeclaredDataFile, frozen=True, kw_only=True, gc=False, tag="data"):
-    """A data file; `from_parquet` fills in what the file itself can tell."""
+    """A data file as a commit declares it."""
 
     @classmethod
     def from_parquet(
@@ -36,16 +36,16 @@ class DataFile(wire.DeclaredDataFile, frozen=True, kw_only=True, gc=False, tag="
         path: Path,
         table: FileTable | None = None,
         *,
-        partition: GivenPartition | None = None,
+        partition: PartitionInput | None = None,
         spec_id: int | None = None,
         sort_order_id: int | None = None,
         filesystem: Any = None,
     ) -> DataFile:
-        """Reads the footer of a Parquet file and declares what it says.
+        """Declare a Parquet file by its footer.
 
-        `partition` is needed where the footer does not prove the partition: one value for each
-        field of the spec, or a mapping by the names of its fields. Without a table the file's own
-        field ids and types are taken, and it belongs to no partition.
+        `partition` is needed if the footer does not prove the partition: one value for each field
+        of the spec, or a mapping by the names of its fields. Without a table the file's own field
+        ids and types are used, and it belongs to no partition.
         """
         reader = _reader(table, spec_id, filesystem)
         return cls(**reader.data_file(path, partition, sort_order_id))
@@ -54,7 +54,7 @@ class DataFile(wire.DeclaredDataFile, frozen=True, kw_only=True, gc=False, tag="
 class PositionDeleteFile(
     wire.PositionDeleteFile, frozen=True, kw_only=True, gc=False, tag="position-deletes"
 ):
-    """Deletes of rows by data file and position."""
+    """A file that deletes rows by data file and position."""
 
     @classmethod
     def from_parquet(
@@ -62,13 +62,13 @@ class PositionDeleteFile(
         path: Path,
         table: FileTable,
         *,
-        partition: GivenPartition | None = None,
+        partition: PartitionInput | None = None,
         spec_id: int | None = None,
         filesystem: Any = None,
     ) -> PositionDeleteFile:
-        """Reads a file of the columns `file_path` (2147483546) and `pos` (2147483545).
+        """Declare a file with the columns `file_path` (2147483546) and `pos` (2147483545).
 
-        Where the table is partitioned, `partition` is that of the data files.
+        In a partitioned table, `partition` is that of the data files.
         """
         with _pyarrow_required():
             from frazil.datafiles.footers.delete_file_footers import position_deletes
@@ -82,7 +82,7 @@ class PositionDeleteFile(
 class EqualityDeleteFile(
     wire.EqualityDeleteFile, frozen=True, kw_only=True, gc=False, tag="equality-deletes"
 ):
-    """Deletes of rows whose values in some columns are those of a row of the file."""
+    """A file that deletes the rows whose values in some columns equal those of one of its rows."""
 
     @classmethod
     def from_parquet(
@@ -92,12 +92,12 @@ class EqualityDeleteFile(
         *,
         equality_ids: Iterable[int] | None = None,
         columns: Iterable[str] | None = None,
-        partition: GivenPartition | None = None,
+        partition: PartitionInput | None = None,
         spec_id: int | None = None,
         sort_order_id: int | None = None,
         filesystem: Any = None,
     ) -> EqualityDeleteFile:
-        """`equality_ids`, or the full names in `columns`, say which columns are compared."""
+        """Declare a file; `equality_ids` or full names in `columns` say what is compared."""
         with _pyarrow_required():
             from frazil.datafiles.footers.delete_file_footers import equality_deletes
         return cls(
@@ -118,32 +118,32 @@ def read_data_files(
     paths: Sequence[Path],
     table: FileTable | None,
     *,
-    partitions: Sequence[GivenPartition | None] | None = None,
+    partitions: Sequence[PartitionInput | None] | None = None,
     max_workers: int | None = None,
     progress: Progress | None = None,
 ) -> tuple[DataFile, ...]:
-    """Reads many files at once; the answer is in the order of `paths`.
+    """Read many files in parallel, and return their declarations in the order of `paths`.
 
-    `progress` is called in this thread with the number of files that are done and of all. The
-    first error ends it: its file is named, and files that nobody has begun with are left.
+    `progress` is called in this thread with the number of finished files and of all files. The
+    first error names its file and stops the reading.
     """
     paths = list(paths)
-    given = [None] * len(paths) if partitions is None else list(partitions)
-    if len(given) != len(paths):
+    file_partitions = [None] * len(paths) if partitions is None else list(partitions)
+    if len(file_partitions) != len(paths):
         raise BadRequest(
-            f"partitions: there are {len(given)} for {len(paths)} paths: give one each"
+            f"partitions: there are {len(file_partitions)} for {len(paths)} paths: give one each"
         )
     if not paths:
         return ()
-    work = _Work(_reader(table, None, None))
+    work = _ParallelReader(_reader(table, None, None))
     workers = max_workers or min(_MAX_READERS, _READERS_PER_CPU * (os.cpu_count() or 1), len(paths))
     files: list[DataFile | None] = [None] * len(paths)
     with ThreadPoolExecutor(workers, thread_name_prefix="frazil-footers") as pool:
         try:
-            for at, path in enumerate(paths):
-                pool.submit(work.read, at, path, given[at])
+            for index, path in enumerate(paths):
+                pool.submit(work.read, index, path, file_partitions[index])
             for done in range(1, len(paths) + 1):
-                at, files[at] = work.next()
+                index, files[index] = work.next()
                 if progress is not None:
                     progress(done, len(paths))
         except BaseException:
@@ -152,27 +152,27 @@ def read_data_files(
     return tuple(file for file in files if file is not None)
 
 
-class _Work:
-    """Files that are read by several threads, and handed over in the order in which they end."""
+class _ParallelReader:
+    """Reads files in several threads, and returns them in the order in which they finish."""
 
     def __init__(self, reader: ParquetReader) -> None:
         self._reader = reader
         self._done: SimpleQueue[tuple[int, DataFile | Exception]] = SimpleQueue()
 
-    def read(self, at: int, path: Path, partition: GivenPartition | None) -> None:
+    def read(self, index: int, path: Path, partition: PartitionInput | None) -> None:
         try:
-            self._done.put((at, DataFile(**self._reader.data_file(path, partition))))
+            self._done.put((index, DataFile(**self._reader.data_file(path, partition))))
         except Exception as error:
             if not isinstance(error, BadRequest):
-                error.add_note(f"while the footer of {os.fspath(path)} was read")
-            self._done.put((at, error))
+                error.add_note(f"while reading the footer of {os.fspath(path)}")
+            self._done.put((index, error))
 
     def next(self) -> tuple[int, DataFile]:
-        """The next file that is done, and its position; raises what its reader has."""
-        at, found = self._done.get()
-        if isinstance(found, Exception):
-            raise found
-        return at, found
+        """Return the index of the next finished file and the file, or raise its error."""
+        index, result = self._done.get()
+        if isinstance(result, Exception):
+            raise result
+        return index, result
 
 
 def _reader(table: FileTable | None, spec_id: int | None, filesystem: Any) -> ParquetReader:

@@ -1,7 +1,10 @@
-"""The metrics of a file as the wire declares them: counts, and bounds cut to their mode's length.
+"""Turns a footer's statistics into the metrics that a table wants: counts and truncated bounds.
 
-Bounds are sent as the binary single values in hexadecimal digits: these are exact for every type,
-also for those values that JSON cannot have, such as infinity.
+The modes mirror Java's `MetricsConfig` and `MetricsModes`: a default mode, modes of single columns,
+at least `truncate(16)` for columns that the table is sorted by, and in wide tables only the first
+columns. An invalid mode is ignored, as in Java: a property that only saves space must not make
+files worse for readers. Bounds are sent as binary single values in hexadecimal digits, which are
+exact for every type, even for values that JSON does not have, such as infinity.
 """
 
 from __future__ import annotations
@@ -37,10 +40,12 @@ _TRUNCATE = re.compile(r"truncate\(([0-9]{1,9})\)")
 
 @dataclass(frozen=True, slots=True)
 class MetricsMode:
+    """Which metrics a column has."""
+
     has_counts: bool
-    """Sizes and counts of values, nulls and NaNs."""
+    """Whether there are sizes and counts of values, nulls and NaNs."""
     bound_length: int | None
-    """Characters or bytes that a bound may have: 0 for no bounds, None for whole ones."""
+    """How many characters or bytes a bound may have: 0 for no bounds, None for uncut ones."""
 
     @property
     def has_bounds(self) -> bool:
@@ -56,6 +61,8 @@ _BY_NAME: Final = {"none": NONE, "counts": COUNTS, "full": FULL}
 
 @dataclass(frozen=True, slots=True)
 class MetricsModes:
+    """The modes of a table's columns."""
+
     default: MetricsMode
     by_id: Mapping[int, MetricsMode]
 
@@ -69,7 +76,7 @@ def metrics_modes(
     by_id: Mapping[int, SchemaField],
     sort_fields: Iterable[Mapping[str, Any]] = (),
 ) -> MetricsModes:
-    """The modes of a table; `sort_fields` are the JSON fields of its default sort order."""
+    """Return the modes of a table; `sort_fields` are the JSON fields of its default order."""
     default, modes = _defaults(properties, schema)
     sorted_mode = DEFAULT_MODE if default in (NONE, COUNTS) else default
     for sort_field in sort_fields:
@@ -93,7 +100,7 @@ def parse_mode(text: str) -> MetricsMode | None:
 def _defaults(
     properties: Mapping[str, str], schema: StructType
 ) -> tuple[MetricsMode, dict[int, MetricsMode]]:
-    """A default that somebody chose is for all columns; ours only for so many."""
+    """Return the default mode: a configured one for all columns, ours for a limited number."""
     chosen = properties.get(DEFAULT_PROPERTY)
     if chosen is not None:
         return parse_mode(chosen) or DEFAULT_MODE, {}
@@ -114,7 +121,7 @@ def _max_inferred(properties: Mapping[str, str]) -> int:
 
 
 def _counted_ids(type_: Type) -> Iterator[int]:
-    """As Java's `GetProjectedIds` counts a schema's columns: structs too, lists and maps not."""
+    """Return the ids that Java's `GetProjectedIds` counts: with structs, without lists and maps."""
     if isinstance(type_, ListType | MapType):
         parts = child_fields(type_)
         if not parts[-1].type.is_nested:
@@ -129,7 +136,7 @@ def _counted_ids(type_: Type) -> Iterator[int]:
 
 
 def _add_first(type_: Type, limit: int, ids: list[int]) -> None:
-    """Level by level, since columns of the upper levels are filtered by more often."""
+    """Add ids level by level, because filters use the upper levels more often."""
     for field in child_fields(type_):
         if len(ids) < limit and _has_metrics(field):
             ids.append(field.field_id)
@@ -158,10 +165,10 @@ def declared_metrics(
     statistics: Mapping[int, ColumnStatistics],
     modes: MetricsModes,
 ) -> dict[str, Any]:
-    """The members of a content file that tell its metrics.
+    """Return the members of a content file that contain its metrics.
 
-    Columns inside lists and maps have sizes alone, as Java has it: Parquet counts an empty list as
-    one null value, which is no count of elements.
+    As in Java, columns inside lists and maps only have sizes: Parquet counts an empty list as one
+    null value, which is not a count of elements.
     """
     counted = [column for column in columns if modes.of(column.field_id).has_counts]
     sizes = {column.field_id: statistics[column.field_id].size_in_bytes for column in counted}
@@ -169,9 +176,9 @@ def declared_metrics(
     lower, upper = _bounds(columns, statistics, modes)
     return {
         "column_sizes": count_map(sizes),
-        "value_counts": _counts(single, statistics, lambda one: one.value_count),
-        "null_value_counts": _counts(single, statistics, lambda one: one.null_count),
-        "nan_value_counts": _counts(single, statistics, lambda one: one.nan_count),
+        "value_counts": _counts(single, statistics, lambda column: column.value_count),
+        "null_value_counts": _counts(single, statistics, lambda column: column.null_count),
+        "nan_value_counts": _counts(single, statistics, lambda column: column.nan_count),
         "lower_bounds": value_map(lower),
         "upper_bounds": value_map(upper),
         "bounds_encoding": "hex" if lower or upper else None,
@@ -203,10 +210,10 @@ def _bounds(
     lower: dict[int, str] = {}
     upper: dict[int, str] = {}
     for column in columns:
-        mode, found = modes.of(column.field_id), statistics[column.field_id]
-        if not mode.has_bounds or found.lower is None:
+        mode, known = modes.of(column.field_id), statistics[column.field_id]
+        if not mode.has_bounds or known.lower is None:
             continue
-        low, high = found.lower, found.upper
+        low, high = known.lower, known.upper
         if column.type.type_id in _TRUNCATED:
             low = truncate_lower(low, mode.bound_length)
             high = truncate_upper(high, mode.bound_length)
@@ -220,17 +227,17 @@ def _bounds(
 
 
 _TRUNCATED: Final = frozenset({TypeId.STRING, TypeId.BINARY})
-"""Not `fixed`, as in Java."""
+"""As in Java, `fixed` is not truncated."""
 _Value = TypeVar("_Value", str, bytes)
 
 
 def truncate_lower(value: _Value, length: int | None) -> _Value:
-    """A prefix, which is never above the value."""
+    """Return a prefix, which is never above the value."""
     return value[:length]
 
 
 def truncate_upper(value: _Value, length: int | None) -> _Value | None:
-    """A prefix with its last character or byte raised; None where none can be raised."""
+    """Return a prefix with its last character or byte raised; None if none can be raised."""
     if length is None or len(value) <= length:
         return value
     if isinstance(value, str):
@@ -239,18 +246,18 @@ def truncate_upper(value: _Value, length: int | None) -> _Value | None:
 
 
 def _raised_text(text: str) -> str | None:
-    for at in range(len(text) - 1, -1, -1):
-        following = ord(text[at]) + 1
+    for index in range(len(text) - 1, -1, -1):
+        following = ord(text[index]) + 1
         if following == _FIRST_SURROGATE:
-            # Surrogates are no characters: UTF-8 has no bytes for them.
+            # Surrogates are not characters: UTF-8 has no bytes for them.
             following = _AFTER_SURROGATES
         if following <= sys.maxunicode:
-            return text[:at] + chr(following)
+            return text[:index] + chr(following)
     return None
 
 
 def _raised(data: bytes) -> bytes | None:
-    for at in range(len(data) - 1, -1, -1):
-        if data[at] < 0xFF:
-            return data[:at] + bytes([data[at] + 1])
+    for index in range(len(data) - 1, -1, -1):
+        if data[index] < 0xFF:
+            return data[:index] + bytes([data[index] + 1])
     return None

@@ -1,9 +1,9 @@
-"""The partition of a file: proven by its footer, or given and not disproven by it.
+"""Proves the partition of a file by its footer, or checks the partition that the caller passes.
 
-All rows of a data file must have one partition tuple (spec, "Partitioning"), and readers leave out
-whole files by it: a wrong value hides rows. A footer proves a value only where nulls do not stand
-among other values, and where lowest and highest value have one result of a transform that keeps
-the order. Cut bounds prove nothing.
+All rows of a data file must have one partition tuple (spec, "Partitioning"), and readers skip whole
+files by it: a wrong value hides rows. A footer proves a value only if the column does not mix nulls
+with other values, and if the transform preserves the order and has one result for the lowest and
+the highest value. Bounds that may be cut prove nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from frazil.values.transforms import (
 from frazil.values.types import NestedField, SchemaField, Type, fields_by_id
 from frazil.wire.errors import BadRequest
 
-GivenPartition: TypeAlias = Sequence[Any] | Mapping[str, Any]
+PartitionInput: TypeAlias = Sequence[Any] | Mapping[str, Any]
 """One value for each field of the spec in its order, or by the names of the spec's fields."""
 
 _MISSING: Final = object()
@@ -41,11 +41,13 @@ _ONE_FILE_EACH: Final = "write one file for each partition"
 
 @dataclass(frozen=True, slots=True)
 class PartitionField:
+    """A field of a partition spec with its source column."""
+
     name: str
     transform: Transform
     source_id: int
     source_name: str | None
-    """None where the current schema has the column no longer."""
+    """None if the column was dropped from the current schema."""
     source: NestedField | None
 
     @property
@@ -56,7 +58,7 @@ class PartitionField:
 def partition_fields(
     spec: Mapping[str, Any], by_id: Mapping[int, SchemaField]
 ) -> tuple[PartitionField, ...]:
-    """The fields of a partition spec from its JSON."""
+    """Return the fields of a partition spec from its JSON."""
     fields = []
     for item in spec["fields"]:
         source_id = item.get("source-id", next(iter(item.get("source-ids", ())), -1))
@@ -64,8 +66,8 @@ def partition_fields(
         if isinstance(transform, Unknown):
             # Spec, "Partitioning": writers must not commit files of such a spec.
             raise BadRequest(
-                f"partition field {item['name']} has the transform {transform}, which is not "
-                "known: no file can be added with this spec, name another by spec_id"
+                f"partition field {item['name']} has the transform {transform}, which is "
+                "unknown: no file can be added with this spec, choose another one by spec_id"
             )
         source = by_id.get(source_id)
         fields.append(
@@ -86,67 +88,68 @@ def partition_fields_of(table: FileTable, spec_id: int | None = None) -> tuple[P
 
 
 def identity_sources(fields: Sequence[PartitionField]) -> frozenset[int]:
-    """Columns whose value readers take from the partition where a file does not have them."""
-    return frozenset(one.source_id for one in fields if isinstance(one.transform, Identity))
+    """Return the columns that readers take from the partition if a file does not have them."""
+    return frozenset(field.source_id for field in fields if isinstance(field.transform, Identity))
 
 
 def partition_values(
     fields: Sequence[PartitionField],
     statistics: Mapping[int, ColumnStatistics],
-    given: GivenPartition | None,
+    partition: PartitionInput | None,
     path: str,
     *,
     is_data: bool = True,
 ) -> tuple[Any, ...]:
-    """The partition tuple in the wire's JSON.
+    """Return the partition tuple in the wire's JSON.
 
-    Of a delete file, which has not all columns of its table, a missing one says nothing.
+    `partition` has the caller's values, if any. A delete file need not have all columns of its
+    table, so that a missing column proves nothing.
     """
-    values = _by_name(fields, given, path)
+    passed = _by_name(fields, partition, path)
     tuple_values = []
     for field in fields:
-        found = statistics.get(field.source_id)
-        is_silent = found is None and not is_data and not isinstance(field.transform, Void)
-        finding = _Open("a delete file does not tell") if is_silent else _examine(field, found)
-        value = _value(field, finding, values.get(field.name, _MISSING), path)
+        known = statistics.get(field.source_id)
+        is_open = known is None and not is_data and not isinstance(field.transform, Void)
+        finding = _Open("a delete file does not tell") if is_open else _examine(field, known)
+        value = _value(field, finding, passed.get(field.name, _MISSING), path)
         tuple_values.append(_json(field, value, path))
     return tuple(tuple_values)
 
 
 def _by_name(
-    fields: Sequence[PartitionField], given: GivenPartition | None, path: str
+    fields: Sequence[PartitionField], partition: PartitionInput | None, path: str
 ) -> Mapping[str, Any]:
-    if given is None:
+    if partition is None:
         return {}
     names = [field.name for field in fields]
     shown = ", ".join(names) or "none, the spec is unpartitioned"
-    if isinstance(given, Mapping):
-        unknown = [name for name in given if name not in names]
+    if isinstance(partition, Mapping):
+        unknown = [name for name in partition if name not in names]
         if unknown:
             raise FileDoesNotFit(
                 path, f"partition: {unknown[0]!r} is not a field of the spec, these are: {shown}"
             )
-        return given
-    if isinstance(given, str | bytes):
+        return partition
+    if isinstance(partition, str | bytes):
         raise FileDoesNotFit(path, "partition: give a sequence of values, or a mapping by name")
-    if len(given) != len(fields):
+    if len(partition) != len(fields):
         raise FileDoesNotFit(
             path,
-            f"partition: there are {len(given)} values for {len(fields)} fields of the spec: "
+            f"partition: there are {len(partition)} values for {len(fields)} fields of the spec: "
             f"give one for each of {shown}",
         )
-    return dict(zip(names, given, strict=True))
+    return dict(zip(names, partition, strict=True))
 
 
-def _value(field: PartitionField, finding: _Finding, given: Any, path: str) -> Any:
+def _value(field: PartitionField, finding: _Finding, passed: Any, path: str) -> Any:
     if isinstance(finding, _Disproven):
         raise FileDoesNotFit(path, f"partition field {field.name}: {finding.reason}")
-    if given is not _MISSING:
-        value = _converted(field, given, path)
+    if passed is not _MISSING:
+        value = _converted(field, passed, path)
         reason = _contradiction(field, finding, value)
         if reason is not None:
             raise FileDoesNotFit(
-                path, f"partition field {field.name}: {given!r} is given, but {reason}"
+                path, f"partition field {field.name}: {passed!r} is given, but {reason}"
             )
         return value
     if isinstance(finding, _Proven):
@@ -160,23 +163,25 @@ def _value(field: PartitionField, finding: _Finding, given: Any, path: str) -> A
 
 @dataclass(frozen=True, slots=True)
 class _Proven:
+    """The footer shows that all rows have this value."""
+
     value: Any
 
 
 @dataclass(frozen=True, slots=True)
 class _Open:
-    """Not shown; a result, if it is not null, lies within the two."""
+    """The footer does not show the value; if it is not null, it is within the two bounds."""
 
     reason: str
     lowest: Any = None
     highest: Any = None
     has_nulls: bool | None = None
-    """Whether there are nulls; None where the footer does not say."""
+    """Whether there are nulls; None if the footer does not say."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Disproven:
-    """The file has rows of more than one partition."""
+    """The footer shows that the file has rows of more than one partition."""
 
     reason: str
 
@@ -186,7 +191,7 @@ _Finding: TypeAlias = _Proven | _Open | _Disproven
 
 def _examine(field: PartitionField, statistics: ColumnStatistics | None) -> _Finding:
     if isinstance(field.transform, Void) or field.source is None:
-        # Of a column that was dropped, readers and the catalog know null alone.
+        # Readers and the catalog only accept null for a dropped column.
         return _Proven(None)
     if statistics is None:
         return _without_column(field, field.source)
@@ -199,7 +204,7 @@ def _examine(field: PartitionField, statistics: ColumnStatistics | None) -> _Fin
     if statistics.null_count:
         return _Disproven(
             f"{field.source_name} is null in {statistics.null_count} of {statistics.value_count} "
-            f"rows, which are of another partition than the others: {_ONE_FILE_EACH}"
+            f"rows, which belong to another partition than the others: {_ONE_FILE_EACH}"
         )
     if field.source.type.type_id in FLOATING and statistics.nan_count != 0:
         return _with_nans(field, statistics)
@@ -207,21 +212,23 @@ def _examine(field: PartitionField, statistics: ColumnStatistics | None) -> _Fin
 
 
 def _without_column(field: PartitionField, source: NestedField) -> _Finding:
-    """Readers take the initial default, or null; of an identity field the partition's value."""
+    """Return what readers use: the initial default, null, or an identity partition's value."""
     if isinstance(field.transform, Identity):
-        return _Open(f"the file has no column {field.source_name}, readers take it from here")
+        return _Open(
+            f"the file has no column {field.source_name}, readers take it from the partition"
+        )
     return _Proven(apply(field.transform, source.type, source.initial_default))
 
 
 def _with_nans(field: PartitionField, statistics: ColumnStatistics) -> _Finding:
-    """Bounds leave NaN out, so that it can stand beside any of them."""
+    """Examine a column that may have NaNs, which are not in its bounds."""
     if statistics.nan_count is None:
-        return _Open(f"nobody counted the NaNs of {field.source_name}")
+        return _Open(f"the NaNs of {field.source_name} were not counted")
     if statistics.nan_count == statistics.value_count:
         return _Open(f"{field.source_name} is NaN in all rows, which JSON has no value for")
     return _Disproven(
         f"{field.source_name} is NaN in {statistics.nan_count} of {statistics.value_count} rows, "
-        f"which are of another partition than the others: {_ONE_FILE_EACH}"
+        f"which belong to another partition than the others: {_ONE_FILE_EACH}"
     )
 
 
@@ -232,8 +239,8 @@ def _of_bounds(field: PartitionField, type_: Type, statistics: ColumnStatistics)
     if statistics.may_be_cut:
         return _Open(f"the bounds of {field.source_name} in the footer are cut", has_nulls=False)
     low, high = apply(field.transform, type_, lower), apply(field.transform, type_, upper)
-    is_one = _same(type_, lower, upper)
-    if is_one or (field.transform.preserves_order and _same_result(field, low, high)):
+    is_single = _same(type_, lower, upper)
+    if is_single or (field.transform.preserves_order and _same_result(field, low, high)):
         return _Proven(low)
     shown = f"{field.source_name} lies between {_shown(type_, lower)} and {_shown(type_, upper)}"
     if not _same_result(field, low, high) and statistics.are_values and not _is_zero(lower, upper):
@@ -244,7 +251,7 @@ def _of_bounds(field: PartitionField, type_: Type, statistics: ColumnStatistics)
 
 
 def _is_zero(lower: Any, upper: Any) -> bool:
-    """Statistics do not tell the two zeros apart, which are two partitions."""
+    """Whether the bounds are zeros: statistics confuse -0.0 and 0.0, which are two partitions."""
     return isinstance(lower, float) and lower == 0 == upper
 
 
@@ -254,7 +261,7 @@ def _same_result(field: PartitionField, low: Any, high: Any) -> bool:
 
 
 def _same(type_: Type, one: Any, other: Any) -> bool:
-    """By their bytes: the two zeros are equal numbers, but two partitions."""
+    """Compare by bytes: the two zeros are equal numbers, but two partitions."""
     return to_binary(type_, one) == to_binary(type_, other)
 
 
@@ -266,11 +273,11 @@ def _shown(type_: Type, value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-# --- what was given -------------------------------------------------------------------------------
+# --- what the caller passes -----------------------------------------------------------------------
 
 
 def _contradiction(field: PartitionField, finding: _Proven | _Open, value: Any) -> str | None:
-    """Why a value cannot be the file's, or None."""
+    """Return why a value cannot be the file's, or None."""
     if isinstance(finding, _Proven):
         if value is None or finding.value is None:
             is_same = value is finding.value
@@ -293,14 +300,14 @@ def _result(field: PartitionField, value: Any) -> str:
     return _shown(field.result_type, value)
 
 
-def _converted(field: PartitionField, given: Any, path: str) -> Any:
-    """The value as Iceberg has it inside."""
-    if given is None:
+def _converted(field: PartitionField, passed: Any, path: str) -> Any:
+    """Return Iceberg's internal value."""
+    if passed is None:
         return None
     try:
         if isinstance(field.transform, Void) or field.result_type is None:
             raise InvalidValue("it can only be null")
-        value = internal_value(field.result_type, given)
+        value = internal_value(field.result_type, passed)
         _check_result(field, value)
     except (InvalidValue, InvalidTransform) as error:
         raise FileDoesNotFit(path, f"partition field {field.name}: {error}") from None

@@ -20,8 +20,8 @@ from frazil.datafiles.footers.footer_metrics import (
     metrics_modes,
 )
 from frazil.datafiles.footers.footer_partitions import (
-    GivenPartition,
     PartitionField,
+    PartitionInput,
     identity_sources,
     partition_fields,
     partition_values,
@@ -118,7 +118,7 @@ class ParquetReader:
     def data_file(
         self,
         path: str | os.PathLike[str],
-        partition: GivenPartition | None = None,
+        partition: PartitionInput | None = None,
         sort_order_id: int | None = None,
     ) -> dict[str, Any]:
         """Return the members of the data file that a commit declares."""
@@ -135,7 +135,7 @@ class ParquetReader:
         size_in_bytes: int,
         metadata: Any,
         nan_counts: NanCounts,
-        partition: GivenPartition | None = None,
+        partition: PartitionInput | None = None,
         sort_order_id: int | None = None,
     ) -> dict[str, Any]:
         """Do the same as `data_file` for a file whose writer still has its `FileMetaData`."""
@@ -194,7 +194,7 @@ class ParquetReader:
     def members(
         self,
         footer: Footer,
-        partition: GivenPartition | None,
+        partition: PartitionInput | None,
         sort_order_id: int | None = None,
         *,
         is_data: bool = True,

@@ -1,7 +1,7 @@
-"""What a file's footer says about the values of its columns, over all row groups.
+"""Reads what a file's footer says about the values of its columns, over all row groups.
 
-Java's `ParquetMetrics` is followed where it is right, and not where it takes milliseconds for
-microseconds. Values are Iceberg's internal ones, of the type that the table gives to the column.
+The rules are those of Java's `ParquetMetrics`, except that Java takes milliseconds for
+microseconds. Values are Iceberg's internal ones, of the column's type in the table.
 """
 
 from __future__ import annotations
@@ -24,30 +24,32 @@ from frazil.values.types import DecimalType, Type, TypeId
 
 FLOATING: Final = frozenset({TypeId.FLOAT, TypeId.DOUBLE})
 _WITHOUT_BOUNDS: Final = frozenset({TypeId.GEOMETRY, TypeId.GEOGRAPHY})
-"""The order of well-known binary says nothing about places."""
-_OF_ANY_LENGTH: Final = frozenset({TypeId.STRING, TypeId.BINARY})
-_NEVER_CUT: Final = ("parquet-cpp-arrow", "parquet-cpp version")
-"""Writers that leave a long statistic out rather than to cut it."""
-_CUT_BYTES: Final = 64
-"""Other writers cut statistics at this length or above, and few say so in a way pyarrow shows."""
+"""The order of well-known binary is not an order of coordinates."""
+_VARIABLE_LENGTH: Final = frozenset({TypeId.STRING, TypeId.BINARY})
+_WRITERS_OF_UNCUT_BOUNDS: Final = ("parquet-cpp-arrow", "parquet-cpp version")
+"""These writers leave out a long statistic instead of cutting it."""
+_MIN_CUT_BYTES: Final = 64
+"""Other writers cut statistics at this length or above, and pyarrow rarely shows that they did."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnStatistics:
+    """The statistics of one column of a file."""
+
     size_in_bytes: int
     value_count: int
-    """Nulls and NaNs are values too."""
+    """Includes nulls and NaNs."""
     null_count: int | None
-    """None where the footer does not say."""
+    """None if the footer does not say."""
     nan_count: int | None = None
-    """None where nobody looked, and for columns that can have none."""
+    """None if NaNs were not counted, and for columns that cannot have any."""
     lower: Any = None
     upper: Any = None
-    """None where there is no value, or where the footer does not say."""
+    """None if there is no value, or if the footer does not say."""
     are_values: bool = False
-    """Whether the bounds are certainly values of the file, neither cut nor widened."""
+    """Whether the bounds are known to be values of the file, neither cut nor widened."""
     may_be_cut: bool = False
-    """Whether they may stand for longer values: then they prove nothing."""
+    """Whether the bounds may be prefixes of longer values; then they prove nothing."""
 
     @property
     def is_all_null(self) -> bool:
@@ -55,7 +57,7 @@ class ColumnStatistics:
 
 
 NanCounts: TypeAlias = Callable[[MatchedColumn], "Sequence[int] | None"]
-"""How many NaNs each row group has of a column; None where nobody looked."""
+"""Returns how many NaNs a column has in each row group; None if they were not counted."""
 
 
 def column_statistics(
@@ -64,12 +66,12 @@ def column_statistics(
     nan_counts: NanCounts,
     wants_bounds: Callable[[MatchedColumn], bool],
 ) -> Mapping[int, ColumnStatistics]:
-    """By field id; `metadata` is a `pyarrow.parquet.FileMetaData`.
+    """Return the statistics by field id; `metadata` is a `pyarrow.parquet.FileMetaData`.
 
-    `nan_counts` is asked of columns that can have NaNs and are not inside a list or a map.
+    `nan_counts` is called for columns that can have NaNs and are not inside a list or a map.
     """
     chunks = _chunks(metadata, [column.leaf for column in columns])
-    found = {}
+    statistics = {}
     for column, own in zip(columns, chunks, strict=True):
         nans = None
         if column.type.type_id in FLOATING and not column.is_repeated:
@@ -77,8 +79,8 @@ def column_statistics(
         bounds = _Bounds(column, str(metadata.created_by or ""))
         if wants_bounds(column) and _has_bounds(column):
             bounds.add_all(own, nans)
-        found[column.field_id] = bounds.statistics(own, nans)
-    return found
+        statistics[column.field_id] = bounds.statistics(own, nans)
+    return statistics
 
 
 # --- column chunks ------------------------------------------------------------------------------
@@ -114,11 +116,10 @@ def _chunk(column: Any, leaf: Leaf) -> _Chunk:
 
 
 def read_nan_counts(file: Any, column: MatchedColumn) -> list[int]:
-    """How many NaNs each row group has; `file` is a `pyarrow.parquet.ParquetFile`.
+    """Count the NaNs in each row group; `file` is a `pyarrow.parquet.ParquetFile`.
 
-    A footer does not count them, and without the count no reader can tell whether `x = NaN`, or a
-    filter that NaN passes, may match a file: so this column, and nothing else, is read. One that
-    has only nulls is not.
+    A footer does not count them. Without the count no reader knows whether `x = NaN`, or a filter
+    that NaN passes, may match a file. So this column alone is read, except where it is all null.
     """
     leaf = column.leaf
     (chunks,) = _chunks(file.metadata, [leaf])
@@ -133,10 +134,10 @@ def read_nan_counts(file: Any, column: MatchedColumn) -> list[int]:
 
 
 def nan_count(array: Any) -> int:
-    """Of an array of floats, or of structs around a single leaf of floats."""
+    """Count the NaNs of an array of floats, or of structs around a single leaf of floats."""
     while array.type.num_fields:
-        # Only one leaf was read, so that every struct around it has one field. Where a struct is
-        # null its field still has some value, which does not count.
+        # Only one leaf was read, so that every struct around it has one field. `flatten` hides the
+        # values that a field may have below a null struct.
         array = array.flatten()[0]
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
@@ -147,7 +148,7 @@ def nan_count(array: Any) -> int:
 
 
 def _has_bounds(column: MatchedColumn) -> bool:
-    """Java: repeated columns have none, nor have the timestamps of 96 bits, whose order is lost."""
+    """Whether a column has bounds: as in Java, not if it is repeated or a 96-bit timestamp."""
     return not (
         column.is_repeated
         or column.leaf.physical_type == "INT96"
@@ -157,7 +158,7 @@ def _has_bounds(column: MatchedColumn) -> bool:
 
 
 class _Bounds:
-    """The least and the greatest value of a column, as long as every chunk has told them."""
+    """Collects the bounds of a column, as long as every chunk has them."""
 
     def __init__(self, column: MatchedColumn, created_by: str) -> None:
         self._type = column.type
@@ -177,7 +178,7 @@ class _Bounds:
         statistics = chunk.statistics
         if statistics is None or not statistics.has_min_max:
             return False
-        # pyarrow does not show these two yet; a bound that is said to be cut is not used.
+        # pyarrow does not have these two yet. A bound that is known to be cut is not used.
         exact = [
             getattr(statistics, name, None) for name in ("is_min_value_exact", "is_max_value_exact")
         ]
@@ -198,8 +199,8 @@ class _Bounds:
         nulls = [chunk.null_count for chunk in chunks]
         lower, upper = self._lower, self._upper
         if self._type.type_id in FLOATING and lower is not None:
-            # Parquet's specification: writers may have taken either zero for the other. Iceberg
-            # orders -0.0 before 0.0.
+            # Writers may have confused the two zeros (Parquet's specification), and Iceberg orders
+            # -0.0 before 0.0.
             lower, upper = (-0.0 if lower == 0 else lower), (0.0 if upper == 0 else upper)
         are_values, may_be_cut = self._trust(lower, upper)
         return ColumnStatistics(
@@ -216,15 +217,15 @@ class _Bounds:
     def _trust(self, lower: Any, upper: Any) -> tuple[bool, bool]:
         if lower is None:
             return False, False
-        if self._type.type_id not in _OF_ANY_LENGTH or self._is_exact:
+        if self._type.type_id not in _VARIABLE_LENGTH or self._is_exact:
             return True, False
-        if self._created_by.startswith(_NEVER_CUT):
+        if self._created_by.startswith(_WRITERS_OF_UNCUT_BOUNDS):
             return True, False
-        return False, max(map(_byte_length, (lower, upper))) >= _CUT_BYTES
+        return False, max(map(_byte_length, (lower, upper))) >= _MIN_CUT_BYTES
 
 
 def _has_value(chunk: _Chunk, nan_count: int) -> bool:
-    """Whether a chunk may have a value that has a place in the order."""
+    """Whether a chunk may have a value that is neither null nor NaN."""
     return chunk.value_count > (chunk.null_count or 0) + nan_count
 
 
@@ -238,7 +239,7 @@ _UNITS_PER_MICRO: Final = {"milliseconds": 1_000, "microseconds": 1}
 
 
 def _decoder(leaf: Leaf, type_: Type) -> Callable[[Any], Any]:
-    """Makes the type's value of a raw statistic."""
+    """Return a function that makes a value of the type from a raw statistic."""
     if isinstance(type_, DecimalType):
         return partial(_decimal, type_.scale)
     if type_.type_id is TypeId.STRING:

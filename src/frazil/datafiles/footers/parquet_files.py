@@ -1,6 +1,11 @@
-"""Where Parquet files lie and how they are opened: local files, S3, or a filesystem of the caller.
+"""Opens Parquet files on local disks, on S3, or in a filesystem of the caller.
 
-Errors name the path and the fix; pyarrow's own do neither.
+The errors name the path and the fix, which pyarrow's errors do not:
+
+BadRequest
+├── FileNotReadable        missing, forbidden, encrypted, or no Parquet file
+└── FileDoesNotFit         its table cannot read it, or not as what it is declared to be
+    └── PartitionNotProven its footer does not show which partition it belongs to
 """
 
 from __future__ import annotations
@@ -37,14 +42,14 @@ class FileDoesNotFit(BadRequest):
         super().__init__(f"{where}: {reason}")
         self.path = path
         self.column = column
-        """The full name of the column, such as `location.latitude`; None where it is none's."""
+        """The full name of the column, such as `location.latitude`; None for the whole file."""
         self.reason = reason
 
     _what = "column"
 
 
 class PartitionNotProven(FileDoesNotFit):
-    """`column` is the name of the partition field."""
+    """The footer does not prove the partition; `column` is the name of the partition field."""
 
     _what = "partition field"
 
@@ -54,7 +59,7 @@ _S3_SCHEMES: Final = frozenset({"s3", "s3a", "s3n"})
 _MAGIC: Final = b"PAR1"
 _ENCRYPTED_MAGIC: Final = b"PARE"
 _TAIL_BYTES: Final = 8
-_LEAST_BYTES: Final = len(_MAGIC) + _TAIL_BYTES
+_MIN_BYTES: Final = len(_MAGIC) + _TAIL_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +75,7 @@ class OpenedFile:
 def declared_path(
     path: str | os.PathLike[str], table_location: str | None, filesystem: Any = None
 ) -> str:
-    """The path as the table's metadata should have it: whole, in the style of the location."""
+    """Return the absolute path to declare, in the style of the table's location."""
     text = os.fspath(path)
     if scheme_of(text) is not None:
         return text
@@ -89,13 +94,13 @@ def scheme_of(path: str) -> str | None:
 
 
 def _split(path: str) -> tuple[str, str]:
-    """The scheme, and the path as a filesystem of pyarrow takes it."""
+    """Return the scheme, and the path in the form that a filesystem of pyarrow expects."""
     matched = _SCHEME.match(path)
     if matched is None:
         return "file", path
     scheme, rest = matched[1].lower(), matched[2]
     if scheme == "file":
-        # An authority, if there is one, is this host: file://localhost/tmp is /tmp.
+        # An authority is ignored, because it is this host: file://localhost/tmp is /tmp.
         return scheme, "/" + rest[2:].partition("/")[2] if rest.startswith("//") else rest
     return scheme, rest.removeprefix("//")
 
@@ -104,15 +109,15 @@ def _split(path: str) -> tuple[str, str]:
 
 
 def filesystem_of(path: str, config: Mapping[str, str]) -> tuple[Any, str]:
-    """The filesystem of pyarrow that a path lies in, and the path as that takes it."""
+    """Return the filesystem of pyarrow for a path, and the path in the form that it expects."""
     scheme, inner = _split(path)
     if scheme == "file":
         return pafs.LocalFileSystem(), inner
     if scheme in _S3_SCHEMES:
         return _s3(_s3_settings(config, os.environ)), inner
     try:
-        found, inner = pafs.FileSystem.from_uri(path)
-        return found, inner
+        filesystem, inner = pafs.FileSystem.from_uri(path)
+        return filesystem, inner
     except (pa.ArrowException, OSError, ValueError) as error:
         raise FileNotReadable(
             path, f"no filesystem is known for {scheme} ({error}): give one as filesystem="
@@ -122,7 +127,7 @@ def filesystem_of(path: str, config: Mapping[str, str]) -> tuple[Any, str]:
 def _s3_settings(
     config: Mapping[str, str], environ: Mapping[str, str]
 ) -> tuple[tuple[str, Any], ...]:
-    """What the catalog says of its S3 goes before what the environment says."""
+    """Return the settings for S3; those of the catalog override those of the environment."""
     endpoint = (
         config.get("s3.endpoint")
         or environ.get("AWS_ENDPOINT_URL_S3")
@@ -149,7 +154,7 @@ def _s3_settings(
 
 @lru_cache(maxsize=16)
 def _s3(settings: tuple[tuple[str, Any], ...]) -> Any:
-    """One for many files: each has connections of its own. New keys make a new one."""
+    """Share a filesystem and its connections among files; new keys make a new one."""
     return pafs.S3FileSystem(**dict(settings))
 
 
@@ -160,7 +165,7 @@ def _s3(settings: tuple[tuple[str, Any], ...]) -> Any:
 def open_parquet(
     path: str, config: Mapping[str, str], filesystem: Any = None
 ) -> Iterator[OpenedFile]:
-    """Opens a file and reads its footer."""
+    """Open a file and read its footer."""
     if filesystem is None:
         filesystem, inner = filesystem_of(path, config)
     else:
@@ -191,7 +196,7 @@ def _not_opened(path: str, filesystem: Any, inner: str, error: Exception) -> Fil
     if isinstance(error, PermissionError):
         return FileNotReadable(path, "no permission to read it: allow it to this user")
     return FileNotReadable(
-        path, f"cannot be opened ({error}): look whether it is there and may be read from here"
+        path, f"cannot be opened ({error}): check that it exists and can be read from here"
     )
 
 
@@ -203,7 +208,7 @@ def _is_directory(filesystem: Any, inner: str) -> bool:
 
 
 def _not_parquet(path: str, source: Any, error: Exception) -> FileNotReadable:
-    """Says why pyarrow could not make anything of the file."""
+    """Explain why pyarrow could not read the file."""
     try:
         size = source.size()
         tail = source.read_at(_TAIL_BYTES, size - _TAIL_BYTES) if size >= _TAIL_BYTES else b""
@@ -215,7 +220,7 @@ def _not_parquet(path: str, source: Any, error: Exception) -> FileNotReadable:
         return FileNotReadable(
             path, "its footer is encrypted: write it with a plaintext footer or declare it by hand"
         )
-    if size < _LEAST_BYTES or not tail.endswith(_MAGIC):
+    if size < _MIN_BYTES or not tail.endswith(_MAGIC):
         return FileNotReadable(
             path,
             f"is not a Parquet file, or its writer was not closed: its last bytes are "

@@ -1,7 +1,7 @@
-"""Values as Python has them, made Iceberg's internal ones.
+"""Converts values of Python's own types to Iceberg's internal ones.
 
-Taken are Python's own types (date, time, datetime, Decimal, UUID, bytes), the internal value, and
-the JSON single value; `frazil.values.types` lists the internal ones.
+Accepted are Python's types (date, time, datetime, Decimal, UUID, bytes), internal values, and JSON
+single values; `frazil.values.types` lists the internal ones.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ _TEXTUAL: Final = frozenset({TypeId.STRING})
 
 
 def internal_value(type_: Type, value: Any) -> Any:
-    """Raises InvalidValue where it is no value of the type."""
-    value = _plain(value)
+    """Return the internal value, or raise InvalidValue if it is not a value of the type."""
+    value = _python_scalar(value)
     if value is None:
         return None
     if isinstance(value, str) and type_.type_id not in _TEXTUAL:
         return from_json(type_, value)
-    converted = _CONVERTERS.get(type_.type_id, _as_it_is)(type_, value)
+    converted = _CONVERTERS.get(type_.type_id, _unchanged)(type_, value)
     check_value(type_, converted)
     return converted
 
 
-def _plain(value: Any) -> Any:
-    """Of a scalar of pyarrow or numpy the value that Python has for it."""
+def _python_scalar(value: Any) -> Any:
+    """Return Python's value of a scalar of pyarrow or numpy."""
     for name in ("as_py", "item"):
         if callable(getattr(value, name, None)):
             return getattr(value, name)()
     return value
 
 
-def _as_it_is(type_: Type, value: Any) -> Any:
+def _unchanged(type_: Type, value: Any) -> Any:
     return value
 
 
@@ -59,7 +59,7 @@ def _time(type_: Type, value: Any) -> Any:
     if not isinstance(value, time):
         return value
     if value.tzinfo is not None:
-        raise InvalidValue(f"{value!r} has a zone, which a time cannot have")
+        raise InvalidValue(f"{value!r} has a zone, but a time has none")
     seconds = (value.hour * 60 + value.minute) * 60 + value.second
     return seconds * temporal.MICROS_PER_SECOND + value.microsecond
 
@@ -89,7 +89,7 @@ def _decimal(type_: Type, value: Any) -> Any:
 def _float(type_: Type, value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return value
-    # Also the nearest value that a float of 32 bits has.
+    # This also rounds to the nearest 32-bit float.
     return from_json(type_, value)
 
 
