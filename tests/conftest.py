@@ -1,4 +1,4 @@
-"""What every test may ask for: real components, each started once a run and only if asked for."""
+"""Fixtures for all tests: real components, each started once a run, when a test asks for it."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ SERVERS = pytest.StashKey[list[RunningServer]]()
 LOG_CHARACTERS = 6_000
 REQUIRE_ALL = os.environ.get("FRAZIL_REQUIRE_ALL") == "1"
 
-# With two processes one has all tests that need Spark and the other the rest, so that Spark and
-# PostgreSQL are started once a run.
+# Of two workers, one runs all tests that need Spark and the other one the rest, so that Spark and
+# PostgreSQL start once a run.
 SPARK_FOLDERS = ("tests/stock_clients/", "tests/oracle/", "tests/spark/")
 SPARK_FILES = {
     "tests/benchmarks/test_spark.py",
@@ -39,8 +39,8 @@ SPARK_FILES = {
     "tests/datafiles/arrow/test_arrow.py",
 }
 
-# A run of `make test` says the same today and tomorrow; `make test-full` looks for new examples.
-# Deadlines measure the machine, not the code: every test has pytest's time limit.
+# `make test` repeats its examples; `make test-full` looks for new ones. There are no deadlines,
+# because they measure the machine.
 _slow = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile("default", derandomize=True, deadline=None, suppress_health_check=_slow)
 settings.register_profile("full", max_examples=1000, deadline=None, suppress_health_check=_slow)
@@ -61,7 +61,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Groups by marks would do, but pytest 9.2 takes no notice of what xdist 3.8 does for them."""
+    """Give each worker its half of the tests.
+
+    xdist's own groups would do, but xdist 3.8 cannot set them with pytest 9.2.
+    """
     if config.getoption("--fast"):
         return None
     from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
@@ -107,7 +110,7 @@ def pytest_make_collect_report(
 
 
 def _refuse_skip(report: Report) -> Report:
-    """With FRAZIL_REQUIRE_ALL=1 a skip is a failure: what is not run is not shown."""
+    """Turn a skip into a failure if FRAZIL_REQUIRE_ALL=1."""
     if REQUIRE_ALL and report.skipped and not hasattr(report, "wasxfail"):
         report.outcome = "failed"
         report.longrepr = f"skipped, but FRAZIL_REQUIRE_ALL=1 wants every test: {report.longrepr}"
@@ -121,7 +124,7 @@ def processes() -> None:
 
 @pytest.fixture(scope="session")
 def java(processes: None) -> Java:
-    """The Java of this run: the system's if it is 17 to 22, else the wheel's."""
+    """Return the Java of this run: the system's if it is 17 to 22, else the wheel's."""
     return find_java()
 
 
@@ -140,7 +143,7 @@ def jars_dir(processes: None) -> Path:
 
 @pytest.fixture(scope="session")
 def postgres_server(processes: None) -> Iterator[PostgresServer]:
-    """One PostgreSQL for the whole run."""
+    """Start one PostgreSQL for the whole run."""
     from tests.support.postgres import start_postgres
 
     server = start_postgres()
@@ -150,7 +153,7 @@ def postgres_server(processes: None) -> Iterator[PostgresServer]:
 
 @pytest.fixture
 def postgres_database(postgres_server: PostgresServer) -> Iterator[str]:
-    """The URL of an empty database of this test's own."""
+    """Return the URL of a new database for this test."""
     url = postgres_server.create_database()
     yield url
     postgres_server.drop_database(url)
@@ -158,7 +161,7 @@ def postgres_database(postgres_server: PostgresServer) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def s3_server(processes: None) -> Iterator[S3Server]:
-    """One S3 server for the whole run."""
+    """Start one S3 server for the whole run."""
     server = start_s3()
     yield server
     server.stop()
@@ -166,7 +169,7 @@ def s3_server(processes: None) -> Iterator[S3Server]:
 
 @pytest.fixture
 def s3_bucket(s3_server: S3Server) -> str:
-    """The location of an empty bucket of this test's own, `s3://...`."""
+    """Return the location of a new bucket for this test, `s3://...`."""
     return s3_server.create_bucket(f"test-{uuid.uuid4().hex[:12]}")
 
 
@@ -174,7 +177,7 @@ def s3_bucket(s3_server: S3Server) -> str:
 def spark(
     java: Java, jars_dir: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SparkSession]:
-    """One Spark for the whole run; a test adds its catalog with `tests.support.spark`."""
+    """Start one Spark for the run; a test adds its catalog with `tests.support.spark`."""
     from tests.support.spark import start_spark, stop_spark
 
     session = start_spark(java, tmp_path_factory.mktemp("spark"))
@@ -186,7 +189,7 @@ def spark(
 def server(
     tmp_path: Path, request: pytest.FixtureRequest, processes: None
 ) -> Iterator[ServerFactory]:
-    """Starts `frazil serve` with the given flags, as often as asked; all must end cleanly."""
+    """Return a function that starts `frazil serve`; all servers must end cleanly."""
     numbers = itertools.count()
     started: list[RunningServer] = request.node.stash.setdefault(SERVERS, [])
     with ExitStack() as stack:
@@ -203,7 +206,7 @@ def server(
 
 @pytest.fixture
 def duckdb_connection() -> Iterator[Callable[[], duckdb.DuckDBPyConnection]]:
-    """Makes connections of stock DuckDB with the iceberg extension loaded."""
+    """Return a function that opens stock DuckDB with the iceberg extension."""
     from tests.support.duck import connect
 
     with ExitStack() as stack:

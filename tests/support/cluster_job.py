@@ -1,4 +1,4 @@
-"""What a test runs on a cluster by spark-submit: `cluster_job.py URI TABLE FOLDER WRITER`.
+"""The job of a test on a cluster, for spark-submit: `cluster_job.py URI TABLE FOLDER WRITER`.
 
 One append of four tasks. The first attempt of one task kills its executor when part of its rows is
 written; the first attempt of another never ends, until a speculative copy has taken its place.
@@ -24,7 +24,7 @@ from frazil.spark.writing.frame_writer import WriteOptions
 
 TASKS, ROWS = 4, 40_000
 TROUBLE_AT = 20_000
-"""So many rows have left a task for its writer when it gets into trouble."""
+"""After this many rows a task gets into trouble."""
 PATIENCE_S = 300
 
 
@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def troubled(folder: str, data: str) -> Callable[[Any], Iterator[Any]]:
-    """A function that is shipped by value, for executors do not have this module."""
+    """Return a function that is pickled by value, because executors lack this module."""
     rows_of_task, trouble_at, patience_s = ROWS, TROUBLE_AT, PATIENCE_S
 
     def is_first(what: str) -> bool:
@@ -96,7 +96,7 @@ def troubled(folder: str, data: str) -> Callable[[Any], Iterator[Any]]:
 
 
 def python_of_executors(spark: SparkSession) -> dict[str, str]:
-    """Where an executor's Python and its `frazil` come from."""
+    """Return the paths of the Python and the `frazil` of each executor."""
 
     def told(batches: Any) -> Iterator[Any]:
         import frazil

@@ -1,4 +1,4 @@
-"""Java source of a test, compiled in a running JVM by the Janino that comes with PySpark.
+"""Compiles Java source of a test in a running JVM, with the Janino of PySpark.
 
 Neither a JDK nor Maven is asked for. What the source says is done in Java, many things in one call:
 a call from Python costs more than most of them.
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def compiled(spark: SparkSession, source: Path) -> Any:
-    """An object of the class that the source is named after; it has no arguments."""
+    """Return an object of the class that the source file is named after."""
     jvm, gateway = spark._jvm, spark.sparkContext._gateway
     assert jvm is not None
     assert gateway is not None

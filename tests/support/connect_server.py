@@ -26,7 +26,7 @@ SERVER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 @dataclass(frozen=True)
 class ConnectServer:
     url: str
-    """`sc://…`, as SPARK_REMOTE takes it."""
+    """`sc://…`, the value of SPARK_REMOTE."""
     process: subprocess.Popen[bytes]
     log_path: Path
 
@@ -40,7 +40,7 @@ def spark_home() -> Path:
 
 
 def spark_environment(java: Java) -> dict[str, str]:
-    """For Spark's own scripts: our Java, our Python, loopback; the caller's Spark does not leak."""
+    """Return the environment for Spark's scripts, without the settings of the caller's Spark."""
     kept = {k: v for k, v in clean_environment().items() if not k.startswith(("SPARK_", "PYSPARK"))}
     return {
         **kept,
@@ -59,7 +59,7 @@ def free_port(host: str = "127.0.0.1") -> int:
 
 @contextmanager
 def connect_server(java: Java, directory: Path) -> Iterator[ConnectServer]:
-    """Runs for one block, with Iceberg's runtime on its classpath."""
+    """Run the server for one block, with Iceberg's runtime on its classpath."""
     directory.mkdir(parents=True, exist_ok=True)
     port = free_port()
     settings = {
@@ -101,11 +101,11 @@ def connect_server(java: Java, directory: Path) -> Iterator[ConnectServer]:
 
 
 GRACE_S = 30
-"""A process that has not ended so long after SIGTERM is killed."""
+"""A process that still runs this long after SIGTERM is killed."""
 
 
 def stop_group(process: subprocess.Popen[bytes]) -> None:
-    """Ends a child that leads a session, with all that it has started."""
+    """End a session leader and all processes of its session."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, number)
@@ -122,7 +122,9 @@ def _wait_until_it_listens(server: ConnectServer, port: int) -> None:
     deadline = time.monotonic() + HANG_S
     while time.monotonic() < deadline:
         if server.process.poll() is not None:
-            raise AssertionError(f"it ended with {server.process.returncode}:\n{server.log}")
+            raise AssertionError(
+                f"Spark Connect ended with {server.process.returncode}:\n{server.log}"
+            )
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
                 return

@@ -1,4 +1,4 @@
-"""A catalog in this process with its driver, for suites that hold it against an oracle."""
+"""Opens a catalog in this process, for suites that compare it with an oracle."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.commit.requests import Driver
 
 @contextmanager
 def open_driver(folder: Path) -> Iterator[Driver]:
-    """Our catalog on SQLite and local files, with the namespace `ns`."""
+    """Open our catalog on SQLite and local files, with the namespace `ns`."""
     warehouse = folder / "warehouse"
     warehouse.mkdir()
     database = connect(f"sqlite:///{folder}/catalog.db")

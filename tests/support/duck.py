@@ -24,7 +24,7 @@ def connect() -> duckdb.DuckDBPyConnection:
 
 
 def attach(connection: duckdb.DuckDBPyConnection, url: str, name: str = "ice") -> None:
-    """Attaches the catalog at the URL, without authentication and without vended credentials."""
+    """Attach the catalog at the URL, without authentication and without vended credentials."""
     connection.execute(
         f"ATTACH '' AS {name} (TYPE iceberg, ENDPOINT '{url}', AUTHORIZATION_TYPE 'none',"
         " ACCESS_DELEGATION_MODE 'none')"

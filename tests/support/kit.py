@@ -77,7 +77,7 @@ class KitReport:
         return sorted(case.name for case in self.cases if case.outcome == outcome)
 
     def failures(self) -> str:
-        """Each failing case by name, with what it expected and saw."""
+        """Return the failing cases by name, with expected and actual values."""
         failed = [case for case in self.cases if case.outcome == "failed"]
         return "\n\n".join(f"{case.name}\n{case.detail}" for case in failed)
 
@@ -96,7 +96,7 @@ def _from_pyspark() -> list[Path]:
 
 
 def compile_whole_kit(java: Java) -> Path:
-    """Compiles the subclass with the Scala compiler inside PySpark, once: a JRE has no javac."""
+    """Compile the subclass once with the Scala compiler of PySpark, because a JRE has no javac."""
     digest = hashlib.sha256(WHOLE_KIT_SOURCE.encode()).hexdigest()[:16]
     target = ROOT / ".cache" / f"kit-{digest}"
     if target.is_dir():
@@ -118,7 +118,7 @@ def compile_whole_kit(java: Java) -> Path:
 
 @contextmanager
 def kit_folders() -> Iterator[None]:
-    """Removes the folders that the kit's tables leave in /tmp, but none that was there before."""
+    """Remove the new folders that the kit's tables leave in /tmp."""
     made = [path for path in (Path("/tmp") / name for name in KIT_FOLDERS) if not path.exists()]
     try:
         yield
@@ -138,7 +138,7 @@ def run_kit(
     env: Mapping[str, str] | None = None,
     timeout_seconds: float = HANG_S,
 ) -> KitReport:
-    """Runs the classes against the server; temporary files and the report go to the directory."""
+    """Run the classes against the server; write temporary files and the report to the directory."""
     temporary = directory / "kit-tmp"
     temporary.mkdir(parents=True, exist_ok=True)
     system = {
@@ -174,7 +174,7 @@ def run_kit(
             )
         except subprocess.TimeoutExpired:
             raise AssertionError(
-                f"the kit was not done after {timeout_seconds} s; {unfinished(log)}"
+                f"the kit had not ended after {timeout_seconds} s; {unfinished(log)}"
             ) from None
     report = directory / "kit-report" / "TEST-junit-jupiter.xml"
     assert report.exists(), f"the kit did not run:\n{log.read_text(errors='replace')}"
@@ -182,7 +182,7 @@ def run_kit(
 
 
 def unfinished(log: Path) -> str:
-    """From the feed of a run that was cut off: what failed so far, and what was running."""
+    """Return the failed and the running cases from the feed of an interrupted run."""
     feed = re.findall(r"> (\w+\([^)]*\)[^>]*?) :: (\w+)", log.read_text(errors="replace"))
     outcomes = dict(feed)
     failed = [name for name, outcome in outcomes.items() if outcome == "FAILED"]

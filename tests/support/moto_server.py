@@ -23,7 +23,7 @@ _one_write = threading.Lock()
 
 
 class Serialised:
-    """Lets the application answer writes one after the other, whole."""
+    """Let the application answer one write at a time."""
 
     def __init__(self, application: Any) -> None:
         self._application = application

@@ -1,4 +1,4 @@
-"""After set-up no test uses the network: a socket that leaves this machine is an error.
+"""Refuses sockets that leave this machine: after set-up, no test uses the network.
 
 An audit hook sees every connection Python makes, whatever library opens it. Child processes and
 native libraries are not seen by it; those are given loopback addresses only.
@@ -12,7 +12,7 @@ from typing import Any
 
 
 class NetworkUsed(Exception):
-    """A test reached out; the message names the address."""
+    """A test uses the network; the message names the address."""
 
 
 def is_local(address: Any) -> bool:
@@ -36,5 +36,5 @@ def _watch(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def forbid_network() -> None:
-    """Holds until the process ends: an audit hook cannot be taken out again."""
+    """Forbid the network until the process ends: an audit hook cannot be removed."""
     sys.addaudithook(_watch)

@@ -1,4 +1,4 @@
-"""A few combinations in which every pair of values of any two axes meets at least once."""
+"""Selects combinations so that every pair of values of two axes occurs at least once."""
 
 from __future__ import annotations
 

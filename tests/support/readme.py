@@ -1,4 +1,4 @@
-"""Runs the commands of a document, block by block and in order, as a reader would.
+"""Runs the commands of a document, block by block and in order.
 
 A fence marked `sh` is run by bash, `python` by this Python, `sql` by DuckDB; fences with any
 other mark are shown only. `frazil serve` is started in the background and must be ready before
@@ -54,7 +54,7 @@ def free_port() -> int:
 
 
 class Reader:
-    """Follows a document in a folder of its own."""
+    """Runs the blocks of a document in its own folder."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -74,7 +74,7 @@ class Reader:
         self._stack.close()
 
     def run(self, block: Block) -> str:
-        """Runs one block and answers what it printed; a command that fails is an error."""
+        """Run one block and return its output; fail if a command fails."""
         text = block.text.replace(PORT, self._port)
         match block.language:
             case "sh":
@@ -121,7 +121,7 @@ class Reader:
 
 
 def _commands(text: str) -> Iterator[str]:
-    """Whole commands: lines joined while they end in a backslash or leave a quote open."""
+    """Join lines that end in a backslash or an open quote into whole commands."""
     pending = ""
     for line in text.splitlines():
         pending = f"{pending}\n{line}" if pending else line

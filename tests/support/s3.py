@@ -1,4 +1,4 @@
-"""A real S3 server for tests: moto, as a process of its own on a free port of loopback.
+"""A real S3 server for tests: moto in its own process, on a free loopback port.
 
 Its conditional writes hold; it checks no credentials.
 """
@@ -36,13 +36,13 @@ class S3Server:
     process: subprocess.Popen[bytes]
 
     def create_bucket(self, name: str) -> str:
-        """Makes an empty bucket and returns its location."""
+        """Create a bucket and return its location."""
         request = urllib.request.Request(f"{self.endpoint}/{name}", method="PUT")
         with _direct.open(request, timeout=HANG_S):
             return f"s3://{name}"
 
     def environ(self) -> dict[str, str]:
-        """What a Frazil server needs in its environment to use this S3."""
+        """Return the environment variables with which a Frazil server uses this S3."""
         return {
             "FRAZIL_S3_ENDPOINT": self.endpoint,
             "FRAZIL_S3_REGION": REGION,
@@ -61,7 +61,7 @@ class S3Server:
 
 
 def start_s3() -> S3Server:
-    """Starts the server and waits until it answers."""
+    """Start the server and wait until it answers."""
     said = ""
     for _ in range(_START_ATTEMPTS):
         # Another process may take the port between our look and the start: then try another.

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 def seeds_of(arguments: Iterable[str]) -> list[int]:
-    """All that the numbers and ranges among the arguments name; flags are passed over."""
+    """Return the seeds of the numbers and ranges among the arguments; ignore flags."""
     return [seed for text in arguments if text[0].isdigit() for seed in _range(text)]
 
 

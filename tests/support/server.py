@@ -27,7 +27,7 @@ class RunningServer:
     url: str
     process: subprocess.Popen[bytes]
     directory: Path
-    """Where it was started: `warehouse/` and `frazil.db` are in here unless said otherwise."""
+    """The working directory: by default it has `warehouse/` and `frazil.db`."""
     log_path: Path
 
     @property
@@ -43,7 +43,7 @@ class RunningServer:
         return self.log_path.read_text(errors="replace")
 
     def stop(self) -> int:
-        """SIGTERM, as an operator stops it; answers the exit code."""
+        """Stop the server with SIGTERM, as an operator does; return the exit code."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         try:
@@ -64,7 +64,7 @@ class ServerFactory(Protocol):
 
 
 def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The test's own settings and no other: nothing of the caller's FRAZIL_* or AWS_* leaks in."""
+    """Return the environment without the caller's FRAZIL_* and AWS_* variables."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("FRAZIL_", "AWS_"))}
     return {**kept, "PYTHONFAULTHANDLER": "1", **(extra or {})}
 
@@ -75,7 +75,7 @@ def start_server(
     env: Mapping[str, str] | None = None,
     command: Sequence[str] = COMMAND,
 ) -> RunningServer:
-    """Starts it on a free port in the directory and waits until `/readyz` says yes."""
+    """Start a server on a free port in the directory; wait until `/readyz` succeeds."""
     directory.mkdir(parents=True, exist_ok=True)
     log_path = directory / f"server-{time.time_ns()}.log"
     arguments = [*command, "serve", *flags]
@@ -127,7 +127,7 @@ def running_server(
     env: Mapping[str, str] | None = None,
     command: Sequence[str] = COMMAND,
 ) -> Iterator[RunningServer]:
-    """A server for one block; it must end cleanly, unless the block has ended it."""
+    """Run a server for one block; it must end cleanly, unless the block ends it."""
     server = start_server(directory, *flags, env=env, command=command)
     try:
         yield server

@@ -1,4 +1,4 @@
-"""One small Spark for the whole run, with Iceberg's own runtime, and what that needs for S3."""
+"""Starts and stops the Spark of a test run, with Iceberg's runtime and its S3 bundle."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ EXTENSIONS_CLASS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExten
 
 
 def start_spark(java: Java, directory: Path, **others: str) -> SparkSession:
-    """A local session of two threads; its files stay below the directory.
+    """Start a local session with two threads; its files stay below the directory.
 
-    Where SPARK_REMOTE names a Spark Connect server, a session there instead.
+    If SPARK_REMOTE names a Spark Connect server, open a session there instead.
     """
     from pyspark.sql import SparkSession
 
@@ -57,7 +57,7 @@ def start_spark(java: Java, directory: Path, **others: str) -> SparkSession:
 
 
 def stop_spark(session: SparkSession) -> None:
-    """Stop the session, or forget it where its JVM has ended."""
+    """Stop the session, or forget it if its JVM has ended."""
     if spark_is_dead():
         forget_spark()
     else:
@@ -92,15 +92,17 @@ def forget_spark() -> None:
 
 
 def _gateway_process() -> subprocess.Popen[bytes] | None:
-    """The JVM that pyspark has started in this process."""
+    """Return the JVM that pyspark has started in this process."""
     pyspark = sys.modules.get("pyspark")
     gateway = pyspark and pyspark.SparkContext._gateway
     return getattr(gateway, "proc", None) if gateway else None
 
 
 def runtime_settings() -> dict[str, str]:
-    """Iceberg's runtime and its bundle for S3, where Spark is of the version that the locked one
-    is for."""
+    """Return the settings for Iceberg's runtime and its S3 bundle.
+
+    They are empty if the locked runtime is for another version of Spark.
+    """
     import pyspark
 
     (runtime,) = locked_jars(["spark"])
@@ -114,7 +116,7 @@ def runtime_settings() -> dict[str, str]:
 
 
 def add_catalog(spark: SparkSession, name: str, url: str, **properties: str) -> None:
-    """Makes `name` the REST catalog at the URL; Spark reads it when the name is first used.
+    """Make `name` the REST catalog at the URL; Spark reads it when the name is first used.
 
     A session never forgets a catalog it has loaded, so every test takes a name of its own.
     """

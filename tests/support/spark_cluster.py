@@ -38,7 +38,7 @@ class Cluster:
     def submit(
         self, script: Path, arguments: Sequence[str], settings: Mapping[str, str], timeout_s: float
     ) -> subprocess.CompletedProcess[str]:
-        """Runs a script on the cluster by spark-submit, its driver in a child process."""
+        """Run a script with spark-submit; its driver is a child process."""
         command = [str(spark_home() / "bin" / "spark-submit"), "--master", self.url]
         for name, value in {**_DRIVER, **settings}.items():
             command += ["--conf", f"{name}={value}"]
@@ -54,7 +54,7 @@ class Cluster:
 
     @property
     def logs(self) -> str:
-        """What the executors have said on stderr."""
+        """Return what the executors have written to stderr."""
         found = sorted(self.directory.glob("work-*/app-*/*/stderr"))
         return "\n".join(
             f"--- {path}\n{path.read_text(errors='replace')[-3000:]}" for path in found
@@ -78,7 +78,7 @@ _DRIVER = {
 
 @contextmanager
 def spark_cluster(java: Java, directory: Path) -> Iterator[Cluster]:
-    """Runs for one block; the workers have one core each."""
+    """Run a cluster for one block; each worker has one core."""
     directory.mkdir(parents=True, exist_ok=True)
     environ = {**spark_environment(java), "SPARK_NO_DAEMONIZE": "1"}
     port, page = free_port(), free_port()
@@ -123,7 +123,7 @@ def _start(
 def _wait_for_workers(
     page: int, started: Sequence[subprocess.Popen[bytes]], directory: Path
 ) -> None:
-    """Until the master's page counts both workers as alive."""
+    """Wait until the master's page counts both workers as alive."""
     deadline = time.monotonic() + HANG_S
     while time.monotonic() < deadline:
         ended = [process.args for process in started if process.poll() is not None]
@@ -145,7 +145,7 @@ def _wait_for_workers(
 
 
 def zipped_package(directory: Path) -> Path:
-    """Frazil's modules, for --py-files."""
+    """Pack Frazil's modules for --py-files."""
     path = directory / "frazil.zip"
     source = ROOT / "src"
     with zipfile.ZipFile(path, "w") as archive:
@@ -155,8 +155,10 @@ def zipped_package(directory: Path) -> Path:
 
 
 def bare_environment(directory: Path) -> Path:
-    """A virtual environment with this one's packages, but for `frazil`, which is not copied there:
-    a path file is not followed from one environment into another."""
+    """Create a virtual environment with the packages of this one, without `frazil`.
+
+    The path file of `frazil` has no effect from another environment.
+    """
     folder = directory / "environment"
     venv.EnvBuilder(symlinks=True, with_pip=False).create(folder)
     (packages,) = folder.glob("lib/python3*/site-packages")
@@ -165,7 +167,7 @@ def bare_environment(directory: Path) -> Path:
 
 
 def packed_environment(directory: Path) -> Path:
-    """The same with `frazil` in it, packed for spark.archives."""
+    """Pack such an environment, with `frazil`, for spark.archives."""
     folder = bare_environment(directory)
     (packages,) = folder.glob("lib/python3*/site-packages")
     with zipfile.ZipFile(zipped_package(directory)) as archive:

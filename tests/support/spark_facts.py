@@ -1,4 +1,4 @@
-"""Tables as the writers of `frazil.spark` see them, without a catalog."""
+"""Builds table facts for the writers of `frazil.spark`, without a catalog."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FIRST_PARTITION_ID = 1000
 
 
 def schema_json(columns: Mapping[str, Any]) -> dict[str, Any]:
-    """Types by name, or whole JSON types; a name with `!` is required. Ids count from 1."""
+    """Build a schema from names with types; a name with `!` is required. Ids count from 1."""
     fields = [
         {
             "id": number,
@@ -25,7 +25,7 @@ def schema_json(columns: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def spec_json(*fields: tuple[int, str, str]) -> dict[str, Any]:
-    """Of source ids, transforms and names."""
+    """Build a spec from source ids, transforms and names."""
     return {
         "spec-id": 0,
         "fields": [
@@ -41,7 +41,7 @@ def spec_json(*fields: tuple[int, str, str]) -> dict[str, Any]:
 
 
 def order_json(*fields: tuple[int, str, str, str]) -> dict[str, Any]:
-    """Of source ids, transforms, directions and null orders."""
+    """Build a sort order from source ids, transforms, directions and null orders."""
     return {
         "order-id": 1 if fields else 0,
         "fields": [

@@ -1,4 +1,4 @@
-"""Table metadata for tests: small documents, snapshots and updates."""
+"""Builds small table metadata, snapshots and updates."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _UPDATE: msgspec.json.Decoder[TableUpdate] = msgspec.json.Decoder(TableUpdate)
 
 
 def table(version: int = 2, **properties: str) -> TableMetadata:
-    """A new, empty, partitioned and sorted table."""
+    """Return a new, empty, partitioned and sorted table."""
     return new_table(
         schema=json.dumps(SCHEMA).encode(),
         spec=json.dumps(DAY_SPEC).encode(),
@@ -62,7 +62,7 @@ def table(version: int = 2, **properties: str) -> TableMetadata:
 
 
 def update(action: str, **fields: Any) -> TableUpdate:
-    """An update as it comes over the wire; `_` in a field's name stands for `-`."""
+    """Return an update as decoded from a request; `_` in a field's name stands for `-`."""
     members = {name.replace("_", "-"): value for name, value in fields.items()}
     return _UPDATE.decode(json.dumps({"action": action} | members))
 
@@ -74,7 +74,7 @@ def apply(base: TableMetadata, *updates: TableUpdate, now_ms: int | None = None)
 def snapshot(
     snapshot_id: int, parent: int | None = None, *, sequence_number: int | None = None, **more: Any
 ) -> dict[str, Any]:
-    """The JSON of a snapshot; by default the sequence number is the id and time follows it."""
+    """Return a snapshot as JSON; sequence number and time derive from the id by default."""
     document: dict[str, Any] = {
         "snapshot-id": snapshot_id,
         "sequence-number": snapshot_id if sequence_number is None else sequence_number,
@@ -89,7 +89,7 @@ def snapshot(
 
 
 def commit(base: TableMetadata, document: dict[str, Any], branch: str = "main") -> TableMetadata:
-    """What a classic append sends: one snapshot, and the branch moved to it."""
+    """Return the updates of a classic append: a snapshot, and the branch set to it."""
     return apply(
         base,
         update("add-snapshot", snapshot=document),
@@ -103,7 +103,7 @@ def set_ref(snapshot_id: int, name: str = "main", kind: str = "branch", **more: 
 
 
 def history(length: int, version: int = 2) -> TableMetadata:
-    """A table with snapshots 1, 2, ... on main, each the parent of the next."""
+    """Return a table with snapshots 1, 2, ... on main, each the parent of the next."""
     metadata = table(version)
     for snapshot_id in range(1, length + 1):
         metadata = commit(metadata, versioned(snapshot_id, snapshot_id - 1 or None, version))
@@ -111,7 +111,7 @@ def history(length: int, version: int = 2) -> TableMetadata:
 
 
 def versioned(snapshot_id: int, parent: int | None, version: int) -> dict[str, Any]:
-    """A snapshot as this format version has it: ten rows each in version 3."""
+    """Return a snapshot for the format version; version 3 has ten rows in each."""
     if version == 1:
         return snapshot(snapshot_id, parent, sequence_number=0)
     if version == 2:
@@ -120,7 +120,7 @@ def versioned(snapshot_id: int, parent: int | None, version: int) -> dict[str, A
 
 
 def document(metadata: TableMetadata) -> dict[str, Any]:
-    """What is written for a table, decoded again."""
+    """Encode the table and decode the result as JSON."""
     decoded: dict[str, Any] = json.loads(b"".join(encode_table_metadata(metadata)))
     return decoded
 

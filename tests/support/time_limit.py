@@ -1,4 +1,4 @@
-"""The time limit of a test, and a fresh start for the tests after one that ran into it.
+"""Enforces the time limit of a test, and gives the tests after it fresh components.
 
 The limit fires as a signal. The exception can interrupt a py4j call after the request was sent and
 before the answer was read. Every later call of that thread would then read the answer of the call

@@ -1,4 +1,4 @@
-"""Small tables with known files, and what a statement touches of them."""
+"""Builds small tables with known files, and statements that touch them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def local(path: str) -> Path:
 
 
 def add_file(table: Table, name: str, rows: pa.Table, **options: Any) -> str:
-    """A file below the table's location, not yet committed."""
+    """Write a file below the table's location, without committing it."""
     path = local(table.location) / "data" / f"{name}.parquet"
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(rows, path, **options)
@@ -50,7 +50,7 @@ def add_file(table: Table, name: str, rows: pa.Table, **options: Any) -> str:
 
 
 def make_table(client: Client, namespace: str, version: int, **properties: str) -> Table:
-    """Files `0`, `1` and `2` of ten rows each, two of the partition `a` and one of `b`."""
+    """Write files `0`, `1` and `2` with ten rows each: two in partition `a`, one in `b`."""
     name = f"{namespace}.t"
     table = client.create_table(
         name,
@@ -73,7 +73,7 @@ def without_spark(client: Client) -> Context:
 
 
 def touch(table: Table, positions: Mapping[str, Sequence[int]]) -> list[DeletedRows]:
-    """By the name of the file, without its ending."""
+    """Return the tasks by file name without suffix."""
     touched = {}
     for planned in table.plan(sequence_numbers=True).tasks:
         name = Path(planned.data_file.file_path).stem

@@ -1,4 +1,4 @@
-"""Small real tables: written by stock PyIceberg, committed by Frazil's engine, on local files.
+"""Builds small real tables: stock PyIceberg writes, Frazil's engine commits, on local files.
 
 PyIceberg builds data files, manifests and snapshots as it always does; only its catalog is replaced
 by one that hands the commit to the test. So two writers can start from one base, and the test
@@ -54,14 +54,14 @@ _UPDATES = msgspec.json.Decoder(tuple[TableUpdate, ...])
 
 
 def rows(*ids: int) -> pa.Table:
-    """Rows of the usual schema."""
+    """Build rows of the default schema."""
     names = [f"name-{number}" for number in ids]
     return pa.table({"id": pa.array(ids, pa.int64()), "name": pa.array(names, pa.string())})
 
 
 @dataclass(frozen=True)
 class Commit:
-    """What a client sent, and the snapshot in it."""
+    """The request of a client, and the snapshot in it."""
 
     updates: tuple[TableUpdate, ...]
 
@@ -71,7 +71,7 @@ class Commit:
         return parse_snapshot(added.snapshot)
 
     def with_snapshot(self, raw: bytes) -> Commit:
-        """The same commit with another snapshot in place of its own."""
+        """Return the commit with another snapshot."""
         return Commit(
             tuple(
                 AddSnapshot(msgspec.Raw(raw)) if isinstance(update, AddSnapshot) else update
@@ -82,12 +82,12 @@ class Commit:
 
 @dataclass
 class Tree:
-    """A table whose head is `metadata`; every commit is one call."""
+    """A table with the current metadata; each commit is one call."""
 
     metadata: TableMetadata
     store: Store = field(default_factory=LocalStore)
     read: list[str] = field(default_factory=list)
-    """The locations that rebases asked to read."""
+    """The locations that rebases have read."""
     cache: ManifestCache | None = None
 
     @classmethod
@@ -113,11 +113,11 @@ class Tree:
         return cls(metadata)
 
     def table(self) -> Table:
-        """Stock PyIceberg's view of the head."""
+        """Load the current metadata with stock PyIceberg."""
         return _table(self.metadata, NoopCatalog("tree"))
 
     def build(self, *writes: Callable[[Table], Any]) -> Commit:
-        """What PyIceberg would send for these writes on the present head; nothing is committed."""
+        """Return the request of PyIceberg for these writes, without committing it."""
         catalog = _Capture()
         table = _table(self.metadata, catalog)
         for write in writes:
@@ -142,7 +142,7 @@ class Tree:
         )
 
     def land(self, commit: Commit, branch: str = "main") -> RebasedAppend:
-        """Rebases a stale commit, writes its files and makes it the head."""
+        """Rebase a stale commit, write its files and commit it."""
         rebased = self.rebase(commit, branch)
         assert isinstance(rebased, RebasedAppend), rebased
         for location, content in rebased.files:
@@ -151,7 +151,7 @@ class Tree:
         return rebased
 
     def ids(self, branch: str = "main") -> list[int]:
-        """The ids that PyIceberg reads, sorted: a row that is there twice comes twice."""
+        """Return the sorted ids that PyIceberg reads, with duplicates."""
         snapshot_id = self.metadata.refs[branch].snapshot_id
         found = self.table().scan(snapshot_id=snapshot_id).to_arrow()
         return cast("list[int]", sorted(found["id"].to_pylist()))
@@ -164,7 +164,7 @@ class Tree:
 
 
 class _Capture(NoopCatalog):
-    """A catalog that keeps what a client commits."""
+    """A catalog that records the commits of a client."""
 
     def __init__(self) -> None:
         super().__init__("capture")
@@ -201,7 +201,7 @@ def now_ms() -> int:
 def entry_schema(
     format_version: int, partition: Sequence[Mapping[str, Any]] = ()
 ) -> dict[str, Any]:
-    """The Avro schema of a manifest; as in the specification, metrics left out but for one map."""
+    """Return the Avro schema of a manifest, with one map of metrics only."""
     nullable = {"default": None}
     numbers = [
         {"name": "sequence_number", "type": ["null", "long"], **nullable, "field-id": 3},
@@ -254,7 +254,7 @@ def entry_schema(
 
 
 def entry(path: str, record_count: int = 1, **values: Any) -> dict[str, Any]:
-    """A manifest entry with an ADDED file; the keyword arguments replace fields of either level."""
+    """Return a manifest entry with an ADDED file; keyword arguments replace its fields."""
     file = {
         "content": 0,
         "file_path": path,
@@ -288,7 +288,7 @@ def manifest_bytes(
 
 
 def listed(path: str, snapshot_id: int, **values: Any) -> dict[str, Any]:
-    """A manifest list's record with one added file of one row, for any format version."""
+    """Return a manifest list record with one added file of one row, for any version."""
     return {
         "manifest_path": path,
         "manifest_length": 1,
@@ -320,7 +320,7 @@ def list_bytes(
 def avro_bytes(
     schema: Any, records: Sequence[Any], header: Mapping[str, str], codec: str = "deflate"
 ) -> bytes:
-    """A file as fastavro writes it: what it makes and what ours makes must be the same to both."""
+    """Write an Avro file with fastavro."""
     out = io.BytesIO()
     fastavro.writer(
         out, json.loads(json.dumps(schema)), records, codec=codec, metadata=dict(header)

@@ -48,7 +48,7 @@ def trino_java() -> Java:
 
 
 def unpack_trino() -> Path:
-    """The server's libraries and its Iceberg plugin, unpacked once."""
+    """Unpack the server's libraries and its Iceberg plugin, once."""
     (archive,) = fetch(["trino"])
     target = ROOT / ".cache" / archive.name.removesuffix(".tar.gz")
     if target.is_dir():
@@ -80,7 +80,7 @@ def _free_port() -> int:
 
 @contextmanager
 def running_trino(directory: Path, url: str, **catalog: str) -> Iterator[TrinoSession]:
-    """Starts Trino with the catalog at the URL; further properties say where its files are."""
+    """Start Trino with the catalog at the URL; more properties configure its storage."""
     home, java, port = unpack_trino(), trino_java(), _free_port()
     directory.mkdir(parents=True, exist_ok=True)
     address = f"http://127.0.0.1:{port}"

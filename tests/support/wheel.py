@@ -1,4 +1,4 @@
-"""Frazil's wheel in an environment that holds what its metadata asks for, and nothing else."""
+"""Installs Frazil's wheel in an environment with its declared dependencies only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.patience import HANG_S
 
 
 def build_wheel(directory: Path) -> Path:
-    """Builds with the locked backend of this environment, without isolation and network."""
+    """Build the wheel with the locked backend of this environment, without the network."""
     command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel"]
     command += ["--directory", str(directory)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=HANG_S)
@@ -28,7 +28,7 @@ def build_wheel(directory: Path) -> Path:
 
 
 def make_environment(directory: Path, wheel: Path, extras: Iterable[str]) -> Path:
-    """A fresh environment with the wheel installed; answers its Python.
+    """Create an environment with the wheel installed; return its Python.
 
     The dependencies that the wheel names, and theirs in turn, are linked from the environment of
     this run, where they stand as the lock has them. One that is missing in the wheel's metadata
@@ -55,7 +55,7 @@ def _install(python: Path, wheel: Path) -> None:
 
 
 def closure(root: Distribution, extras: Iterable[str]) -> dict[str, Distribution]:
-    """Every distribution that the root needs with these extras, by normalised name."""
+    """Return the distributions that the root needs with these extras, by normalized name."""
     found: dict[str, Distribution] = {}
     pending = [(root, frozenset(extras))]
     seen: set[tuple[str, frozenset[str]]] = set()
