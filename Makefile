@@ -99,6 +99,10 @@ bench-planning-full: test-environment ## The same with a million files, about an
 	@$(PY) scripts/jars.py fetch bench
 	@$(PY) -m benchmarks planning --full
 
+.PHONY: bench-manifests
+bench-manifests: test-environment ## Measure each path through the manifest code on and off, about 10 minutes
+	@$(PY) -m benchmarks.manifest_paths
+
 .PHONY: bench-spark
 bench-spark: test-environment ## Measure the Spark pipeline beside plain Parquet and stock Iceberg
 	@$(PY) scripts/jars.py fetch spark

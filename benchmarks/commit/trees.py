@@ -75,22 +75,27 @@ def make_tree(folder: Path, files: int) -> Tree:
     """Written once for a run. The paths have no scheme: every system reads those."""
     metadata, data = folder / f"tree-{files}", f"{folder}/data-{files}"
     metadata.mkdir(parents=True)
-    numbers = iter(range(10_000))
-    writer = RollingManifestWriter(
-        _encoder(),
-        new_path=lambda: str(metadata / f"{uuid.uuid4()}-m{next(numbers)}.avro"),
-        snapshot_id=None,
-        codec=MANIFEST_CODEC,
-    )
+    writer = writer_of(metadata)
     for number in range(files):
         writer.add(content_file(data, number, partition_of(number, files)))
     written = writer.finish()
     for manifest in written:
         Path(manifest.manifest_path).write_bytes(manifest.file)
     path = metadata / f"snap-{SNAPSHOT_ID}-1-{uuid.uuid4()}.avro"
-    _write_list(str(path), written)
+    write_list(str(path), written)
     return Tree(
         files, data, str(path), len(written), sum(manifest.manifest_length for manifest in written)
+    )
+
+
+def writer_of(folder: Path) -> RollingManifestWriter:
+    """Return a writer of new manifests in a folder."""
+    numbers = iter(range(10_000))
+    return RollingManifestWriter(
+        _encoder(),
+        new_path=lambda: str(folder / f"{uuid.uuid4()}-m{next(numbers)}.avro"),
+        snapshot_id=None,
+        codec=MANIFEST_CODEC,
     )
 
 
@@ -100,7 +105,7 @@ def _encoder() -> Any:
     return manifest_encoder(schema, parse_partition_spec(encode(SPEC)), 2, DATA)
 
 
-def _write_list(path: str, written: tuple[WrittenManifest, ...]) -> None:
+def write_list(path: str, written: tuple[WrittenManifest, ...]) -> None:
     output = PyArrowFileIO().new_output(f"file://{path}")
     # The snapshot is the first of its history for PyIceberg's writer: sequence number 1.
     with write_manifest_list(2, output, SNAPSHOT_ID, None, 1, "deflate") as writer:
