@@ -1,9 +1,9 @@
-"""Avro schemas, checked before any data is decoded by them.
+"""Parses Avro schemas and checks them before any data is decoded.
 
-A schema is refused if decoding by it could cost more than the data has bytes: recursive types, deep
-nesting, types that grow exponentially by reference, and arrays of elements that take no bytes (177
-bytes could otherwise become a list of 20 million). What remains yields at most as many values as
-there are bytes.
+A schema is refused if decoding by it could use more memory than the data has bytes: recursive
+types, deep nesting, types that grow exponentially by reference, and arrays of elements without
+bytes (177 bytes could otherwise become a list of 20 million). With an accepted schema, data
+contains at most as many values as bytes.
 """
 
 from __future__ import annotations
@@ -41,28 +41,28 @@ _MAX_REMEMBERED_SCHEMA_CHARS: Final = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class RecordSchema:
-    """A schema as its file has it, and the record type it says."""
+    """The text of a schema and the record type that it describes."""
 
     text: str
     record: Record
 
     @property
     def tree(self) -> dict[str, Any]:
-        """The schema's JSON; a new object each time, the caller may change it."""
+        """The schema as JSON. A new object each time, so the caller may change it."""
         tree = json.loads(self.text)
         assert isinstance(tree, dict)
         return tree
 
 
 def record_schema(text: str) -> RecordSchema:
-    """Parses and checks a schema. The manifests of a table share theirs, so it is remembered."""
+    """Parse and check a schema. It is cached: the manifests of a table share one."""
     if len(text) > _MAX_REMEMBERED_SCHEMA_CHARS:
         return _record_schema(text)
     return _remembered_schema(text)
 
 
 def required_field(record: Record, field_id: int, *kinds: type) -> Field:
-    """A field that must be there, of one of these kinds of type."""
+    """Return a required field that has one of these types. Raises UnreadableAvro."""
     field = optional_field(record, field_id, *kinds)
     if field is None:
         raise UnreadableAvro(f"the schema has no field with the field-id {field_id}")
@@ -70,7 +70,7 @@ def required_field(record: Record, field_id: int, *kinds: type) -> Field:
 
 
 def optional_field(record: Record, field_id: int, *kinds: type) -> Field | None:
-    """A field that may be missing; if it is there, it is of one of these kinds of type."""
+    """Return a field, which must have one of these types if it exists. Raises UnreadableAvro."""
     field = record.by_id(field_id)
     if field is not None and not isinstance(field.value_node, kinds):
         raise UnreadableAvro(f"the schema's field {field.name} cannot be {field.node.layout}")
@@ -78,7 +78,7 @@ def optional_field(record: Record, field_id: int, *kinds: type) -> Field | None:
 
 
 def named_types(tree: Any) -> dict[str, dict[str, Any]]:
-    """The definitions inside a schema's JSON, by the last part of their names."""
+    """Return the named types in a schema's JSON by the last part of their names."""
     named: dict[str, dict[str, Any]] = {}
     rest = [tree]
     while rest:
@@ -123,17 +123,17 @@ _PRIMITIVES: Final[Mapping[str, Node]] = {
 
 
 class _Parser:
-    """Turns a schema's JSON into nodes. One for each schema: it remembers the named types."""
+    """Converts the JSON of one schema into nodes and keeps its named types."""
 
     def __init__(self) -> None:
         self._named: dict[str, tuple[Node, int] | None] = {}
-        """By the last part of the name; None while the type is being defined."""
+        """Types by the last part of their names. None while a type is being defined."""
 
     def parse(self, tree: Any) -> Node:
         return self._parse(tree, 0)[0]
 
     def _parse(self, tree: Any, depth: int) -> tuple[Node, int]:
-        """The node, and how many nodes it is when every reference is written out."""
+        """Return the node and its number of nodes with every reference expanded."""
         if depth > _MAX_DEPTH:
             raise UnreadableAvro(f"the schema is nested deeper than {_MAX_DEPTH} levels")
         if isinstance(tree, str):

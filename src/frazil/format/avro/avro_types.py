@@ -1,7 +1,7 @@
-"""Avro's types as nodes that read, skip and write values in binary.
+"""Avro types as nodes that read, skip and write values in Avro's binary encoding.
 
-Written for bytes that a stranger may have made: every count and length is compared with the bytes
-that are left before anything is allocated.
+The bytes may come from an attacker. Every count and length is compared with the remaining bytes
+before anything is allocated.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _REMEMBERED_NUMBERS: Final = 1 << 15
 
 
 def encode_long(value: int) -> bytes:
-    """Avro's `long`: the zig-zag form in groups of seven bits, the lowest first."""
+    """Return an Avro `long`: zig-zag encoded, in groups of seven bits, the lowest first."""
     if not -(1 << 63) <= value < 1 << 63:
         raise ValueError(f"{value} does not fit into 64 bits")
     number = (value << 1) ^ (value >> 63)
@@ -38,7 +38,7 @@ def encode_long(value: int) -> bytes:
 
 
 class Longs(dict[int, bytes]):
-    """Encoded numbers. Most come again, in one file or the next; those cost a look-up alone."""
+    """Caches encoded numbers. Most numbers occur again, in the same file or in the next one."""
 
     def __missing__(self, value: int) -> bytes:
         encoded = encode_long(value)
@@ -49,7 +49,7 @@ class Longs(dict[int, bytes]):
 
 
 class Ints(Longs):
-    """The same for numbers that must fit into 32 bits."""
+    """Caches encoded numbers that must fit into 32 bits."""
 
     def __missing__(self, value: int) -> bytes:
         if not -(1 << 31) <= value < 1 << 31:
@@ -61,8 +61,8 @@ LONGS: Final = Longs()
 INTS: Final = Ints()
 
 
-# Sizes hardly ever come again. They are put together from two halves of fourteen bits: the lower
-# one always goes on, the upper one ends.
+# Sizes rarely repeat. They are built from two halves of fourteen bits: the lower half always
+# continues, the upper half always ends.
 _SMALL: Final = 1 << 13
 _LARGE: Final = 1 << 27
 _WHOLE: Final = [encode_long(value) for value in range(_SMALL)]
@@ -74,14 +74,14 @@ _UPPER: Final = [
 
 
 def encode_count(value: int) -> bytes:
-    """A number that is never negative and that hardly comes again."""
+    """Encode a number that is not negative and rarely occurs twice."""
     if value < _SMALL:
         return _WHOLE[value]
     return _LOWER[value & 8191] + _UPPER[value >> 13] if value < _LARGE else encode_long(value)
 
 
 def encode_counts(values: Sequence[int]) -> Sequence[bytes]:
-    """The same for the counts of all columns of a file; there is at least one."""
+    """Encode the counts of all columns of a file. There must be at least one."""
     largest = max(values)
     if largest < _SMALL:
         return [*map(_WHOLE.__getitem__, values)]
@@ -94,17 +94,17 @@ def encode_counts(values: Sequence[int]) -> Sequence[bytes]:
 
 
 _MAX_MATCHED_VARINTS: Final = 256
-"""Longer runs of numbers are skipped by a loop, so that few patterns are kept."""
+"""Longer runs of numbers are skipped by a loop, so that few patterns are cached."""
 MAX_ITEMS: Final = 10_000
-"""Elements of one array or map that is decoded; those that are skipped cost nothing."""
+"""The most elements of an array or map that are decoded. Skipped elements are not limited."""
 
 
 class UnreadableAvro(Exception):
-    """The bytes are no Avro that can be read safely; the message says what is wrong."""
+    """The bytes are not Avro data that can be read safely. The message says why."""
 
 
 class Node(Protocol):
-    """One type. `layout` is equal for types whose values have the same bytes."""
+    """One Avro type. `layout` is equal for types whose values have the same bytes."""
 
     @property
     def layout(self) -> str: ...
@@ -114,7 +114,7 @@ class Node(Protocol):
 
     @property
     def varints(self) -> int | None:
-        """How many varints a value is, where it is nothing but a fixed number of them."""
+        """How many varints a value consists of, or None if it contains anything else."""
 
     def read(self, data: bytes, at: int) -> tuple[Any, int]: ...
 
@@ -202,7 +202,7 @@ class Boolean:
 
 @dataclass(frozen=True, slots=True)
 class Integer:
-    """`int` and `long` are the same bytes; `layout` keeps them apart for readers' sake."""
+    """`int` and `long` have the same bytes; `layout` distinguishes them."""
 
     layout: str
     min_bytes: int = 1
@@ -381,7 +381,7 @@ class Array:
 
 @dataclass(frozen=True, slots=True)
 class StringMap:
-    """Avro's own map, whose keys are strings. Iceberg's maps are arrays of key and value."""
+    """Avro's own map, whose keys are strings. Iceberg's maps are arrays of pairs."""
 
     values: Node
     min_bytes: int = 1
@@ -449,7 +449,8 @@ class Union:
 
     @property
     def optional_of(self) -> Node | None:
-        """The other branch of a union of null and one type, Iceberg's optional field."""
+        """The other branch of a union of null and one type. This is how Iceberg marks optional
+        fields."""
         others = [branch for branch in self.branches if not isinstance(branch, Null)]
         return others[0] if len(self.branches) == 2 and len(others) == 1 else None
 
@@ -544,7 +545,7 @@ class Record:
                 raise ValueError(f"field {field.name}: {error}") from error
 
     def spans(self, data: bytes, at: int) -> list[tuple[int, int]]:
-        """Where each field's bytes lie."""
+        """Return where each field's bytes begin and end."""
         spans: list[tuple[int, int]] = []
         for field in self.fields:
             end = field.node.skip(data, at)
@@ -553,7 +554,7 @@ class Record:
         return spans
 
     def spliced(self, data: bytes, at: int, changes: Mapping[int, bytes]) -> bytes:
-        """A value's bytes with those of some fields, by Iceberg id, replaced."""
+        """Return a value's bytes with the bytes of some fields, by Iceberg id, replaced."""
         parts: list[bytes] = []
         for field in self.fields:
             end = field.node.skip(data, at)
@@ -563,12 +564,12 @@ class Record:
         return b"".join(parts)
 
     def by_id(self, field_id: int) -> Field | None:
-        """A field by its Iceberg id, which is how Iceberg's readers find fields."""
+        """Return a field by its Iceberg id. Iceberg's readers find fields by id, not by name."""
         return next((field for field in self.fields if field.field_id == field_id), None)
 
 
 def _block(data: bytes, at: int, min_item_bytes: int) -> tuple[int, int | None, int]:
-    """The head of an array's or map's block: how many elements, and their bytes if told."""
+    """Read the head of an array or map block: its element count, and its size if present."""
     byte = data[at]
     count, at = read_long(data, at) if byte & 0x81 else (byte >> 1, at + 1)
     size: int | None = None
@@ -597,7 +598,7 @@ def _skip_varints(data: bytes, at: int, count: int) -> int:
 
 @cache
 def _varints(count: int) -> re.Pattern[bytes]:
-    """Return a pattern of so many numbers. It skips them faster than a loop."""
+    """Return a pattern of so many varints. Matching it is faster than a loop."""
     return re.compile(rb"(?:[\x80-\xff]*[\x00-\x7f]){%d}" % count)
 
 

@@ -1,4 +1,4 @@
-"""Arrays by file that take no memory where all files have the same value."""
+"""Arrays with one value per file that use no memory if all files have the same value."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 Rows = NDArray[np.int64]
 
 _ARRAY_BYTES: Final = 112
-"""What numpy needs for an array beside its values."""
+"""The overhead of a numpy array."""
 _FEW: Final = 16
-"""Values that are not worth looking through."""
+"""Shorter arrays are not worth checking."""
 
 
 def constant(value: Any, rows: int, dtype: Any) -> NDArray[Any]:
-    """An array with one value for all rows, which takes no memory for each."""
+    """Return an array with one value for all rows. It does not use memory for each row."""
     return np.broadcast_to(np.array(value, dtype), (rows,))
 
 
@@ -25,14 +25,14 @@ def is_constant(array: NDArray[Any]) -> bool:
 
 
 def compact(array: NDArray[Any]) -> NDArray[Any]:
-    """The array, as a constant where all values are the same."""
+    """Return the array, as a constant if all its values are equal."""
     if len(array) > _FEW and not is_constant(array) and bool((array == array[0]).all()):
         return constant(array[0], len(array), array.dtype)
     return array
 
 
 def own_bytes(array: NDArray[Any] | None) -> int:
-    """What an array takes in memory; a constant has its value once."""
+    """Return the memory an array uses. A constant stores its value once."""
     if array is None:
         return 0
     return _ARRAY_BYTES + (2 * array.itemsize if is_constant(array) else array.nbytes)
@@ -43,7 +43,7 @@ def taken(array: NDArray[Any], rows: Rows) -> NDArray[Any]:
 
 
 def spread(array: NDArray[Any], rows: Rows, total: int) -> NDArray[Any]:
-    """Values of some rows among all, zero elsewhere."""
+    """Place the values of some rows in an array of all rows. The others are zero."""
     dense = np.zeros(total, array.dtype)
     dense[rows] = array
     return dense

@@ -1,9 +1,14 @@
-"""Entries of one manifest carried into another by the bytes of their `data_file`.
+"""Copies entries of one manifest into another by the bytes of their `data_file`.
 
-A manifest that loses entries, or is merged with others, is written anew; the files that stay are
-not decoded for it. Their bytes lie where the manifest's columns say, and only a first row id that
-an entry had inherited is put into them. Where the manifest was written by another schema, fields
-with the same bytes are still copied, and only the others are translated.
+A manifest that loses entries, or is merged with others, is rewritten without decoding the files
+that stay. The columns of the manifest know where the bytes are. Only inherited first row ids are
+inserted. If the source has another schema, fields with the same bytes are still copied and only the
+others are translated. Fields that we do not know are kept.
+
+Blocks in which nothing changes are copied in their compressed form. Columns of a manifest that has
+only copied entries are taken from the columns of its sources. Measured for removing one file from a
+manifest of 4,000: the commit takes 3.7 times as long without copied blocks, 3 times with translated
+entries and 2.4 times if the result is decoded (see benchmarks/manifest_paths.py).
 """
 
 from __future__ import annotations
@@ -60,23 +65,23 @@ from frazil.values.types import DecimalType, Type, TypeId
 _BLOCK_SIZE: Final = 105
 
 _DEFAULTS: Final[Mapping[int, int]] = {CONTENT: DATA_CONTENT, _BLOCK_SIZE: BLOCK_SIZE_BYTES}
-"""What required fields are that another version's manifests do not have."""
+"""Values of required fields that manifests of another format version do not have."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CopiedRows:
-    """Entries of a manifest on their way into new ones."""
+    """Entries of a manifest that are to be written to others."""
 
     columns: ManifestColumns
     rows: NDArray[np.int64]
     inherited: Inherited
-    """Of these rows: a copy lies in another manifest and inherits nothing any more."""
+    """The inherited values of these rows. In another manifest they can no longer be inherited."""
     data_files: list[bytes]
-    """Encoded for the manifests they go to; empty where whole blocks go there."""
+    """Encoded for the target. Empty if whole blocks are copied."""
     first_row_id_at: NDArray[np.int64]
-    """Where the field begins within each `data_file`; NONE where there is none."""
+    """Where the field begins within each `data_file`. NONE if it does not exist."""
     partitions: tuple[tuple[Any, ...], ...]
-    """The columns' partition tuples, in the order of the encoder's spec."""
+    """The partition tuples of the columns, in the order of the encoder's spec."""
 
 
 def copied_rows(
@@ -86,7 +91,7 @@ def copied_rows(
     rows: Rows,
     encoder: ManifestEncoder,
 ) -> CopiedRows:
-    """Live entries of a manifest for manifests of `encoder`. Raises UnreadableAvro."""
+    """Return live entries of a manifest for manifests of `encoder`. Raises UnreadableAvro."""
     chosen = np.asarray(rows, np.int64)
     target = data_file_record(encoder.schema.record)
     source = data_file_record(file.schema.record)
@@ -122,7 +127,7 @@ def copied_rows(
 def rows_in_place(
     columns: ManifestColumns, rows: NDArray[np.int64], encoder: ManifestEncoder
 ) -> CopiedRows:
-    """Entries that stay in their blocks, which manifests of `encoder` take over as they are."""
+    """Return entries that stay in their blocks, which are copied to manifests of `encoder`."""
     return CopiedRows(
         columns=columns,
         rows=rows,
@@ -150,8 +155,8 @@ def _remembered_suffix(source: str, target: str) -> bytes | None:
 
 
 def _suffix(source: Record, target: Record) -> bytes | None:
-    """What is to be added behind a `data_file` where the target is the source and more; None
-    where the fields differ before that."""
+    """Return what to append to a `data_file` if the target has the fields of the source and more.
+    Return None if the fields differ earlier."""
     size = len(source.fields)
     known = [(field.field_id, _bytes_form(field)) for field in source.fields]
     wanted = [(field.field_id, _bytes_form(field)) for field in target.fields[:size]]
@@ -161,8 +166,8 @@ def _suffix(source: Record, target: Record) -> bytes | None:
 
 
 def _bytes_form(field: Field) -> str:
-    """Equal for fields whose values have the same bytes: an `int` is written as a `long` is, and
-    PyIceberg has longs where Java has ints."""
+    """Return a text that is equal for fields whose values have the same bytes. An `int` is encoded
+    like a `long`, and PyIceberg uses longs where Java uses ints."""
     return field.node.layout.replace("int", "long")
 
 
@@ -227,7 +232,7 @@ def _translated(own: Field, target: Field, raw: bytes) -> bytes:
 
 
 def _resized(value: Any, target: Field) -> Any:
-    """Only decimals change their number of bytes: with the precision, which can be widened."""
+    """Change the size of a decimal. Its precision may have been widened."""
     node = target.value_node
     if not isinstance(value, bytes) or not isinstance(node, Fixed) or len(value) == node.size:
         return value
@@ -238,7 +243,7 @@ def _resized(value: Any, target: Field) -> Any:
 
 
 def _with_null(own: Field, target: Field, raw: bytes) -> bytes | None:
-    """The bytes of a value whose field is the same but can be null now."""
+    """Return the bytes of a value if its field differs only by being nullable now."""
     if not isinstance(target.node, Union) or target.node.branches[0] != Null():
         return None
     others = target.node.branches[1:]
@@ -261,7 +266,7 @@ def _encoded(target: Field, value: Any) -> bytes:
 
 
 def _row_id_places(target: Record, data_files: list[bytes]) -> NDArray[np.int64]:
-    """Where the field begins in data files of which that is not known."""
+    """Find the field in data files that were translated."""
     field = target.by_id(FIRST_ROW_ID)
     if field is None:
         return np.full(len(data_files), NONE, np.int64)
@@ -282,7 +287,7 @@ def _set_row_ids(
     own: NDArray[np.int64],
     given: NDArray[np.int64],
 ) -> None:
-    """Writes the first row ids that entries had inherited (spec, "First Row ID Inheritance")."""
+    """Write the first row ids that entries had inherited (spec, "First Row ID Inheritance")."""
     field = target.by_id(FIRST_ROW_ID)
     changed = np.flatnonzero(own != given)
     if field is None or not len(changed):
@@ -297,7 +302,7 @@ def _set_row_ids(
 
 
 def _some(field: Field) -> bytes:
-    """What stands before a value that is not null."""
+    """Return the bytes in front of a value that is not null."""
     if not isinstance(field.node, Union):
         return b""
     return encode_long(field.node.branches.index(field.value_node))
@@ -307,7 +312,7 @@ def _some(field: Field) -> bytes:
 
 
 def _partitions(columns: ManifestColumns, encoder: ManifestEncoder) -> tuple[tuple[Any, ...], ...]:
-    """The partition tuples in the order of the encoder's spec."""
+    """Return the partition tuples in the order of the encoder's spec."""
     positions = {field_id: at for at, field_id in enumerate(columns.partition_field_ids)}
     plan = [
         (positions.get(field.field_id), _internal_value(field.type))
@@ -320,7 +325,7 @@ def _partitions(columns: ManifestColumns, encoder: ManifestEncoder) -> tuple[tup
 
 
 def _internal_value(type_: Type) -> Callable[[Any], Any]:
-    """Decimals and uuids of a writer that does not call them so come as bytes."""
+    """Convert the bytes of decimals and UUIDs whose writer set no logical type."""
     if isinstance(type_, DecimalType):
         scale = type_.scale
         return lambda value: (
@@ -334,12 +339,12 @@ def _internal_value(type_: Type) -> Callable[[Any], Any]:
 
 
 _MIN_ENTRIES: Final = 100
-"""Smaller blocks are put together with others, for they compress badly."""
+"""Smaller blocks are joined with others, because they compress badly."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Neighbouring blocks that are alike, and their rows."""
+    """Neighboring blocks that are all copied or all rewritten, and their rows."""
 
     whole: bool
     numbers: range
@@ -355,11 +360,11 @@ class Blocks:
     columns: ManifestColumns
     spans: Sequence[tuple[int, int, int]]
     first_rows: NDArray[np.int64]
-    """By block, and the number of rows behind the last."""
+    """The first row of each block, followed by the number of rows."""
 
     @classmethod
     def of(cls, file: AvroFile, columns: ManifestColumns) -> Blocks:
-        """Raises UnreadableAvro where the columns are not those of the file."""
+        """Raises UnreadableAvro if the columns do not belong to the file."""
         spans = list(file.block_spans())
         first_rows = np.cumsum([0, *(count for count, _, _ in spans)])
         known = np.searchsorted(columns.data_file_at, columns.block_starts)
@@ -370,8 +375,8 @@ class Blocks:
     def runs(
         self, listed: ManifestFile, removed: NDArray[np.int64], has_numbers: bool
     ) -> Iterator[Run]:
-        """All blocks in their order. Whole are those in which every entry stays just as it is:
-        what the last commit added has still to get its numbers."""
+        """Return all blocks in their order. A block is whole if none of its entries change. Entries
+        that the last commit added change, because they get their numbers now."""
         columns = self.columns
         stays = (columns.status == EXISTING) & (columns.snapshot_id != NO_SNAPSHOT)
         if has_numbers:
@@ -389,7 +394,7 @@ class Blocks:
             yield Run(bool(whole[first]), range(first, behind), *rows)
 
     def copy_into(self, writer: AvroWriter, number: int) -> int:
-        """Writes a block; how far its entries are moved by that."""
+        """Write a block. Return by how many bytes its entries move."""
         count, start, end = self.spans[number]
         began = int(self.columns.block_starts[number])
         size = int(self.columns.data_file_end[self.first_rows[number + 1] - 1]) - began
@@ -400,7 +405,7 @@ class Blocks:
     def moved(
         self, numbers: range, moved: Sequence[int], encoder: ManifestEncoder
     ) -> tuple[CopiedRows, NDArray[np.int64], NDArray[np.int64]]:
-        """The rows of blocks that were copied, and where their data files lie now."""
+        """Return the rows of copied blocks and where their data files are now."""
         bounds = self.first_rows[numbers.start : numbers.stop + 1]
         rows = np.arange(bounds[0], bounds[-1])
         by_row = np.repeat(np.array(moved, np.int64), np.diff(bounds))
@@ -410,14 +415,14 @@ class Blocks:
 
 
 _KNOWN: Final = frozenset(range(100, 146))
-"""The ids that the specification gives to the fields of `data_file`: those of older versions too,
-which writers of a newer one leave out, as Java does."""
+"""The ids that the specification gives to the fields of `data_file`. Fields of older versions are
+included: like Java, writers of newer versions omit them."""
 _ICEBERG_SCHEMA: Final = "iceberg.schema"
 
 
 def encoder_keeping(encoder: ManifestEncoder, source: RecordSchema) -> ManifestEncoder:
-    """An encoder whose manifests have also the unknown fields of manifests with the schema
-    `source`; the same one where there are none, or where it has them already."""
+    """Return an encoder that also writes the unknown fields of manifests with the schema `source`.
+    Return the same encoder if there are none or if it already writes them."""
     own = data_file_record(encoder.schema.record)
     known = {_key(field) for field in own.fields}
     unknown = [
@@ -431,7 +436,7 @@ def encoder_keeping(encoder: ManifestEncoder, source: RecordSchema) -> ManifestE
     added = data_file_record(schema.record).fields[len(own.fields) :]
     nulls = b"".join(field.encoded(None) for field in added)
     encode = encoder._encode
-    # What Java says of the schema in Iceberg's own terms would no longer be true.
+    # The schema in Iceberg's own terms would no longer be right.
     header = {key: value for key, value in encoder.header.items() if key != _ICEBERG_SCHEMA}
     return replace(encoder, schema=schema, header=header, _encode=lambda file: encode(file) + nulls)
 
@@ -466,7 +471,7 @@ def _data_file(tree: Mapping[str, Any], named: Mapping[str, Any]) -> dict[str, A
 
 
 def _own_names(kind: Any, named: Mapping[str, Any], prefix: str) -> Any:
-    """A type with every type it names written out, under names that nothing else has."""
+    """Return a type with every named type written out, under unique names."""
     if isinstance(kind, str):
         known = named.get(kind.rsplit(".", 1)[-1])
         return kind if known is None else _own_names(known, named, prefix)
@@ -498,7 +503,7 @@ class Copies:
 
     copied: CopiedRows
     chosen: slice
-    """The part of `copied` that the arrays are about."""
+    """The part of `copied` that the arrays describe."""
     status: NDArray[np.int64]
     snapshot_id: NDArray[np.int64]
     data_file_at: NDArray[np.int64]

@@ -1,7 +1,7 @@
-"""Fields of single manifest entries, read at the place that `manifest_columns` knows.
+"""Reads fields of single manifest entries at the positions that `manifest_columns` knows.
 
-Partition tuples become Iceberg's internal values by the logical types of the Avro schema; bounds
-stay the binary single values that they are (spec, Appendix D).
+Partition tuples become Iceberg's internal values by the logical types of the Avro schema. Bounds
+stay in their binary form (spec, Appendix D).
 """
 
 from __future__ import annotations
@@ -74,12 +74,12 @@ _DELETE_FILE_PATH: Final = 2147483546
 
 
 Place = tuple[bytes, int]
-"""A block, decompressed, and a position in it."""
+"""A decompressed block and a position in it."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowMetrics:
-    """What `metrics_evaluators` look at in a file."""
+    """The metrics of a file that filters use."""
 
     record_count: int
     value_counts: Mapping[int, int] | None
@@ -91,7 +91,7 @@ class RowMetrics:
 
 @dataclass(frozen=True, slots=True)
 class DeleteFields:
-    """The columns that only delete files have, NONE where a number is null."""
+    """The columns that only delete files have. NONE stands for a missing number."""
 
     content_offset: list[int]
     content_size_in_bytes: list[int]
@@ -109,7 +109,7 @@ def partition_field_ids(schema: RecordSchema) -> tuple[int, ...]:
 
 
 def partition_values(schema: RecordSchema, encoded: Iterable[bytes]) -> tuple[tuple[Any, ...], ...]:
-    """Partition tuples as Iceberg's internal values. Raises UnreadableAvro."""
+    """Return partition tuples as Iceberg's internal values. Raises UnreadableAvro."""
     record = partition_record(data_file_record(schema.record))
     if record is None:
         return tuple(() for _ in encoded)
@@ -138,7 +138,7 @@ def _read_partition(
 
 
 def _partition_types(schema: RecordSchema) -> Sequence[Mapping[str, Any]]:
-    """The Avro types of the partition fields with their logical types, references resolved."""
+    """Return the Avro types of the partition fields with their logical types."""
     return _remembered_types(schema.text)
 
 
@@ -171,7 +171,7 @@ def _resolved(kind: Any, named: Mapping[str, Mapping[str, Any]]) -> Mapping[str,
 
 
 def _internal_value(field: Field, kind: Mapping[str, Any]) -> Callable[[Any], Any] | None:
-    """Where Iceberg's value is not the one that Avro has: decimals and uuids."""
+    """Return a conversion if Iceberg's value differs from Avro's: for decimals and UUIDs."""
     node, logical = field.value_node, kind.get("logicalType")
     if logical == "decimal" and isinstance(node, Fixed | Bytes):
         scale = kind.get("scale", 0)
@@ -240,7 +240,7 @@ def _placed(projection: Projection, places: Iterable[Place]) -> Iterator[Sequenc
 
 
 def read_metrics(schema: RecordSchema, places: Iterable[Place]) -> Iterator[RowMetrics]:
-    """The metrics of the files whose `data_file` begins at these places."""
+    """Read the metrics of the files whose `data_file` begins at these positions."""
     record = data_file_record(schema.record)
     projection = Projection(
         record,
@@ -294,8 +294,8 @@ def read_content_files(
     *,
     metrics: bool = True,
 ) -> Iterator[ContentFile]:
-    """The files whose `data_file` begins at these places, with their partition tuples; without
-    `metrics` the maps of statistics are passed over."""
+    """Read the files whose `data_file` begins at these positions. Without `metrics` the statistics
+    are skipped."""
     record = data_file_record(schema.record)
     maps = _MAPS if metrics else {}
     fields = [optional_field(record, field_id, kind) for field_id, kind in _FILE.values()]
@@ -322,7 +322,7 @@ def _content_file(values: dict[str, Any], partition: tuple[Any, ...]) -> Content
 
 
 def delete_fields(file: AvroFile, rows: DecodedRows) -> DeleteFields:
-    """What only delete files have, for every row. Raises UnreadableAvro."""
+    """Read what only delete files have, for every row. Raises UnreadableAvro."""
     record = data_file_record(file.schema.record)
     projection = Projection(
         record,
@@ -339,7 +339,7 @@ def delete_fields(file: AvroFile, rows: DecodedRows) -> DeleteFields:
     sizes: list[int] = []
     referenced: list[str | None] = []
     ids: list[tuple[int, ...] | None] = []
-    # Positions count from the first block, put together with all that follow.
+    # Positions count from the first block, as if all blocks were joined.
     data = b"".join([block for _, block in file.blocks()])
     found = _placed(projection, ((data, at) for at in rows.data_file_at.tolist()))
     for content, values in zip(rows.content.tolist(), found, strict=True):
@@ -357,8 +357,8 @@ def referenced_data_file(
     lower: FieldMap[bytes] | None,
     upper: FieldMap[bytes] | None,
 ) -> str | None:
-    """The one data file that a position delete file is for, where it is for one: the field, or
-    bounds of the column `file_path` that are equal (Java's ContentFileUtil)."""
+    """Return the one data file of a position delete file, if there is one: the field, or equal
+    bounds of the column `file_path` (Java's ContentFileUtil)."""
     if content != POSITION_DELETES or referenced is not None:
         return None if content == EQUALITY_DELETES else referenced
     low = None if lower is None else lower.get(_DELETE_FILE_PATH)

@@ -1,4 +1,4 @@
-"""Manifest lists for snapshots that name their manifests inline, as old writers of version 1 do."""
+"""Manifest lists for snapshots that name their manifests inline, as old version 1 writers do."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ from frazil.format.manifest.manifest_list import (
 def inline_manifest_list(
     snapshot_id: int, manifests: Sequence[tuple[str, int, ManifestColumns]]
 ) -> ManifestList:
-    """The list that the snapshot would have, from the path, length and columns of its manifests.
+    """Return the list that the snapshot would have, from the path, length and columns of each
+    manifest.
 
-    As in Java's BaseSnapshot, such manifests are of the first partition spec. Nothing is known of
-    the partitions, which readers take to be any.
+    As in Java's BaseSnapshot, such manifests have the first partition spec. Their partitions are
+    unknown, so readers assume that any partition is possible.
     """
     listed = tuple(_listed(snapshot_id, *manifest) for manifest in manifests)
     return ManifestList(manifest_list_schema(1), {}, "deflate", listed)
@@ -49,7 +50,7 @@ def _listed(snapshot_id: int, path: str, length: int, columns: ManifestColumns) 
 
 
 def _added_by(columns: ManifestColumns, snapshot_id: int) -> int:
-    """The snapshot that wrote the manifest: that of the files it added or deleted."""
+    """Return the snapshot that wrote the manifest: that of the files it added or deleted."""
     changed = columns.snapshot_id[
         (columns.status != EXISTING) & (columns.snapshot_id != NO_SNAPSHOT)
     ]

@@ -1,11 +1,8 @@
-"""The entries of a manifest, column by column: what look-ups and validations stand on.
+"""The entries of a manifest, column by column, for lookups and validations.
 
-A manifest never changes, so neither do its columns; what its entries inherit depends on the list
-that names it and is worked out by `ManifestColumns.inherited`. Metrics are columns of their own
-(`metric_columns`); of a few rows they are read at the place that the columns know.
-
-Also here, beside what the columns hold: `path_hashes` for many paths at once, and `content_files`,
-which reads whole rows back into files.
+A manifest never changes, and neither do its columns. What its entries inherit depends on the
+manifest list (`ManifestColumns.inherited`). Statistics have columns of their own
+(`metric_columns`). The statistics of a few rows can be read at the positions in the columns.
 """
 
 from __future__ import annotations
@@ -68,24 +65,24 @@ Rows = Sequence[int] | NDArray[np.int64]
 _HASH_BYTES: Final = 8
 _FEW: Final = 64
 _OBJECT_BYTES: Final = 120
-"""About what a value outside of the arrays takes in memory."""
+"""The approximate memory of a value outside of the arrays."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeleteColumns:
-    """What only delete files have."""
+    """The columns that only delete files have."""
 
     content_offset: NDArray[np.int64]
     content_size_in_bytes: NDArray[np.int64]
     referenced_data_file: tuple[str | None, ...]
-    """The field, or the one file that the bounds of `file_path` name: what Java's
-    ContentFileUtil.referencedDataFile gives."""
+    """The field, or the one file that the bounds of `file_path` name (Java's
+    ContentFileUtil.referencedDataFile)."""
     equality_ids: tuple[tuple[int, ...] | None, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Inherited:
-    """The columns that a list decides, with what the entries inherit from it."""
+    """The columns that depend on the manifest list, with inherited values."""
 
     snapshot_id: NDArray[np.int64]
     sequence_number: NDArray[np.int64]
@@ -95,36 +92,36 @@ class Inherited:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ManifestColumns:
-    """The entries of one manifest, column by column; row i is entry i of the file. A column with
-    one value for all rows has it once (`metric_arrays.constant`)."""
+    """The entries of one manifest, column by column. Row i is entry i of the file. A column with
+    one value for all rows stores it once (`constant_arrays.constant`)."""
 
     content_kind: int
-    """DATA or DELETES, by what the entries are."""
+    """DATA or DELETES, according to the entries."""
     status: NDArray[np.uint8]
     content: NDArray[np.uint8]
     snapshot_id: NDArray[np.int64]
-    """NO_SNAPSHOT where it is null."""
+    """NO_SNAPSHOT stands for null."""
     sequence_number: NDArray[np.int64]
-    """NONE where it is null; so in the others."""
+    """NONE stands for null, also in the following columns."""
     file_sequence_number: NDArray[np.int64]
     record_count: NDArray[np.int64]
     file_size_in_bytes: NDArray[np.int64]
     first_row_id: NDArray[np.int64]
     partition_field_ids: tuple[int, ...]
     partitions: tuple[tuple[Any, ...], ...]
-    """The distinct partition tuples, of Iceberg's internal values (`frazil.values.types`)."""
+    """The distinct partition tuples as Iceberg's internal values (`frazil.values.types`)."""
     partition: NDArray[np.int32]
-    """By row, the index into `partitions`."""
+    """The index into `partitions` of each row."""
     deletes: DeleteColumns | None
     """None in data manifests."""
     data_file_at: NDArray[np.uint32]
-    """Where the bytes of the row's `data_file` begin in the decompressed blocks, put together."""
+    """Where the `data_file` of each row begins in the joined decompressed blocks."""
     data_file_end: NDArray[np.uint32]
     first_row_id_at: NDArray[np.int32]
-    """Where the field begins within the row's `data_file`; NONE where the schema has none, and in
-    delete manifests."""
+    """Where the field begins within the `data_file` of each row. NONE in delete manifests and if
+    the schema does not have the field."""
     block_starts: NDArray[np.uint32]
-    """Where the blocks begin, so that one row is read out of its own block."""
+    """Where the blocks begin, so that a row is read from its own block."""
     path_bytes: bytes
     path_offsets: NDArray[np.uint32]
     sorted_hashes: NDArray[np.uint64]
@@ -149,7 +146,7 @@ class ManifestColumns:
         return [self.path(row) for row in rows]
 
     def find(self, path: str) -> Sequence[int]:
-        """The rows with this path, whatever their status: a Puffin file has many."""
+        """Return the rows with this path, whatever their status. A Puffin file has many rows."""
         key = np.uint64(path_hash(path))
         start = int(np.searchsorted(self.sorted_hashes, key, "left"))
         if start == len(self.sorted_hashes) or self.sorted_hashes[start] != key:
@@ -160,13 +157,14 @@ class ManifestColumns:
         return [row for row in rows if self.encoded_path(row) == encoded]
 
     def may_hold(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """The indexes into `hashes` (`path_hashes`) that occur here. Sorted and distinct hashes,
-        as `numpy.unique` gives them, are the fastest where they are many."""
+        """Return the indexes into `hashes` (`path_hashes`) that occur here. Many hashes are
+        searched fastest if they are sorted and distinct, as `numpy.unique` returns them."""
         own = self.sorted_hashes
         if not len(own) or not len(hashes):
             return np.empty(0, np.int64)
         if len(own) * len(hashes) <= _FEW:
-            # Most commits ask small manifests for one path; numpy's calls would cost the most.
+            # Most commits look for one path in small manifests, where calls to numpy would
+            # dominate.
             mine = own.tolist()
             return np.array([at for at, one in enumerate(hashes.tolist()) if one in mine], np.int64)
         if len(own) < len(hashes) and bool((hashes[:-1] < hashes[1:]).all()):
@@ -178,7 +176,7 @@ class ManifestColumns:
         return np.flatnonzero(own[found] == hashes).astype(np.int64)
 
     def hashes(self) -> NDArray[np.uint64]:
-        """The path hash of each row."""
+        """Return the path hash of each row."""
         by_row = np.empty(len(self), np.uint64)
         by_row[self.hash_order] = self.sorted_hashes
         return by_row
@@ -187,9 +185,9 @@ class ManifestColumns:
         return np.not_equal(self.status, DELETED)
 
     def inherited(self, listed: ManifestFile) -> Inherited:
-        """What Java's ManifestReader gives (spec, "Sequence Number Inheritance", "First Row ID
-        Inheritance"). A DELETED row keeps what it has; only a snapshot id that it lacks, and in a
-        manifest of version 1 the sequence number 0, come from the list for it too."""
+        """Return the columns as Java's ManifestReader reads them (spec, "Sequence Number
+        Inheritance", "First Row ID Inheritance"). DELETED rows inherit only a missing snapshot id
+        and, in a version 1 manifest, the sequence number 0."""
         return Inherited(
             snapshot_id=_or(self.snapshot_id, NO_SNAPSHOT, listed.added_snapshot_id),
             sequence_number=self._number(self.sequence_number, listed),
@@ -217,7 +215,7 @@ class ManifestColumns:
 
     @property
     def size_bytes(self) -> int:
-        """About what it costs in memory."""
+        """The approximate memory of the columns."""
         arrays = (
             *(self.status, self.content, self.snapshot_id, self.sequence_number),
             *(self.file_sequence_number, self.record_count, self.file_size_in_bytes),
@@ -251,7 +249,7 @@ def _or(own: NDArray[np.int64], missing: int, value: int | None) -> NDArray[np.i
 
 @lru_cache(maxsize=1 << 14)
 def path_hash(path: str) -> int:
-    """64 bits of a path. The same in every process and version: the cache on disk has them."""
+    """Return a 64-bit hash of a path. It must never change, because the disk cache contains it."""
     return int.from_bytes(_digest(path.encode()), "little")
 
 
@@ -273,12 +271,12 @@ def _hashes(paths: Sequence[bytes]) -> NDArray[np.uint64]:
 
 
 def decode_columns(content: bytes, limits: AvroLimits = MANIFEST_LIMITS) -> ManifestColumns:
-    """The columns of a manifest. Raises UnreadableAvro."""
+    """Decode the columns of a manifest. Raises UnreadableAvro."""
     return columns_of_file(open_avro(content, limits))
 
 
 def columns_of_file(file: AvroFile) -> ManifestColumns:
-    """The same for a manifest that has been opened."""
+    """Decode the columns of an opened manifest."""
     rows = decode_rows(file)
     _check(rows)
     has_deletes = bool((rows.content != DATA_CONTENT).any())
@@ -302,7 +300,7 @@ def make_columns(
     deletes: DeleteFields | None,
     hashes: NDArray[np.uint64] | None = None,
 ) -> ManifestColumns:
-    """Columns of rows that are known to be right; their path hashes too, where they are known."""
+    """Make columns of valid rows. The path hashes are computed unless they are known."""
     hashes = _hashes(rows.paths) if hashes is None else hashes
     order = np.argsort(hashes, kind="stable")
     lengths = np.fromiter(map(len, rows.paths), np.int64, len(rows.paths))
@@ -372,12 +370,12 @@ def _check(rows: DecodedRows) -> None:
 def data_file_bytes(
     content: bytes, columns: ManifestColumns, rows: Rows, limits: AvroLimits = MANIFEST_LIMITS
 ) -> list[bytes]:
-    """The encoded `data_file` of some rows of the manifest that has this content."""
+    """Return the encoded `data_file` of some rows of the manifest with this content."""
     return data_files_of(open_avro(content, limits), columns, rows)
 
 
 def data_files_of(file: AvroFile, columns: ManifestColumns, rows: Rows) -> list[bytes]:
-    """The same for a manifest that has been opened."""
+    """Return the encoded `data_file` of some rows of an opened manifest."""
     places = row_places(file, columns, rows)
     sizes = (columns.data_file_end[rows] - columns.data_file_at[rows]).tolist()
     return [block[at : at + size] for (block, at), size in zip(places, sizes, strict=True)]
@@ -386,8 +384,8 @@ def data_files_of(file: AvroFile, columns: ManifestColumns, rows: Rows) -> list[
 def metrics(
     content: bytes, columns: ManifestColumns, rows: Rows, limits: AvroLimits = MANIFEST_LIMITS
 ) -> Iterator[FileMetrics]:
-    """The metrics of some rows of the manifest that has this content, in their order. Where they
-    are many, `metric_decoder` is far faster."""
+    """Read the metrics of some rows of the manifest with this content, in their order. For many
+    rows `metric_decoder` is far faster."""
     file = open_avro(content, limits)
     return read_metrics(file.schema, row_places(file, columns, rows))
 
@@ -395,15 +393,15 @@ def metrics(
 def content_files(
     content: bytes, columns: ManifestColumns, rows: Rows, limits: AvroLimits = MANIFEST_LIMITS
 ) -> Iterator[ContentFile]:
-    """Some rows of the manifest as whole files; a first row id only where the entry has its own."""
+    """Read some rows of the manifest as whole files. Inherited first row ids are not set."""
     file = open_avro(content, limits)
     tuples = [columns.partitions[index] for index in columns.partition[rows].tolist()]
     return read_content_files(file.schema, row_places(file, columns, rows), tuples)
 
 
 def row_places(file: AvroFile, columns: ManifestColumns, rows: Rows) -> list[tuple[bytes, int]]:
-    """The block of each row, decompressed, and where in it the `data_file` begins. Blocks without
-    any of the rows are left alone."""
+    """Return the decompressed block of each row and where its `data_file` begins in the block. Only
+    blocks with wanted rows are decompressed."""
     starts = columns.block_starts
     at = columns.data_file_at[rows]
     numbers = np.searchsorted(starts, at, "right") - 1
@@ -413,7 +411,7 @@ def row_places(file: AvroFile, columns: ManifestColumns, rows: Rows) -> list[tup
 
 
 def _some_blocks(file: AvroFile, columns: ManifestColumns, wanted: set[int]) -> dict[int, bytes]:
-    """Some blocks by number. They must be as large as the columns' rows need them to be."""
+    """Return some blocks by number. Each must be as large as its rows require."""
     starts = columns.block_starts.tolist()
     last = int(columns.data_file_end[-1]) if len(columns) else 0
     ends = [*starts[1:], last]

@@ -1,8 +1,9 @@
-"""Manifest entries encoded by code made for one schema, spec, format version and content.
+"""Encodes manifest entries with functions made for one schema, spec, format version and content.
 
-A general Avro writer spends its time on finding out what every value is. Here that is known: the
-partition tuple is encoded by functions chosen once, everything else by straight code, in the order
-of `manifest_schema`. Entries of another manifest are taken over as bytes by `copied_rows`.
+A general Avro writer spends its time on finding out the type of every value. Here the types are
+known in advance: the partition tuple is encoded by functions that are chosen once, everything else
+by straight code, in the order of `manifest_schema`. Entries of another manifest are copied as bytes
+(`copied_entries`).
 """
 
 from __future__ import annotations
@@ -46,12 +47,12 @@ _MAX_FRAMES: Final = 1 << 10
 
 
 class _Frame(NamedTuple):
-    """The bytes around the counts of certain columns."""
+    """The bytes between the counts of certain columns."""
 
     pieces: tuple[bytes, ...]
-    """What stands before the first, between two, and behind the last."""
+    """The bytes before the first count, between two counts, and after the last."""
     places: bytes
-    """The same as a format with a place for each count."""
+    """The same as a format string with a placeholder for each count."""
 
 
 _frames: dict[tuple[int, ...], _Frame] = {}
@@ -67,7 +68,7 @@ def encode_count_map(counts: FieldMap[int] | None) -> bytes:
         return _EMPTY
     frame = _frames.get(counts.keys) or _frame(counts.keys)
     first = values[0]
-    # Where every row has a value the counts of all columns are one number.
+    # If every row has a value, the counts of all columns are equal.
     if values.count(first) == len(values):
         return encode_count(first).join(frame.pieces)
     return frame.places % tuple(encode_counts(values))
@@ -111,12 +112,12 @@ def _frame(field_ids: tuple[int, ...]) -> _Frame:
 
 
 _NULL: Final = b"\x00"
-"""The branch of a union that says null; also the end of an array."""
+"""The null branch of a union; also the end of an array."""
 _SOME: Final = b"\x02"
 _EMPTY: Final = b"\x02\x00"
 _STATUS: Final = {EXISTING: b"\x00", ADDED: b"\x02", DELETED: b"\x04"}
 BLOCK_SIZE_BYTES: Final = 64 << 20
-"""Version 1 requires a block size that nobody reads; Java writes this one."""
+"""Version 1 requires a block size, which nobody reads. Java writes this one."""
 _REMEMBERED_TUPLES: Final = 1 << 12
 _NOT_REMEMBERED: Final = frozenset({TypeId.FLOAT, TypeId.DOUBLE})
 _MISFITS: Final = (ValueError, TypeError, AttributeError, KeyError, OverflowError, struct.error)
@@ -129,7 +130,7 @@ _CODECS: Final[Mapping[str, str]] = {
 
 
 def avro_codec(compression_codec: str) -> str:
-    """Avro's name of a `write.manifest.compression-codec`."""
+    """Return Avro's name of a `write.manifest.compression-codec`."""
     codec = _CODECS.get(compression_codec.lower())
     if codec is None:
         raise BadRequest(
@@ -141,19 +142,19 @@ def avro_codec(compression_codec: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ManifestEncoder:
-    """Encodes the entries of manifests; made by `manifest_encoder`."""
+    """Encodes the entries of manifests. Made by `manifest_encoder`."""
 
     format_version: int
     spec_id: int
     content: int
-    """Of the manifest: DATA or DELETES."""
+    """The content of the manifest: DATA or DELETES."""
     partition_type: StructType
     schema: RecordSchema = dataclass_field(repr=False)
     header: Mapping[str, bytes] = dataclass_field(repr=False)
     _encode: Callable[[Any], bytes] = dataclass_field(repr=False)
 
     def data_file(self, file: ContentFile) -> bytes:
-        """The struct `data_file` of a file. Raises ValueError where a value does not fit."""
+        """Encode the struct `data_file` of a file. Raises ValueError if a value does not fit."""
         if not isinstance(file, DataFile if self.content == DATA else DeleteFile):
             kind = "data" if self.content == DATA else "delete"
             raise ValueError(f"{file.file_path} does not belong into a manifest of {kind} files")
@@ -163,14 +164,14 @@ class ManifestEncoder:
             raise ValueError(f"{file.file_path} cannot be written: {error}") from error
 
     def data_files(self, files: Sequence[ContentFile]) -> list[bytes]:
-        """The same for many files."""
+        """Encode the struct `data_file` of many files."""
         kind = DataFile if self.content == DATA else DeleteFile
         if all(type(file) is kind for file in files):
             try:
                 return [*map(self._encode, files)]
             except _MISFITS:
                 pass
-        # One by one, to say which of them does not fit.
+        # One by one, so that the error names the file.
         return [*map(self.data_file, files)]
 
     def entry(
@@ -181,10 +182,10 @@ class ManifestEncoder:
         file_sequence_number: int | None,
         data_file: bytes,
     ) -> bytes:
-        """An entry whose `data_file` is already encoded.
+        """Return an entry whose `data_file` is already encoded.
 
-        Only ADDED entries inherit: they may leave their numbers out, and from version 2 on their
-        snapshot id too (Java's ManifestEntryWrapper).
+        Only ADDED entries inherit. They may omit their numbers and, from version 2 on, their
+        snapshot id (Java's ManifestEntryWrapper).
         """
         if self.format_version == 1:
             if snapshot_id is None:
@@ -202,7 +203,7 @@ class ManifestEncoder:
 def manifest_encoder(
     schema: Schema, spec: PartitionSpec, format_version: int, content: int
 ) -> ManifestEncoder:
-    """The encoder for manifests of one spec; `content` is DATA or DELETES."""
+    """Return the encoder for manifests of one spec. `content` is DATA or DELETES."""
     if content not in (DATA, DELETES):
         raise ValueError(f"manifests have the content {DATA} or {DELETES}, not {content}")
     if format_version == 1 and content == DELETES:
@@ -263,7 +264,7 @@ def _file_encoder(
 ) -> Callable[[Any], bytes]:
     partition = _partition_encoder(tuple_type)
     longs, formats = LONGS, _FORMATS
-    # Delete manifests hold two contents, so there it is no constant.
+    # Delete manifests contain position and equality deletes, so their content is not constant.
     is_data = content == DATA
     head = LONGS[DATA_CONTENT] if format_version > 1 and is_data else b""
     block_size = LONGS[BLOCK_SIZE_BYTES] if format_version == 1 else b""
@@ -300,7 +301,7 @@ def _file_encoder(
 
 
 def _array(values: Sequence[int], numbers: Longs) -> bytes:
-    """An optional array that is there."""
+    """Encode an optional array that is not null."""
     if not values:
         return _EMPTY
     items = b"".join([numbers[value] for value in values])
@@ -308,7 +309,7 @@ def _array(values: Sequence[int], numbers: Longs) -> bytes:
 
 
 def _data_tail(format_version: int) -> Callable[[Any], bytes]:
-    """The fields after `split_offsets`; those of delete files are null."""
+    """Encode the fields after `split_offsets`. Those of delete files are null."""
     before = b"" if format_version == 1 else _NULL
     after = {1: b"", 2: _NULL, 3: _NULL * 3}[format_version]
     known: dict[int | None, bytes] = {None: before + _NULL}
@@ -351,7 +352,7 @@ def _delete_content(content: int) -> bytes:
 
 
 class _Formats(dict[str, bytes]):
-    """Java writes the name of its enum, in capitals; readers take any case."""
+    """Java writes the name of its enum in capitals. Readers accept any case."""
 
     def __missing__(self, name: str) -> bytes:
         return _sized(name.upper().encode())
@@ -378,7 +379,7 @@ def _partition_encoder(tuple_type: StructType) -> Callable[[tuple[Any, ...]], by
         except _MISFITS:
             raise ValueError(_partition_misfit(fields, encoders, values)) from None
 
-    # 0.0 and -0.0 are one key, but two values.
+    # 0.0 and -0.0 are equal keys but different values.
     if any(field.type.type_id in _NOT_REMEMBERED for field in fields):
         return encode_tuple
     return lru_cache(maxsize=_REMEMBERED_TUPLES)(encode_tuple)
@@ -415,7 +416,7 @@ def _only_null(value: Any) -> bytes:
 
 
 def _value_encoder(type_: Type) -> Callable[[Any], bytes]:
-    """Avro's form of the values of a type (spec, Appendix A)."""
+    """Return the encoder for the values of a type (spec, Appendix A)."""
     if isinstance(type_, DecimalType):
         return _decimal_encoder(type_)
     known = _VALUE_ENCODERS.get(type_.type_id)

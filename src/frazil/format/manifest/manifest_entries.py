@@ -1,7 +1,6 @@
-"""Manifests: one entry for each data or delete file (spec, "Manifests").
+"""Reads manifests entry by entry: for rebased appends of stock clients, and for purges.
 
-Entries are read without their metrics, which nothing here needs; where a manifest is written anew,
-the bytes of the `data_file` that stay are copied, not decoded.
+Entries are read without their metrics. Other code uses `manifest_columns`.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ _FILE_FORMAT: Final = 101
 
 @dataclass(frozen=True, slots=True)
 class ManifestEntry:
-    """The specification's `manifest_entry` with what identifies its `data_file`."""
+    """The specification's `manifest_entry` with the fields that identify its `data_file`."""
 
     status: int
     snapshot_id: int | None
@@ -84,7 +83,7 @@ class Manifest:
 
 
 def read_manifest(content: bytes, limits: AvroLimits = MANIFEST_LIMITS) -> Manifest:
-    """Reads a manifest. Raises UnreadableAvro."""
+    """Read a manifest. Raises UnreadableAvro."""
     file = open_avro(content, limits)
     data_file = data_file_record(file.schema.record)
     projection = _entry_projection(file.schema.record, data_file)
@@ -100,7 +99,7 @@ def read_manifest(content: bytes, limits: AvroLimits = MANIFEST_LIMITS) -> Manif
 
 
 def file_paths(content: bytes, limits: AvroLimits = MANIFEST_LIMITS) -> Iterator[str]:
-    """The path of every entry, whatever its status, one at a time."""
+    """Return the path of every entry, whatever its status, one at a time."""
     file = open_avro(content, limits)
     record = file.schema.record
     data_file = data_file_record(record)
@@ -113,7 +112,7 @@ def file_paths(content: bytes, limits: AvroLimits = MANIFEST_LIMITS) -> Iterator
 
 
 def inherited(manifest: Manifest, listed: ManifestFile) -> Iterator[ManifestEntry]:
-    """The live entries with what they inherit from the list, as Java's ManifestReader gives them
+    """Return the live entries with what they inherit from the list, as Java's ManifestReader does
     (spec, "Sequence Number Inheritance", "First Row ID Inheritance")."""
     next_row_id = listed.first_row_id if listed.content == DATA else None
     for entry in manifest.entries:
@@ -135,10 +134,11 @@ def inherited(manifest: Manifest, listed: ManifestFile) -> Iterator[ManifestEntr
 
 
 def only_added(content: bytes, sequence_number: int, limits: AvroLimits = MANIFEST_LIMITS) -> bytes:
-    """The manifest with its ADDED entries alone, which inherit their numbers and row ids again.
+    """Return the manifest with only its ADDED entries, which inherit their numbers and row ids
+    again.
 
-    A schema that does not allow null gets the given sequence number instead, and keeps the entry's
-    snapshot id, which is right as it is.
+    If the schema does not allow null, the given sequence number is written. The entry's snapshot id
+    is right and stays.
     """
     file = open_avro(content, limits)
     record = file.schema.record
@@ -234,7 +234,7 @@ def _entry(values: Sequence[Any]) -> ManifestEntry:
 
 
 def _has_sequence_numbers(file: AvroFile) -> bool:
-    """By the columns, for early writers leave the format version out of the header."""
+    """Check the columns, because early writers omit the format version from the header."""
     has_columns = file.schema.record.by_id(SEQUENCE_NUMBER) is not None
     return has_columns and file.text("format-version") != "1"
 

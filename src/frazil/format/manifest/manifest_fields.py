@@ -1,4 +1,4 @@
-"""The fields of manifest entries that the columnar form is made of, by their Iceberg ids."""
+"""The fields of manifest entries by their Iceberg ids."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from frazil.format.avro.avro_types import (
 )
 
 NONE: Final = -1
-"""No value, for numbers that are never negative."""
+"""Stands for a missing number that is never negative."""
 NO_SNAPSHOT: Final = -(1 << 63)
-"""No snapshot id: any other number may be one."""
+"""Stands for a missing snapshot id. Any other number may be a snapshot id."""
 
 EXISTING: Final = 0
 ADDED: Final = 1
@@ -43,7 +43,7 @@ CONTENT: Final = 134
 FIRST_ROW_ID: Final = 142
 
 MALFORMED: Final = (IndexError, ValueError, struct.error, OverflowError)
-"""What bytes that are no values of their schema raise, beside UnreadableAvro."""
+"""What reading malformed bytes raises, in addition to UnreadableAvro."""
 
 ENTRY_NUMBERS: Final = {
     STATUS: ("status", NONE),
@@ -51,18 +51,18 @@ ENTRY_NUMBERS: Final = {
     SEQUENCE_NUMBER: ("sequence_number", NONE),
     FILE_SEQUENCE_NUMBER: ("file_sequence_number", NONE),
 }
-"""Numbers of an entry: the name of the column, and what it holds where there is no value."""
+"""Numbers of an entry: the name of the column and the number that stands for a missing value."""
 FILE_NUMBERS: Final = {
     CONTENT: ("content", 0),
     RECORD_COUNT: ("record_count", NONE),
     FILE_SIZE: ("file_size_in_bytes", NONE),
     FIRST_ROW_ID: ("first_row_id", NONE),
 }
-"""Numbers of its `data_file`."""
+"""Numbers of the `data_file` of an entry."""
 
 
 def data_file_record(record: Record) -> Record:
-    """The type of the field `data_file`."""
+    """Return the type of the field `data_file`."""
     node = required_field(record, DATA_FILE, Record).node
     if not isinstance(node, Record):
         raise UnreadableAvro("the schema's field data_file can be null")
@@ -70,7 +70,7 @@ def data_file_record(record: Record) -> Record:
 
 
 def partition_record(data_file: Record) -> Record | None:
-    """The type of the field `partition`."""
+    """Return the type of the field `partition`."""
     field = optional_field(data_file, PARTITION, Record)
     if field is None:
         return None
@@ -80,7 +80,7 @@ def partition_record(data_file: Record) -> Record | None:
 
 
 def checked_data_file(record: Record) -> Record:
-    """The type of `data_file` in a schema that has what the columns need."""
+    """Return the type of `data_file` if the schema has everything that the columns need."""
     data_file = data_file_record(record)
     required_field(record, STATUS, Integer)
     required_field(data_file, FILE_PATH, String)

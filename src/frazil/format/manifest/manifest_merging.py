@@ -1,9 +1,10 @@
-"""Which manifests a commit merges: Java's ManifestMergeManager with a bound on the work.
+"""Chooses the manifests that a commit merges, like Java's ManifestMergeManager but with a limit.
 
-Manifests of one spec are packed from the oldest on into bins of the target size. The bin with the
-newest manifest is merged only once it holds `commit.manifest.min-count-to-merge` of them, other
-bins whenever they hold more than one. Java merges all of them in one commit; here a bin has at most
-a few thousand entries and a commit merges one bin, so that no commit pays for the whole table.
+Manifests of one spec are packed into bins of the target size, the oldest first. The bin with the
+newest manifest is merged only if it has at least `commit.manifest.min-count-to-merge` manifests;
+other bins are merged if they have more than one. Java merges all bins in one commit. Here a bin has
+at most a few thousand entries and a commit merges one bin, so that no commit pays for the whole
+table.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from frazil.format.manifest.manifest_writer import DEFAULT_TARGET_SIZE_BYTES
 from frazil.format.metadata.table_updates import parse_int
 
 MAX_MERGED_ENTRIES: Final = 4_000
-"""Entries that one commit rewrites at most to merge manifests of one content."""
+"""The most entries that one commit rewrites to merge manifests of one content."""
 
 MERGE_ENABLED: Final = "commit.manifest-merge.enabled"
 MIN_COUNT_TO_MERGE: Final = "commit.manifest.min-count-to-merge"
@@ -27,7 +28,7 @@ _MIN_COUNT_DEFAULT: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class MergeSettings:
-    """The table's properties, as Java reads them; nonsense counts as not set."""
+    """The table's properties, parsed like Java does. Invalid values are ignored."""
 
     enabled: bool = True
     min_count: int = _MIN_COUNT_DEFAULT
@@ -47,7 +48,7 @@ Mergeable: TypeAlias = tuple[int, int, int]
 
 
 def mergeable(listed: ManifestFile) -> Mergeable:
-    """A manifest whose list does not count its entries is left alone, as if it were full."""
+    """Return what merging depends on. A manifest with unknown counts counts as full."""
     added, existing = listed.added_files_count, listed.existing_files_count
     deleted = listed.deleted_files_count
     if added is None or existing is None or deleted is None:
@@ -56,7 +57,7 @@ def mergeable(listed: ManifestFile) -> Mergeable:
 
 
 def bin_to_merge(manifests: Sequence[Mergeable], settings: MergeSettings) -> tuple[int, ...]:
-    """The positions of the manifests to merge into one, or nothing. The newest comes first."""
+    """Return the positions of the manifests to merge, or nothing. The newest manifest comes first."""
     if not settings.enabled or len(manifests) < 2:
         return ()
     by_spec: dict[int, list[int]] = {}
@@ -73,7 +74,7 @@ def bin_to_merge(manifests: Sequence[Mergeable], settings: MergeSettings) -> tup
 def _bins(
     manifests: Sequence[Mergeable], positions: Sequence[int], settings: MergeSettings
 ) -> list[list[int]]:
-    """Packed from the end, so that the underfilled bin is the one with the newest manifests."""
+    """Pack the manifests from the end, so that the newest manifests are in the incomplete bin."""
     bins: list[list[int]] = []
     current: list[int] = []
     length = entries = 0

@@ -1,7 +1,7 @@
-"""The schemas of manifests for each format version, as Iceberg's Java library writes them.
+"""The schemas of manifests for each format version, as written by Iceberg's Java library.
 
-Names, ids and order of the fields are those of Java's V1Metadata, V2Metadata and V3Metadata; types
-become Avro's by the rules of its TypeToSchema (spec, Appendix A).
+Names, ids and the order of fields are those of Java's V1Metadata, V2Metadata and V3Metadata. Types
+become Avro types by the rules of TypeToSchema (spec, Appendix A).
 """
 
 from __future__ import annotations
@@ -77,12 +77,12 @@ _SEQUENCE_NUMBERS: Final = (
 
 @lru_cache(maxsize=256)
 def manifest_schema(partition_type: StructType, format_version: int) -> RecordSchema:
-    """The Avro schema of a manifest's entries."""
+    """Return the Avro schema of a manifest's entries."""
     return avro_schema(_entry_type(partition_type, format_version), "manifest_entry")
 
 
 def iceberg_schema_json(partition_type: StructType, format_version: int) -> str:
-    """The same schema in Iceberg's own terms, which Java writes beside Avro's."""
+    """Return the same schema in Iceberg's own terms, which Java writes in addition to Avro's."""
     return schema_json(_entry_type(partition_type, format_version))
 
 
@@ -154,7 +154,7 @@ _AVRO: Final[Mapping[TypeId, Any]] = {
 
 
 class _AvroTypes:
-    """Iceberg's types as Avro's. One for each schema: a named type is defined only once in it."""
+    """Converts the types of one schema to Avro. A named type is defined only once in a schema."""
 
     def __init__(self) -> None:
         self._defined: set[str] = set()
@@ -210,13 +210,13 @@ class _AvroTypes:
 
 
 def decimal_bytes(precision: int) -> int:
-    """The bytes that hold every decimal of this precision (spec, Appendix A)."""
+    """Return how many bytes can store every decimal of this precision (spec, Appendix A)."""
     largest: int = 10**precision - 1
     return (largest.bit_length() + 8) // 8
 
 
 def avro_name(name: str) -> str:
-    """The name as Avro allows it: Java's AvroSchemaUtil.makeCompatibleName."""
+    """Return the name in a form that Avro allows (Java's AvroSchemaUtil.makeCompatibleName)."""
     units = name.encode("utf-16-be", "surrogatepass")
     chars = [chr(units[at] << 8 | units[at + 1]) for at in range(0, len(units), 2)]
     return "".join(_avro_char(char, position == 0) for position, char in enumerate(chars))

@@ -1,7 +1,7 @@
-"""Manifests written one after another, each up to the target size (Java's RollingManifestWriter).
+"""Writes manifests up to the target size, one after another (Java's RollingManifestWriter).
 
-Nothing here touches a store: a written manifest is its path, its bytes, and all that a manifest
-list says of it.
+Nothing here uses a store. A written manifest is its path, its bytes, and everything that a manifest
+list contains about it.
 """
 
 from __future__ import annotations
@@ -37,26 +37,26 @@ from frazil.values.types import Type
 
 BLOCK_ENTRIES: Final = 500
 DEFAULT_TARGET_SIZE_BYTES: Final = 8 << 20
-"""Of `commit.manifest.target-size-bytes`."""
+"""The default of `commit.manifest.target-size-bytes`."""
 
-# Whatever the target size, a manifest stays far inside what our own reader accepts.
+# A manifest stays well below the limits of our own reader, whatever the target size is.
 _MAX_LENGTH_BYTES: Final = MANIFEST_LIMITS.file_bytes // 2
 _MAX_DECODED_BYTES: Final = MANIFEST_LIMITS.decoded_bytes // 2
 MAX_ENTRIES: Final = MANIFEST_LIMITS.records // 2
 _BLOCKS_AT_ONCE: Final = 4
-"""Whole blocks that are taken over before the size is looked at again."""
+"""The number of blocks that are copied before the size is checked again."""
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenManifest:
-    """A manifest's bytes, and its `manifest_file` as far as the commit does not decide it."""
+    """A manifest's bytes, and what of its `manifest_file` does not depend on the commit."""
 
     manifest_path: str
     file: bytes = dataclass_field(repr=False)
     partition_spec_id: int
     content: int
     min_sequence_number: int | None
-    """None where every live entry inherits: then it is the sequence number of the commit."""
+    """None if all live entries inherit the sequence number of the commit."""
     added_files_count: int
     existing_files_count: int
     deleted_files_count: int
@@ -81,14 +81,14 @@ class WrittenManifest:
         return self.added_files_count + self.existing_files_count > 0
 
     def columns(self) -> ManifestColumns:
-        """Return the columns of the manifest, without decoding it where that is possible."""
+        """Return the columns of the manifest, without decoding it if that is possible."""
         found = None
         if self.copies:
             found = columns_of_copies(self.copies, self.encoder, self.block_starts)
         return decode_columns(self.file) if found is None else found
 
     def listed(self, snapshot_id: int, sequence_number: int) -> Mapping[int, Any]:
-        """The record of a manifest list, by field id, once the commit has a sequence number."""
+        """Return the record for a manifest list by field id. The commit has a number now."""
         least = self.min_sequence_number
         return {
             manifest_list.PATH: self.manifest_path,
@@ -111,7 +111,7 @@ class WrittenManifest:
 
 
 class RollingManifestWriter:
-    """Takes entries and makes as many manifests as the target size needs; none without entries."""
+    """Takes entries and writes as many manifests as the target size requires."""
 
     def __init__(
         self,
@@ -123,8 +123,8 @@ class RollingManifestWriter:
         max_entries: int = MAX_ENTRIES,
         codec: str = "deflate",
     ) -> None:
-        """`snapshot_id` is that of the commit; None, from version 2 on, lets ADDED entries inherit
-        it. `codec` is Avro's name of one (`avro_codec`)."""
+        """`snapshot_id` is that of the commit. With None, which needs version 2, ADDED entries
+        inherit it. `codec` is the Avro name of a codec (`avro_codec`)."""
         self._encoder = encoder
         self._new_path = new_path
         self._snapshot_id = snapshot_id
@@ -135,11 +135,12 @@ class RollingManifestWriter:
         self._written: list[WrittenManifest] = []
 
     def add(self, file: ContentFile, sequence_number: int | None = None) -> None:
-        """A new file. A data sequence number is given only where rewritten rows keep theirs."""
+        """Add a new file. A data sequence number is given only for rewritten rows, which keep
+        theirs."""
         self._write_file(ADDED, self._snapshot_id, sequence_number, None, file)
 
     def add_all(self, files: Sequence[ContentFile], sequence_number: int | None = None) -> None:
-        """New files, as `add` takes them, a block at a time."""
+        """Add new files, a block at a time."""
         numbers = ADDED, self._snapshot_id, sequence_number, None
         start = 0
         while start < len(files):
@@ -160,13 +161,13 @@ class RollingManifestWriter:
         sequence_number: int,
         file_sequence_number: int | None,
     ) -> None:
-        """A file that stays, with what it was given when it was added."""
+        """Add a file that stays, with the numbers that it got when it was added."""
         self._write_file(EXISTING, snapshot_id, sequence_number, file_sequence_number, file)
 
     def delete(
         self, file: ContentFile, sequence_number: int, file_sequence_number: int | None
     ) -> None:
-        """A file that this commit removes; it keeps its sequence numbers."""
+        """Add a file that this commit removes. It keeps its sequence numbers."""
         number = file_sequence_number
         self._write_file(DELETED, self._snapshot_id, sequence_number, number, file)
 
@@ -177,12 +178,11 @@ class RollingManifestWriter:
         listed: ManifestFile,
         removed: Collection[int] = (),
     ) -> None:
-        """The live entries of another manifest: those of the rows `removed` as files that this
-        commit removes, the others as files that stay.
+        """Copy the live entries of another manifest. The rows in `removed` become files that this
+        commit removes, the others files that stay.
 
-        `content` and `columns` are the manifest's, `listed` what its list says of it. Where it has
-        fields that we do not know, a new manifest is begun that has them too. Raises
-        UnreadableAvro.
+        `content` and `columns` belong to the manifest, `listed` is its record in the list. If it
+        has unknown fields, a new manifest that also has them is begun. Raises UnreadableAvro.
         """
         if removed and self._snapshot_id is None:
             raise ValueError("an entry that is removed needs the snapshot id of the commit")
@@ -210,7 +210,7 @@ class RollingManifestWriter:
                 self._write_copies(part, status[first:behind])
 
     def finish(self) -> tuple[WrittenManifest, ...]:
-        """Ends the last manifest; all that were written."""
+        """End the last manifest and return all that were written."""
         if self._open is not None:
             self._roll(self._open)
         return tuple(self._written)
@@ -261,7 +261,7 @@ class RollingManifestWriter:
                 self._roll(current)
 
     def _take_blocks(self, blocks: Blocks, numbers: range) -> None:
-        """Whole blocks, compressed as they are."""
+        """Copy whole compressed blocks."""
         current = self._opened()
         current.writer.end_block()
         for first in range(numbers.start, numbers.stop, _BLOCKS_AT_ONCE):
@@ -280,7 +280,7 @@ class RollingManifestWriter:
     def _heads(
         self, copied: CopiedRows, status: NDArray[np.int64], snapshot_id: NDArray[np.int64]
     ) -> list[bytes]:
-        """What stands before the `data_file` of each entry; many share theirs."""
+        """Return the bytes before the `data_file` of each entry. Many entries share them."""
         known: dict[tuple[int, int, int, int], bytes] = {}
         numbers = copied.inherited.sequence_number, copied.inherited.file_sequence_number
         columns = status, snapshot_id, *numbers
@@ -332,12 +332,12 @@ def _given(value: int, missing: int = NONE) -> int | None:
 
 
 class _OpenManifest:
-    """A manifest under way and what its list entry will say."""
+    """An incomplete manifest and the values of its future list entry."""
 
     def __init__(self, writer: AvroWriter) -> None:
         self.writer = writer
         self.files = [0, 0, 0]
-        """By status; rows too."""
+        """The number of files by status; `rows` likewise."""
         self.rows = [0, 0, 0]
         self.min_sequence_number: int | None = None
         self.partitions: set[tuple[Any, ...]] = set()
@@ -368,7 +368,7 @@ class _OpenManifest:
         data_file_at: NDArray[np.int64],
         data_file_end: NDArray[np.int64],
     ) -> None:
-        """Counts copied entries; the arrays are of those that are chosen."""
+        """Count copied entries. The arrays are about the chosen ones."""
         rows = copied.rows[chosen]
         counts = copied.columns.record_count[rows]
         for kind in (EXISTING, DELETED):
@@ -406,7 +406,7 @@ def _summaries(
 
 
 _NO_SUMMARY: Final = PartitionSummary(False, None, None, None)
-"""In the place of a field that `summarise` summarises by its Avro type."""
+"""Replaces the summary of a field that `summarise` handles by its Avro type."""
 
 
 def _partition_fields(encoder: ManifestEncoder) -> tuple[Field, ...]:
@@ -420,7 +420,7 @@ def _partition_fields(encoder: ManifestEncoder) -> tuple[Field, ...]:
 
 
 def _typed_summary(type_: Type, values: list[Any]) -> PartitionSummary:
-    """The summary of values whose Avro type, a fixed, does not tell how Iceberg orders them."""
+    """Return the summary of values whose Avro type, a fixed, does not define Iceberg's order."""
     known = [value for value in values if value is not None]
     return PartitionSummary(
         contains_null=len(known) < len(values),
@@ -431,7 +431,7 @@ def _typed_summary(type_: Type, values: list[Any]) -> PartitionSummary:
 
 
 def _order(value: Any) -> Any:
-    """Java compares a uuid's halves as signed numbers, in writers and in readers that prune."""
+    """Return a sort key. Java compares the halves of a UUID as signed numbers."""
     if isinstance(value, UUID):
         halves = value.bytes[:8], value.bytes[8:]
         return tuple(int.from_bytes(half, "big", signed=True) for half in halves)

@@ -25,10 +25,10 @@ def summarise(
     partitions: Sequence[Sequence[Any]],
     wider: Sequence[PartitionSummary] | None,
 ) -> list[PartitionSummary] | None:
-    """One summary for each partition field.
+    """Return one summary for each partition field.
 
-    `wider` are true summaries of more entries than these. They serve where Avro's type does not
-    tell how Iceberg orders and encodes the values (fixed, decimal, uuid).
+    `wider` are correct summaries of a superset of the entries. They are used if Avro's type does
+    not define how Iceberg orders and encodes the values (fixed, decimal, UUID).
     """
     if wider is not None and len(wider) != len(fields):
         wider = None
@@ -62,12 +62,13 @@ def _is_nan(value: Any) -> bool:
 
 
 def _signed(value: Any, zero: float) -> Any:
-    """A bound that is zero is -0.0 below and +0.0 above, whichever of them the values are."""
+    """Return -0.0 for a lower bound of zero and +0.0 for an upper one, whatever the sign of the
+    value."""
     return zero if isinstance(value, float) and value == 0 else value
 
 
 def _encoder(node: Node) -> Callable[[Any], bytes] | None:
-    """The binary single-value serialization by Avro's type (spec, Appendix D)."""
+    """Return the binary single-value serialization for an Avro type (spec, Appendix D)."""
     if isinstance(node, Boolean):
         return lambda value: b"\x01" if value else b"\x00"
     if isinstance(node, Integer):
