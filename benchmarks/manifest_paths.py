@@ -288,7 +288,6 @@ def commit_cases(commits: Commits, sizes: Sizes) -> Iterator[Case]:
     yield Case("new manifests", one_file, append_one, off.new_manifests)
     yield Case("path index", one_file, append_one, off.path_index_levels)
     yield Case("blocks of the manifest list", one_file, append_one, off.list_blocks)
-    yield Case("frames of counts", batch, append_batch, off.count_frames)
     yield Case("cached numbers", batch, append_batch, off.cached_numbers)
     yield Case("columns of copied entries", removal, remove, off.columns_of_copies)
     yield Case("copied blocks", removal, remove, off.copied_blocks)

@@ -5,7 +5,7 @@ Each returns a context in which the work is done in the plain way.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
@@ -48,7 +48,7 @@ def lockstep_statistics() -> AbstractContextManager[object]:
 
 def lockstep_reading() -> AbstractContextManager[object]:
     """Read the reading columns entry by entry."""
-    return patch.object(reading_columns, "_LOCKSTEP_ROWS", 1 << 60)
+    return patch.object(reading_columns, "_MIN_LOCKSTEP_ROWS", 1 << 60)
 
 
 def decoded_together() -> AbstractContextManager[object]:
@@ -180,21 +180,9 @@ def single_rows() -> AbstractContextManager[object]:
     return patch.object(history, "_is_alone", lambda *_: False)
 
 
-def count_frames() -> AbstractContextManager[object]:
-    """Encode the counts of a file pair by pair."""
-
-    def pairs(counts: Any) -> bytes:
-        return b"\x00" if counts is None else manifest_encoder._count_pairs(counts)
-
-    return patch.object(manifest_encoder, "encode_count_map", pairs)
-
-
 @contextmanager
 def cached_numbers() -> Iterator[None]:
     """Encode every number again."""
-
-    def encode_each(values: Sequence[int]) -> Iterable[bytes]:
-        return map(avro_types.encode_long, values)
 
     def encode(_: avro_types.Longs, value: int) -> bytes:
         return avro_types.encode_long(value)
@@ -206,7 +194,6 @@ def cached_numbers() -> Iterator[None]:
             avro_types.Longs, "__missing__", lambda _, value: avro_types.encode_long(value)
         ),
         patch.object(manifest_encoder, "encode_count", avro_types.encode_long),
-        patch.object(manifest_encoder, "encode_counts", encode_each),
     ):
         for cache in caches:
             cache.clear()

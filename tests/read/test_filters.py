@@ -50,7 +50,7 @@ def table() -> TableMetadata:
 
 def bound(filter_json: Any, *, case_sensitive: bool = True) -> BoundFilter:
     raw = json.dumps(filter_json).encode()
-    return bound_filter(raw, table(), case_sensitive=case_sensitive, place="updates[0].filter")
+    return bound_filter(raw, table(), case_sensitive=case_sensitive, json_path="updates[0].filter")
 
 
 def compare(column: str, operation: str, value: Any) -> dict[str, Any]:

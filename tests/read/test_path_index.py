@@ -90,7 +90,7 @@ class Table:
 
 def test_few_manifests_are_all_candidates_and_nothing_is_joined() -> None:
     table = Table()
-    few = listed_of(range(path_index._UNCOVERED))
+    few = listed_of(range(path_index._MAX_UNCOVERED_MANIFESTS))
     assert table.candidates(few, path(0)) == names(few)
     assert (table.read, table.indexes.size_bytes) == ([], 0)
 
@@ -204,7 +204,7 @@ def test_levels_grow_by_a_factor_and_are_few(sizes: list[int]) -> None:
         lengths = [len(level.hashes) for level in index.levels]
         assert sum(lengths) == min(first, COUNT) * FILES
         for smaller, larger in pairwise(lengths):
-            assert larger >= path_index._GROWTH * smaller
+            assert larger >= path_index._LEVEL_GROWTH * smaller
         for level in index.levels:
             assert (level.hashes[:-1] <= level.hashes[1:]).all()
 

@@ -23,7 +23,7 @@ from frazil.format.expr.expression_binding import (
     BoundUnaryPredicate,
 )
 from frazil.format.manifest.entry_fields import read_content_files
-from frazil.format.manifest.manifest_columns import NONE, ManifestColumns, metrics, row_places
+from frazil.format.manifest.manifest_columns import NONE, ManifestColumns, metrics, row_positions
 from frazil.format.manifest.manifest_list import ManifestFile
 from frazil.format.metadata.content_files import (
     DATA_CONTENT,
@@ -276,7 +276,7 @@ class TaskWriter:
         spec = self._scan.metadata.spec(listed.partition_spec_id)
         ordered = columns.partitions if spec is None else partitions_of(columns, spec)
         tuples = [ordered[index] for index in columns.partition[rows].tolist()]
-        places = row_places(opened, columns, rows)
+        places = row_positions(opened, columns, rows)
         return read_content_files(opened.schema, places, tuples, metrics=stats)
 
     def _file_document(self, file: ContentFile, spec_id: int) -> dict[str, Any]:

@@ -79,7 +79,7 @@ def _filter(request: PlanTableScanRequest, metadata: TableMetadata, schema: Sche
         request.filter,
         metadata,
         case_sensitive=request.is_case_sensitive,
-        place="filter",
+        json_path="filter",
         schema=schema,
     )
 

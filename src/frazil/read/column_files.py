@@ -1,10 +1,10 @@
-"""Columns of larger manifests kept in a local folder, so that a restart need not read them again.
+"""Keeps the columns of large manifests in a local folder for the time after a restart.
 
-Entries and statistics are two files: statistics are made only where something asks for them.
+Entries and statistics are separate files, because statistics are made only on demand.
 
-Only a cache: a file that is damaged, of another version or of another manifest is removed, and
-a folder that cannot be written costs speed and nothing else. Files are written by a thread of their
-own; a commit never waits for them.
+This is only a cache. A file that is damaged, or of another version or manifest, is removed, and a
+folder that is not writable only costs speed. A thread writes the files, so a commit never waits for
+them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from frazil.read.lru import FolderCounts
 
 DEFAULT_FOLDER_BYTES: Final = 2 << 30
 MIN_ENTRIES: Final = 1_000
-"""Smaller manifests are read again as fast."""
+"""Smaller manifests are read just as fast from the store."""
 _COLUMNS: Final = ".columns"
 _METRICS: Final = ".metrics"
 _OURS: Final = re.compile(r"[0-9a-f]{32}\.(columns|metrics)(\.\d+)?")
@@ -51,7 +51,7 @@ class _Job:
 
 
 class ColumnFiles:
-    """A folder of them, within a byte budget: those that were used longest ago are removed."""
+    """A folder of column files with a byte budget. The least recently used files are removed."""
 
     def __init__(
         self, folder: Path, max_bytes: int = DEFAULT_FOLDER_BYTES, min_entries: int = MIN_ENTRIES
@@ -60,7 +60,7 @@ class ColumnFiles:
         self._max_bytes = max_bytes
         self._min_entries = min_entries
         self._bytes: int | None = None
-        """In the folder; None until it has been looked at."""
+        """The size of the folder's files. None until they have been counted."""
         self._jobs: Queue[_Job | None] = Queue(_QUEUED)
         self._lock = threading.Lock()
         self._writer: threading.Thread | None = None
@@ -72,14 +72,14 @@ class ColumnFiles:
             return FolderCounts(self._hits, self._misses)
 
     def get(self, location: str, length: int) -> ManifestColumns | None:
-        """What was kept for a manifest of this length."""
+        """Return the columns of a manifest of this length, if they are in the folder."""
         path = self._path(location, length)
         return self._read(path, location, lambda content: columns_from_bytes(location, content))
 
     def get_metrics(
         self, location: str, length: int, columns: ManifestColumns
     ) -> MetricColumns | None:
-        """The statistics that were kept for it."""
+        """Return the statistics of the manifest, if they are in the folder."""
         path, counts = self._path(location, length, _METRICS), columns.record_count
         return self._read(
             path, location, lambda content: metrics_from_bytes(location, content, counts)
@@ -107,7 +107,7 @@ class ColumnFiles:
         return found
 
     def put(self, location: str, length: int, columns: ManifestColumns) -> None:
-        """Keeps the columns soon, or not at all where too many are waiting already."""
+        """Store the columns soon. They are dropped if too many files are waiting."""
         if len(columns) >= self._min_entries:
             path = self._path(location, length)
             self._put(_Job(path, lambda: columns_to_bytes(location, columns)))
@@ -128,7 +128,7 @@ class ColumnFiles:
             self._jobs.put_nowait(job)
 
     def close(self) -> None:
-        """Writes what is waiting and ends the thread."""
+        """Write what is waiting and end the thread."""
         with self._lock:
             writer, self._writer = self._writer, None
         if writer is not None:
@@ -172,7 +172,7 @@ class ColumnFiles:
         self._bytes += len(content)
 
     def _evict(self, left: int) -> None:
-        """Removes the oldest until no more than so many bytes are left."""
+        """Remove the oldest files until at most so many bytes are left."""
         found = sorted(self._found())
         total = sum(size for _, size, _ in found)
         for _, size, path in found:
@@ -184,7 +184,7 @@ class ColumnFiles:
         self._bytes = total
 
     def _found(self) -> list[tuple[float, int, Path]]:
-        """When they were used, their sizes and paths; nothing in the folder but our own files."""
+        """Return the times of use, sizes and paths of our own files."""
         files: list[tuple[float, int, Path]] = []
         with os.scandir(self._folder) as entries:
             for entry in entries:

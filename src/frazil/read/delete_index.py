@@ -1,10 +1,11 @@
-"""Which delete files apply to a data file, as Java's DeleteFileIndex (spec, "Scan Planning").
+"""Finds the delete files that apply to a data file, like Java's DeleteFileIndex (spec, "Scan
+Planning").
 
-equality deletes   of a later sequence number; in an unpartitioned spec of every data file,
-                   otherwise of those in the same spec and partition
-position deletes   of the same or a later sequence number; of the data file that they refer to,
-                   otherwise of those in the same spec and partition
-deletion vector    of the data file that it refers to; then no position delete applies to it
+equality deletes   with a later sequence number; in an unpartitioned spec for every data file,
+                   otherwise for those in the same spec and partition
+position deletes   with the same or a later sequence number; for the data file that they refer to,
+                   otherwise for those in the same spec and partition
+deletion vector    for the data file that it refers to; then no position delete applies to it
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from frazil.values.types import NestedField, TypeId
 
 
 class TwoDeletionVectors(Exception):
-    """A data file has two deletion vectors, which no reader can make sense of."""
+    """A data file has two deletion vectors, so its deleted rows are undefined."""
 
 
 MetricsOfEntry: TypeAlias = Callable[[ManifestRow], FileMetrics]
@@ -34,7 +35,7 @@ MetricsOfEntry: TypeAlias = Callable[[ManifestRow], FileMetrics]
 
 @dataclass(frozen=True, slots=True)
 class IndexedDataFile:
-    """What decides which deletes apply to a data file."""
+    """The properties of a data file that decide which deletes apply to it."""
 
     path: str
     spec_id: int
@@ -42,11 +43,12 @@ class IndexedDataFile:
     """In the order of the spec's fields."""
     sequence_number: int
     metrics: Callable[[], FileMetrics] | None = None
-    """Excludes equality deletes whose values cannot occur in the file; None: they all count."""
+    """Used to exclude equality deletes whose values cannot occur in the file. None excludes
+    nothing."""
 
 
 class _Group:
-    """Delete files of one kind and place, by sequence number."""
+    """Delete files of one kind, spec and partition, by sequence number."""
 
     __slots__ = ("_entries", "_numbers")
 
@@ -55,16 +57,16 @@ class _Group:
         self._numbers = [entry.sequence_number for entry in self._entries]
 
     def since(self, sequence_number: int) -> Sequence[ManifestRow]:
-        """Those of this sequence number or a later one."""
+        """Return the delete files with this sequence number or a later one."""
         return self._entries[bisect_left(self._numbers, sequence_number) :]
 
 
-_Place: TypeAlias = tuple[int, tuple[Any, ...]]
+_PartitionKey: TypeAlias = tuple[int, tuple[Any, ...]]
 _NO_GROUP: Final = _Group(())
 
 
 class DeleteIndex:
-    """Delete files, found for a data file. Each is in it once, however often it was given."""
+    """Finds delete files for data files. Duplicate entries are ignored."""
 
     def __init__(
         self,
@@ -74,8 +76,9 @@ class DeleteIndex:
         metrics_of: MetricsOfEntry | None = None,
         allow_replaced_vectors: bool = False,
     ) -> None:
-        """`allow_replaced_vectors`: the entries are of several snapshots, where a later deletion
-        vector may have replaced an earlier one; otherwise two of one file are refused."""
+        """With `allow_replaced_vectors` the entries come from several snapshots, where a later
+        deletion vector may have replaced an earlier one. Otherwise two vectors of one file are
+        refused."""
         self._specs = {spec.spec_id: spec for spec in metadata.partition_specs}
         self._metrics_of = metrics_of
         self._equality_metrics: dict[int, FileMetrics] = {}
@@ -84,37 +87,37 @@ class DeleteIndex:
         self.entries: Sequence[ManifestRow] = tuple(distinct.values())
 
         everywhere: list[ManifestRow] = []
-        equality: dict[_Place, list[ManifestRow]] = {}
-        position: dict[_Place, list[ManifestRow]] = {}
+        equality: dict[_PartitionKey, list[ManifestRow]] = {}
+        position: dict[_PartitionKey, list[ManifestRow]] = {}
         by_path: dict[str, list[ManifestRow]] = {}
         self._vectors: dict[str, list[ManifestRow]] = {}
-        places = _Places(self._specs)
+        keys = _PartitionKeys(self._specs)
         for entry in self.entries:
             referenced = entry.referenced_data_file
             if entry.is_equality_delete:
                 if self._is_unpartitioned(entry.spec_id):
                     everywhere.append(entry)
                 else:
-                    equality.setdefault(places.of(entry), []).append(entry)
+                    equality.setdefault(keys.of(entry), []).append(entry)
             elif referenced is None:
-                position.setdefault(places.of(entry), []).append(entry)
+                position.setdefault(keys.of(entry), []).append(entry)
             elif entry.is_deletion_vector:
                 self._add_vector(referenced, entry, allow_replaced_vectors)
             else:
                 by_path.setdefault(referenced, []).append(entry)
         self._everywhere = _Group(everywhere)
-        self._equality = {place: _Group(found) for place, found in equality.items()}
-        self._position = {place: _Group(found) for place, found in position.items()}
+        self._equality = {key: _Group(found) for key, found in equality.items()}
+        self._position = {key: _Group(found) for key, found in position.items()}
         self._by_path = {path: _Group(found) for path, found in by_path.items()}
         self.needs_partitions = bool(everywhere or equality or position)
-        """Whether the path of a data file alone does not tell which deletes apply to it."""
+        """Whether the path of a data file is not enough to find its deletes."""
 
     @property
     def is_empty(self) -> bool:
         return not self.entries
 
     def for_path(self, path: str, sequence_number: int) -> Iterator[ManifestRow]:
-        """The deletes that refer to this data file; its vector alone where it has one."""
+        """Return the deletes that refer to this data file. A vector replaces all others."""
         vectors = [
             entry
             for entry in self._vectors.get(path, ())
@@ -125,18 +128,18 @@ class DeleteIndex:
         return iter(self._by_path.get(path, _NO_GROUP).since(sequence_number))
 
     def for_data_file(self, file: IndexedDataFile) -> list[ManifestRow]:
-        """All deletes that may apply to a data file."""
-        place = file.spec_id, comparable_partition(file.partition)
+        """Return all deletes that may apply to a data file."""
+        key = file.spec_id, comparable_partition(file.partition)
         number = file.sequence_number
         equality = chain(
             self._everywhere.since(number + 1),
-            self._equality.get(place, _NO_GROUP).since(number + 1),
+            self._equality.get(key, _NO_GROUP).since(number + 1),
         )
         found = [entry for entry in equality if self._may_hold_equal_rows(entry, file)]
         referring = list(self.for_path(file.path, number))
         found += referring
         if not any(entry.is_deletion_vector for entry in referring):
-            found += self._position.get(place, _NO_GROUP).since(number)
+            found += self._position.get(key, _NO_GROUP).since(number)
         return found
 
     def _add_vector(self, referenced: str, entry: ManifestRow, allow_replaced: bool) -> None:
@@ -165,14 +168,14 @@ class DeleteIndex:
         )
 
 
-class _Places:
-    """(spec id, partition) of entries; a manifest's partitions are put in order once."""
+class _PartitionKeys:
+    """The (spec id, partition) keys of entries. The partitions of a manifest are ordered once."""
 
     def __init__(self, specs: Mapping[int, PartitionSpec]) -> None:
         self._specs = specs
         self._known: dict[int, tuple[ManifestColumns, list[tuple[Any, ...]]]] = {}
 
-    def of(self, entry: ManifestRow) -> _Place:
+    def of(self, entry: ManifestRow) -> _PartitionKey:
         known = self._known.get(id(entry.columns))
         if known is None:
             spec = self._specs.get(entry.spec_id)
@@ -190,11 +193,11 @@ class _Places:
 class _EqualityField:
     field: NestedField
     required: bool
-    """Also where the field is required, a struct around it may be null."""
+    """Whether the field and all structs around it are required."""
 
 
 def _fields_by_id(metadata: TableMetadata) -> dict[int, _EqualityField]:
-    """The columns of all schemas: an equality delete outlives the column that it names."""
+    """Return the columns of all schemas, because an equality delete may name a dropped column."""
     found: dict[int, _EqualityField] = {}
     for schema in (*metadata.schemas, metadata.current_schema):
         for field_id, own in schema.fields_by_id.items():
@@ -206,7 +209,8 @@ def _fields_by_id(metadata: TableMetadata) -> dict[int, _EqualityField]:
 def _may_share_value(
     equality_field: _EqualityField | None, data: FileMetrics, deletes: FileMetrics
 ) -> bool:
-    """Whether a row of each file may have the same value; Java's canContainEqDeletesForFile."""
+    """Return whether both files may have a row with the same value (Java's
+    canContainEqDeletesForFile)."""
     if equality_field is None or not equality_field.field.type.is_primitive:
         return True
     field_id, required = equality_field.field.field_id, equality_field.required
@@ -240,7 +244,7 @@ def _only_nulls(file: FileMetrics, field_id: int) -> bool:
 
 
 def _ranges_overlap(own: NestedField, data: FileMetrics, deletes: FileMetrics) -> bool:
-    # Writers disagree on the order of uuids, and a NaN equals a NaN without being in a range.
+    # Writers disagree on the order of UUIDs, and a NaN equals a NaN without being in a range.
     if own.type.type_id in (TypeId.UUID, TypeId.FLOAT, TypeId.DOUBLE):
         return True
     data_lower, data_upper = _bounds(own, data)

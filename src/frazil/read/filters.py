@@ -1,10 +1,10 @@
-"""Row filters of a commit, bound to a table: which manifests, partitions and files they concern.
+"""Row filters bound to a table: which manifests, partitions and files they select.
 
-Every question comes in two kinds. Inclusive ("may"): False is certain, and whatever may hold a
-matching row counts. Strict ("must"): True is certain, and only what holds nothing but matching rows
-counts. A clause asks as Java's ManifestReader does: partition, then metrics, with the whole
-filter. A `delete-row-filter` asks as its ManifestFilterManager does: metrics, with the residual of
-the filter in the file's partition.
+There are two kinds of questions. Inclusive ("may"): False is certain, and everything that may have
+a matching row is selected. Strict ("must"): True is certain, and only what has nothing but matching
+rows is selected. A validation clause asks like Java's ManifestReader: partition, then metrics, with
+the whole filter. A `delete-row-filter` asks like Java's ManifestFilterManager: metrics, with the
+residual of the filter in the file's partition.
 """
 
 from __future__ import annotations
@@ -66,14 +66,14 @@ from frazil.wire.filter_text import filter_text
 Bools: TypeAlias = NDArray[np.bool_]
 Rows: TypeAlias = NDArray[np.int64]
 MetricsOf: TypeAlias = Callable[[Rows], MetricColumns]
-"""The statistics of some rows of a manifest, in their order."""
+"""Returns the statistics of some rows of a manifest, in their order."""
 
 _SHOWN_CHARACTERS: Final = 300
 _SHOWN_PARTITIONS: Final = 10
 
 
 class PartitionColumns(Protocol):
-    """What the filters look at in the columns of a manifest."""
+    """The columns of a manifest that filters use."""
 
     @property
     def partition_field_ids(self) -> tuple[int, ...]: ...
@@ -86,9 +86,9 @@ class PartitionColumns(Protocol):
 
 
 def partitions_of(columns: PartitionColumns, spec: PartitionSpec) -> Sequence[tuple[Any, ...]]:
-    """The distinct partitions of a manifest, in the order of the spec's fields.
+    """Return the distinct partitions of a manifest, in the order of the spec's fields.
 
-    A manifest has its own order, and lacks fields that its writer left out.
+    A manifest has an order of its own and may lack fields.
     """
     wanted = tuple(part.field_id for part in spec.fields)
     if columns.partition_field_ids == wanted:
@@ -101,14 +101,14 @@ def partitions_of(columns: PartitionColumns, spec: PartitionSpec) -> Sequence[tu
 
 
 def comparable_partition(partition: Iterable[Any]) -> tuple[Any, ...]:
-    """A partition as a key: all NaNs are one value, as in Java, though none equals another."""
+    """Return a partition as a key. As in Java, all NaNs are one value."""
     return tuple("NaN" if is_nan(value) else value for value in partition)
 
 
 class PartitionSet:
-    """Some partitions of a table, asked like a filter: Java's PartitionSet.
+    """Some partitions of a table with the interface of a filter (Java's PartitionSet).
 
-    A clause of a commit that replaces partitions is about these, and not about rows.
+    The clauses of a commit that replaces partitions are about partitions, not rows.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class PartitionSet:
         return self.may_match_spec(listed.partition_spec_id)
 
     def may_match_partitions(self, columns: PartitionColumns, spec_id: int) -> Bools:
-        """For each distinct partition of a manifest, whether it is one of these."""
+        """Return for each distinct partition of a manifest whether it is in the set."""
         spec = self._specs.get(spec_id)
         wanted = self._partitions.get(spec_id, set())
         found = columns.partitions if spec is None else partitions_of(columns, spec)
@@ -156,12 +156,12 @@ def _partition_text(spec: PartitionSpec | None, partition: tuple[Any, ...]) -> s
 
 
 class PartitionTest:
-    """A projected filter, asked of the partitions of many manifests: each distinct one once."""
+    """A projected filter for the partitions of many manifests. Each distinct one is tested once."""
 
     def __init__(self, projected: Expression, spec: PartitionSpec) -> None:
         self._constant = {ALWAYS_TRUE: True, ALWAYS_FALSE: False}.get(projected)
         self._test = partition_evaluator(projected, spec)
-        # Floats that are equal need not be the same: a zero has two signs.
+        # Equal floats can differ: a zero has two signs.
         self._remembers = not any(
             term.type.type_id in (TypeId.FLOAT, TypeId.DOUBLE) for term in bound_terms(projected)
         )
@@ -186,7 +186,7 @@ class PartitionTest:
 
 @dataclass(frozen=True, slots=True)
 class _SpecFilter:
-    """A filter's answers about the partitions of one spec."""
+    """The parts of a filter for one spec."""
 
     spec: PartitionSpec
     may_match_summaries: Evaluator[Summaries]
@@ -197,21 +197,21 @@ class _SpecFilter:
 
 @dataclass(frozen=True, slots=True)
 class MatchedRows:
-    """What a `delete-row-filter` finds among rows of a manifest."""
+    """The rows of a manifest that a `delete-row-filter` selects."""
 
     whole: Rows
     """All rows of these files must match."""
     partial: Rows
-    """Some rows of these may match, and it is not certain that all do."""
+    """Some rows of these files may match, and it is not certain that all do."""
 
 
 class BoundFilter:
-    """A row filter bound to a table's current schema; the partition specs are the table's."""
+    """A row filter that is bound to a schema and to the table's partition specs."""
 
     def __init__(self, expression: Expression, text: str, specs: Iterable[PartitionSpec]) -> None:
         self.expression = expression
         self.text = text
-        """For messages: the filter as a person would write it."""
+        """The filter in a readable form, for messages."""
         self._specs = {spec.spec_id: spec for spec in specs}
         self._by_spec: dict[int, _SpecFilter | None] = {}
 
@@ -226,7 +226,7 @@ class BoundFilter:
     # --- manifests and partitions ---
 
     def may_match_manifest(self, listed: ManifestFile, schema: RecordSchema) -> bool:
-        """Whether the list's summaries allow a match; `schema` is that of the manifest list."""
+        """Return whether the summaries in the list allow a match. `schema` is that of the list."""
         if self.matches_everything or self.matches_nothing:
             return self.matches_everything
         found = self._for_spec(listed.partition_spec_id)
@@ -241,14 +241,14 @@ class BoundFilter:
         return self.matches_everything if found is None else found.must_match(partition)
 
     def may_match_partitions(self, columns: PartitionColumns, spec_id: int) -> Bools:
-        """For each distinct partition of a manifest, whether it may hold a matching row."""
+        """Return for each distinct partition of a manifest whether it may have a matching row."""
         found = self._for_spec(spec_id)
         if found is None or self.matches_everything:
             return np.full(len(columns.partitions), not self.matches_nothing)
         return found.may_match.of(columns, found.spec)
 
     def must_match_partitions(self, columns: PartitionColumns, spec_id: int) -> Bools:
-        """For each distinct partition of a manifest, whether all of its rows must match."""
+        """Return for each distinct partition of a manifest whether all of its rows must match."""
         found = self._for_spec(spec_id)
         if found is None or self.matches_everything:
             return np.full(len(columns.partitions), self.matches_everything)
@@ -265,9 +265,9 @@ class BoundFilter:
     def rows_that_may_match(
         self, columns: PartitionColumns, spec_id: int, rows: Rows, metrics_of: MetricsOf
     ) -> Rows:
-        """The rows whose file may hold a matching row, by partition and then by metrics.
+        """Return the rows whose file may have a matching row, by partition and then by metrics.
 
-        Metrics are read only for rows whose partition does not decide.
+        Metrics are read only for rows that the partition does not decide.
         """
         if self.matches_everything or not len(rows):
             return rows
@@ -276,12 +276,13 @@ class BoundFilter:
         return rows[self._inclusive_columns(metrics_of(rows))] if len(rows) else rows
 
     def rows_by_metrics(self, metrics: MetricColumns, rows: Rows) -> Rows:
-        """Those of the rows whose statistics allow a match; `metrics` are of the whole manifest."""
+        """Return the rows whose statistics allow a match. `metrics` are of the whole manifest."""
         own = metrics if len(rows) == len(metrics) else metrics.take(rows)
         return rows[self._inclusive_columns(own)]
 
     def is_decided_by(self, spec_id: int) -> bool:
-        """Whether the partitions of a spec alone tell which files match: whole or not at all."""
+        """Return whether the partitions of a spec decide for every file if all or none of its rows
+        match."""
         spec = self._specs.get(spec_id)
         if self.matches_everything or self.matches_nothing:
             return True
@@ -295,12 +296,12 @@ class BoundFilter:
     def matched_rows(
         self, columns: PartitionColumns, spec_id: int, rows: Rows, metrics_of: MetricsOf | None
     ) -> MatchedRows:
-        """The rows that a `delete-row-filter` concerns, as Java's ManifestFilterManager finds them.
+        """Return the rows that a `delete-row-filter` selects, like Java's ManifestFilterManager.
 
-        With `metrics_of` None the partition alone proves that all rows match: right for delete
-        files, whose rows are not those of the data files that they apply to.
+        If `metrics_of` is None, the partition alone must prove that all rows match. This is right
+        for delete files, whose rows are not those of their data files.
         """
-        # A file without rows has none that match, as in Java.
+        # As in Java, a file without rows has none that match.
         rows = rows[columns.record_count[rows] != 0]
         residuals = self.residuals(columns, spec_id)
         of_row = columns.partition[rows]
@@ -325,7 +326,7 @@ class BoundFilter:
         rows: Rows,
         metrics_of: MetricsOf,
     ) -> NDArray[np.uint8]:
-        """For each row whether its file cannot, may or must match the residual."""
+        """Return for each row whether its file cannot, may or must match the residual."""
         metrics = metrics_of(rows)
         answers = np.zeros(len(rows), np.uint8)
         for residual, own in _by_residual(residuals, columns.partition[rows]):
@@ -336,14 +337,14 @@ class BoundFilter:
         return answers
 
     def residuals(self, columns: PartitionColumns, spec_id: int) -> list[Expression]:
-        """For each distinct partition of a manifest, what is left of the filter there."""
+        """Return the residual of the filter for each distinct partition of a manifest."""
         found = self._for_spec(spec_id)
         if found is None:
             return [self.expression] * len(columns.partitions)
         return [found.residual(partition) for partition in partitions_of(columns, found.spec)]
 
     def _for_spec(self, spec_id: int) -> _SpecFilter | None:
-        """None for a spec that the table no longer has: of its partitions nothing is known."""
+        """Return None for a spec that the table no longer has. Its partitions are unknown."""
         if spec_id not in self._by_spec:
             spec = self._specs.get(spec_id)
             self._by_spec[spec_id] = None if spec is None else _spec_filter(self.expression, spec)
@@ -384,8 +385,8 @@ def _each(test: Evaluator[Sequence[Any]], partitions: Sequence[tuple[Any, ...]])
 def _by_residual(
     residuals: Sequence[Expression], partition: NDArray[np.int32]
 ) -> Iterator[tuple[Expression, Rows | None]]:
-    """The positions of rows that have the same residual, None for all: partitions that do not
-    decide anything leave the filter as it is."""
+    """Return the positions of rows with the same residual, or None for all rows. Partitions that
+    decide nothing do not change the filter."""
     distinct: dict[Expression, int] = {}
     number = np.array([distinct.setdefault(one, len(distinct)) for one in residuals], np.int64)
     of_row = number[partition]
@@ -400,7 +401,7 @@ def _by_residual(
 
 
 def bound_terms(expression: Expression) -> Iterator[BoundTerm]:
-    """What a bound expression asks about."""
+    """Return the terms of a bound expression."""
     if isinstance(expression, And | Or):
         for operand in expression.operands:
             yield from bound_terms(operand)
@@ -416,25 +417,25 @@ def bound_filter(
     metadata: TableMetadata,
     *,
     case_sensitive: bool,
-    place: str,
+    json_path: str,
     schema: Schema | None = None,
 ) -> BoundFilter:
-    """The filter of a request; `place` names it in messages. BadRequest where it does not bind to
-    the schema, which is the table's current one unless another is given."""
+    """Return the filter of a request. `json_path` names it in messages. Raises BadRequest if it
+    does not bind to the schema, by default the table's current one."""
     try:
         value = msgspec.json.decode(raw)
     except msgspec.DecodeError as error:
-        raise BadRequest(f"{place}: not valid JSON: {error}") from None
-    expression = parse_expression(value, place)
+        raise BadRequest(f"{json_path}: not valid JSON: {error}") from None
+    expression = parse_expression(value, json_path)
     try:
         bound = bind(expression, schema or metadata.current_schema, case_sensitive=case_sensitive)
     except BadRequest as error:
-        raise BadRequest(f"{place}: {error.message}") from None
+        raise BadRequest(f"{json_path}: {error.message}") from None
     return BoundFilter(bound, _shortened_text(expression), metadata.partition_specs)
 
 
 def every_row(metadata: TableMetadata) -> BoundFilter:
-    """The filter that matches everything."""
+    """Return the filter that matches everything."""
     return BoundFilter(ALWAYS_TRUE, "true", metadata.partition_specs)
 
 

@@ -1,8 +1,8 @@
-"""What happened on a branch since a snapshot: its snapshots, and the manifests that each one added.
+"""The snapshots of a branch since a base, and the manifests that each one added.
 
-Java's `MergingSnapshotProducer.validationHistory`: a manifest belongs to the snapshot that its
-list names as the one that added it, so that what a snapshot merely kept is not looked at again.
-The cost is that of the snapshots since the base, never of the table.
+This is Java's `MergingSnapshotProducer.validationHistory`. A manifest belongs to the snapshot that
+its list names as the one that added it, so manifests that a snapshot only kept are not read again.
+The cost depends on the snapshots since the base, not on the table.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ from frazil.read.filters import Bools, MetricsOf
 from frazil.read.manifest_cache import ManifestReader
 from frazil.read.manifest_row import ManifestRow
 
-_FEW_ROWS: Final = 100
-_FEW_OF: Final = 20
-"""Rows are read by themselves if they are no more than these, and one in so many or fewer."""
+_MAX_SINGLE_ROWS: Final = 100
+_SINGLE_ROWS_FRACTION: Final = 1 / 20
+"""Single rows are read if there are at most `_MAX_SINGLE_ROWS` and at most one in
+`_SINGLE_ROWS_FRACTION` of the manifest."""
 
 APPEND: Final = "append"
 OVERWRITE: Final = "overwrite"
@@ -37,13 +38,13 @@ REPLACE: Final = "replace"
 DELETE: Final = "delete"
 
 _READERS: Final = 8
-_FEW_LISTS: Final = 32
-_FEW_PATHS: Final = 64
-"""So many are looked for one by one; of more, every row of a manifest is looked up among them."""
+_LISTS_OF_A_BATCH: Final = 32
+_MAX_SINGLE_PATHS: Final = 64
+"""More paths are found by looking up every row of a manifest among them."""
 
 
 class UnknownHistory(Exception):
-    """The history between the base and the head is not all there: snapshots were expired."""
+    """The history between the base and the head is incomplete, because snapshots were expired."""
 
     def __init__(self, base_snapshot_id: int | None, last_known_id: int | None) -> None:
         super().__init__(
@@ -53,42 +54,42 @@ class UnknownHistory(Exception):
 
 
 def _id(snapshot_id: int | None) -> str:
-    """As Java has it in the message."""
+    """Format an id like Java's message."""
     return "null" if snapshot_id is None else str(snapshot_id)
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryManifest:
-    """A manifest together with the snapshot that added it."""
+    """A manifest and the snapshot that added it."""
 
     snapshot_id: int
     operation: str
     listed: ManifestFile
     schema: RecordSchema
-    """That of the manifest list."""
+    """The schema of the manifest list."""
 
 
 Prune: TypeAlias = Callable[[HistoryManifest], bool]
 
 
 class History:
-    """The snapshots after a base up to the head of a branch."""
+    """The snapshots after a base, up to the head of a branch."""
 
     def __init__(self, snapshots: tuple[Snapshot, ...], reader: ManifestReader) -> None:
         self.snapshots = snapshots
-        """Newest first."""
+        """The newest comes first."""
         self._reader = reader
         self._by_id = {snapshot.snapshot_id: snapshot.operation for snapshot in snapshots}
 
     def operation_of(self, snapshot_id: int) -> str | None:
-        """None for a snapshot that is not part of this history."""
+        """Return the operation, or None for a snapshot that is not part of this history."""
         return self._by_id.get(snapshot_id)
 
     def snapshot_ids(self, operations: Collection[str]) -> frozenset[int]:
         return frozenset(snapshot.snapshot_id for snapshot, _ in self._of_operations(operations))
 
     def manifests(self, content: int, operations: Collection[str]) -> Iterator[HistoryManifest]:
-        """The manifests of one content that snapshots of these operations added."""
+        """Return the manifests of one content that snapshots of these operations added."""
         for snapshot, operation, manifest_list in self._lists(operations):
             for listed in manifest_list.manifests:
                 if listed.content == content and listed.added_snapshot_id == snapshot.snapshot_id:
@@ -99,22 +100,22 @@ class History:
     def columns(
         self, content: int, operations: Collection[str], keep: Prune
     ) -> list[tuple[HistoryManifest, ManifestColumns]]:
-        """The entries of those manifests that `keep` lets pass."""
+        """Return the columns of those manifests that `keep` accepts."""
         found = [manifest for manifest in self.manifests(content, operations) if keep(manifest)]
         columns = self._reader.columns_of([manifest.listed for manifest in found])
         return list(zip(found, columns, strict=True))
 
     def _lists(self, operations: Collection[str]) -> Iterator[tuple[Snapshot, str, ManifestList]]:
-        """The snapshots' lists; of a long history many are read at the same time."""
+        """Return the lists of the snapshots. Those of a long history are read in parallel."""
         wanted = list(self._of_operations(operations))
-        if len(wanted) <= _FEW_LISTS:
+        if len(wanted) <= _LISTS_OF_A_BATCH:
             for snapshot, operation in wanted:
                 yield snapshot, operation, self._reader.manifest_list(snapshot)
             return
         with ThreadPoolExecutor(_READERS, "frazil-history") as pool:
-            # Not all at once: thousands of lists would not fit into memory.
-            for start in range(0, len(wanted), _FEW_LISTS):
-                some = wanted[start : start + _FEW_LISTS]
+            # Read in batches, because thousands of lists would not fit into memory.
+            for start in range(0, len(wanted), _LISTS_OF_A_BATCH):
+                some = wanted[start : start + _LISTS_OF_A_BATCH]
                 lists = pool.map(self._reader.manifest_list, [snapshot for snapshot, _ in some])
                 for (snapshot, operation), manifest_list in zip(some, lists, strict=True):
                     yield snapshot, operation, manifest_list
@@ -122,7 +123,7 @@ class History:
     def _of_operations(self, operations: Collection[str]) -> Iterator[tuple[Snapshot, str]]:
         for snapshot in self.snapshots:
             operation = self._by_id[snapshot.snapshot_id]
-            # As in Java a snapshot without a summary has no operation, and is passed over.
+            # As in Java, snapshots without a summary have no operation and are skipped.
             if operation is not None and operation in operations:
                 yield snapshot, operation
 
@@ -133,7 +134,7 @@ def history_since(
     base_snapshot_id: int | None,
     reader: ManifestReader,
 ) -> History:
-    """The history after the base, without a base all of it. Raises UnknownHistory."""
+    """Return the history after the base, or all of it without a base. Raises UnknownHistory."""
     found: list[Snapshot] = []
     wanted = None if head is None else head.snapshot_id
     seen: set[int] = set()
@@ -151,9 +152,9 @@ def history_since(
 
 
 def base_is_refuted(metadata: TableMetadata, head: Snapshot | None, base_snapshot_id: int) -> bool:
-    """Whether a base is certainly no ancestor of the head.
+    """Return whether a base is certainly not an ancestor of the head.
 
-    Where older snapshots were expired, a base that the table does not know may have been one.
+    If older snapshots were expired, an unknown base may have been an ancestor.
     """
     if head is None:
         return True
@@ -172,7 +173,7 @@ def base_is_refuted(metadata: TableMetadata, head: Snapshot | None, base_snapsho
 def live_rows(
     snapshot: Snapshot | None, content: int, paths: Collection[str], reader: ManifestReader
 ) -> dict[str, list[ManifestRow]]:
-    """The live entries of each of these paths that has any."""
+    """Return the live entries of each of these paths that has any."""
     found: dict[str, list[ManifestRow]] = {}
     wanted = PathSet(paths)
     for listed, columns in _live_manifests(snapshot, content, paths, reader):
@@ -184,7 +185,7 @@ def live_rows(
 def live_paths(
     snapshot: Snapshot | None, content: int, paths: Collection[str], reader: ManifestReader
 ) -> set[str]:
-    """Those of the paths that are live: much cheaper where they are many."""
+    """Return the paths that are live. For many paths this is much cheaper than `live_rows`."""
     wanted = PathSet(paths)
     return {
         path
@@ -207,7 +208,7 @@ def _live_manifests(
 
 
 class PathSet:
-    """Paths to be found in many manifests, all at once."""
+    """Finds paths in many manifests."""
 
     def __init__(self, paths: Collection[str]) -> None:
         self._paths = paths if isinstance(paths, frozenset) else frozenset(paths)
@@ -217,20 +218,20 @@ class PathSet:
         return np.unique(path_hashes(self._paths))
 
     def rows(self, columns: ManifestColumns, among: Bools) -> Iterator[tuple[str, int]]:
-        """The rows of these paths, of those that `among` has."""
+        """Return the rows with these paths, if `among` contains them."""
         rows = columns.hash_order[self._occurring(columns.sorted_hashes)]
         for row in rows[among[rows]].tolist():
             path = columns.path(row)
-            # Two paths may have one hash.
+            # Two paths may have the same hash.
             if path in self._paths:
                 yield path, row
 
     def _occurring(self, own: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """The positions in a manifest's sorted hashes that hold one of ours."""
+        """Return the positions of our hashes in a manifest's sorted hashes."""
         wanted = self._hashes
         if not len(own) or not len(wanted):
             return np.empty(0, np.int64)
-        if len(wanted) <= _FEW_PATHS:
+        if len(wanted) <= _MAX_SINGLE_PATHS:
             starts, ends = np.searchsorted(own, wanted), np.searchsorted(own, wanted, "right")
             spans = [
                 np.arange(*span) for span in zip(starts, ends, strict=True) if span[0] < span[1]
@@ -242,7 +243,7 @@ class PathSet:
 
 
 class RowMetrics:
-    """The metrics of chosen rows; each manifest is read once, and only when it is asked about."""
+    """Reads the metrics of chosen rows. Each manifest is read once, on demand."""
 
     def __init__(
         self, reader: ManifestReader, rows: Iterable[tuple[ManifestFile, ManifestColumns, int]]
@@ -269,8 +270,8 @@ class RowMetrics:
 def metrics_reader(
     reader: ManifestReader, listed: ManifestFile, columns: ManifestColumns
 ) -> MetricsOf:
-    """The statistics of a manifest's rows, read when they are asked for. Of a few rows among many
-    only those are read, unless all are at hand."""
+    """Return a function that reads the statistics of a manifest's rows. Of a few rows among many
+    only those are read, unless all are in memory."""
 
     def read(rows: NDArray[np.int64]) -> MetricColumns:
         if _is_alone(reader, listed, columns, len(rows)):
@@ -284,6 +285,6 @@ def metrics_reader(
 def _is_alone(
     reader: ManifestReader, listed: ManifestFile, columns: ManifestColumns, rows: int
 ) -> bool:
-    """Whether so many rows are read by themselves, without the rest of their manifest."""
-    few = rows <= _FEW_ROWS and rows * _FEW_OF < len(columns)
+    """Return whether so many rows are read without the rest of their manifest."""
+    few = rows <= _MAX_SINGLE_ROWS and rows < len(columns) * _SINGLE_ROWS_FRACTION
     return few and reader.metrics_at_hand(listed) is None

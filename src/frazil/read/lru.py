@@ -1,4 +1,4 @@
-"""A cache of immutable things by location, within a byte budget."""
+"""A cache of immutable objects by location with a byte budget, and the counts for operators."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ V = TypeVar("V")
 
 @dataclass(slots=True)
 class LruCounts:
-    """What a cache holds of one kind of things, and what has become of them so far."""
+    """The current size and the history of a cache for one kind of object."""
 
     hits: int = 0
     evictions: int = 0
@@ -22,15 +22,15 @@ class LruCounts:
 
 
 class LruByBytes(Generic[V]):
-    """Forgets what was used longest ago once it holds too many bytes. Safe for many threads."""
+    """Evicts the least recently used objects if it exceeds its size. It is safe for threads."""
 
     def __init__(self, max_bytes: int, cost: Callable[[V], int], largest: int) -> None:
-        """What costs more than `largest` is not kept at all: it would push out everything."""
+        """Objects larger than `largest` are not kept, because they would evict everything else."""
         self._max_bytes = max_bytes
         self._cost = cost
         self._largest = largest
         self._bytes = 0
-        # Each entry carries the counts of its kind, so that a hit costs one addition more.
+        # Each entry refers to the counts of its kind, so that a hit costs only one addition.
         self._entries: OrderedDict[str, tuple[V, int, LruCounts]] = OrderedDict()
         self._counts: dict[type, LruCounts] = {}
         self._lock = threading.Lock()
@@ -75,7 +75,7 @@ class LruByBytes(Generic[V]):
             return self._bytes
 
     def counts(self) -> dict[type, LruCounts]:
-        """By the type of what is kept, as they are now."""
+        """Return the current counts by the type of the cached objects."""
         with self._lock:
             return {kind: replace(counts) for kind, counts in self._counts.items()}
 
@@ -88,12 +88,12 @@ class LruByBytes(Generic[V]):
 
 @dataclass(frozen=True, slots=True)
 class KindCounts:
-    """One kind of things in memory."""
+    """The counts of one kind of object in memory."""
 
     hits: int
     """Answers from memory."""
     misses: int
-    """Things that had to be read or made, also where another thread was at it already."""
+    """Objects that had to be read or made, even if another thread was already doing it."""
     evictions: int
     entries: int
     size_bytes: int
@@ -105,7 +105,7 @@ class KindCounts:
 
 @dataclass(frozen=True, slots=True)
 class ReadCounts:
-    """Files of one kind that came from the object store."""
+    """Files of one kind that were read from the object store."""
 
     files: int
     size_bytes: int
@@ -113,7 +113,7 @@ class ReadCounts:
 
 @dataclass(frozen=True, slots=True)
 class FolderCounts:
-    """Columns and statistics that were looked for in the local folder."""
+    """Columns and statistics that were looked up in the local folder."""
 
     hits: int
     misses: int
@@ -125,4 +125,4 @@ class CacheCounts:
     kinds: Mapping[str, KindCounts]
     reads: Mapping[str, ReadCounts]
     folder: FolderCounts | None
-    """None where there is no folder."""
+    """None if there is no folder."""

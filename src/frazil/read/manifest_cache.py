@@ -1,8 +1,8 @@
-"""Manifests and manifest lists, read once: the cache of the server and its readers.
+"""Reads manifests and manifest lists and caches them.
 
-Manifests never change and a location stands for one content, so what was read or built is kept
-as long as the byte budget allows. Look-ups, validations, rewrites and scan planning all stand on
-the columnar form (`format/manifest/manifest_columns`, `format/pruning/metric_columns`).
+Manifests never change and a location always has the same content, so everything is kept as long as
+the byte budget allows. Lookups, validations, rewrites and scan planning use the columnar form
+(`format/manifest/manifest_columns`, `format/pruning/metric_columns`).
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from frazil.wire.errors import ValidationError
 DEFAULT_MAX_BYTES: Final = 384 << 20
 _READERS: Final = 8
 _LIST_ENTRY_BYTES: Final = 800
-"""About what a parsed record takes in memory beside its own bytes."""
+"""The approximate memory of a parsed record in addition to its own bytes."""
 
 _METRICS: Final = "#metrics"
-"""Behind a location: its statistics, which are kept beside its columns."""
+"""Appended to a location to name its statistics."""
 
 _READING: Final = "#reading"
-"""Behind a location: what readers are told of its files."""
+"""Appended to a location to name its reading columns."""
 
 _KINDS: Final[dict[type, str]] = {
     ManifestList: "manifest-lists",
@@ -50,9 +50,9 @@ _KINDS: Final[dict[type, str]] = {
     NewManifest: "new-manifests",
     PathIndex: "path-indexes",
 }
-"""How the counts name what is kept."""
+"""The names of cached kinds in the counts."""
 _READS: Final = {"manifest": "manifests", "manifest list": "manifest-lists"}
-"""How they name what is read."""
+"""The names of read files in the counts."""
 
 T = TypeVar("T")
 Parsed = ManifestList | ManifestColumns | MetricColumns | ReadingColumns
@@ -60,7 +60,7 @@ _SUFFIXES: Final[dict[type, str]] = {MetricColumns: _METRICS, ReadingColumns: _R
 
 
 class ManifestCache:
-    """What manifests and lists hold, by location. One for a store, used by all its threads."""
+    """Caches the contents of manifests and lists by location. All threads of a store share one."""
 
     def __init__(
         self,
@@ -68,9 +68,9 @@ class ManifestCache:
         folder: Path | None = None,
         folder_max_bytes: int = DEFAULT_FOLDER_BYTES,
     ) -> None:
-        """An eighth of the budget is for the files' own bytes, which only rewrites ask for, one for
-        the joined path hashes and one for small manifests that are new. In `folder`, columns of
-        larger manifests outlive the process."""
+        """One eighth each of the budget is for the bytes of files, which only rewrites need, for
+        the joined path hashes, and for small new manifests. The columns of large manifests are also
+        kept in `folder`."""
         self._files = None if folder is None else ColumnFiles(folder, folder_max_bytes)
         content_bytes = max_bytes // 8
         parsed_bytes = max_bytes - 3 * content_bytes
@@ -93,7 +93,7 @@ class ManifestCache:
         return sum(kept.size_bytes for kept in sizes)
 
     def counts(self) -> CacheCounts:
-        """What is kept and what was done so far, for operators."""
+        """Return what is cached and what was done so far, for operators."""
         with self._lock:
             misses = dict(self._misses)
             reads = {
@@ -110,13 +110,13 @@ class ManifestCache:
         return CacheCounts(self._max_bytes, kinds, reads, folder)
 
     def count_read(self, what: str, size_bytes: int) -> None:
-        """A file that came from the store."""
+        """Count a file that was read from the store."""
         with self._lock:
             self._reads[what] += 1
             self._read_bytes[what] += size_bytes
 
     def get(self, location: str, kind: type[T]) -> T | None:
-        """What is kept for a location, if it is of this kind."""
+        """Return what is cached for a location, if it is of this kind."""
         found: Parsed | bytes | None
         if kind is bytes:
             found = self._contents.get(location)
@@ -131,13 +131,13 @@ class ManifestCache:
             self._parsed.put(f"{location}{_SUFFIXES.get(type(value), '')}", value)
 
     def put_columns(self, location: str, length: int, columns: ManifestColumns) -> None:
-        """Keeps the columns of a manifest of this length, on disk too."""
+        """Cache the columns of a manifest of this length, also on disk."""
         self._parsed.put(location, columns)
         if self._files is not None:
             self._files.put(location, length, columns)
 
     def columns_on_disk(self, location: str, length: int) -> ManifestColumns | None:
-        """What an earlier process kept of a manifest; it is in memory from now on."""
+        """Return the columns that an earlier process left on disk, and cache them in memory."""
         if self._files is None:
             return None
         columns = self._files.get(location, length)
@@ -146,7 +146,7 @@ class ManifestCache:
         return columns
 
     def put_metrics(self, location: str, length: int, metrics: MetricColumns) -> None:
-        """Keeps the statistics of a manifest of this length, on disk too."""
+        """Cache the statistics of a manifest of this length, also on disk."""
         self.put(location, metrics)
         if self._files is not None:
             self._files.put_metrics(location, length, metrics)
@@ -154,7 +154,7 @@ class ManifestCache:
     def metrics_on_disk(
         self, location: str, length: int, columns: ManifestColumns
     ) -> MetricColumns | None:
-        """The same for the statistics of a manifest that has these columns."""
+        """Return the statistics that an earlier process left on disk, and cache them in memory."""
         if self._files is None:
             return None
         metrics = self._files.get_metrics(location, length, columns)
@@ -163,14 +163,16 @@ class ManifestCache:
         return metrics
 
     def close(self) -> None:
-        """Ends the writing to the folder, when what is waiting has been written."""
+        """Write the files that are waiting for the folder, then stop."""
         if self._files is not None:
             self._files.close()
 
     def once(self, location: str, kind: type[T], make: Callable[[], T]) -> T:
-        """What is kept, or else what `make` gives. Of several threads that ask for one location
-        only the first makes it; where that fails, each of the others tries by itself, for their
-        stores need not see the same files."""
+        """Return what is cached, or the result of `make`.
+
+        If several threads ask for one location, only the first calls `make`. If that fails, each of
+        the others tries by itself, because their stores need not see the same files.
+        """
         found = self.get(location, kind)
         if found is not None:
             return found
@@ -203,17 +205,16 @@ def _made(future: Future[Any], kind: type[T]) -> T:
 
 
 class ManifestReader:
-    """Reads manifests and lists for one round of a commit: checked, capped and remembered.
+    """Reads manifests and lists for one round of a commit: checked, limited and cached.
 
-    A store that does not answer raises StoreError, which may pass; a file that is missing or
-    cannot be read raises ValidationError, with its name: nothing was done, and asking again helps
-    nobody.
+    A store that does not answer raises StoreError, which may be temporary. A file that is missing
+    or unreadable raises ValidationError with its name: nothing was done, and a retry does not help.
     """
 
     def __init__(
         self, cache: ManifestCache, store: Store, check_readable: Callable[[str], None]
     ) -> None:
-        """`check_readable` is asked before any location is read and raises where it must not be."""
+        """`check_readable` is called before a location is read. It may raise to forbid that."""
         self._cache = cache
         self._store = store
         self._check_readable = check_readable
@@ -245,7 +246,7 @@ class ManifestReader:
         return self._columns(listed.manifest_path, listed.manifest_length)
 
     def columns_of(self, listed: Sequence[ManifestFile]) -> list[ManifestColumns]:
-        """Of all of them, in their order; read at the same time where several are not kept."""
+        """Return the columns of all manifests in order. Missing ones are read in parallel."""
         kept = [self._at_hand(one.manifest_path) for one in listed]
         known = [columns for columns in kept if columns is not None]
         if len(known) == len(kept):
@@ -257,7 +258,7 @@ class ManifestReader:
             return list(pool.map(self.columns, listed))
 
     def reading(self, listed: ManifestFile) -> ReadingColumns:
-        """What readers are told of a manifest's files, row by row those of its columns."""
+        """Return the reading columns of a manifest. Its rows are those of its columns."""
         path = listed.manifest_path
         columns = self.columns(listed)
 
@@ -270,7 +271,7 @@ class ManifestReader:
         return self._cache.once(path, ReadingColumns, read)
 
     def metrics(self, listed: ManifestFile) -> MetricColumns:
-        """The statistics of all files of a manifest, row by row those of its columns."""
+        """Return the statistics of all files of a manifest. Its rows are those of its columns."""
         path, length = listed.manifest_path, listed.manifest_length
         at_hand = self.metrics_at_hand(listed)
         if at_hand is not None:
@@ -294,7 +295,7 @@ class ManifestReader:
         return self._cache.once(path, MetricColumns, read)
 
     def _both(self, listed: ManifestFile) -> MetricColumns:
-        """Columns and statistics of a manifest of which nothing is kept, decompressed once."""
+        """Read columns and statistics of a manifest and decompress it only once."""
         path, length = listed.manifest_path, listed.manifest_length
         columns, metrics = _parsed("manifest", path, decode_manifest, self._content(path))
         self._cache.put_columns(path, length, columns)
@@ -302,7 +303,7 @@ class ManifestReader:
         return metrics
 
     def metrics_at_hand(self, listed: ManifestFile) -> MetricColumns | None:
-        """Statistics that need no reading."""
+        """Return statistics that are in memory."""
         path = listed.manifest_path
         found = self._cache.get(path, MetricColumns)
         if found is None:
@@ -311,7 +312,8 @@ class ManifestReader:
         return found
 
     def metrics_of(self, listed: Sequence[ManifestFile]) -> list[MetricColumns]:
-        """Of all of them, in their order; read at the same time where several are not kept."""
+        """Return the statistics of all manifests, in their order. Missing ones are read in
+        parallel."""
         kept = [self.metrics_at_hand(one) for one in listed]
         unknown = sum(1 for metrics in kept if metrics is None)
         if unknown < 2:
@@ -323,7 +325,8 @@ class ManifestReader:
     def that_may_hold(
         self, table: str, listed: Sequence[ManifestFile], hashes: Hashes
     ) -> Sequence[ManifestFile]:
-        """The manifests that may hold a path with one of these hashes; `table` names the index."""
+        """Return the manifests that may have a path with one of these hashes. `table` names the
+        index."""
         found = self._cache.paths.candidates(table, listed, hashes, self._hashed)
         wanted = frozenset(hashes.tolist())
         new = self._cache.new
@@ -345,29 +348,29 @@ class ManifestReader:
         return [kept[one.manifest_path] for one in listed]
 
     def new_manifest(self, listed: ManifestFile) -> NewManifest | None:
-        """The files of a small manifest that was written here not long ago."""
+        """Return the files of a small manifest that this process wrote recently."""
         return self._cache.new.get(listed.manifest_path)
 
     def content(self, listed: ManifestFile) -> bytes:
-        """The manifest's own bytes."""
+        """Return the manifest's own bytes."""
         return self._content(listed.manifest_path)
 
     def remember_list(self, location: str, parsed: ManifestList) -> None:
-        """Keeps a list that was just made. Should it never be written, nothing will ask for it."""
+        """Cache a new list. If it is never written, nobody will ask for it."""
         self._cache.put(location, parsed)
 
     def remember(self, path: str, columns: ManifestColumns, content: bytes) -> None:
-        """Keeps a manifest that was just made."""
+        """Cache a new manifest."""
         self._cache.put_columns(path, len(content), columns)
         self._cache.put(path, content)
 
     def remember_new(self, path: str, new: NewManifest, content: bytes) -> None:
-        """Keeps a small manifest of new files that was just made."""
+        """Cache a small manifest of new files."""
         self._cache.new.put(path, new)
         self._cache.put(path, content)
 
     def _at_hand(self, path: str) -> ManifestColumns | None:
-        """Columns that need no reading."""
+        """Return columns that are in memory."""
         found = self._cache.get(path, ManifestColumns)
         if found is None:
             new = self._cache.new.get(path)
@@ -401,7 +404,7 @@ class ManifestReader:
         return self._cache.once(path, bytes, read)
 
     def _get(self, what: str, location: str, max_bytes: int) -> bytes:
-        # What is kept was checked when it was read, or was made here: places do not change.
+        # Cached content was checked when it was read or was made here, and locations do not change.
         self._check_readable(location)
         try:
             content = self._store.get(location, max_bytes)

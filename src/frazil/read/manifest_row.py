@@ -1,4 +1,4 @@
-"""One entry of a manifest, seen through the manifest's columns."""
+"""One entry of a manifest, accessed through the manifest's columns."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ManifestRow:
 
     @property
     def identity(self) -> tuple[str, int | None]:
-        """What tells delete files apart: the path, and the offset of a deletion vector."""
+        """The identity of a delete file: its path and the offset of a deletion vector."""
         return self.file_path, self.content_offset
 
     @property

@@ -1,4 +1,4 @@
-"""Metadata files are immutable, so each is read and parsed once, within a byte budget."""
+"""Caches parsed metadata files, which are immutable, within a byte budget."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from frazil.store.object_store import ObjectMissing, ObjectTooLarge, Store, Stor
 from frazil.wire.errors import BadRequest, NotFound, TooManyRequests
 
 MAX_METADATA_BYTES = 1 << 30
-"""What a metadata file may hold, decoded: about a million and a half snapshots."""
+"""The most decoded bytes of a metadata file: about one and a half million snapshots."""
 
-# Parsed metadata takes roughly this many times the bytes of its JSON.
+# The memory of parsed metadata relative to the bytes of its JSON.
 _MEMORY_FACTOR = 2
 
 
 @dataclass(slots=True)
 class CachedTable:
-    """A table's metadata and, once asked for, its JSON."""
+    """A table's metadata and its JSON, which is made on demand."""
 
     metadata: TableMetadata
     _all: list[bytes] | None = field(default=None, repr=False)
@@ -61,11 +61,11 @@ class CachedView:
 
 
 class MetadataCache:
-    """Reads metadata files through a cache keyed by their location."""
+    """Reads metadata files through a cache by location."""
 
     def __init__(self, store: Store, budget_bytes: int) -> None:
         self._store = store
-        # One table may fill the whole budget: without it every commit would parse it again.
+        # One table may use the whole budget. Otherwise every commit would parse it again.
         self._tables = LruByBytes(budget_bytes, CachedTable.cost, budget_bytes)
         self._views = LruByBytes(budget_bytes // 8, CachedView.cost, budget_bytes // 8)
 
@@ -90,15 +90,15 @@ class MetadataCache:
         self._views.put(location, cached)
 
     def check_there(self, location: str) -> None:
-        """A table whose metadata file is gone must not be served from memory."""
+        """Raise NotFound if the metadata file is gone. It must not be served from memory."""
         if self._store.size(location) is None:
             self._tables.forget(location)
             self._views.forget(location)
             raise missing_file(location)
 
     def read_table(self, location: str, *, thorough: bool = False) -> TableMetadata:
-        """Past the cache. `thorough` also looks inside every summary, which is otherwise
-        decoded when it is needed: for files that somebody else wrote."""
+        """Read without the cache. With `thorough` every summary is checked too, for files that
+        somebody else wrote. Otherwise summaries are decoded on demand."""
         try:
             data = self._read(location)
             return decode_metadata_file(data, MAX_METADATA_BYTES, summaries=thorough)
@@ -119,10 +119,10 @@ class MetadataCache:
         except ObjectTooLarge as error:
             raise BadRequest(str(error)) from None
         except StoreError as error:
-            # Whoever asks has changed nothing yet, so this is not an unknown outcome.
+            # The caller has not changed anything yet, so this is not an unknown outcome.
             raise TooManyRequests(f"a metadata file cannot be read now: {error}") from error
 
 
 def missing_file(location: str) -> NotFound:
-    """In the words that Iceberg's compatibility kit looks for."""
+    """Return the error with the message that Iceberg's compatibility kit expects."""
     return NotFound(f"Failed to open input stream for file: {location}")

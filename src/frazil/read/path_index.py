@@ -1,11 +1,17 @@
-"""Which manifests may hold a path, without looking into each: hashes of many manifests, joined.
+"""Finds the manifests that may have a path, by joined path hashes of many manifests.
 
-A commit asks whether its paths are live already, and nearly always they are not. One search in a
-joined array answers that for all manifests it covers. The arrays are joined in levels, each several
-times larger than the one before, so that a path hash is sorted again only a few times in its life.
+A commit asks whether its paths are already live, which they rarely are. One search in a joined
+array answers that for all its manifests. The arrays form levels, each several times larger than the
+one before, so that each hash is sorted again only a few times. A match may be wrong, because a
+level may cover manifests that the table no longer lists. The absence of a match is certain.
 
-Only an accelerator: a hit says "look into these manifests", and manifests that the table no longer
-lists may cause one for nothing. A miss is certain.
+Measured: appends to a table of 1,000 manifests use 1.5 to 1.9 times the CPU time without the index
+(see benchmarks/manifest_paths.py).
+
+Small manifests that were just written are kept as the files in them. Most commits write a manifest
+of one file or a few. The next commits look for paths in it and one of them merges it, which the
+files are enough for. Columns are made on demand. Measured: without this, appends use 1.1 to 1.2
+times the CPU time, more than all deletions together may cost.
 """
 
 from __future__ import annotations
@@ -28,16 +34,16 @@ from frazil.read.lru import LruByBytes, LruCounts
 
 Hashes = NDArray[np.uint64]
 
-_UNCOVERED: Final = 12
+_MAX_UNCOVERED_MANIFESTS: Final = 12
 """So many manifests are searched one by one before they are joined."""
-_GROWTH: Final = 4
+_LEVEL_GROWTH: Final = 4
 _PATH_BYTES: Final = 200
-"""About what the name of a covered manifest takes in memory."""
+"""The approximate memory of the name of a covered manifest."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Level:
-    """The path hashes of some manifests, sorted."""
+    """The sorted path hashes of some manifests."""
 
     manifests: frozenset[str]
     hashes: Hashes
@@ -46,7 +52,8 @@ class Level:
         if not len(self.hashes):
             return False
         if len(hashes) == 1:
-            # Nearly always. numpy would let other threads run meanwhile, and wait for them.
+            # This is the usual case. numpy would release the interpreter lock and wait for it
+            # again.
             key, own = int(hashes[0]), self.hashes.data
             at = bisect_left(own, key)
             return at < len(own) and own[at] == key
@@ -57,7 +64,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PathIndex:
-    """Levels from small to large."""
+    """The levels, from small to large."""
 
     levels: tuple[Level, ...] = ()
     covered: frozenset[str] = frozenset()
@@ -72,7 +79,7 @@ class PathIndex:
     def candidates(
         self, listed: Sequence[ManifestFile], hashes: Hashes
     ) -> tuple[list[ManifestFile], list[ManifestFile]]:
-        """The manifests that may hold one of the paths, and those that no level covers."""
+        """Return the manifests that may have one of the paths, and those that no level covers."""
         covered = self.covered
         uncovered = [one for one in listed if one.manifest_path not in covered]
         excluded = [level.manifests for level in self.levels if not level.may_hold(hashes)]
@@ -84,13 +91,13 @@ class PathIndex:
     def joined(
         self, listed: Sequence[ManifestFile], added: Sequence[tuple[ManifestFile, Hashed]]
     ) -> PathIndex:
-        """With more manifests covered. A level of which the table no longer lists the half goes:
-        what it still lists is covered anew."""
+        """Return an index that also covers the added manifests. A level is dropped if the table no
+        longer lists half of it. Its other manifests are covered again later."""
         names = frozenset(one.manifest_path for one, _ in added)
         level = Level(names, _sorted([hashed.sorted_hashes for _, hashed in added]))
         live = {one.manifest_path for one in listed}
         kept = [one for one in self.levels if 2 * len(one.manifests & live) >= len(one.manifests)]
-        while kept and len(kept[0].hashes) < _GROWTH * len(level.hashes):
+        while kept and len(kept[0].hashes) < _LEVEL_GROWTH * len(level.hashes):
             other = kept.pop(0)
             hashes = _sorted([level.hashes, other.hashes])
             level = Level(level.manifests | other.manifests, hashes)
@@ -105,14 +112,14 @@ def _sorted(arrays: Sequence[Hashes]) -> Hashes:
 
 
 class Hashed(Protocol):
-    """What a manifest is covered by."""
+    """The path hashes of a manifest."""
 
     @property
     def sorted_hashes(self) -> Hashes: ...
 
 
 class PathIndexes:
-    """The index of each table, within a byte budget. Safe for many threads."""
+    """The index of each table, within a byte budget. It is safe for threads."""
 
     def __init__(self, max_bytes: int) -> None:
         self._kept: LruByBytes[PathIndex] = LruByBytes(
@@ -127,12 +134,13 @@ class PathIndexes:
         hashes: Hashes,
         hashed: Callable[[Sequence[ManifestFile]], Sequence[Hashed]],
     ) -> Sequence[ManifestFile]:
-        """The manifests of a table that may hold one of the paths. `table` is any name of it."""
-        if len(listed) <= _UNCOVERED or not len(hashes):
+        """Return the manifests of a table that may have one of the paths. `table` is any name of
+        it."""
+        if len(listed) <= _MAX_UNCOVERED_MANIFESTS or not len(hashes):
             return listed
         index = self._kept.get(table) or PathIndex()
         found, uncovered = index.candidates(listed, hashes)
-        if len(uncovered) > _UNCOVERED:
+        if len(uncovered) > _MAX_UNCOVERED_MANIFESTS:
             added = list(zip(uncovered, hashed(uncovered), strict=True))
             with self._lock:
                 self._kept.forget(table)
@@ -150,17 +158,17 @@ class PathIndexes:
 MAX_FILES: Final = 16
 _MANIFEST_BYTES: Final = 8_000
 _FILE_BYTES: Final = 2_000
-"""About what a manifest and each of its files take in memory."""
+"""The approximate memory of a manifest and of each of its files."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NewManifest:
-    """The files of a manifest, all of them ADDED, with the numbers of its snapshot."""
+    """The files of a manifest. All are ADDED and have the numbers of its snapshot."""
 
     files: Sequence[ContentFile]
     make_columns: Callable[[], ManifestColumns]
     sorted_hashes: NDArray[np.uint64]
-    """Of the paths, as columns have them."""
+    """The hashes of the paths, in the order that columns use."""
     hashes: frozenset[int]
 
     @property
@@ -168,7 +176,7 @@ class NewManifest:
         return _MANIFEST_BYTES + _FILE_BYTES * len(self.files)
 
     def copy_into(self, writer: RollingManifestWriter, listed: ManifestFile) -> None:
-        """The files as entries that stay, with what they inherited from the list."""
+        """Write the files as entries that stay, with what they inherited from the list."""
         assert listed.added_snapshot_id is not None
         number, row_id = listed.sequence_number, listed.first_row_id
         for file in self.files:

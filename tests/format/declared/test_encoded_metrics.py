@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frazil.format.avro.avro_types import encode_count, encode_counts, encode_long
+from frazil.format.avro.avro_types import encode_count, encode_long
 from frazil.format.declared.declared_metrics import BoundsPlan
 from frazil.format.manifest.manifest_encoder import ManifestEncoder, manifest_encoder
 from frazil.format.manifest.manifest_list import DATA
@@ -43,15 +43,9 @@ def file_with(**metrics: Any) -> DataFile:
 @pytest.mark.parametrize("value", EDGES)
 def test_counts_have_the_bytes_of_any_number(value: int) -> None:
     assert encode_count(value) == encode_long(value)
-    assert list(encode_counts((value,))) == [encode_long(value)]
 
 
 counts = st.sampled_from(EDGES) | st.integers(0, 2**63 - 1)
-
-
-@given(st.lists(counts, min_size=1, max_size=12))
-def test_counts_of_all_columns_have_the_bytes_of_each(values: list[int]) -> None:
-    assert list(encode_counts(tuple(values))) == [encode_long(value) for value in values]
 
 
 # 2368 is one of the ids whose bytes hold a percent sign.

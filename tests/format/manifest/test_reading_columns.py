@@ -56,7 +56,7 @@ def test_rows_read_at_once_are_those_read_one_after_another(
     content = manifest_of(encoder_of("long", version=2), files)
     columns = decode_columns(content)
     agree(reading_columns._together(open_avro(content, MANIFEST_LIMITS), columns), files)
-    monkeypatch.setattr(reading_columns, "_LOCKSTEP_ROWS", 1 << 60)
+    monkeypatch.setattr(reading_columns, "_MIN_LOCKSTEP_ROWS", 1 << 60)
     agree(decode_reading(content, columns), files)
 
 

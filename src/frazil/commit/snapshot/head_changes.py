@@ -162,7 +162,7 @@ class HeadChanges:
             row_filter,
             self._metadata,
             case_sensitive=case_sensitive,
-            place=f"{self._action.json_path}.delete-row-filter",
+            json_path=f"{self._action.json_path}.delete-row-filter",
         )
         if self.head.manifests is None:
             return

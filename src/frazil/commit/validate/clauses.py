@@ -95,7 +95,8 @@ def _where(scope: Scope, number: int, clause: CommitValidation) -> Where:
             clause.filter,
             scope.metadata,
             case_sensitive=scope.update.case_sensitive,
-            place=f"{scope.json_prefix}updates[{scope.index}].commit-validations[{number}].filter",
+            json_path=f"{scope.json_prefix}updates[{scope.index}]"
+            f".commit-validations[{number}].filter",
         )
     names_files = getattr(clause, "file_paths", None) is not None
     if scope.replaced_partitions is not None and not names_files:

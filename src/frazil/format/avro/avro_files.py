@@ -70,7 +70,7 @@ class Projection:
     def __init__(
         self, record: Record, wanted: Sequence[Field | tuple[Field, ValueReader] | None]
     ) -> None:
-        """`wanted` may name a reader of its own for a field. None leaves its place empty."""
+        """`wanted` may name a reader of its own for a field. None leaves a slot empty."""
         self._size = len(wanted)
         readers: dict[str, tuple[int, ValueReader]] = {}
         for slot, want in enumerate(wanted):

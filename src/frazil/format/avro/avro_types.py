@@ -80,19 +80,6 @@ def encode_count(value: int) -> bytes:
     return _LOWER[value & 8191] + _UPPER[value >> 13] if value < _LARGE else encode_long(value)
 
 
-def encode_counts(values: Sequence[int]) -> Sequence[bytes]:
-    """Encode the counts of all columns of a file. There must be at least one."""
-    largest = max(values)
-    if largest < _SMALL:
-        return [*map(_WHOLE.__getitem__, values)]
-    if largest < _LARGE:
-        return [
-            _LOWER[value & 8191] + _UPPER[value >> 13] if value >= _SMALL else _WHOLE[value]
-            for value in values
-        ]
-    return [*map(encode_count, values)]
-
-
 _MAX_MATCHED_VARINTS: Final = 256
 """Longer runs of numbers are skipped by a loop, so that few patterns are cached."""
 MAX_ITEMS: Final = 10_000

@@ -11,7 +11,7 @@ Rows = NDArray[np.int64]
 
 _ARRAY_BYTES: Final = 112
 """The overhead of a numpy array."""
-_FEW: Final = 16
+_MIN_CHECKED_VALUES: Final = 16
 """Shorter arrays are not worth checking."""
 
 
@@ -26,7 +26,11 @@ def is_constant(array: NDArray[Any]) -> bool:
 
 def compact(array: NDArray[Any]) -> NDArray[Any]:
     """Return the array, as a constant if all its values are equal."""
-    if len(array) > _FEW and not is_constant(array) and bool((array == array[0]).all()):
+    if (
+        len(array) > _MIN_CHECKED_VALUES
+        and not is_constant(array)
+        and bool((array == array[0]).all())
+    ):
         return constant(array[0], len(array), array.dtype)
     return array
 

@@ -104,22 +104,24 @@ def copied_rows(
     )
     own = columns.first_row_id[chosen]
     data_files = data_files_of(file, columns, chosen)
-    places = columns.first_row_id_at[chosen].astype(np.int64)
+    positions = columns.first_row_id_at[chosen].astype(np.int64)
     suffix = _remembered_suffix(file.schema.text, encoder.schema.text)
     if suffix is None:
         data_files = _translated_files(source, target, data_files)
-        places = _row_id_places(target, data_files)
+        positions = _row_id_positions(target, data_files)
     elif suffix:
         data_files = [data_file + suffix for data_file in data_files]
-        places = _row_id_places(target, data_files) if _lacks_row_id(source, target) else places
-    _set_row_ids(target, data_files, places, own, inherited.first_row_id)
+        positions = (
+            _row_id_positions(target, data_files) if _lacks_row_id(source, target) else positions
+        )
+    _set_row_ids(target, data_files, positions, own, inherited.first_row_id)
     in_data = listed.content == DATA
     return CopiedRows(
         columns=columns,
         rows=chosen,
         inherited=inherited,
         data_files=data_files,
-        first_row_id_at=places if in_data else np.full(len(chosen), NONE, np.int64),
+        first_row_id_at=positions if in_data else np.full(len(chosen), NONE, np.int64),
         partitions=_partitions(columns, encoder),
     )
 
@@ -265,25 +267,25 @@ def _encoded(target: Field, value: Any) -> bytes:
 # --- first row ids ---------------------------------------------------------------------------
 
 
-def _row_id_places(target: Record, data_files: list[bytes]) -> NDArray[np.int64]:
+def _row_id_positions(target: Record, data_files: list[bytes]) -> NDArray[np.int64]:
     """Find the field in data files that were translated."""
     field = target.by_id(FIRST_ROW_ID)
     if field is None:
         return np.full(len(data_files), NONE, np.int64)
     before = target.fields[: target.fields.index(field)]
-    places: list[int] = []
+    positions: list[int] = []
     for data_file in data_files:
         at = 0
         for each in before:
             at = each.node.skip(data_file, at)
-        places.append(at)
-    return np.array(places, np.int64)
+        positions.append(at)
+    return np.array(positions, np.int64)
 
 
 def _set_row_ids(
     target: Record,
     data_files: list[bytes],
-    places: NDArray[np.int64],
+    positions: NDArray[np.int64],
     own: NDArray[np.int64],
     given: NDArray[np.int64],
 ) -> None:
@@ -293,8 +295,8 @@ def _set_row_ids(
     if field is None or not len(changed):
         return
     null, some = field.encoded(None), _some(field)
-    places_of, numbers = places[changed].tolist(), given[changed].tolist()
-    for index, at, number in zip(changed.tolist(), places_of, numbers, strict=True):
+    starts, numbers = positions[changed].tolist(), given[changed].tolist()
+    for index, at, number in zip(changed.tolist(), starts, numbers, strict=True):
         data_file = data_files[index]
         end = at + 1 if data_file[at : at + 1] == null else field.node.skip(data_file, at)
         value = null if number == NONE else some + encode_long(number)

@@ -73,7 +73,7 @@ _DELETE_FILE_PATH: Final = 2147483546
 """The column `file_path` of position delete files (spec, "Reserved Field IDs")."""
 
 
-Place = tuple[bytes, int]
+RowPosition = tuple[bytes, int]
 """A decompressed block and a position in it."""
 
 
@@ -231,15 +231,15 @@ def _map(record: Record, field_id: int) -> tuple[Field, MapReader] | None:
     return None if field is None else (field, MapReader(field))
 
 
-def _placed(projection: Projection, places: Iterable[Place]) -> Iterator[Sequence[Any]]:
-    for data, at in places:
+def _read_at(projection: Projection, positions: Iterable[RowPosition]) -> Iterator[Sequence[Any]]:
+    for data, at in positions:
         try:
             yield projection.read(data, at)[0]
         except MALFORMED as error:
             raise UnreadableAvro(f"a record ends early or is malformed: {error}") from None
 
 
-def read_metrics(schema: RecordSchema, places: Iterable[Place]) -> Iterator[RowMetrics]:
+def read_metrics(schema: RecordSchema, positions: Iterable[RowPosition]) -> Iterator[RowMetrics]:
     """Read the metrics of the files whose `data_file` begins at these positions."""
     record = data_file_record(schema.record)
     projection = Projection(
@@ -253,7 +253,7 @@ def read_metrics(schema: RecordSchema, places: Iterable[Place]) -> Iterator[RowM
             _map(record, _UPPER_BOUNDS),
         ],
     )
-    for values in _placed(projection, places):
+    for values in _read_at(projection, positions):
         yield RowMetrics(*values)
 
 
@@ -289,7 +289,7 @@ _DELETES_ONLY: Final = (
 
 def read_content_files(
     schema: RecordSchema,
-    places: Iterable[Place],
+    positions: Iterable[RowPosition],
     partitions: Iterable[tuple[Any, ...]],
     *,
     metrics: bool = True,
@@ -301,7 +301,7 @@ def read_content_files(
     fields = [optional_field(record, field_id, kind) for field_id, kind in _FILE.values()]
     projection = Projection(record, [*fields, *(_map(record, field) for field in maps.values())])
     names = (*_FILE, *maps)
-    found = _placed(projection, places)
+    found = _read_at(projection, positions)
     for values, partition in zip(found, partitions, strict=True):
         yield _content_file(dict(zip(names, values, strict=True)), partition)
 
@@ -341,7 +341,7 @@ def delete_fields(file: AvroFile, rows: DecodedRows) -> DeleteFields:
     ids: list[tuple[int, ...] | None] = []
     # Positions count from the first block, as if all blocks were joined.
     data = b"".join([block for _, block in file.blocks()])
-    found = _placed(projection, ((data, at) for at in rows.data_file_at.tolist()))
+    found = _read_at(projection, ((data, at) for at in rows.data_file_at.tolist()))
     for content, values in zip(rows.content.tolist(), found, strict=True):
         offset, size, path, equality_ids, lower, upper = values
         offsets.append(NONE if offset is None else offset)

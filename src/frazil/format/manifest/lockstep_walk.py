@@ -55,7 +55,7 @@ _Positions = NDArray[np.int64]
 _PREFIX_BYTES: Final = 24
 """The length of the prefix. Shorter ones are tried if it does not occur as often as needed."""
 _PADDING: Final = bytes(16)
-_STEPS: Final = 2_000
+_MIN_ARRAY_STEPS: Final = 2_000
 """The most array elements that are walked over one after another."""
 _MAX_FIELDS: Final = 200
 _MAX_ARRAY_BLOCKS: Final = 4
@@ -245,7 +245,7 @@ class RowsWalk:
         self.bytes = np.frombuffer(data + _PADDING, np.uint8)
         self.size = len(data)
         self._rows = rows
-        self._steps = _STEPS + rows // 10
+        self._steps = _MIN_ARRAY_STEPS + rows // 10
         self._numbers: dict[str, _Positions] = {}
 
     def numbers(self) -> dict[str, _Positions]:

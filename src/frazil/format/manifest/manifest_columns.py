@@ -63,7 +63,7 @@ __all__ = [
 Rows = Sequence[int] | NDArray[np.int64]
 
 _HASH_BYTES: Final = 8
-_FEW: Final = 64
+_MAX_SCANNED_PAIRS: Final = 64
 _OBJECT_BYTES: Final = 120
 """The approximate memory of a value outside of the arrays."""
 
@@ -162,7 +162,7 @@ class ManifestColumns:
         own = self.sorted_hashes
         if not len(own) or not len(hashes):
             return np.empty(0, np.int64)
-        if len(own) * len(hashes) <= _FEW:
+        if len(own) * len(hashes) <= _MAX_SCANNED_PAIRS:
             # Most commits look for one path in small manifests, where calls to numpy would
             # dominate.
             mine = own.tolist()
@@ -376,9 +376,9 @@ def data_file_bytes(
 
 def data_files_of(file: AvroFile, columns: ManifestColumns, rows: Rows) -> list[bytes]:
     """Return the encoded `data_file` of some rows of an opened manifest."""
-    places = row_places(file, columns, rows)
+    positions = row_positions(file, columns, rows)
     sizes = (columns.data_file_end[rows] - columns.data_file_at[rows]).tolist()
-    return [block[at : at + size] for (block, at), size in zip(places, sizes, strict=True)]
+    return [block[at : at + size] for (block, at), size in zip(positions, sizes, strict=True)]
 
 
 def metrics(
@@ -387,7 +387,7 @@ def metrics(
     """Read the metrics of some rows of the manifest with this content, in their order. For many
     rows `metric_decoder` is far faster."""
     file = open_avro(content, limits)
-    return read_metrics(file.schema, row_places(file, columns, rows))
+    return read_metrics(file.schema, row_positions(file, columns, rows))
 
 
 def content_files(
@@ -396,10 +396,10 @@ def content_files(
     """Read some rows of the manifest as whole files. Inherited first row ids are not set."""
     file = open_avro(content, limits)
     tuples = [columns.partitions[index] for index in columns.partition[rows].tolist()]
-    return read_content_files(file.schema, row_places(file, columns, rows), tuples)
+    return read_content_files(file.schema, row_positions(file, columns, rows), tuples)
 
 
-def row_places(file: AvroFile, columns: ManifestColumns, rows: Rows) -> list[tuple[bytes, int]]:
+def row_positions(file: AvroFile, columns: ManifestColumns, rows: Rows) -> list[tuple[bytes, int]]:
     """Return the decompressed block of each row and where its `data_file` begins in the block. Only
     blocks with wanted rows are decompressed."""
     starts = columns.block_starts
@@ -407,7 +407,10 @@ def row_places(file: AvroFile, columns: ManifestColumns, rows: Rows) -> list[tup
     numbers = np.searchsorted(starts, at, "right") - 1
     blocks = _some_blocks(file, columns, set(numbers.tolist()))
     within = (at - starts[numbers]).tolist() if len(at) else []
-    return [(blocks[number], place) for number, place in zip(numbers.tolist(), within, strict=True)]
+    return [
+        (blocks[number], position)
+        for number, position in zip(numbers.tolist(), within, strict=True)
+    ]
 
 
 def _some_blocks(file: AvroFile, columns: ManifestColumns, wanted: set[int]) -> dict[int, bytes]:
@@ -416,11 +419,11 @@ def _some_blocks(file: AvroFile, columns: ManifestColumns, wanted: set[int]) -> 
     last = int(columns.data_file_end[-1]) if len(columns) else 0
     ends = [*starts[1:], last]
     blocks: dict[int, bytes] = {}
-    places = list(file.block_spans())
-    if len(places) != len(starts):
+    positions = list(file.block_spans())
+    if len(positions) != len(starts):
         raise UnreadableAvro("the manifest is not the one that the columns are of")
     bytes_left = file.limits.decoded_bytes
-    for number, (_, start, end) in enumerate(places):
+    for number, (_, start, end) in enumerate(positions):
         if number in wanted:
             block = decompress(file.codec, file.content[start:end], bytes_left)
             bytes_left -= len(block)

@@ -14,11 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from uuid import UUID
 
 from frazil.format.avro.avro_schema import RecordSchema
-from frazil.format.avro.avro_types import INTS, LONGS, Longs, encode_count, encode_counts
+from frazil.format.avro.avro_types import INTS, LONGS, Longs, encode_count
 from frazil.format.manifest.manifest_fields import ADDED, DELETED, EXISTING
 from frazil.format.manifest.manifest_list import DATA, DELETES
 from frazil.format.manifest.manifest_schema import (
@@ -40,38 +40,20 @@ from frazil.format.metadata.partition_spec import PartitionSpec, partition_type
 from frazil.format.metadata.schema import Schema
 from frazil.values.single_value import check_value, unscaled
 from frazil.values.types import DecimalType, NestedField, StructType, Type, TypeId
-from frazil.wire.declared_content import CountMap
 from frazil.wire.errors import BadRequest
-
-_MAX_FRAMES: Final = 1 << 10
-
-
-class _Frame(NamedTuple):
-    """The bytes between the counts of certain columns."""
-
-    pieces: tuple[bytes, ...]
-    """The bytes before the first count, between two counts, and after the last."""
-    places: bytes
-    """The same as a format string with a placeholder for each count."""
-
-
-_frames: dict[tuple[int, ...], _Frame] = {}
 
 
 def encode_count_map(counts: FieldMap[int] | None) -> bytes:
     if counts is None:
         return _NULL
-    if type(counts) is not CountMap:
-        return _count_pairs(counts)
-    values = counts.values
-    if not values:
+    if not len(counts):
         return _EMPTY
-    frame = _frames.get(counts.keys) or _frame(counts.keys)
-    first = values[0]
-    # If every row has a value, the counts of all columns are equal.
-    if values.count(first) == len(values):
-        return encode_count(first).join(frame.pieces)
-    return frame.places % tuple(encode_counts(values))
+    ints, longs = INTS, LONGS
+    out = [_SOME, longs[len(counts)]]
+    for field_id, value in counts.items():
+        out += (ints[field_id], longs[value])
+    out.append(_NULL)
+    return b"".join(out)
 
 
 def encode_bound_map(bounds: FieldMap[bytes] | None) -> bytes:
@@ -87,28 +69,6 @@ def encode_bound_map(bounds: FieldMap[bytes] | None) -> bytes:
         out += (ints[field_id], longs[len(bound)], bound)
     out.append(_NULL)
     return b"".join(out)
-
-
-def _count_pairs(counts: FieldMap[int]) -> bytes:
-    if not len(counts):
-        return _EMPTY
-    ints, longs = INTS, LONGS
-    out = [_SOME, longs[len(counts)]]
-    for field_id, value in counts.items():
-        out += (ints[field_id], longs[value])
-    out.append(_NULL)
-    return b"".join(out)
-
-
-def _frame(field_ids: tuple[int, ...]) -> _Frame:
-    before = [INTS[field_id] for field_id in field_ids]
-    before[0] = _SOME + LONGS[len(field_ids)] + before[0]
-    pieces = (*before, _NULL)
-    frame = _Frame(pieces, b"%b".join(piece.replace(b"%", b"%%") for piece in pieces))
-    if len(_frames) >= _MAX_FRAMES:
-        _frames.clear()
-    _frames[field_ids] = frame
-    return frame
 
 
 _NULL: Final = b"\x00"

@@ -48,7 +48,7 @@ Mergeable: TypeAlias = tuple[int, int, int]
 
 
 def mergeable(listed: ManifestFile) -> Mergeable:
-    """Return what merging depends on. A manifest with unknown counts counts as full."""
+    """Return what merging depends on. A manifest without counts is full."""
     added, existing = listed.added_files_count, listed.existing_files_count
     deleted = listed.deleted_files_count
     if added is None or existing is None or deleted is None:
@@ -57,7 +57,7 @@ def mergeable(listed: ManifestFile) -> Mergeable:
 
 
 def bin_to_merge(manifests: Sequence[Mergeable], settings: MergeSettings) -> tuple[int, ...]:
-    """Return the positions of the manifests to merge, or nothing. The newest manifest comes first."""
+    """Return the positions of the manifests to merge, or nothing. The newest comes first."""
     if not settings.enabled or len(manifests) < 2:
         return ()
     by_spec: dict[int, list[int]] = {}

@@ -19,7 +19,7 @@ from frazil.format.avro.avro_files import MANIFEST_LIMITS, AvroFile, AvroLimits,
 from frazil.format.avro.avro_types import Field, UnreadableAvro
 from frazil.format.manifest.entry_fields import read_content_files
 from frazil.format.manifest.lockstep_walk import NotInLockstep, RowsWalk
-from frazil.format.manifest.manifest_columns import ManifestColumns, row_places
+from frazil.format.manifest.manifest_columns import ManifestColumns, row_positions
 from frazil.format.manifest.manifest_fields import data_file_record
 from frazil.format.metadata.content_files import ContentFile
 
@@ -31,8 +31,8 @@ _KEY_METADATA: Final = 131
 _SPLIT_OFFSETS: Final = 132
 _SORT_ORDER_ID: Final = 140
 _WANTED: Final = (_FILE_FORMAT, _KEY_METADATA, _SPLIT_OFFSETS, _SORT_ORDER_ID)
-_LOCKSTEP_ROWS: Final = 32
-_MOST_BYTES: Final = 64
+_MIN_LOCKSTEP_ROWS: Final = 32
+_MAX_COMPARED_BYTES: Final = 64
 """Longer values are not compared for all rows at the same time."""
 _VALUE_BYTES: Final = 100
 
@@ -74,7 +74,7 @@ def decode_reading(
 ) -> ReadingColumns:
     """Decode the reading columns of the manifest with this content. Raises UnreadableAvro."""
     file = open_avro(content, limits)
-    if len(columns) >= _LOCKSTEP_ROWS:
+    if len(columns) >= _MIN_LOCKSTEP_ROWS:
         try:
             return _together(file, columns)
         except (NotInLockstep, IndexError):
@@ -114,7 +114,7 @@ def _distinct(
         return field.node.read(encoded, 0)[0]
 
     length = int(end[0] - start[0])
-    if length <= _MOST_BYTES and bool((end - start == length).all()):
+    if length <= _MAX_COMPARED_BYTES and bool((end - start == length).all()):
         table = walk.bytes[start[:, None] + np.arange(length)]
         if bool((table == table[0]).all()):
             return _constant(value(table[0].tobytes()), len(start))
@@ -125,9 +125,9 @@ def _distinct(
 
 
 def _one_by_one(file: AvroFile, columns: ManifestColumns) -> ReadingColumns:
-    places = row_places(file, columns, np.arange(len(columns)))
+    positions = row_positions(file, columns, np.arange(len(columns)))
     nothing = [()] * len(columns)
-    files = list(read_content_files(file.schema, places, nothing, metrics=False))
+    files = list(read_content_files(file.schema, positions, nothing, metrics=False))
     return ReadingColumns(
         file_format=_of(files, lambda one: _format(one.file_format)),
         key_metadata=_of(files, lambda one: one.key_metadata),

@@ -5,7 +5,7 @@ be deleted at any time. They begin with a version and a checksum; a file that do
 ignored without an error.
 
 Measured: without the columns in the folder the first plan after a restart takes 40 times as long,
-without the statistics 3 to 18 times (see benchmarks/manifest_paths.py).
+without the statistics 2.6 to 15 times (see benchmarks/manifest_paths.py).
 """
 
 from __future__ import annotations

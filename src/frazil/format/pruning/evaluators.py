@@ -1,9 +1,14 @@
-"""Evaluators of bound expressions over values and over the partition summaries of a manifest.
+"""Evaluates bound expressions over single values, partition summaries and files.
 
-Each is built once from an expression and is then a plain function that is applied to many rows,
-partitions or manifests. What a comparison with null or NaN gives is in the expressions
-specification: only `not-eq`, `not-in`, `not-starts-with` and `not-nan` match a null, and no order
-holds for NaN. Java's `Evaluator` differs there: it orders null before and NaN after all values.
+An evaluator is built once from an expression. It is then a plain function for many rows,
+partitions, manifests or files. The expressions specification defines comparisons with null and NaN:
+only `not-eq`, `not-in`, `not-starts-with` and `not-nan` match a null, and NaN has no order. Java's
+`Evaluator` differs: it orders null before and NaN after all values.
+
+The inclusive metrics evaluator decides whether a file may have a matching row, the strict one
+whether all its rows must match (Java's `InclusiveMetricsEvaluator` and `StrictMetricsEvaluator`). A
+residual is what remains of an expression for the rows of one partition (Java's
+`ResidualEvaluator`).
 """
 
 from __future__ import annotations
@@ -44,18 +49,18 @@ from frazil.wire.expressions import (
 )
 
 IN_PREDICATE_LIMIT: Final = 200
-"""A set of more values is not looked through for each file or manifest, as in Java."""
+"""As in Java, larger sets are not compared with the bounds of each file or manifest."""
 
 _T = TypeVar("_T")
 Evaluator = Callable[[_T], bool]
 Test = Callable[[Any], bool]
-"""Whether one value matches a predicate."""
+"""Returns whether one value matches a predicate."""
 
 
 def build(
     expression: Expression, predicate: Callable[[BoundPredicate], Evaluator[_T]]
 ) -> Evaluator[_T]:
-    """The evaluator of a bound tree, given what makes the evaluator of one predicate."""
+    """Return the evaluator of a bound tree. `predicate` makes the evaluator of one predicate."""
     if isinstance(expression, AlwaysTrue | AlwaysFalse):
         always = isinstance(expression, AlwaysTrue)
         return lambda _: always
@@ -74,7 +79,7 @@ def is_nan(value: object) -> bool:
 
 
 def same_value(one: Any, other: Any) -> bool:
-    """Whether two values are one in Iceberg's order, where a zero has a sign."""
+    """Return whether two values are equal in Iceberg's order, which distinguishes the zeros."""
     if not isinstance(one, float) or one:
         return bool(one == other)
     return one == other and math.copysign(1.0, one) == math.copysign(1.0, other)
@@ -84,10 +89,10 @@ _UUID_SIGNS: Final = (1 << 127) | (1 << 63)
 
 
 def other_order(value: UUID | None) -> UUID | None:
-    """Stands for a uuid where uuids are ordered as Java does it, as two signed numbers.
+    """Return a UUID that represents the given one in Java's order, which compares two signed
+    numbers.
 
-    Bounds are written in the one order or in the other, so that a range excludes a uuid only where
-    it does so in both.
+    Writers use either order for bounds, so a range excludes a UUID only if it does so in both.
     """
     return None if value is None else UUID(int=value.int ^ _UUID_SIGNS)
 
@@ -96,7 +101,8 @@ def other_order(value: UUID | None) -> UUID | None:
 
 
 def row_evaluator(expression: Expression) -> Evaluator[Mapping[int, Any]]:
-    """Whether a row matches; a row is its internal values by field id, nulls may be left out."""
+    """Return whether a row matches. A row has its internal values by field id; nulls may be
+    omitted."""
 
     def reader(field_id: int) -> Callable[[Mapping[int, Any]], Any]:
         return lambda row: row.get(field_id)
@@ -105,7 +111,7 @@ def row_evaluator(expression: Expression) -> Evaluator[Mapping[int, Any]]:
 
 
 def partition_evaluator(expression: Expression, spec: PartitionSpec) -> Evaluator[Sequence[Any]]:
-    """Whether a partition matches an expression that was projected onto its spec.
+    """Return whether a partition matches an expression that was projected onto its spec.
 
     A partition is its internal values in the order of the spec's fields.
     """
@@ -130,7 +136,7 @@ def _on_value(
 
 
 def value_test(predicate: BoundPredicate) -> Test:
-    """The predicate as a function of the value of its term, which may be null."""
+    """Return the predicate as a function of the value of its term, which may be null."""
     if isinstance(predicate, BoundUnaryPredicate):
         return _UNARY_TESTS[predicate.operation]
     if isinstance(predicate, BoundSetPredicate):
@@ -169,10 +175,10 @@ _LITERAL_TESTS: Final[dict[Operation, Callable[[Any], Test]]] = {
 
 
 def bound_reader(term: BoundTerm) -> Callable[[bytes | None], Any]:
-    """Reads a lower or upper bound of a term; None where it says nothing about the term.
+    """Return a reader of bounds of a term. It returns None for a bound without information.
 
-    That is a bound that is missing or cannot be read, a NaN, which marks bounds as unreliable,
-    and any bound under a transform that does not keep the order.
+    These are bounds that are missing or unreadable, NaN, which marks unreliable bounds, and all
+    bounds under a transform that does not preserve the order.
     """
     type_ = term.ref.type
     transform = term.transform if isinstance(term, BoundTransform) else None
@@ -191,10 +197,10 @@ def bound_reader(term: BoundTerm) -> Callable[[bytes | None], Any]:
 
 
 def range_test(predicate: BoundLiteralPredicate | BoundSetPredicate) -> Callable[[Any, Any], bool]:
-    """Whether a value between two bounds may match; a bound that is None is not known.
+    """Return whether a value between two bounds may match. None stands for an unknown bound.
 
-    The rules that Java's inclusive evaluators share. Negative predicates are not among them: all
-    of their values would have to be known.
+    Java's inclusive evaluators share these rules. Negative predicates need all values, so they have
+    rules of their own.
     """
     test = _range_test(predicate)
     if predicate.term.type.type_id is not TypeId.UUID:
@@ -208,7 +214,7 @@ def range_test(predicate: BoundLiteralPredicate | BoundSetPredicate) -> Callable
 def in_other_order(
     predicate: BoundLiteralPredicate | BoundSetPredicate,
 ) -> BoundLiteralPredicate | BoundSetPredicate:
-    """A predicate about uuids for values of `other_order`."""
+    """Return a predicate about UUIDs for values in the order of `other_order`."""
     if isinstance(predicate, BoundSetPredicate):
         return replace(predicate, values=frozenset(map(other_order, predicate.values)))
     return replace(predicate, value=other_order(predicate.value))
@@ -257,17 +263,17 @@ Summaries = Sequence[PartitionSummary] | None
 
 
 def manifest_evaluator(expression: Expression, spec: PartitionSpec) -> Evaluator[Summaries]:
-    """Whether a manifest may hold a partition that matches, as Java's `ManifestEvaluator`.
+    """Return whether a manifest may have a matching partition, like Java's `ManifestEvaluator`.
 
-    The expression is one that was projected onto the manifest's spec; a manifest without
-    summaries may hold anything.
+    The expression was projected onto the manifest's spec. A manifest without summaries may have any
+    partition.
     """
     positions = {part.field_id: position for position, part in enumerate(spec.fields)}
 
     def on_summary(predicate: BoundPredicate) -> Evaluator[Sequence[PartitionSummary]]:
         test = _summary_test(predicate)
         position = positions[predicate.term.ref.field_id]
-        # Summaries that do not fit the spec are not understood, so they exclude nothing.
+        # Summaries that do not fit the spec exclude nothing.
         return lambda summaries: position >= len(summaries) or test(summaries[position])
 
     evaluate = build(expression, on_summary)
@@ -288,7 +294,7 @@ def _summary_test(predicate: BoundPredicate) -> Callable[[PartitionSummary], boo
     ):
         return _not_prefix_summary_test(to_binary(term.type, predicate.value))
     read, in_range = bound_reader(term), range_test(predicate)
-    # Without a lower bound all partition values are null or NaN, which match none of these.
+    # Without a lower bound all partition values are null or NaN, which none of these match.
     return lambda summary: (
         summary.lower_bound is not None
         and in_range(read(summary.lower_bound), read(summary.upper_bound))
@@ -322,7 +328,8 @@ def _unary_summary_test(operation: Operation, type_: Type) -> Callable[[Partitio
 def _negative_summary_test(
     predicate: BoundPredicate, term: BoundReference
 ) -> Callable[[PartitionSummary], bool]:
-    """`not-eq` and `not-in` exclude a manifest only when all its partitions have one value."""
+    """Return a test for `not-eq` and `not-in`. They exclude a manifest only if all its partitions
+    have one value."""
     test, read, floating = value_test(predicate), bound_reader(term), _is_floating(term.type)
 
     def evaluate(summary: PartitionSummary) -> bool:
@@ -335,7 +342,7 @@ def _negative_summary_test(
 
 
 def _not_prefix_summary_test(prefix: bytes) -> Callable[[PartitionSummary], bool]:
-    """All values begin with a prefix when both bounds do, so that none is without it."""
+    """Return a test that is false if both bounds, and so all values, begin with the prefix."""
 
     def evaluate(summary: PartitionSummary) -> bool:
         lower, upper = summary.lower_bound, summary.upper_bound
@@ -350,7 +357,7 @@ Residual = Callable[[Sequence[Any]], Expression]
 
 
 def residual_evaluator(expression: Expression, spec: PartitionSpec) -> Residual:
-    """The residual of a bound expression, as a function of a partition of the spec.
+    """Return the residual of a bound expression as a function of a partition of the spec.
 
     A partition is its internal values in the order of the spec's fields.
     """
@@ -390,7 +397,7 @@ def _always(answer: bool) -> _Test:
 
 
 class _Column:
-    """The questions about one column that both evaluators ask."""
+    """The questions about one column that both metrics evaluators ask."""
 
     __slots__ = ("_read", "field_id", "is_floating")
 
@@ -414,7 +421,7 @@ class _Column:
         return nans is not None and nans == _get(file.value_counts, self.field_id)
 
     def contains_no_value(self, file: FileMetrics) -> bool:
-        """Nothing that a comparison could match."""
+        """Return whether the file has no value that a comparison could match."""
         return self.contains_nulls_only(file) or self.contains_nans_only(file)
 
     def bounds(self, file: FileMetrics) -> tuple[Any, Any]:
@@ -428,11 +435,11 @@ class _Column:
 
 
 def inclusive_metrics_evaluator(expression: Expression) -> Evaluator[FileMetrics]:
-    """Whether a file may hold a row that matches a bound expression; False is certain."""
+    """Return whether a file may have a row that matches a bound expression. False is certain."""
     evaluate = build(expression, _inclusive)
 
     def evaluate_file(file: FileMetrics) -> bool:
-        # A negative count stands for one that the writer did not know.
+        # A negative count stands for an unknown one.
         return file.record_count < 0 or (file.record_count > 0 and evaluate(file))
 
     return evaluate_file
@@ -467,7 +474,7 @@ def _inclusive_unary(predicate: BoundUnaryPredicate, column: _Column) -> _Test:
 
 
 def _inclusive_negative(column: _Column, test: Callable[[Any], bool]) -> _Test:
-    """Excludes a file only when all its rows are known to have one and the same value."""
+    """Exclude a file only if all its rows are known to have the same value."""
 
     def evaluate(file: FileMetrics) -> bool:
         if column.may_contain_null(file) or column.may_contain_nan(file):
@@ -501,11 +508,11 @@ def _inclusive_prefix(predicate: BoundLiteralPredicate, column: _Column) -> _Tes
 
 
 def strict_metrics_evaluator(expression: Expression) -> Evaluator[FileMetrics]:
-    """Whether every row of a file must match a bound expression; True is certain.
+    """Return whether every row of a file must match a bound expression. True is certain.
 
     A missing null count, and for floats a missing NaN count, may hide rows without a value. Java
-    takes it for zero in places, which here could delete rows that a filter does not match. For
-    the same reason a record count that is not known proves nothing.
+    sometimes takes it for zero, which could delete rows here that a filter does not match. For the
+    same reason an unknown record count proves nothing.
     """
     evaluate = build(expression, _strict)
     return lambda file: file.record_count == 0 or evaluate(file)
@@ -513,8 +520,8 @@ def strict_metrics_evaluator(expression: Expression) -> Evaluator[FileMetrics]:
 
 def _strict(predicate: BoundPredicate) -> _Test:
     term, operation = predicate.term, predicate.operation
-    # A transformed value is not in the metrics, and the counts of a field of a struct do not
-    # tell about rows whose struct is null.
+    # Metrics do not contain transformed values, and the counts of a struct's field do not include
+    # rows whose struct is null.
     if not isinstance(term, BoundReference) or term.is_nested:
         return _always(False)
     column = _Column(predicate)
@@ -552,7 +559,8 @@ def _strict_unary(operation: Operation, column: _Column) -> _Test:
 def _strict_negative(
     predicate: BoundLiteralPredicate | BoundSetPredicate, column: _Column
 ) -> _Test:
-    """Null and NaN differ from every literal; so does a value when no literal is in the bounds."""
+    """Return a test: null and NaN differ from every literal, and so does a value if no literal is
+    between the bounds."""
     overlaps = _overlap_test(predicate)
 
     def evaluate(file: FileMetrics) -> bool:
@@ -572,7 +580,7 @@ def _overlap_test(
             Operation.EQ if predicate.operation is Operation.NOT_EQ else Operation.STARTS_WITH
         )
         return range_test(BoundLiteralPredicate(positive, predicate.term, predicate.value))
-    # One by one, and not as a set, of which the inclusive test looks through no more than a few.
+    # One by one, because the inclusive test does not compare large sets.
     tests = [
         range_test(BoundLiteralPredicate(Operation.EQ, predicate.term, value))
         for value in predicate.values
@@ -581,7 +589,7 @@ def _overlap_test(
 
 
 def _strict_single(predicate: BoundPredicate) -> Callable[[Any, Any], bool]:
-    """Both bounds match, and for `eq` and `in` they are one value, which all rows then have."""
+    """Return a test: both bounds match, and for `eq` and `in` they are equal."""
     test = value_test(predicate)
     if predicate.operation is Operation.STARTS_WITH:
         return lambda lower, upper: test(lower) and test(upper)
@@ -589,9 +597,9 @@ def _strict_single(predicate: BoundPredicate) -> Callable[[Any, Any], bool]:
 
 
 def _strict_order(predicate: BoundPredicate) -> Callable[[Any, Any], bool]:
-    """The bound that is farthest from matching matches."""
+    """Return a test of the bound that is least likely to match."""
     if predicate.term.type.type_id is TypeId.UUID:
-        # Which of the bounds that is depends on the order in which they were written.
+        # Which bound that is depends on the order that the writer used.
         return lambda lower, upper: False
     test = value_test(predicate)
     if predicate.operation in (Operation.LT, Operation.LT_EQ):

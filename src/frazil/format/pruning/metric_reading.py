@@ -1,7 +1,7 @@
-"""Reads the bounds of many files as values of a term: a column, or a transform of one.
+"""Reads the bounds of many files as values of a term: a column or a transform of one.
 
-Says what `evaluators.bound_reader` says of each bound. A type that was promoted reads the narrower
-bounds that were written before.
+The results are those of `evaluators.bound_reader` for each bound. A promoted type also reads the
+narrower bounds that were written before.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from frazil.values.transforms import Day, Hour, Month, Transform, Truncate, Year
 from frazil.values.types import DecimalType, FixedType, Type, TypeId
 
 _LONG_DIGITS: Final = 18
-"""Every number of so many digits fits into 64 bits."""
+"""Every number with so many digits fits into 64 bits."""
 _HIGH_BITS: Final = np.uint64(0x8080808080808080)
 _LONG_INTS: Final = frozenset(
     {
@@ -60,11 +60,11 @@ _PROMOTED_BY: Final = {
     TypeId.TIMESTAMP: temporal.MICROS_PER_DAY,
     TypeId.TIMESTAMP_NS: temporal.NANOS_PER_DAY,
 }
-"""What a bound of four bytes counts of a type that has eight: it was an int or a date."""
+"""The unit of a four-byte bound of an eight-byte type. It was written as an int or a date."""
 
 
 def read_values(bounds: Bounds | None, term: BoundTerm) -> Values | None:
-    """The bounds of a term; None where none of them says anything about it."""
+    """Return the bounds of a term, or None if none of them has information about it."""
     transform = term.transform if isinstance(term, BoundTransform) else None
     if bounds is None or (transform is not None and not transform.preserves_order):
         return None
@@ -147,7 +147,7 @@ def _floats(bounds: Bounds, kind: TypeId) -> Numbers | None:
 
 
 def _not_nan(values: NDArray[np.float64]) -> Mask:
-    """A NaN marks bounds as unreliable."""
+    """Find NaNs, which mark unreliable bounds."""
     if is_constant(values):
         return bool(values[0] == values[0])
     found: Bools = values == values
@@ -164,7 +164,7 @@ def _booleans(bounds: Bounds) -> Numbers | None:
 
 
 def _decimals(bounds: TextBounds, type_: DecimalType) -> Numbers | Pairs:
-    """Two's complement of any length, right aligned with its sign."""
+    """Read two's complement of any length, aligned right with its sign."""
     lengths = bounds.length.astype(np.int64)
     known = both(_present(bounds), lengths > 0)
     high = bounds.first.view(np.int64)
@@ -221,7 +221,7 @@ def _judged_utf8(bounds: TextBounds) -> Mask:
     rows = np.flatnonzero(_has_high_bits(bounds)).tolist()
     values = [bounds.get(row) or b"" for row in rows]
     try:
-        # A byte of ASCII between them lies in no character.
+        # An ASCII byte between them is not part of a longer character.
         b"\n".join(values).decode()
     except UnicodeDecodeError:
         valid = np.ones(len(bounds), bool)
@@ -231,7 +231,7 @@ def _judged_utf8(bounds: TextBounds) -> Mask:
 
 
 def _bits(words: Words) -> np.uint64:
-    """Those that any of them has."""
+    """Return the bits that any of the words has."""
     return np.uint64(words[0] if is_constant(words) else np.bitwise_or.reduce(words))
 
 
@@ -261,7 +261,7 @@ def _truncated_numbers(values: Numbers, width: int, source: Type) -> Numbers:
     numbers = values.values.astype(np.int64)
     known = values.known
     if isinstance(source, DecimalType) and source.precision <= _LONG_DIGITS:
-        # A value of too many digits is not transformed.
+        # Values with too many digits are not transformed.
         most = 10**source.precision
         known = both(known, (numbers < most) & (numbers > -most))
     lost = numbers < MIN_LONG + width
@@ -271,7 +271,7 @@ def _truncated_numbers(values: Numbers, width: int, source: Type) -> Numbers:
 
 
 def _truncated_texts(values: Texts, width: int, source: Type) -> Texts:
-    """Strings are cut by characters: of those beyond ASCII only what is short is known here."""
+    """Strings are cut by characters. Beyond ASCII, arrays only handle uncut values."""
     bounds = values.bounds
     lengths = bounds.length.astype(np.int64)
     cut = lengths > width

@@ -1,12 +1,12 @@
-"""Bounds of a column as values of its type, for many files at once, and how they compare.
+"""Bounds of a column as values of its type, for many files, and how they compare.
 
-    Numbers   integers, dates and times, floats, booleans, decimals of up to 18 digits
-    Pairs     longer decimals: 128 bits in two words
-    Texts     strings, binary, fixed and uuid, in the order of their bytes
+Numbers   integers, dates and times, floats, booleans, decimals of up to 18 digits
+Pairs     longer decimals: 128 bits in two words
+Texts     strings, binary, fixed and uuid, in the order of their bytes
 
-For strings that order is the one of their code points, because UTF-8 keeps it. What only few files
-have and arrays cannot tell is `odd`: whoever asks reads those rows one by one, with the evaluators
-of single files. `metric_reading` makes them of bounds.
+UTF-8 preserves the order of code points, so this is also the order of strings. Rare values that
+arrays cannot compare are `odd`: the caller reads those rows one by one, with the evaluators of
+single files. `metric_reading` makes these values from bounds.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from frazil.format.manifest.constant_arrays import Rows
 from frazil.format.pruning.metric_columns import HEAD_BYTES, WORD_BYTES, Bools, TextBounds, Words
 
 Mask: TypeAlias = Bools | bool
-"""By row, or one answer for all of them."""
+"""One answer for each row, or one for all of them."""
 Side = Literal["left", "right"]
 
 MIN_LONG: Final = -(1 << 63)
@@ -35,7 +35,7 @@ _WORD: Final = (1 << 64) - 1
 
 
 class NotVectorised(Exception):
-    """A comparison that arrays cannot answer; every row is to be read by itself."""
+    """Arrays cannot answer this comparison, so every row must be read by itself."""
 
 
 def both(left: Mask, right: Mask) -> Mask:
@@ -59,10 +59,10 @@ def negated(mask: Mask) -> Mask:
 
 
 class Literals:
-    """The literals of a predicate in order, in the form that each kind of values compares with."""
+    """The literals of a predicate in the forms that the kinds of values compare with."""
 
     def __init__(self, values: Iterable[Any]) -> None:
-        # A NaN is in no order and equals nothing.
+        # NaN has no order and equals nothing.
         self.values = [value for value in values if value == value]
         self._digits: dict[int, list[int]] = {}
         self._integers: dict[int | None, tuple[int, NDArray[np.int64]]] = {}
@@ -72,11 +72,11 @@ class Literals:
 
     @cached_property
     def ends(self) -> tuple[Any, Any]:
-        """The least and the greatest; there must be some."""
+        """The smallest and the largest literal. There must be one."""
         return min(self.values), max(self.values)
 
     def digits(self, scale: int | None) -> list[int]:
-        """Integers, or the digits of decimals with this scale."""
+        """Return integers, or the digits of decimals with this scale."""
         if scale is None:
             if not all(isinstance(value, int) for value in self.values):
                 raise NotVectorised
@@ -86,7 +86,7 @@ class Literals:
         return self._digits[scale]
 
     def integers(self, scale: int | None) -> tuple[int, NDArray[np.int64]]:
-        """How many are below what 64 bits hold, and those that are within."""
+        """Return how many are below the 64-bit range, and those within it."""
         if scale not in self._integers:
             digits = self.digits(scale)
             below = sum(1 for value in digits if value < MIN_LONG)
@@ -113,7 +113,7 @@ class Literals:
 
 
 class SortedTexts:
-    """Byte strings in order, with their first words."""
+    """Sorted byte strings with their first words."""
 
     def __init__(self, values: list[bytes]) -> None:
         self.values = values
@@ -130,7 +130,7 @@ def words_of(value: bytes) -> tuple[np.uint64, np.uint64]:
 
 
 def encoded(value: Any) -> bytes:
-    """A literal whose bytes compare as it does."""
+    """Return bytes that compare like the literal."""
     if isinstance(value, str):
         try:
             return value.encode()
@@ -154,7 +154,7 @@ def unscaled_at(value: Any, scale: int) -> int:
 
 
 def pair_of(value: int) -> tuple[int, int]:
-    """128 bits: a signed high and an unsigned low word."""
+    """Return 128 bits as a signed high and an unsigned low word."""
     if not -(1 << 127) <= value < 1 << 127:
         raise NotVectorised
     return value >> 64, value & _WORD
@@ -165,15 +165,15 @@ def pair_of(value: int) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Numbers:
-    """Values that one number each stands for."""
+    """Values that are one number each."""
 
     values: NDArray[Any]
     known: Mask
-    """Where there is a bound that says something. Elsewhere the values mean nothing."""
+    """Where a bound has information. Elsewhere the values mean nothing."""
     odd: Bools | None = None
-    """Rows to be read one by one."""
+    """Rows that must be read one by one."""
     scale: int | None = None
-    """Of decimals, whose digits the values are."""
+    """The scale of decimals, whose digits the values are."""
 
     def less(self, literal: Any) -> Mask:
         return self._against(literal, np.less)
@@ -194,7 +194,7 @@ class Numbers:
             return number > 0
         kind = self.values.dtype.type
         limits = np.iinfo(kind)
-        # A number that needs more bits than the array has makes it a wider one.
+        # A number that does not fit the array's type widens the array.
         literal = kind(number) if limits.min <= number <= limits.max else np.int64(number)
         found = compare(self.values, literal)
         return found
@@ -247,7 +247,7 @@ class Pairs:
         return found
 
     def ranks(self, literals: Literals, side: Side) -> Rows:
-        """By the high word, then by the low one where that is a literal's."""
+        """Rank by the high word, then by the low one if a literal has the same high word."""
         highs, lows = literals.pairs(self.scale)
         ranks = np.searchsorted(highs, self.high, "left").astype(np.int64)
         behind = np.searchsorted(highs, self.high, "right")
@@ -263,7 +263,7 @@ class Pairs:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Texts:
-    """Values that are compared byte by byte."""
+    """Values that compare byte by byte."""
 
     bounds: TextBounds
     known: Mask
@@ -283,7 +283,7 @@ class Texts:
         ties = np.count_nonzero(same)
         if not ties:
             return found
-        # Often all values begin alike.
+        # Often all values have the same first bytes.
         alike = ties == len(same)
         less, same_second = bounds.second < second, bounds.second == second
         found = less if alike else found | (same & less)
@@ -293,8 +293,8 @@ class Texts:
         return found
 
     def _tied(self, at: Rows, literal: bytes, *, or_equal: bool) -> Bools:
-        """Rows whose first 16 bytes are the literal's, zeros behind the ends included. If either
-        ends there, it is the beginning of the other, so that the lengths decide."""
+        """Compare rows whose first 16 bytes, padded with zeros, equal those of the literal. If one
+        of them ends there, it is a prefix of the other, so the lengths decide."""
         lengths = self.bounds.length[at].astype(np.int64)
         decided: Bools = lengths <= len(literal) if or_equal else lengths < len(literal)
         if len(literal) > HEAD_BYTES and self.bounds.tails is not None:
@@ -328,7 +328,8 @@ class Texts:
         return found
 
     def ranks(self, literals: Literals, side: Side) -> Rows:
-        """By the first word, the second where that is a literal's, then by all bytes."""
+        """Rank by the first word, then by the second, then by all bytes, as long as a literal is
+        equal."""
         texts, bounds = literals.texts, self.bounds
         ranks = np.searchsorted(texts.first, bounds.first, "left").astype(np.int64)
         behind = np.searchsorted(texts.first, bounds.first, "right")
@@ -347,7 +348,7 @@ class Texts:
         return ranks
 
     def _rank_single(self, ranks: Rows, rows: Rows, texts: SortedTexts, side: Side) -> None:
-        """Where one literal alone has the first word of a row, as is the rule: all at once."""
+        """Rank rows whose first word only one literal has, all at once. This is the usual case."""
         if not len(rows):
             return
         at, bounds = ranks[rows], self.bounds
@@ -360,16 +361,16 @@ class Texts:
             compare = np.less if side == "left" else np.less_equal
             below[alike] = compare(sizes[at[alike]], lengths)
             bisect = bisect_left if side == "left" else bisect_right
-            for place in alike[lengths > HEAD_BYTES].tolist():
-                begin = int(at[place])
-                found = bounds.get(int(rows[place])) or b""
-                below[place] = bisect(texts.values, found, begin, begin + 1) > begin
+            for index in alike[lengths > HEAD_BYTES].tolist():
+                begin = int(at[index])
+                found = bounds.get(int(rows[index])) or b""
+                below[index] = bisect(texts.values, found, begin, begin + 1) > begin
         ranks[rows] = at + below
 
     def _rank_alike(
         self, ranks: Rows, rows: Rows, values: list[bytes], span: tuple[int, int], side: Side
     ) -> None:
-        """Among literals that have the first 16 bytes of these rows: as in `_tied`."""
+        """Rank among literals with the same first 16 bytes as the rows, like `_tied`."""
         begin, end = span
         sizes = np.array([min(len(value), HEAD_BYTES + 1) for value in values[begin:end]])
         lengths = self.bounds.length[rows].astype(np.int64)
@@ -380,7 +381,7 @@ class Texts:
 
 
 def _groups(rows: Rows, keys: Rows) -> Iterator[tuple[int, Rows]]:
-    """The rows by key; keys are small numbers."""
+    """Group the rows by key. Keys are small numbers."""
     if not len(rows):
         return
     distinct = np.flatnonzero(np.bincount(keys)).tolist()
@@ -393,7 +394,7 @@ def _groups(rows: Rows, keys: Rows) -> Iterator[tuple[int, Rows]]:
 
 
 def leading(size: int) -> np.uint64:
-    """A mask for the first bytes of a big-endian word."""
+    """Return a mask for the first bytes of a big-endian word."""
     bits = 8 * min(size, WORD_BYTES)
     return np.uint64(_WORD ^ ((1 << (64 - bits)) - 1))
 
