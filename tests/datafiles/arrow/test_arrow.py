@@ -678,7 +678,7 @@ def test_rows_are_counted_where_no_column_is_asked_for() -> None:
 
 
 @pytest.mark.process
-def test_executors_need_no_pyspark_for_it() -> None:
+def test_no_pyspark_is_imported() -> None:
     script = (
         "import sys, frazil.datafiles.arrow.file_projection;"
         "import frazil.datafiles.writing.variant_annotation;"
@@ -747,7 +747,7 @@ THROUGH_SPARK = struct_of(
 
 
 def through_a_file(schema: StructType) -> Callable[[Batches], Batches]:
-    """What executors do: write a task's rows to a file and read that."""
+    """Write rows of Spark to a file, and read it."""
 
     def converted(batches: Batches) -> Batches:
         target = arrow_schema(schema)
