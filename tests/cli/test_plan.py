@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from frazil.cli.tables.plan_command import _share, filter_words, partition_text
+from frazil.cli.tables.plan_command import _share, partition_text, residual_text
 from frazil.wire.declared_content import EqualityDeleteFile, PositionDeleteFile
 from frazil.wire.filter_builders import filter_json
 from tests.cli.shop import FIRST, SECOND, Shop, make_shop
@@ -215,10 +215,10 @@ def test_a_share_is_never_rounded_to_nothing_or_all(part: int, whole: int, text:
 )
 def test_filters_come_back_as_they_were_typed(text: str) -> None:
     document = filter_json(text)
-    assert filter_json(filter_words(document)) == document
+    assert filter_json(residual_text(document)) == document
 
 
 def test_bare_booleans_are_filters_too() -> None:
-    assert filter_words(False) == "false"
+    assert residual_text(False) == "FALSE"
     both = {"type": "and", "left": True, "right": {"type": "is-null", "term": "a"}}
-    assert filter_words(both) == "true and a is null"
+    assert residual_text(both) == "a IS NULL"
