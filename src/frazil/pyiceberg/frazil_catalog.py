@@ -39,6 +39,7 @@ from frazil.pyiceberg.frazil_transaction import (
     FrazilTable,
 )
 from frazil.pyiceberg.session_transport import SessionTransport
+from frazil.pyiceberg.transacting_table import copy_as
 from frazil.wire.errors import FrazilError
 
 REQUEST_TIMEOUT: Final = "frazil.request-timeout-s"
@@ -64,27 +65,13 @@ class FrazilCatalog(RestCatalog):
         self, identifier_tuple: tuple[str, ...], table_response: TableResponse
     ) -> Table:
         table = super()._response_to_table(identifier_tuple, table_response)
-        return FrazilTable(
-            identifier=table._identifier,
-            metadata=table.metadata,
-            metadata_location=table.metadata_location,
-            io=table.io,
-            catalog=self,
-            config=table.config,
-        )
+        return copy_as(FrazilTable, table)
 
     def _response_to_staged_table(
         self, identifier_tuple: tuple[str, ...], table_response: TableResponse
     ) -> StagedTable:
         table = super()._response_to_staged_table(identifier_tuple, table_response)
-        return FrazilStagedTable(
-            identifier=table._identifier,
-            metadata=table.metadata,
-            metadata_location=table.metadata_location,
-            io=table.io,
-            catalog=self,
-            config=table_response.config,
-        )
+        return copy_as(FrazilStagedTable, table, table_response.config)
 
     def create_table_transaction(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable
+from typing import TypeVar
 
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.expressions.visitors import (
@@ -22,6 +23,8 @@ from pyiceberg.table.update.snapshot import ExpireSnapshots, ManageSnapshots
 from pyiceberg.table.update.sorting import UpdateSortOrder
 from pyiceberg.table.update.spec import UpdateSpec
 from pyiceberg.table.update.statistics import UpdateStatistics
+
+AnyTable = TypeVar("AnyTable", bound=Table)
 
 
 class TransactingTable(Table):
@@ -66,6 +69,18 @@ class _Maintenance(MaintenanceTable):
 
     def expire_snapshots(self) -> ExpireSnapshots:
         return ExpireSnapshots(transaction=self.tbl.begin(autocommit=True))
+
+
+def copy_as(kind: type[AnyTable], table: Table, config: dict[str, str] | None = None) -> AnyTable:
+    """Return a table of another class with the same state."""
+    return kind(
+        identifier=table.name(),
+        metadata=table.metadata,
+        metadata_location=table.metadata_location,
+        io=table.io,
+        catalog=table.catalog,
+        config=table.config if config is None else config,
+    )
 
 
 def requirement_subject(requirement: TableRequirement) -> tuple[type, str | None]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pyiceberg.table import StagedTable, StaticTable, Table, Transaction
 
 from frazil.pyiceberg.retry.retrying_transaction import RetryingTransaction
-from frazil.pyiceberg.transacting_table import TransactingTable
+from frazil.pyiceberg.transacting_table import TransactingTable, copy_as
 
 
 def retrying(table: Table) -> Table:
@@ -21,14 +21,7 @@ def retrying(table: Table) -> Table:
         raise ValueError(
             f"retrying() needs a table that was loaded from a catalog, got {type(table).__name__}"
         )
-    return RetryingTable(
-        identifier=table.name(),
-        metadata=table.metadata,
-        metadata_location=table.metadata_location,
-        io=table.io,
-        catalog=table.catalog,
-        config=table.config,
-    )
+    return copy_as(RetryingTable, table)
 
 
 class RetryingTable(TransactingTable):

@@ -16,12 +16,13 @@ An attempt has one of three outcomes. Only after a rejection may the written fil
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import wraps
 from http import HTTPStatus
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 from pyiceberg.exceptions import (
     AuthorizationExpiredError,
@@ -53,12 +54,14 @@ from frazil.pyiceberg.retry.commit_checks import Claim, check, isolation_level
 from frazil.pyiceberg.retry.history_window import EntryReader, Window
 from frazil.pyiceberg.retry.retrying_producers import Retryable, RetryableUpdateSnapshot
 from frazil.pyiceberg.retry.row_filter import RowFilter
-from frazil.pyiceberg.transacting_table import key_columns, requirement_subject
+from frazil.pyiceberg.transacting_table import copy_as, key_columns, requirement_subject
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 logger = logging.getLogger(__name__)
+
+P = ParamSpec("P")
 
 # The catalog has certainly not executed the commit. A retry can succeed:
 RETRIED = (CommitFailedException, TooManyRequestsError)
@@ -88,19 +91,24 @@ class _Production:
     claim: Claim
 
 
+def _writing_files(
+    method: Callable[Concatenate[Transaction, P], None],
+) -> Callable[Concatenate[RetryingTransaction, P], None]:
+    """Record the data files that the method adds, which are deleted if the commit is refused."""
+
+    @wraps(method)
+    def call(transaction: RetryingTransaction, /, *args: P.args, **kwargs: P.kwargs) -> None:
+        with transaction.writing_files():
+            method(transaction, *args, **kwargs)
+
+    return call
+
+
 class RetryingTransaction(Transaction):
     """A transaction on a copy of the table, so that refreshing the original keeps the base."""
 
     def __init__(self, table: Table, autocommit: bool = False) -> None:
-        own = Table(
-            identifier=table.name(),
-            metadata=table.metadata,
-            metadata_location=table.metadata_location,
-            io=table.io,
-            catalog=table.catalog,
-            config=table.config,
-        )
-        super().__init__(own, autocommit)
+        super().__init__(copy_as(Table, table), autocommit)
         self._users_table = table
         self.command: str | None = None
         """The command whose isolation level applies, if a call is more than a delete or update."""
@@ -174,21 +182,10 @@ class RetryingTransaction(Transaction):
 
     # --- operations -----------------------------------------------------------------------------
 
-    def append(self, *args: Any, **kwargs: Any) -> None:
-        with self._writing_files():
-            super().append(*args, **kwargs)
-
-    def overwrite(self, *args: Any, **kwargs: Any) -> None:
-        with self._writing_files():
-            super().overwrite(*args, **kwargs)
-
-    def dynamic_partition_overwrite(self, *args: Any, **kwargs: Any) -> None:
-        with self._writing_files():
-            super().dynamic_partition_overwrite(*args, **kwargs)
-
-    def delete(self, *args: Any, **kwargs: Any) -> None:
-        with self._writing_files():
-            super().delete(*args, **kwargs)
+    append = _writing_files(Transaction.append)
+    overwrite = _writing_files(Transaction.overwrite)
+    dynamic_partition_overwrite = _writing_files(Transaction.dynamic_partition_overwrite)
+    delete = _writing_files(Transaction.delete)
 
     def upsert(
         self,
@@ -202,7 +199,7 @@ class RetryingTransaction(Transaction):
     ) -> UpsertResult:
         read = self.table_metadata
         level = isolation_level(read.properties, "merge")
-        with self._writing_files(command="merge"):
+        with self.writing_files(command="merge"):
             result = super().upsert(
                 df,
                 join_cols,
@@ -231,7 +228,7 @@ class RetryingTransaction(Transaction):
             self._checks_duplicates = False
 
     @contextmanager
-    def _writing_files(self, command: str | None = None) -> Iterator[None]:
+    def writing_files(self, command: str | None = None) -> Iterator[None]:
         before = self._writes_files, self.command
         self._writes_files, self.command = True, command or self.command
         try:
