@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
@@ -31,7 +31,7 @@ from frazil.client.declare.table_verbs import (
 from frazil.client.send.catalog_calls import Calls, decode
 from frazil.client.send.http_transport import DEFAULT_TIMEOUT_S, Answer, HttpTransport, Transport
 from frazil.client.send.retry_policy import RetryPolicy
-from frazil.client.send.submit import Accepted, Request
+from frazil.client.send.submit import Request
 from frazil.wire.errors import BadRequest, CommitStateUnknown
 from frazil.wire.file_actions import MAIN, Once
 from frazil.wire.identifiers import Identifier, Namespace
@@ -291,46 +291,33 @@ class Client(CatalogVerbs[Commit]):
     # --- requests -------------------------------------------------------------------------------
 
     def _commit(self, table: Table, change: Change) -> Commit:
-        def build() -> CommitTableRequest:
-            return _request(self._fresh_base(table, (change,)), (change,))
+        path = self._calls.path(table_path(table.identifier))
 
-        path = table_path(table.identifier)
-        accepted = self._submit(path, build, table.properties, rebuilds=change.rebuilds)
+        def build() -> Request:
+            return _commit_request(path, _request(self._fresh_base(table, (change,)), (change,)))
+
+        accepted = self._calls.submit(build, table.properties, rebuilds=change.rebuilds)
         committed = decode(accepted.answer, _Committed, CommitStateUnknown)
         return _commit_of(table.identifier, committed, accepted.attempts)
 
     def _commit_all(self, pending: Sequence[Pending]) -> tuple[Commit, ...]:
-        def build() -> CommitTransactionRequest:
+        path = self._calls.path("transactions/commit")
+
+        def build() -> Request:
             requests = tuple(
                 _request(self._fresh_base(table, changes), changes, _named(table.identifier))
                 for table, changes in pending
             )
-            return CommitTransactionRequest(table_changes=requests)
+            return _commit_request(path, CommitTransactionRequest(table_changes=requests))
 
         rebuilds = any(change.rebuilds for _, changes in pending for change in changes)
         properties = pending[0][0].properties
-        accepted = self._submit("transactions/commit", build, properties, rebuilds=rebuilds)
+        accepted = self._calls.submit(build, properties, rebuilds=rebuilds)
         committed = decode(accepted.answer, _CommittedTables, CommitStateUnknown).tables
         return tuple(
             _commit_of(table.identifier, result, accepted.attempts)
             for (table, _), result in zip(pending, committed, strict=True)
         )
-
-    def _submit(
-        self,
-        path: str,
-        build: Callable[[], Struct],
-        properties: Mapping[str, str],
-        *,
-        rebuilds: bool,
-    ) -> Accepted:
-        """Send a commit; `build` is called again for each rebuilt attempt."""
-        full_path = self._calls.path(path)
-
-        def request() -> Request:
-            return Request("POST", full_path, msgspec.json.encode(build()), _MINIMAL)
-
-        return self._calls.submit(request, properties, rebuilds=rebuilds)
 
     def _fresh_base(self, table: Table, changes: Sequence[Change]) -> Table:
         """Return the table to build changes on, loaded again at each attempt if they depend on it.
@@ -385,6 +372,10 @@ class Client(CatalogVerbs[Commit]):
     def _delete(self, path: str, query: Mapping[str, str] | None = None) -> None:
         delete = Request("DELETE", self._calls.path(path), query=query or {})
         self._calls.submit(lambda: delete)
+
+
+def _commit_request(path: str, body: CommitTableRequest | CommitTransactionRequest) -> Request:
+    return Request("POST", path, msgspec.json.encode(body), _MINIMAL)
 
 
 def _request(
