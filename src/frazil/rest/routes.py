@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from frazil.rest import namespace_routes, planning_routes, server_routes, table_routes, view_routes
 from frazil.rest.routing import Route
 from frazil.wire.rest_messages import (
@@ -27,6 +29,11 @@ _PLAN = f"{_TABLE}/plan/{{plan-id}}"
 _VIEWS = f"{_NAMESPACE}/views"
 _VIEW = f"{_VIEWS}/{{view}}"
 
+_change = partial(Route, changes=True)
+"""A route that changes the catalog."""
+_commit = partial(Route, changes=True, commits=True)
+"""A route that commits through a queue."""
+
 
 ROUTES: tuple[Route, ...] = (
     # the server itself
@@ -39,58 +46,38 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/v1/config", "getConfig", server_routes.get_config),
     # namespaces
     Route("GET", _NAMESPACES, "listNamespaces", namespace_routes.list_namespaces),
-    Route(
+    _change(
         "POST",
         _NAMESPACES,
         "createNamespace",
         namespace_routes.create_namespace,
         CreateNamespaceRequest,
-        changes=True,
     ),
     Route("GET", _NAMESPACE, "loadNamespaceMetadata", namespace_routes.load_namespace),
     Route("HEAD", _NAMESPACE, "namespaceExists", namespace_routes.namespace_exists),
-    Route("DELETE", _NAMESPACE, "dropNamespace", namespace_routes.drop_namespace, changes=True),
-    Route(
+    _change("DELETE", _NAMESPACE, "dropNamespace", namespace_routes.drop_namespace),
+    _change(
         "POST",
         f"{_NAMESPACE}/properties",
         "updateProperties",
         namespace_routes.update_properties,
         UpdateNamespacePropertiesRequest,
-        changes=True,
     ),
     # tables
     Route("GET", _TABLES, "listTables", table_routes.list_tables),
-    Route(
-        "POST", _TABLES, "createTable", table_routes.create_table, CreateTableRequest, changes=True
-    ),
-    Route(
+    _change("POST", _TABLES, "createTable", table_routes.create_table, CreateTableRequest),
+    _change(
         "POST",
         f"{_NAMESPACE}/register",
         "registerTable",
         table_routes.register_table,
         RegisterTableRequest,
-        changes=True,
     ),
     Route("GET", _TABLE, "loadTable", table_routes.load_table),
     Route("HEAD", _TABLE, "tableExists", table_routes.table_exists),
-    Route(
-        "POST",
-        _TABLE,
-        "updateTable",
-        table_routes.update_table,
-        CommitTableRequest,
-        changes=True,
-        commits=True,
-    ),
-    Route("DELETE", _TABLE, "dropTable", table_routes.drop_table, changes=True, commits=True),
-    Route(
-        "POST",
-        f"{_TABLE}/unregister",
-        "unregisterTable",
-        table_routes.unregister_table,
-        changes=True,
-        commits=True,
-    ),
+    _commit("POST", _TABLE, "updateTable", table_routes.update_table, CommitTableRequest),
+    _commit("DELETE", _TABLE, "dropTable", table_routes.drop_table),
+    _commit("POST", f"{_TABLE}/unregister", "unregisterTable", table_routes.unregister_table),
     Route(
         "POST",
         f"{_TABLE}/metrics",
@@ -98,23 +85,15 @@ ROUTES: tuple[Route, ...] = (
         table_routes.report_metrics,
         ReportMetricsRequest,
     ),
-    Route(
-        "POST",
-        "/v1/tables/rename",
-        "renameTable",
-        table_routes.rename_table,
-        RenameTableRequest,
-        changes=True,
-        commits=True,
+    _commit(
+        "POST", "/v1/tables/rename", "renameTable", table_routes.rename_table, RenameTableRequest
     ),
-    Route(
+    _commit(
         "POST",
         "/v1/transactions/commit",
         "commitTransaction",
         table_routes.commit_transaction,
         CommitTransactionRequest,
-        changes=True,
-        commits=True,
     ),
     # scans
     Route(
@@ -135,34 +114,17 @@ ROUTES: tuple[Route, ...] = (
     ),
     # views
     Route("GET", _VIEWS, "listViews", view_routes.list_views),
-    Route("POST", _VIEWS, "createView", view_routes.create_view, CreateViewRequest, changes=True),
-    Route(
+    _change("POST", _VIEWS, "createView", view_routes.create_view, CreateViewRequest),
+    _change(
         "POST",
         f"{_NAMESPACE}/register-view",
         "registerView",
         view_routes.register_view,
         RegisterViewRequest,
-        changes=True,
     ),
     Route("GET", _VIEW, "loadView", view_routes.load_view),
     Route("HEAD", _VIEW, "viewExists", view_routes.view_exists),
-    Route(
-        "POST",
-        _VIEW,
-        "replaceView",
-        view_routes.replace_view,
-        CommitViewRequest,
-        changes=True,
-        commits=True,
-    ),
-    Route("DELETE", _VIEW, "dropView", view_routes.drop_view, changes=True, commits=True),
-    Route(
-        "POST",
-        "/v1/views/rename",
-        "renameView",
-        view_routes.rename_view,
-        RenameTableRequest,
-        changes=True,
-        commits=True,
-    ),
+    _commit("POST", _VIEW, "replaceView", view_routes.replace_view, CommitViewRequest),
+    _commit("DELETE", _VIEW, "dropView", view_routes.drop_view),
+    _commit("POST", "/v1/views/rename", "renameView", view_routes.rename_view, RenameTableRequest),
 )
