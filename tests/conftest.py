@@ -59,6 +59,12 @@ def pytest_configure(config: pytest.Config) -> None:
     forbid_network()
 
 
+def runs_with_spark(nodeid: str) -> bool:
+    """Return whether the test belongs to the worker that has Spark."""
+    path = nodeid.partition("::")[0]
+    return path in SPARK_FILES or path.startswith(SPARK_FOLDERS)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Give each worker its half of the tests.
@@ -71,14 +77,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class Halves(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
-            path = nodeid.partition("::")[0]
-            needs_spark = path in SPARK_FILES or path.startswith(SPARK_FOLDERS)
-            return "spark" if needs_spark else "rest"
+            return "spark" if runs_with_spark(nodeid) else "rest"
 
     return Halves(config, log)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        wants_spark = "spark" in getattr(item, "fixturenames", ())
+        if wants_spark and item.nodeid.startswith("tests/") and not runs_with_spark(item.nodeid):
+            raise pytest.UsageError(f"{item.nodeid} uses Spark: add its file to SPARK_FILES")
     full, fast = config.getoption("--full"), config.getoption("--fast")
     left_out = [
         item
