@@ -28,7 +28,7 @@ TARGETS = {
     ),
     *("bench", "bench-full", "bench-commit", "bench-commit-full"),
     *("bench-client", "bench-client-full", "bench-planning", "bench-planning-full"),
-    *("bench-spark", "bench-spark-full"),
+    *("bench-manifests", "bench-spark", "bench-spark-full"),
     *("lock", "clean", "help"),
 }
 EXTRAS = [
