@@ -305,7 +305,7 @@ class TaskWriter:
             kind = partition_type(spec, self._scan.metadata.current_schema)
             self._partition_types[spec_id] = kind
         pairs = zip(kind.fields, values, strict=False)
-        return [_partition_value(one.type, value) for one, value in pairs]
+        return [_partition_value(field.type, value) for field, value in pairs]
 
 
 def _add_optional_fields(

@@ -85,31 +85,31 @@ def _filter(request: PlanTableScanRequest, metadata: TableMetadata, schema: Sche
 
 
 def _known(metadata: TableMetadata, snapshot_id: int | None, name: str) -> Snapshot:
-    found = None if snapshot_id is None else metadata.snapshot(snapshot_id)
-    if found is None:
+    snapshot = None if snapshot_id is None else metadata.snapshot(snapshot_id)
+    if snapshot is None:
         raise BadRequest(f"{name}: the table has no snapshot {snapshot_id}; it may have expired")
-    return found
+    return snapshot
 
 
 def _schema_of(metadata: TableMetadata, snapshot: Snapshot) -> Schema:
     """Return the schema of a snapshot. Snapshots of old writers do not name one."""
-    found = None if snapshot.schema_id is None else metadata.schema(snapshot.schema_id)
-    return metadata.current_schema if found is None else found
+    schema = None if snapshot.schema_id is None else metadata.schema(snapshot.schema_id)
+    return metadata.current_schema if schema is None else schema
 
 
 def _appended(metadata: TableMetadata, start_id: int | None, end: Snapshot) -> tuple[Snapshot, ...]:
     """Return the append snapshots after the start, which must be an ancestor of the end."""
-    found: list[Snapshot] = []
+    appended: list[Snapshot] = []
     oldest = end
     for snapshot in metadata.ancestors(end.snapshot_id):
         if snapshot.snapshot_id == start_id:
-            return tuple(found)
+            return tuple(appended)
         if snapshot.operation == _APPEND:
-            found.append(snapshot)
+            appended.append(snapshot)
         oldest = snapshot
     # If the start has expired, it is the parent of the oldest known snapshot.
     if start_id is None or oldest.parent_snapshot_id == start_id:
-        return tuple(found)
+        return tuple(appended)
     raise BadRequest(
         f"start-snapshot-id: {start_id} is not an ancestor of end-snapshot-id {end.snapshot_id}"
     )
@@ -137,9 +137,9 @@ def _check_columns(
     reader."""
     ids: set[int] = set()
     for index, name in enumerate(names or ()):
-        found = schema.find_by_name(name, case_sensitive)
-        if found is not None:
-            ids.add(found.field_id)
+        column = schema.find_by_name(name, case_sensitive)
+        if column is not None:
+            ids.add(column.field_id)
         elif not name.startswith("_"):
             raise BadRequest(f"{json_path}[{index}]: the table has no column {name!r}")
     return frozenset(ids)

@@ -235,8 +235,8 @@ class Walk:
         asked = rows[~proven]
         if not len(asked):
             return rows
-        found = where.rows_by_metrics(self._reader.metrics(manifest), asked)
-        return np.sort(np.concatenate([rows[proven], found]))
+        allowed = where.rows_by_metrics(self._reader.metrics(manifest), asked)
+        return np.sort(np.concatenate([rows[proven], allowed]))
 
 
 def _listed(scan: Scan, reader: ManifestReader) -> list[tuple[ManifestFile, RecordSchema]]:
@@ -248,15 +248,15 @@ def _listed(scan: Scan, reader: ManifestReader) -> list[tuple[ManifestFile, Reco
     if scan.appended is None:
         if scan.snapshot is None:
             return []
-        found = reader.manifest_list(scan.snapshot)
-        return [(manifest, found.schema) for manifest in found.manifests]
+        manifest_list = reader.manifest_list(scan.snapshot)
+        return [(manifest, manifest_list.schema) for manifest in manifest_list.manifests]
     ids = {snapshot.snapshot_id for snapshot in scan.appended}
     distinct: dict[str, tuple[ManifestFile, RecordSchema]] = {}
     for snapshot in scan.appended:
-        found = reader.manifest_list(snapshot)
-        for manifest in found.manifests:
+        manifest_list = reader.manifest_list(snapshot)
+        for manifest in manifest_list.manifests:
             if manifest.content == DATA and manifest.added_snapshot_id in ids:
-                distinct.setdefault(manifest.manifest_path, (manifest, found.schema))
+                distinct.setdefault(manifest.manifest_path, (manifest, manifest_list.schema))
     return list(distinct.values())
 
 
@@ -291,10 +291,10 @@ def split(pieces: Sequence[Piece], max_rows: int) -> list[Span]:
 
 def within(pieces: Sequence[Piece], span: Span) -> list[Piece]:
     """Return the part of the pieces that is inside a span."""
-    found = []
+    inside = []
     for piece in pieces:
         if span.holds(piece.number):
             rows = span.rows(piece.number, piece.rows)
             if len(rows):
-                found.append(replace(piece, rows=rows))
-    return found
+                inside.append(replace(piece, rows=rows))
+    return inside

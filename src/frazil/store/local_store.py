@@ -131,10 +131,10 @@ class LocalStore:
     def size(self, location: str) -> int | None:
         with _translated("look at", location):
             try:
-                found = os.stat(_local_path(location))
+                status = os.stat(_local_path(location))
             except (FileNotFoundError, NotADirectoryError):
                 return None
-        return found.st_size if stat.S_ISREG(found.st_mode) else None
+        return status.st_size if stat.S_ISREG(status.st_mode) else None
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         """List without following symlinks, which could lead out of the table."""
@@ -334,14 +334,14 @@ def _slice(waiting: deque[memoryview]) -> list[memoryview]:
 
 
 def _read(fd: int, location: str, max_bytes: int | None) -> bytes:
-    found = os.fstat(fd)
-    if not stat.S_ISREG(found.st_mode):
+    status = os.fstat(fd)
+    if not stat.S_ISREG(status.st_mode):
         raise ObjectMissing(location)
-    if max_bytes is not None and found.st_size > max_bytes:
+    if max_bytes is not None and status.st_size > max_bytes:
         raise ObjectTooLarge(location, max_bytes)
     # Objects do not change, so the size is the end. Reading one byte more detects a file that
     # grows, which would otherwise be read without bound.
-    wanted = found.st_size + 1
+    wanted = status.st_size + 1
     parts: list[bytes] = []
     while wanted > 0:
         part = os.read(fd, min(wanted, 1 << 30))
@@ -367,7 +367,7 @@ def _read_at(fd: int, offset: int, length: int) -> bytes:
 
 def _scan(folder: str) -> list[tuple[str, os.stat_result]]:
     """Return the entries of a folder; none if the folder does not exist."""
-    found: list[tuple[str, os.stat_result]] = []
+    listed: list[tuple[str, os.stat_result]] = []
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
@@ -375,10 +375,10 @@ def _scan(folder: str) -> list[tuple[str, os.stat_result]]:
                     continue
                 # Skip a file that was deleted since the folder was read.
                 with suppress(FileNotFoundError):
-                    found.append((entry.name, entry.stat(follow_symlinks=False)))
+                    listed.append((entry.name, entry.stat(follow_symlinks=False)))
     except (FileNotFoundError, NotADirectoryError):
         return []
-    return found
+    return listed
 
 
 def _is_text(name: str) -> bool:

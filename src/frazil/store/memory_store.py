@@ -40,12 +40,12 @@ class MemoryStore(SimpleStore):
 
     def get(self, location: str, max_bytes: int | None = None) -> bytes:
         with self._lock:
-            found = self._objects.get(_key(location))
-        if found is None:
+            stored = self._objects.get(_key(location))
+        if stored is None:
             raise ObjectMissing(location)
-        if max_bytes is not None and len(found.content) > max_bytes:
+        if max_bytes is not None and len(stored.content) > max_bytes:
             raise ObjectTooLarge(location, max_bytes)
-        return found.content
+        return stored.content
 
     def get_range(self, location: str, offset: int, length: int) -> bytes:
         part = self.get(location)[offset : offset + length]
@@ -53,20 +53,20 @@ class MemoryStore(SimpleStore):
 
     def size(self, location: str) -> int | None:
         with self._lock:
-            found = self._objects.get(_key(location))
-        return None if found is None else len(found.content)
+            stored = self._objects.get(_key(location))
+        return None if stored is None else len(stored.content)
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         bucket, path = _key(prefix)
         folder = path.rstrip("/") + "/"
         with self._lock:
-            found = [
+            objects = [
                 (key, an_object)
                 for (its_bucket, key), an_object in self._objects.items()
                 if its_bucket == bucket and key.startswith(folder)
             ]
         text = prefix.rstrip("/")
-        for key, an_object in found:
+        for key, an_object in objects:
             below = key.removeprefix(folder)
             yield ObjectInfo(f"{text}/{below}", len(an_object.content), an_object.modified_ms)
 

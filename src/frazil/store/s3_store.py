@@ -189,12 +189,12 @@ class S3Store(SimpleStore):
 
     def _bucket(self, name: str) -> _Bucket:
         with self._lock:
-            found = self._buckets.get(name)
-            if found is None:
-                found = self._buckets[name] = _Bucket(
+            known = self._buckets.get(name)
+            if known is None:
+                known = self._buckets[name] = _Bucket(
                     reader=self._client(name, _READ_RETRIES), writer=self._client(name, 0)
                 )
-            return found
+            return known
 
     def _client(self, bucket: str, max_retries: int) -> obstore_store.S3Store:
         config: S3Config = {

@@ -77,9 +77,9 @@ class RoutingStore:
         return self._store(parse_location(location).scheme)
 
     def _store(self, scheme: str) -> Store:
-        found = self._stores.get(scheme)
-        if found is not None:
-            return found
+        store = self._stores.get(scheme)
+        if store is not None:
+            return store
         if scheme not in self._openers:
             raise BadRequest(
                 f"this server has no store for {scheme}: locations: "

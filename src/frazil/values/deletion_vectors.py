@@ -107,26 +107,26 @@ def _check_array(data: memoryview, at: int, cardinality: int) -> int:
 
 
 def _check_bits(data: memoryview, at: int, cardinality: int) -> int:
-    found = int.from_bytes(_take(data, at, _BITS_BYTES), "little").bit_count()
-    if found != cardinality:
-        raise InvalidRoaring(f"a container has {found} bits set, but declares {cardinality}")
+    count = int.from_bytes(_take(data, at, _BITS_BYTES), "little").bit_count()
+    if count != cardinality:
+        raise InvalidRoaring(f"a container has {count} bits set, but declares {cardinality}")
     return at + _BITS_BYTES
 
 
 def _check_runs(data: memoryview, at: int, cardinality: int) -> int:
     count = int.from_bytes(_take(data, at, 2), "little")
     pairs = _words(_take(data, at + 2, count * 4))
-    found = 0
+    total = 0
     end = -1
     for start, last in zip(pairs[0::2], pairs[1::2], strict=True):
         # Adjacent runs would be one run: no writer produces them, and CRoaring relies on that.
         if start <= end:
             raise InvalidRoaring("the runs of a container do not ascend or they touch")
         end = start + last + 1
-        found += last + 1
-    if end > 1 << 16 or found != cardinality:
+        total += last + 1
+    if end > 1 << 16 or total != cardinality:
         raise InvalidRoaring(
-            f"the runs of a container hold {found} values, but it declares {cardinality}"
+            f"the runs of a container hold {total} values, but it declares {cardinality}"
         )
     return at + 2 + count * 4
 
@@ -292,9 +292,9 @@ def _checked_frame(data: bytes) -> memoryview:
     if magic != _MAGIC:
         raise InvalidDeletionVector(f"the magic is {magic.hex()} instead of {_MAGIC.hex()}")
     (expected,) = _CRC.unpack_from(data, end)
-    found = zlib.crc32(memoryview(data)[4:end])
-    if found != expected:
+    actual = zlib.crc32(memoryview(data)[4:end])
+    if actual != expected:
         raise InvalidDeletionVector(
-            f"the checksum is 0x{found:08x}, but 0x{expected:08x} is recorded: the bytes changed"
+            f"the checksum is 0x{actual:08x}, but 0x{expected:08x} is recorded: the bytes changed"
         )
     return memoryview(data)[_HEAD.size : end]

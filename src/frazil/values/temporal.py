@@ -83,14 +83,14 @@ def _micros_of_usual_text(text: str) -> int | None:
     ):
         return None
     try:
-        found = datetime.fromisoformat(text)
+        parsed = datetime.fromisoformat(text)
     except ValueError:
         return None
-    if found.tzinfo is not None:
+    if parsed.tzinfo is not None:
         return None
-    days = found.toordinal() - _EPOCH_ORDINAL
-    seconds = ((days * 24 + found.hour) * 60 + found.minute) * 60 + found.second
-    return seconds * MICROS_PER_SECOND + found.microsecond
+    days = parsed.toordinal() - _EPOCH_ORDINAL
+    seconds = ((days * 24 + parsed.hour) * 60 + parsed.minute) * 60 + parsed.second
+    return seconds * MICROS_PER_SECOND + parsed.microsecond
 
 
 def nanos_from_timestamp(text: str, *, with_zone: bool) -> int:

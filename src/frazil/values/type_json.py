@@ -147,22 +147,22 @@ def _parse_part(
 def _get(value: Mapping[str, Any], key: str, kind: type[_T], path: str) -> _T:
     if key not in value:
         raise InvalidType(f"{path}: '{key}' is missing")
-    found = value[key]
-    if not isinstance(found, kind):
-        raise InvalidType(f"{path}.{key}: expected {_JSON_NAMES[kind]}, got {_kind(found)}")
-    return found
+    member = value[key]
+    if not isinstance(member, kind):
+        raise InvalidType(f"{path}.{key}: expected {_JSON_NAMES[kind]}, got {_kind(member)}")
+    return member
 
 
 def get_int(value: Mapping[str, Any], key: str, path: str) -> int:
     """Return a required 32-bit integer of a JSON object."""
     if key not in value:
         raise InvalidType(f"{path}: '{key}' is missing")
-    found = value[key]
-    if isinstance(found, bool) or not isinstance(found, int):
-        raise InvalidType(f"{path}.{key}: expected an integer, got {_kind(found)}")
-    if not -(2**31) <= found < 2**31:
-        raise InvalidType(f"{path}.{key}: {found} does not fit in 32 bits")
-    return found
+    member = value[key]
+    if isinstance(member, bool) or not isinstance(member, int):
+        raise InvalidType(f"{path}.{key}: expected an integer, got {_kind(member)}")
+    if not -(2**31) <= member < 2**31:
+        raise InvalidType(f"{path}.{key}: {member} does not fit in 32 bits")
+    return member
 
 
 def _kind(value: object) -> str:

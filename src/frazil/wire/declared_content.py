@@ -38,7 +38,7 @@ NULL: Final = Raw(b"null")
 """The default of an optional object that stays raw JSON."""
 
 
-def given(raw: Raw) -> Raw | None:
+def optional_raw(raw: Raw) -> Raw | None:
     """Return an optional raw object, or None if the client left it out or sent null."""
     return None if bytes(raw) == b"null" else raw
 

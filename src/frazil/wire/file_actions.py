@@ -28,7 +28,7 @@ from frazil.wire.declared_content import (
     RemovedDeleteFile,
     data_file_path,
     delete_file_key,
-    given,
+    optional_raw,
 )
 from frazil.wire.errors import BadRequest
 from frazil.wire.rest_updates import AddSnapshot, Int64, SetSnapshotRef, TableUpdate, Update
@@ -59,7 +59,7 @@ class Validation(
 
     @property
     def filter(self) -> Raw | None:
-        return given(self.filter_json)
+        return optional_raw(self.filter_json)
 
     @property
     def clause(self) -> str:
@@ -151,7 +151,7 @@ class Overwrite(_FileUpdate, frozen=True, kw_only=True, tag="overwrite"):
 
     @property
     def delete_row_filter(self) -> Raw | None:
-        return given(self.delete_row_filter_json)
+        return optional_raw(self.delete_row_filter_json)
 
 
 class Replace(_FileUpdate, frozen=True, kw_only=True, tag="replace"):
@@ -172,7 +172,7 @@ class Delete(_FileUpdate, frozen=True, kw_only=True, tag="delete"):
 
     @property
     def delete_row_filter(self) -> Raw | None:
-        return given(self.delete_row_filter_json)
+        return optional_raw(self.delete_row_filter_json)
 
 
 class CherryPick(Update, frozen=True, kw_only=True, omit_defaults=True, tag="cherry-pick"):

@@ -122,9 +122,9 @@ def _explain(kind: type[Any], body: bytes, text: str) -> str:
 
     A message in an unexpected form is shown unchanged.
     """
-    found = _JSON_PATH.search(text)
-    json_path = found.group(2) if found else ""
-    problem = text[: found.start()] if found else text
+    matched = _JSON_PATH.search(text)
+    json_path = matched.group(2) if matched else ""
+    problem = text[: matched.start()] if matched else text
     if problem.startswith(("Invalid value", "Invalid enum value")):
         return f"{json_path}: {_unknown_value(kind, body, json_path)}"
     if problem.startswith(("Object missing", "Object contains")):
@@ -138,7 +138,7 @@ def _explain(kind: type[Any], body: bytes, text: str) -> str:
         return f"{_joined(json_path, own.group(1))}: {problem[own.end() :]}"
     problem = _QUOTED.sub(r"\1", problem)
     problem = problem[:1].lower() + problem[1:]
-    if found and found.group(1):
+    if matched and matched.group(1):
         return f"{json_path}: wrong key, {problem}"
     return (
         f"{_with_key(body, json_path)}: {problem}" if json_path else f"the request body: {problem}"
@@ -179,12 +179,12 @@ def known_values(kind: Any, json_path: str) -> tuple[str, ...]:
 
 def _kinds_at(kind: Any, json_path: str) -> list[Any]:
     """Return the objects and enumerations that `kind` allows at a path like `updates[0].action`."""
-    found = list(_kinds_in(kind))
+    kinds = list(_kinds_in(kind))
     for name in re.findall(r"(?:^|\.)([^.\[\]]+)", json_path):
-        owners = [item for item in found if _is_struct(item)]
+        owners = [item for item in kinds if _is_struct(item)]
         fields = (item for owner in owners for item in _fields(owner) if item.encode_name == name)
-        found = [inner for item in fields for inner in _kinds_in(item.type)]
-    return found
+        kinds = [inner for item in fields for inner in _kinds_in(item.type)]
+    return kinds
 
 
 def _kinds_in(kind: Any) -> Iterator[Any]:

@@ -16,7 +16,7 @@ from typing import Annotated, TypeAlias
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 
-from frazil.wire.declared_content import NULL, given
+from frazil.wire.declared_content import NULL, optional_raw
 from frazil.wire.errors import BadRequest
 from frazil.wire.file_actions import CommitUpdate, Once
 from frazil.wire.identifiers import Identifier, Namespace, check_identifier
@@ -65,11 +65,11 @@ class CreateTableRequest(Request, frozen=True):
 
     @property
     def partition_spec(self) -> Raw | None:
-        return given(self.partition_spec_json)
+        return optional_raw(self.partition_spec_json)
 
     @property
     def write_order(self) -> Raw | None:
-        return given(self.write_order_json)
+        return optional_raw(self.write_order_json)
 
 
 class RegisterTableRequest(Request, frozen=True):

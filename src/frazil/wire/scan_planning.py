@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 
 from msgspec import Meta, Raw, Struct, field
 
-from frazil.wire.declared_content import NULL, Count, CountMap, ValueMap, given
+from frazil.wire.declared_content import NULL, Count, CountMap, ValueMap, optional_raw
 from frazil.wire.errors import BadRequest
 from frazil.wire.rest_messages import Request
 from frazil.wire.rest_updates import Int64
@@ -46,7 +46,7 @@ class PlanTableScanRequest(Request, frozen=True, omit_defaults=True):
 
     @property
     def filter(self) -> Raw | None:
-        return given(self.filter_json)
+        return optional_raw(self.filter_json)
 
     @property
     def is_case_sensitive(self) -> bool:

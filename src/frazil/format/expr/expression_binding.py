@@ -45,7 +45,7 @@ class BoundReference:
     produces_null: bool
     """Whether it can be null: it, or a struct around it, is optional."""
     is_nested: bool = False
-    """Whether it is a field of a struct; its counts do not tell which structs are null."""
+    """Whether it is a field of a struct, whose counts do not show which structs are null."""
 
     @property
     def ref(self) -> BoundReference:

@@ -154,8 +154,8 @@ def _assign_missing_ids(
     for position, item in enumerate(items):
         path = f"partition-spec.fields[{position}]"
         key = (source_ids_of(item, path), str(transform_of(item, path)))
-        found = known.get(key)
-        item["field-id"] = next(next_id) if found is None else found
+        known_id = known.get(key)
+        item["field-id"] = next(next_id) if known_id is None else known_id
 
 
 def _parse_field(item: dict[str, Any], path: str) -> PartitionField:
@@ -205,17 +205,17 @@ def _check_unique(fields: tuple[PartitionField, ...]) -> None:
         names.add(part.name)
 
 
-def compatible_specs(one: PartitionSpec, other: PartitionSpec) -> bool:
+def compatible_specs(left: PartitionSpec, right: PartitionSpec) -> bool:
     """Check whether two specs partition alike, as Java's `compatibleWith` does.
 
     Field ids are ignored. Names are compared, because they are directories and columns of metadata
     tables.
     """
-    return len(one.fields) == len(other.fields) and all(
+    return len(left.fields) == len(right.fields) and all(
         mine.source_ids == theirs.source_ids
         and mine.name == theirs.name
         and str(mine.transform) == str(theirs.transform)
-        for mine, theirs in zip(one.fields, other.fields, strict=True)
+        for mine, theirs in zip(left.fields, right.fields, strict=True)
     )
 
 

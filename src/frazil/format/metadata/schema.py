@@ -253,13 +253,13 @@ def is_nested_in_list_or_map(schema: Schema, field_id: int) -> bool:
     return any(not _is_struct(ancestor.type) for ancestor in _ancestors(schema, field_id))
 
 
-def same_schema(one: Schema, other: Schema) -> bool:
+def same_schema(left: Schema, right: Schema) -> bool:
     """Check whether two schemas differ only in their id, as Java's `Schema.sameSchema` does.
 
     Docs and default values are compared, unknown members are not.
     """
-    return one.struct == other.struct and set(one.identifier_field_ids) == set(
-        other.identifier_field_ids
+    return left.struct == right.struct and set(left.identifier_field_ids) == set(
+        right.identifier_field_ids
     )
 
 

@@ -110,9 +110,9 @@ def _one_of(kind: type[_E], item: Mapping[str, Any], key: str, path: str) -> _E:
         raise BadRequest(f"{path}: '{key}' {text!r} is not one of {', '.join(kind)}") from None
 
 
-def same_order(one: SortOrder, other: SortOrder) -> bool:
+def same_order(left: SortOrder, right: SortOrder) -> bool:
     """Check whether two orders sort alike, whatever their ids, as Java's `sameOrder` does."""
-    return one.fields == other.fields
+    return left.fields == right.fields
 
 
 def with_order_id(order: SortOrder, order_id: int) -> SortOrder:

@@ -427,8 +427,8 @@ def set_snapshot_ref(state: TableState, update: SetSnapshotRef) -> None:
     state.refs[name] = ref
 
 
-def _same_ref(one: SnapshotRef, other: SnapshotRef) -> bool:
-    return replace(one, raw=b"") == replace(other, raw=b"")
+def _same_ref(left: SnapshotRef, right: SnapshotRef) -> bool:
+    return replace(left, raw=b"") == replace(right, raw=b"")
 
 
 def _set_current_snapshot(state: TableState, snapshot: Snapshot) -> None:

@@ -231,15 +231,15 @@ _APPLY: Final[Mapping[type, Callable[[_Draft, Any], None]]] = {
 }
 
 
-def _same_version(one: ViewVersion, other: ViewVersion) -> bool:
+def _same_version(left: ViewVersion, right: ViewVersion) -> bool:
     """Check whether two versions are equal except for id and time, as Java's `sameViewVersion`
     does."""
     return (
-        one.schema_id == other.schema_id
-        and one.summary == other.summary
-        and one.default_catalog == other.default_catalog
-        and one.default_namespace == other.default_namespace
-        and one.representations == other.representations
+        left.schema_id == right.schema_id
+        and left.summary == right.summary
+        and left.default_catalog == right.default_catalog
+        and left.default_namespace == right.default_namespace
+        and left.representations == right.representations
     )
 
 
