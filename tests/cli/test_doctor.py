@@ -179,7 +179,7 @@ def test_java_17_to_22_is_taken_and_any_other_passed_over(
     if fit:
         assert detail == f"Java {number} at {home}"
     else:
-        assert f"Java {number} at {home} passed over: 17 to 22 is needed" in detail
+        assert f"Java {number} at {home} skipped: 17 to 22 is needed" in detail
 
 
 @pytest.mark.parametrize(("require", "status"), [((), "warning"), (("java",), "failed")])

@@ -59,7 +59,7 @@ def test_unfit_java_is_passed_over_with_a_line(
     assert found == java.Java(fit, 17, "system")
     said = capsys.readouterr().err
     assert str(unfit) in said
-    assert "passed over: 17 to 22 is needed" in said
+    assert "skipped: 17 to 22 is needed" in said
 
 
 def test_a_word_that_is_no_choice_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

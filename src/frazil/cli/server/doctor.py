@@ -239,7 +239,7 @@ class FoundJava:
 
 def find_java() -> FoundJava:
     unsuitable: list[str] = []
-    java = find_system_java(tell=unsuitable.append)
+    java = find_system_java(report=unsuitable.append)
     description = _wheel() if java is None else f"Java {java.version} at {java.home}"
     return FoundJava(description, tuple(unsuitable))
 

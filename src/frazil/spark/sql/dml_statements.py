@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
@@ -33,6 +33,15 @@ from frazil.spark.parse.sql_literals import default_literal
 from frazil.spark.parse.sql_tokens import Cursor, Edit, Name, apply_edits
 from frazil.spark.parse.table_references import qualifiers_of
 from frazil.spark.rows import row_changes
+from frazil.spark.rows.merge_clauses import (
+    STAR,
+    Clause,
+    WhenMatchedDelete,
+    WhenMatchedUpdate,
+    WhenNotMatchedBySourceDelete,
+    WhenNotMatchedBySourceUpdate,
+    WhenNotMatchedInsert,
+)
 from frazil.spark.rows.merge_statement import MergeBuilder
 from frazil.spark.sql.statement_tables import StatementTables
 from frazil.spark.sql.table_names import CATALOG, target_of
@@ -99,13 +108,13 @@ class _Insertion:
         }
         self._check_partition()
 
-    def frame(self, reading: StatementTables) -> DataFrame:
+    def frame(self, tables: StatementTables) -> DataFrame:
         """Return the rows with the table's column names."""
         statement = self._statement
         if statement.by_name:
-            return self._with_static(reading.query(statement.query))
+            return self._with_static(tables.query(statement.query))
         names = self._query_columns()
-        frame = reading.query(_ColumnDefaults(self._table).in_values(statement.query, names))
+        frame = tables.query(_ColumnDefaults(self._table).in_values(statement.query, names))
         extra = len(frame.columns) - len(names)
         if extra < 0 or (extra > 0 and not statement.merge_schema):
             raise BadRequest(
@@ -168,15 +177,15 @@ class _Insertion:
 
 
 @dataclass(frozen=True)
-class Work:
-    """What one run of a statement has at hand."""
+class _StatementRun:
+    """What one run of a statement works with."""
 
     session: Session
     context: Context
     target: Target
-    reading: StatementTables
+    tables: StatementTables
     table: Table
-    """As it was when the run began."""
+    """The target as it was loaded for this run."""
 
 
 def _run(
@@ -184,35 +193,35 @@ def _run(
     title: str,
     name: Name,
     texts: tuple[str | None, ...],
-    do: Callable[[Work], Result],
+    do: Callable[[_StatementRun], Result],
     relation: str = "",
 ) -> Result:
-    """`texts` and `relation`: all that the statement reads."""
+    """Run a statement. `texts` and `relation`, the text after FROM, are all that it reads."""
     target = target_of(session, name)
     with progress(session.context, f"{title} {target}"):
-        return _carried_out(session, target, texts, relation, do)
+        return _run_on(session, target, texts, relation, do)
 
 
-def _carried_out(
+def _run_on(
     session: Session,
     target: Target,
     texts: tuple[str | None, ...],
     relation: str,
-    do: Callable[[Work], Result],
+    do: Callable[[_StatementRun], Result],
 ) -> Result:
     context = session.context
     table = target.load(context)
-    with StatementTables(session, table) as reading:
-        if not reading.reads(target.identifier, *texts, relation=relation):
-            return do(Work(session, context, target, reading, table))
+    with StatementTables(session, table) as tables:
+        if not tables.reads(target.identifier, *texts, relation=relation):
+            return do(_StatementRun(session, context, target, tables, table))
 
     def attempt() -> Result:
         # The statement that `do` runs reads and writes this state of the table, and runs once: a
         # conflict starts a new attempt here, with everything that the text reads.
         table = target.load(context)
         pinned = replace(target, pinned=table)
-        with StatementTables(session, table) as reading:
-            return do(Work(session, context, pinned, reading, table))
+        with StatementTables(session, table) as tables:
+            return do(_StatementRun(session, context, pinned, tables, table))
 
     return run_statement(context, target, attempt)
 
@@ -221,12 +230,14 @@ def _carried_out(
 
 
 def insert(session: Session, statement: InsertStatement) -> Result:
-    def do(work: Work) -> Result:
-        insertion = _Insertion(session, work.table, statement)
-        frame = insertion.frame(work.reading)
-        writing = FrameStatement(work.context, work.target, frame, statement.merge_schema)
+    """Run INSERT."""
+
+    def do(run: _StatementRun) -> Result:
+        insertion = _Insertion(session, run.table, statement)
+        frame = insertion.frame(run.tables)
+        writing = FrameStatement(run.context, run.target, frame, statement.merge_schema)
         if statement.replace_where is not None:
-            where = _expression(work, statement.replace_where)
+            where = _expression(run, statement.replace_where)
             return writing.overwrite(where)
         if not statement.overwrite:
             return writing.append()
@@ -243,58 +254,63 @@ def insert(session: Session, statement: InsertStatement) -> Result:
 
 
 def delete(session: Session, statement: DeleteStatement) -> Result:
-    def do(work: Work) -> Result:
-        where = _where(work, statement.where)
-        return row_changes.delete(work.context, work.target, where, alias=statement.alias)
+    """Run DELETE."""
+
+    def do(run: _StatementRun) -> Result:
+        where = _where(run, statement.where)
+        return row_changes.delete(run.context, run.target, where, alias=statement.alias)
 
     return _run(session, "delete from", statement.target, (statement.where,), do)
 
 
 def truncate(session: Session, statement: TruncateStatement) -> Result:
+    """Run TRUNCATE TABLE."""
     return row_changes.delete(session.context, target_of(session, statement.target))
 
 
 def update(session: Session, statement: UpdateStatement) -> Result:
-    def do(work: Work) -> Result:
-        where = _where(work, statement.where)
-        given = _assigned(work, statement.assignments, statement.alias)
-        return row_changes.update(work.context, work.target, given, where, alias=statement.alias)
+    """Run UPDATE."""
+
+    def do(run: _StatementRun) -> Result:
+        where = _where(run, statement.where)
+        assigned = _assigned(run, statement.assignments, statement.alias)
+        return row_changes.update(run.context, run.target, assigned, where, alias=statement.alias)
 
     texts = (statement.where, *(value for _, value in statement.assignments))
     return _run(session, "update", statement.target, texts, do)
 
 
-def _where(work: Work, text: str | None) -> str | None:
-    return None if text is None else _expression(work, text)
+def _where(run: _StatementRun, text: str | None) -> str | None:
+    return None if text is None else _expression(run, text)
 
 
-def _expression(work: Work, text: str) -> str:
-    return work.reading.expression(text, work.target.identifier)
+def _expression(run: _StatementRun, text: str) -> str:
+    return run.tables.expression(text, run.target.identifier)
 
 
-def _assigned(work: Work, assignments: Assignments, alias: str | None) -> dict[str, str]:
-    """By the columns' names, without the table's in front of them."""
-    defaults = _ColumnDefaults(work.table)
-    found: dict[str, str] = {}
+def _assigned(run: _StatementRun, assignments: Assignments, alias: str | None) -> dict[str, str]:
+    """Return expressions by column names without the table's qualifier."""
+    defaults = _ColumnDefaults(run.table)
+    assigned: dict[str, str] = {}
     for name, text in assignments:
-        column = ".".join(_without_qualifier(work, name, alias))
-        if column in found:
+        column = ".".join(_without_qualifier(run, name, alias))
+        if column in assigned:
             raise BadRequest(f"column {column} is set twice")
         value = defaults.replaced(column, text)
-        found[column] = _expression(work, text) if value is None else value
-    return found
+        assigned[column] = _expression(run, text) if value is None else value
+    return assigned
 
 
-def _without_qualifier(work: Work, name: Name, alias: str | None) -> Name:
-    columns = {one.name.lower() for one in work.table.schema.fields}
-    identifier = work.target.identifier
+def _without_qualifier(run: _StatementRun, name: Name, alias: str | None) -> Name:
+    columns = {field.name.lower() for field in run.table.schema.fields}
+    identifier = run.target.identifier
     full = (CATALOG, *identifier.namespace, identifier.name)
     lowered = tuple(part.lower() for part in name)
     qualifiers = [(alias.lower(),)] if alias else [*qualifiers_of(full), (full[-1].lower(),)]
     for qualifier in qualifiers:
-        rest = len(qualifier)
-        if lowered[:rest] == qualifier and len(name) > rest and lowered[rest] in columns:
-            return name[rest:]
+        length = len(qualifier)
+        if lowered[:length] == qualifier and len(name) > length and lowered[length] in columns:
+            return name[length:]
     return name
 
 
@@ -302,18 +318,19 @@ def _without_qualifier(work: Work, name: Name, alias: str | None) -> Name:
 
 
 def merge(session: Session, statement: MergeStatement) -> Result:
-    def do(work: Work) -> Result:
+    """Run MERGE."""
+
+    def do(run: _StatementRun) -> Result:
         builder = MergeBuilder(
-            work.context,
-            work.target,
-            work.reading.relation(statement.source),
-            _expression(work, statement.on),
-            target_alias=statement.alias or work.target.identifier.name,
+            run.context,
+            run.target,
+            run.tables.relation(statement.source),
+            _expression(run, statement.on),
+            target_alias=statement.alias or run.target.identifier.name,
             source_alias=statement.source_alias,
+            clauses=tuple(_clause(run, clause, statement.alias) for clause in statement.clauses),
             evolves=statement.merge_schema,
         )
-        for clause in statement.clauses:
-            builder = _with_clause(work, statement, builder, clause)
         return builder.execute()
 
     texts = _texts_of(statement)
@@ -328,23 +345,16 @@ def _texts_of(statement: MergeStatement) -> tuple[str | None, ...]:
     return tuple(texts)
 
 
-def _with_clause(
-    work: Work, statement: MergeStatement, builder: MergeBuilder, clause: MergeClause
-) -> MergeBuilder:
-    condition = _where(work, clause.condition)
-    given: Any = None
-    if clause.assignments is not None:
-        given = _assigned(work, clause.assignments, statement.alias)
-    if clause.action == "insert":
-        if given is None:
-            return builder.when_not_matched_insert_all(condition)
-        return builder.when_not_matched_insert(given, condition)
-    if clause.kind == statement_parser.BY_SOURCE:
-        if clause.action == "delete":
-            return builder.when_not_matched_by_source_delete(condition)
-        return builder.when_not_matched_by_source_update(given, condition)
+def _clause(run: _StatementRun, clause: MergeClause, alias: str | None) -> Clause:
+    condition = _where(run, clause.condition)
+    matched = clause.kind == statement_parser.MATCHED
     if clause.action == "delete":
-        return builder.when_matched_delete(condition)
-    if given is None:
-        return builder.when_matched_update_all(condition)
-    return builder.when_matched_update(given, condition)
+        deletes = WhenMatchedDelete if matched else WhenNotMatchedBySourceDelete
+        return deletes(condition)
+    if clause.assignments is None:
+        inserts = clause.action == "insert"
+        return (WhenNotMatchedInsert if inserts else WhenMatchedUpdate)(STAR, condition)
+    assigned = _assigned(run, clause.assignments, alias)
+    if clause.action == "insert":
+        return WhenNotMatchedInsert(assigned, condition)
+    return (WhenMatchedUpdate if matched else WhenNotMatchedBySourceUpdate)(assigned, condition)
