@@ -144,7 +144,7 @@ def test_a_runtime_that_cannot_be_downloaded_is_done_without(
             raise PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
         return settings
 
-    monkeypatch.setattr(local_spark, "_built", built)
+    monkeypatch.setattr(local_spark, "_build", built)
     monkeypatch.setattr(SparkSession, "getActiveSession", staticmethod(lambda: None))
     monkeypatch.setattr("pyspark.__version__", "4.1.4")
     for name in ("JAVA_HOME", "SPARK_LOCAL_IP", "PYSPARK_PYTHON"):
@@ -153,7 +153,7 @@ def test_a_runtime_that_cannot_be_downloaded_is_done_without(
     started: object = local_spark.local_spark(given)
     assert started == {**base_settings(), **given}
     assert len(tried) == 2
-    assert "once more without it" in caplog.text
+    assert "starting without it" in caplog.text
 
 
 @pytest.mark.parametrize("variable", ["SPARK_REMOTE", "PYSPARK_GATEWAY_PORT"])
@@ -162,7 +162,7 @@ def test_a_spark_that_others_have_planned_is_not_started_anew(
 ) -> None:
     monkeypatch.setenv(variable, "x")
     monkeypatch.setattr(SparkSession, "getActiveSession", staticmethod(lambda: None))
-    monkeypatch.setattr(local_spark, "_built", lambda settings: settings)
+    monkeypatch.setattr(local_spark, "_build", lambda settings: settings)
     started: object = local_spark.local_spark({"spark.a": "b"})
     assert started == {"spark.a": "b"}
 
