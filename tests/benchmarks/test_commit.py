@@ -1,4 +1,4 @@
-"""The benchmark of commits runs and says what it measured; how fast anything is, is not tested."""
+"""The benchmark of commits runs and reports its figures; the tests do not check speed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmark of declared files runs, and its files are what it says they are."""
+"""The benchmark of declared files runs, and its files match their declarations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmarks run and say what they measured; how fast anything is, is not tested."""
+"""The benchmarks run and report their figures; the tests do not check speed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A table of a test's own on a real server, and the client's commands typed at it."""
+"""A table for one test on a real server, and a runner of the client's commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which catalog the client's commands speak to, and how they end."""
+"""The catalog that the client's commands use, and their exit codes."""
 
 from __future__ import annotations
 

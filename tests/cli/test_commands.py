@@ -1,4 +1,4 @@
-"""The commands that need no server: as a user types them, each in a process of its own."""
+"""The commands that need no server, each in its own process."""
 
 from __future__ import annotations
 

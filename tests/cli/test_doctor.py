@@ -1,4 +1,4 @@
-"""`frazil doctor` on this machine, and on machines that lack something."""
+"""`frazil doctor` on this machine, and on machines where something is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/cli.md: every command and option is in it, and its examples run in order."""
+"""docs/cli.md lists every command and option, and its examples run in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`frazil explain`: conflicts of every kind in plain words."""
+"""`frazil explain` describes conflicts of every kind."""
 
 from __future__ import annotations
 

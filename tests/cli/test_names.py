@@ -1,4 +1,4 @@
-"""Names, partition values and numbers, as they are typed and printed."""
+"""Names, partition values and numbers in input and output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes that a client makes through a faulty network, and what the server says came of them."""
+"""Changes that a client makes through a faulty network, and their effect on the server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The catalog's address: what PyIceberg finds, found without it."""
+"""The catalog configuration is found where PyIceberg finds it, without PyIceberg."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the documents show a client's user is run as it stands, and does what they say."""
+"""The examples for users of the client run as documented."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every call ends in committed once or not at all, and the client's word is true.
+"""Every call is committed once or not at all, and the client reports which.
 
 A real client, a real server, and between them a proxy that loses, delays, doubles and cuts.
 """

@@ -1,4 +1,4 @@
-"""Each operation carries the clauses of its Java class, and they hold against a real catalog."""
+"""Each operation sends the clauses of its Java class, and a real catalog checks them."""
 
 from __future__ import annotations
 

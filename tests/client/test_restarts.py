@@ -1,4 +1,4 @@
-"""A server that is killed and started again in the midst of a call."""
+"""The server is killed and restarted in the middle of a call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How often and how long the client tries again: real requests, and a clock that the test holds."""
+"""How often and how long the client retries: real requests, and a clock of the test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables with a history made by hand: real manifests and lists, in memory, one call a snapshot.
+"""Tables with a hand-made history: real manifests in memory, one call for each snapshot.
 
 Nothing of what builds snapshots in the server takes part, so that its checks can be held against
 histories that it would never make itself.

@@ -1,4 +1,4 @@
-"""A real catalog over a real database and a real store; faults are put in by thin wrappers."""
+"""A real catalog over a real database and a real store; thin wrappers inject faults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests to a catalog as they come over the wire, and answers as they go back."""
+"""Requests to a catalog and its answers, as on the wire."""
 
 from __future__ import annotations
 

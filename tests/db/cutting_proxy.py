@@ -1,4 +1,4 @@
-"""A TCP proxy before PostgreSQL that cuts a connection at a chosen statement."""
+"""A TCP proxy for PostgreSQL that cuts a connection at a chosen statement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Short ways to say what the tests of the rows need."""
+"""Short helpers for the tests of rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What two at once may do: exactly one wins, and the other is told so."""
+"""Concurrent changes: exactly one wins, and the others learn it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The outbox: one row for each version, positions given later and only upwards."""
+"""The outbox has one row for each version; positions are assigned later and only increase."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Idempotency keys: written with the swap, found again, never written twice."""
+"""Idempotency keys are written with the swap, found again, and never written twice."""
 
 from __future__ import annotations
 

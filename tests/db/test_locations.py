@@ -1,4 +1,4 @@
-"""No table's location is, lies in or holds a location of another table."""
+"""The locations of two tables never overlap."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The schema: made once, by one, and never downgraded."""
+"""The schema is created once, by one process, and never downgraded."""
 
 from __future__ import annotations
 

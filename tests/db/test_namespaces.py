@@ -1,4 +1,4 @@
-"""Namespaces: created by themselves, listed by code point, dropped only when empty."""
+"""Namespaces are created alone, listed by code point, and dropped only if they are empty."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PostgreSQL: what is known, and when, after a connection broke."""
+"""PostgreSQL: the known outcome after a broken connection."""
 
 from __future__ import annotations
 

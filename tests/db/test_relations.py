@@ -1,4 +1,4 @@
-"""Tables and views: one space of names, one compare-and-swap."""
+"""Tables and views share one set of names and one compare-and-swap."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the server signs with is drawn once and is the same for every process."""
+"""The signing secret is drawn once and is the same for every process."""
 
 from __future__ import annotations
 

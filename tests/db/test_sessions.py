@@ -1,4 +1,4 @@
-"""Rows that are held: others wait, the holder reads and commits."""
+"""Locked rows: others wait while the session reads and commits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Named SQL: both dialects have every statement, and parameters are adapted in one place."""
+"""Both dialects have every named statement, and one place adapts the parameters."""
 
 from __future__ import annotations
 

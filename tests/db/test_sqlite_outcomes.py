@@ -1,4 +1,4 @@
-"""SQLite: what is known after the disk or another program got in the way."""
+"""SQLite: the known outcome after errors of the disk or of another program."""
 
 from __future__ import annotations
 

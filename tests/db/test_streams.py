@@ -1,4 +1,4 @@
-"""What streams have committed: written with the swap, never lowered, gone with the branch."""
+"""Stream epochs are written with the swap, never lowered, and deleted with the branch."""
 
 from __future__ import annotations
 

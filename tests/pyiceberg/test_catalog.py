@@ -1,4 +1,4 @@
-"""The catalog that differs from PyIceberg's own in its commits alone: what it sends, and says."""
+"""The catalog differs from PyIceberg's own only in its commits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PyIceberg through Frazil over a bad network: committed once or not at all, and no file too few.
+"""PyIceberg through Frazil on a bad network: committed once or not at all, no file lost.
 
 What was written is deleted only where it is proven that nothing was committed.
 """

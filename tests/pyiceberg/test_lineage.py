@@ -1,4 +1,4 @@
-"""Row lineage of format version 3: rows that are rewritten stay the rows they were."""
+"""Row lineage of format version 3: rewritten rows keep their ids."""
 
 from __future__ import annotations
 

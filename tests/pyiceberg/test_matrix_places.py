@@ -1,4 +1,4 @@
-"""Where tables lie and how the catalog is reached: on S3, below a prefix, read by DuckDB."""
+"""Where tables are and how the catalog is reached: on S3, below a prefix, read by DuckDB."""
 
 from __future__ import annotations
 

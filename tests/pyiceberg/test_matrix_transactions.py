@@ -1,4 +1,4 @@
-"""What a transaction sees of itself before it is committed, and what comes of it afterwards."""
+"""What a transaction reads of its own changes, and the result after its commit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An honest failure leaves no data file behind, and takes none that is not its own."""
+"""A failed commit deletes its own data files and no others."""
 
 from __future__ import annotations
 

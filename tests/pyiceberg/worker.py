@@ -1,4 +1,4 @@
-"""PyIceberg processes that do what they are told: `python -m tests.pyiceberg.worker URL FD...`.
+"""PyIceberg processes that follow instructions: `python -m tests.pyiceberg.worker URL FD...`.
 
 Modules are loaded once, then a process is forked for each file descriptor, a socket. One line of
 JSON names a table and a list of writes. The worker loads the table with a catalog of its own, says

@@ -1,4 +1,4 @@
-"""What the caches count of themselves, for operators."""
+"""The counters of the caches, for operators."""
 
 from __future__ import annotations
 

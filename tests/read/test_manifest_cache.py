@@ -1,4 +1,4 @@
-"""Manifests are read once, checked first, and what is wrong with them is said by name."""
+"""Manifests are checked and read once; errors name the manifest."""
 
 from __future__ import annotations
 

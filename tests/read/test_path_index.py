@@ -1,4 +1,4 @@
-"""The joined path hashes never miss a manifest that holds a path, and stay few."""
+"""The joined path hashes find every manifest with a path, and stay few."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The edge over a stand-in for the catalog: only what the edge does by itself is shown here."""
+"""The REST layer over a stand-in for the catalog."""
 
 from __future__ import annotations
 

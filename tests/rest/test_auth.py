@@ -1,4 +1,4 @@
-"""Who may ask, and that nobody else learns anything."""
+"""Requests without a valid token are refused and reveal nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The document on fine-grained commits: every example is read, sent to a server and answered so."""
+"""The examples of the document on fine-grained commits run against a server."""
 
 from __future__ import annotations
 

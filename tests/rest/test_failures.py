@@ -1,4 +1,4 @@
-"""Every failure is answered in one shape, with the status that its meaning has."""
+"""Every failure has the same shape, with the status of its meaning."""
 
 from __future__ import annotations
 

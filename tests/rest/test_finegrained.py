@@ -1,4 +1,4 @@
-"""Fine-grained commits at the edge: what is refused with 400, and where the message says it is."""
+"""Fine-grained commits that the REST layer refuses with 400, and the position in the message."""
 
 from __future__ import annotations
 

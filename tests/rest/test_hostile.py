@@ -1,4 +1,4 @@
-"""Hostile input: a clear 4xx in the standard shape, and the catalog is never asked."""
+"""Malicious input gets a 4xx in the standard shape and never reaches the catalog."""
 
 from __future__ import annotations
 

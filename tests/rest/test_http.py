@@ -1,4 +1,4 @@
-"""The edge behind a real HTTP server: raw paths, and connections that stay in step."""
+"""The REST layer behind a real HTTP server: raw paths, and connections that stay in step."""
 
 from __future__ import annotations
 

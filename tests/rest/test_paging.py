@@ -1,4 +1,4 @@
-"""Pages: every entry once, and only with tokens of that very list."""
+"""Pages list every entry once, and accept only tokens of the same list."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which addresses a server may listen on, and what it says when it cannot."""
+"""The addresses on which a server may listen, and the errors for others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One log line is one line, as text and as JSON."""
+"""A log entry is one line, as text and as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`frazil serve` as a process of its own: how it starts, answers, refuses and ends."""
+"""`frazil serve` in its own process: how it starts, answers, refuses and stops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a setting's value comes from, and how a wrong one is answered."""
+"""The source of a setting's value, and the error for a wrong value."""
 
 from __future__ import annotations
 

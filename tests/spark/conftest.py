@@ -1,4 +1,4 @@
-"""One server and one Spark for the room `spark`, a namespace for each test, stock Spark beside."""
+"""One server and one Spark for the tests of `spark`, and a namespace for each test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`frazil spark`: files and statements, as they are typed; on the one Spark of this run."""
+"""`frazil spark` with files and statements, on the Spark of this run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several jobs at once: disjoint changes do not meet, and those that do end in a serial order."""
+"""Concurrent jobs: disjoint changes do not conflict, others end in a serial order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever dies, and wherever: no row twice, no row lost, and no file that is in no table.
+"""After any failure, no row is doubled or lost, and no file is left outside the table.
 
 Files of a proven failure are removed; those of an unknown outcome are kept.
 """

@@ -1,4 +1,4 @@
-"""The guide to the pipeline is run as it stands."""
+"""The guide to the pipeline runs as written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Spark has written is there for everybody at once: PyIceberg, DuckDB, and the next scan."""
+"""PyIceberg, DuckDB and the next scan read what Spark has written."""
 
 from __future__ import annotations
 

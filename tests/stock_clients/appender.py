@@ -1,4 +1,4 @@
-"""A stock PyIceberg writer as a process of its own.
+"""A stock PyIceberg writer in its own process.
 
 It loads the table, says so, and waits: all writers start from the same snapshot. Then it appends
 one row a commit, and ends with the ids it appended.

@@ -1,4 +1,4 @@
-"""Tables whose files are real: Parquet and Puffin, written here and declared to the catalog.
+"""Tables with real files: Parquet and Puffin, written here and declared to the catalog.
 
 What a client of the fine-grained interface does: write the files, describe them, send one POST.
 """

@@ -1,4 +1,4 @@
-"""Iceberg's own Java library, driven from Python through PySpark's gateway.
+"""Iceberg's Java library, called through PySpark's gateway.
 
 Every Python thread drives a thread of its own in the JVM, so that Java writers really race.
 """

@@ -1,4 +1,4 @@
-"""Small helps for tests with stock clients: nothing here stands between a client and the server."""
+"""Small helpers for tests with unmodified clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of clients says what the tests have seen."""
+"""The page on clients matches the tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stock Spark MERGE beside sixteen writers that declare files: it still gets its commits in."""
+"""A stock Spark MERGE beside sixteen writers that declare files still commits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stock PyIceberg: views, as far as it goes."""
+"""Stock PyIceberg: the view operations that it has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stock PyIceberg and DuckDB with the warehouse on S3; they bring keys of their own."""
+"""Stock PyIceberg and DuckDB with the warehouse on S3, with their own keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stock clients of a server that wants a token."""
+"""Stock clients with a server that requires a token."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A proxy in front of the S3 server that misbehaves as told: real sockets, real faults."""
+"""A proxy for the S3 server that injects faults."""
 
 from __future__ import annotations
 

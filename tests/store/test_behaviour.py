@@ -1,4 +1,4 @@
-"""What every store promises, shown on each of them."""
+"""The behavior that every store guarantees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only files can show: crashes, full disks, links, folders."""
+"""Behavior of local files alone: crashes, full disks, links, folders."""
 
 from __future__ import annotations
 

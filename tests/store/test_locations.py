@@ -1,4 +1,4 @@
-"""The canonicaliser against everything hostile that could be thought of."""
+"""The canonical form of locations, against malicious input."""
 
 from __future__ import annotations
 

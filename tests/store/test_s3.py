@@ -1,4 +1,4 @@
-"""What only S3 can show: lost answers, stores without put-if-absent, settings."""
+"""Behavior of S3 alone: lost answers, stores without put-if-absent, settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the S3 store's settings and keys come from."""
+"""The sources of the S3 store's settings and keys."""
 
 from __future__ import annotations
 

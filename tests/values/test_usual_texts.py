@@ -1,4 +1,4 @@
-"""Dates and timestamps in their usual spelling are read the short way, to the same numbers."""
+"""The fast path for common dates and timestamps gives the same numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fine-grained updates on the wire: what their text alone allows, and how refusals read."""
+"""Fine-grained updates on the wire: which texts are valid, and the errors for others."""
 
 from __future__ import annotations
 

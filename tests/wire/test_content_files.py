@@ -1,4 +1,4 @@
-"""Content files on the wire: what is accepted, what is refused, and that the field is named."""
+"""Content files on the wire: which are accepted, and errors that name the field."""
 
 from __future__ import annotations
 

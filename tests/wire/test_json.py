@@ -1,4 +1,4 @@
-"""Decoding: what is refused, and that the message says where and why."""
+"""Decoding errors say what is wrong and where."""
 
 from __future__ import annotations
 

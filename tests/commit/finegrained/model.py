@@ -1,4 +1,4 @@
-"""A small model of Iceberg's consistency: snapshots are sets of files, clauses are read off them.
+"""A small model of Iceberg's consistency: snapshots are sets of files, and clauses compare them.
 
 A table is a list of snapshots. Each knows its parent, its operation, the data files and delete
 files that are live in it, and what it added and removed. A data file is a bucket and some rows; a

@@ -1,4 +1,4 @@
-"""A table behind the catalog's own HTTP interface, in words that the cases can be read in.
+"""A table behind the catalog's HTTP interface, with one method for each action.
 
 `Table.append`, `.delete`, `.overwrite`, ... commit and answer the new snapshot; `.conflicts` wants
 a refusal and answers its conflicts. Every snapshot that is committed is read back from disk and

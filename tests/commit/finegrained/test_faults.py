@@ -1,4 +1,4 @@
-"""Faults between the pipeline, the database and the store, and what they leave behind.
+"""Faults between the pipeline, the database and the store, and the files that remain.
 
 No file that nobody refers to stays after a proven rejection, none is deleted while the outcome is
 not known, and a request is never half of a commit.

@@ -1,4 +1,4 @@
-"""Row lineage of format version 3: every row has an id of its own, and keeps it.
+"""Row lineage of format version 3: every row has its own id and keeps it.
 
 That ids are disjoint, below `next-row-id` and kept by files that stay is checked for every snapshot
 that these tests make (`trees.check_tree`).

@@ -1,4 +1,4 @@
-"""Rolling and merging of manifests: nothing is lost, and a commit never rewrites very much."""
+"""Manifests roll and merge: no file is lost, and a commit rewrites a limited number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random histories: the catalog gives the verdicts of the model, and its trees the model's rows.
+"""Random histories: the catalog decides like the model and has the model's rows.
 
 Writers look at the table at some snapshot of the past, choose what to do by what they saw there,
 and commit it on the head with some clauses or none. Each step is one number that Hypothesis draws,

@@ -1,4 +1,4 @@
-"""Sent twice, applied once: idempotency keys, and `once` for streams."""
+"""A request that is sent twice is applied once: idempotency keys, and `once` for streams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every clause, on every action, after everything that can have happened since the base.
+"""Every clause with every action, after everything that can happen since the base.
 
 The table holds x in bucket 0 and y in bucket 1. Something happens to bucket 0, or to x. Then every
 action carries every clause, once about bucket 0 and x, once about bucket 1 and y: the first is

@@ -1,4 +1,4 @@
-"""`frazil.commit.verify-files`: the server looks at declared files where the table asks for it."""
+"""`frazil.commit.verify-files`: the server checks declared files if the table asks for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many writers at once over HTTP, against real servers: nobody fails, nothing is lost or doubled.
+"""Many writers at once over HTTP, on real servers: none fails, no file is lost or doubled.
 
 The files are real Parquet files, read back by PyIceberg.
 """

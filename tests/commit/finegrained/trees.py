@@ -1,4 +1,4 @@
-"""What a committed snapshot really holds: metadata, manifest list and manifests read from disk.
+"""Reads the metadata, manifest list and manifests of a committed snapshot from disk.
 
 Read with `json` and `fastavro` alone, and the inheritance rules of the specification written out
 here once more: nothing of the code under test takes part.

@@ -1,4 +1,4 @@
-"""A catalog in this process, and the way to it that a client has: requests and answers of HTTP."""
+"""A catalog in this process, called with HTTP requests through its ASGI application."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faults between the pipeline, the database and the store: the outcome is always told truly.
+"""Faults between the pipeline, the database and the store: the reported outcome is true.
 
 The database is a real SQLite; the fault is put between it and the catalog, at the very moment a
 connection could break. (The breaking of real PostgreSQL connections is tested with the database.)

@@ -1,4 +1,4 @@
-"""A table whose times run ahead of the clock is slowed down to it; a slow group goes in parts."""
+"""Commits slow down if the table's times are ahead of the clock; a slow group is split."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stale appends of stock clients land on the head: real trees, read back by stock readers."""
+"""Stale appends of stock clients are rebased on the head: real trees, stock readers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The proof that a client's snapshot is an append: it holds for appends and for nothing else."""
+"""The proof that a client's snapshot is an append accepts appends only."""
 
 from __future__ import annotations
 

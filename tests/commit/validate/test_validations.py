@@ -1,4 +1,4 @@
-"""The validation clauses over real trees: which snapshots, manifests and files stand against them.
+"""The validation clauses over real trees: the snapshots, manifests and files in conflict.
 
 The cases are those of Java's TestRowDelta, TestOverwriteWithValidation, TestReplacePartitions and
 TestRewriteFiles, as far as they are about checks, and what we decide otherwise.

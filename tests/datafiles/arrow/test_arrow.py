@@ -1,4 +1,4 @@
-"""Rows in Arrow: from Spark to files, from files of any schema, and back to Spark."""
+"""Arrow conversion: from Spark to files, from files of any schema, and back to Spark."""
 
 from __future__ import annotations
 

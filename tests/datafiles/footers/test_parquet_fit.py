@@ -1,4 +1,4 @@
-"""Columns are found by field id or name mapping; what does not fit is refused with the reason."""
+"""Columns are found by field id or name mapping; a column that does not fit is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counts and bounds of a file are those of its values: held against the values themselves."""
+"""The counts and bounds of a file match its values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much is declared of each column, and how long bounds may be, is the table's to say."""
+"""Table properties decide which metrics are declared and how long bounds may be."""
 
 from __future__ import annotations
 

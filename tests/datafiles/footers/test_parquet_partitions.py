@@ -1,4 +1,4 @@
-"""A partition value is proven by the footer or must be given, and is never against the footer."""
+"""A partition value comes from the footer or the caller, and never contradicts the footer."""
 
 from __future__ import annotations
 

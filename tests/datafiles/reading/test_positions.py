@@ -1,4 +1,4 @@
-"""Sets of row positions: built in bulk, united, sent about; and which row was met twice."""
+"""Sets of row positions: built in bulk, merged, serialized; rows that occur twice are found."""
 
 from __future__ import annotations
 

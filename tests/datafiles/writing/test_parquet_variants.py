@@ -1,4 +1,4 @@
-"""The annotation that makes a group of two binaries a variant."""
+"""The annotation that turns a group of two binaries into a variant."""
 
 from __future__ import annotations
 

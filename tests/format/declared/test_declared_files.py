@@ -1,4 +1,4 @@
-"""Declared files become what manifests hold, or are refused with the field that does not fit."""
+"""Declared files are converted for manifests, or refused with the field that does not fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metrics of a request are encoded as they came, to the bytes that a dict of them gives."""
+"""Metrics of a request are encoded to the same bytes as a dict of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that are added together make the manifests that they make one by one."""
+"""Files that are added together give the same manifests as one by one."""
 
 from __future__ import annotations
 

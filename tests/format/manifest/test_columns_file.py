@@ -1,4 +1,4 @@
-"""Columns come back from their file as they were, or not at all."""
+"""Columns are read back from their file unchanged, or not at all."""
 
 from __future__ import annotations
 

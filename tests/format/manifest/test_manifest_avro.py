@@ -1,4 +1,4 @@
-"""Avro files are read as fastavro reads them, and nothing in one can cost more than its bytes."""
+"""Avro files are read as by fastavro, and the cost is bounded by their size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The columnar form says of every entry what the row-wise reader says."""
+"""The columnar form of an entry equals the row reader's."""
 
 from __future__ import annotations
 

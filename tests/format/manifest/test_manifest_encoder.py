@@ -1,4 +1,4 @@
-"""Manifests as we encode them are what fastavro, PyIceberg and our own reader read."""
+"""fastavro, PyIceberg and our own reader read the manifests that we encode."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What readers are told of files, as columns: of every row what the row-wise reader says."""
+"""The columns for readers equal the row reader's values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which writer beside which: every operation planned at a base, then committed on a newer head."""
+"""Every pair of operations: one is planned at a base and committed on a newer head."""
 
 from __future__ import annotations
 

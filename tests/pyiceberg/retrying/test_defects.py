@@ -1,4 +1,4 @@
-"""What goes wrong with PyIceberg's own loop, each beside what `retrying` makes of it.
+"""Defects of PyIceberg's own loop, and the behavior of `retrying` in the same cases.
 
 The tests named `stock` hold PyIceberg's behaviour fast: one that fails after an upgrade says that
 the library has changed and that the difference is gone.

@@ -1,4 +1,4 @@
-"""Random writers beside each other: what lands must be what some serial order gives.
+"""Random concurrent writers: the result equals that of some serial order.
 
 All transactions are planned on the same base and then committed one after another, on a stale head
 for all but the first. Under serializable isolation the rows must in the end be those that the

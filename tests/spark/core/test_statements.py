@@ -1,4 +1,4 @@
-"""Statements are run again after a conflict, and after nothing else."""
+"""Statements run again after a conflict, and after no other error."""
 
 from __future__ import annotations
 

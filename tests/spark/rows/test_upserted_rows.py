@@ -1,4 +1,4 @@
-"""A MERGE of a small source goes many ways: by all of them the same rows come out."""
+"""Each way to run a MERGE with a small source gives the same rows."""
 
 from __future__ import annotations
 

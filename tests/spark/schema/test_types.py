@@ -1,4 +1,4 @@
-"""Iceberg's types as Spark's, and back."""
+"""Conversion between Iceberg's types and Spark's."""
 
 from __future__ import annotations
 
