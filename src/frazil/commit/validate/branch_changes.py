@@ -1,4 +1,4 @@
-"""What a branch's history and its head say about files: the facts that validations judge by."""
+"""What changed on a branch since a base snapshot, and what is live at its head."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from frazil.commit.validate.conflict_reports import Found, Scope
+from frazil.commit.validate.conflict_reports import ConflictingFile, Scope
 from frazil.format.manifest.manifest_columns import NONE, ManifestColumns
 from frazil.format.manifest.manifest_fields import ADDED, DELETED
 from frazil.format.manifest.manifest_list import DATA, DELETES, ManifestFile, may_have_live
@@ -32,7 +32,7 @@ from frazil.read.manifest_row import ManifestRow
 
 ADDING_DATA: Final = frozenset({APPEND, OVERWRITE})
 ADDING_DELETES: Final = frozenset({OVERWRITE, DELETE})
-"""A `replace` that adds delete files takes none away from rows, and an `append` has none."""
+"""Without `replace`, whose delete files delete no further rows, and `append`, which has none."""
 REMOVING: Final = frozenset({OVERWRITE, REPLACE, DELETE})
 ANY_OPERATION: Final = frozenset({APPEND, OVERWRITE, REPLACE, DELETE})
 
@@ -44,13 +44,13 @@ _Test: TypeAlias = Callable[[HistoryManifest, ManifestColumns], Any]
 class Removal:
     """A file that a snapshot since the base removed."""
 
-    found: Found
+    found: ConflictingFile
     inside: bool
-    """Whether it lies in what the clause is about."""
+    """Whether the clause is about it."""
 
 
-class Evidence:
-    """The facts about one update's branch; histories are looked up once for each base."""
+class BranchChanges:
+    """Looks up the changes of one update's branch; reads the history once for each base."""
 
     def __init__(self, scope: Scope, reader: ManifestReader) -> None:
         self.scope = scope
@@ -72,12 +72,12 @@ class Evidence:
         return known
 
     def sequence_number(self, base: int | None) -> int:
-        """Of the base; 0 without one, so that every delete file is newer."""
+        """Return that of the base; 0 without one, so that every delete file is newer."""
         snapshot = None if base is None else self.scope.metadata.snapshots.bare(base)
         return 0 if snapshot is None else snapshot.sequence_number
 
     def live_paths(self, content: int, paths: Collection[str]) -> set[str]:
-        """Those of the paths that are live, before the request or after its earlier updates.
+        """Return the paths that are live, before the request or after its earlier updates.
 
         Clauses do not see what the request does, but it may rely on files it has just added.
         """
@@ -89,7 +89,7 @@ class Evidence:
         return found
 
     def live_rows(self, content: int, paths: Collection[str]) -> dict[str, list[ManifestRow]]:
-        """The same, with the entries of each path."""
+        """Return the same with the manifest rows of each path."""
         scope = self.scope
         found = live_rows(scope.head, content, paths, self.reader)
         if len(found) < len(paths) and scope.present_head != scope.head:
@@ -99,24 +99,24 @@ class Evidence:
 
     # --- since a base ---
 
-    def added_data_files(self, where: Where, base: int | None) -> list[Found]:
+    def added_data_files(self, where: Where, base: int | None) -> list[ConflictingFile]:
         history = self.history(base)
         test = _of_status(ADDED, history.snapshot_ids(ADDING_DATA))
         rows = self._rows(history, DATA, ADDING_DATA, where, test, _may_have_added)
-        return list(_told(history, rows))
+        return list(_conflicting_files(history, rows))
 
     def removed_files(
         self, content: int, where: Where, base: int | None, operations: Collection[str]
-    ) -> list[Found]:
+    ) -> list[ConflictingFile]:
         history = self.history(base)
         test = _of_status(DELETED, history.snapshot_ids(operations))
         rows = self._rows(history, content, operations, where, test, _may_have_deleted)
-        return list(_told(history, rows))
+        return list(_conflicting_files(history, rows))
 
     def removals_of(
         self, content: int, paths: Collection[str], where: Where, base: int | None
     ) -> list[Removal]:
-        """The removals of files with these paths, in what the clause is about and outside of it."""
+        """Return the removals of files with these paths, also those outside the clause."""
         if not paths:
             return []
         history = self.history(base)
@@ -134,14 +134,14 @@ class Evidence:
         removals: list[Removal] = []
         for manifest, columns, rows in found:
             inside = set(self._in(where, manifest, columns, rows).tolist())
-            told = _told(history, [(manifest, columns, rows)])
+            files = _conflicting_files(history, [(manifest, columns, rows)])
             removals += [
-                Removal(file, row in inside) for row, file in zip(rows.tolist(), told, strict=True)
+                Removal(file, row in inside) for row, file in zip(rows.tolist(), files, strict=True)
             ]
         return removals
 
     def new_deletes(self, where: Where, base: int | None) -> list[ManifestRow]:
-        """The delete files that came after the base, also those that are gone again."""
+        """Return the delete files added after the base, also those that are gone again."""
         if self.scope.metadata.format_version < 2 or self.scope.head is None:
             return []
         base_number = self.sequence_number(base)
@@ -157,7 +157,7 @@ class Evidence:
     def new_deletion_vectors(
         self, data_files: Collection[str], base: int | None
     ) -> list[ManifestRow]:
-        """The deletion vectors of these data files that any snapshot after the base added."""
+        """Return the deletion vectors of these data files that were added after the base."""
         wanted = frozenset(data_files)
         history = self.history(base)
         snapshot_ids = history.snapshot_ids(ANY_OPERATION)
@@ -169,15 +169,15 @@ class Evidence:
         found = self._rows(history, DELETES, ANY_OPERATION, everywhere, added, may_have_live)
         return [entry for item in found for entry in _delete_entries(*item)]
 
-    def blamed(self, entries: Iterable[ManifestRow], base: int | None) -> list[Found]:
-        """The delete files with the snapshots that added them, each once."""
+    def blamed(self, entries: Iterable[ManifestRow], base: int | None) -> list[ConflictingFile]:
+        """Return each delete file once, with the snapshot that added it."""
         history = self.history(base)
         distinct = {entry.identity: entry for entry in entries}
-        found: list[Found] = []
+        found: list[ConflictingFile] = []
         for (path, offset), entry in distinct.items():
             snapshot_id = int(entry.columns.inherited(entry.listed).snapshot_id[entry.row])
             operation = history.operation_of(snapshot_id)
-            found.append(Found(path, offset, snapshot_id, operation))
+            found.append(ConflictingFile(path, offset, snapshot_id, operation))
         return found
 
     def _rows(
@@ -189,7 +189,7 @@ class Evidence:
         test: _Test,
         may_have: Callable[[ManifestFile], bool],
     ) -> Iterator[tuple[HistoryManifest, ManifestColumns, Rows]]:
-        """The rows that pass the test and may match, of manifests that can have any."""
+        """Yield the rows that pass the test and may match."""
 
         def keep(manifest: HistoryManifest) -> bool:
             listed = manifest.listed
@@ -210,7 +210,7 @@ class Evidence:
 
 
 def vectors_of(columns: ManifestColumns, data_files: frozenset[str]) -> Any:
-    """By row, whether it is a live deletion vector of one of the data files."""
+    """Return a mask of the rows that are live deletion vectors of the data files."""
     chosen = np.zeros(len(columns), bool)
     deletes = columns.deletes
     if deletes is None or data_files.isdisjoint(deletes.referenced_data_file):
@@ -221,7 +221,7 @@ def vectors_of(columns: ManifestColumns, data_files: frozenset[str]) -> Any:
 
 
 def _of_status(status: int, snapshot_ids: Collection[int]) -> _Test:
-    """Rows that one of the snapshots gave this status."""
+    """Return a test for rows that one of the snapshots gave this status."""
 
     def test(manifest: HistoryManifest, columns: ManifestColumns) -> Any:
         return (columns.status == status) & _by_one_of(manifest, columns, snapshot_ids)
@@ -232,15 +232,15 @@ def _of_status(status: int, snapshot_ids: Collection[int]) -> _Test:
 def _by_one_of(
     manifest: HistoryManifest, columns: ManifestColumns, snapshot_ids: Collection[int]
 ) -> Any:
-    """By row, whether it is of one of the snapshots. Manifests have rows of few, histories may have
-    thousands."""
+    """Return a mask of the rows of these snapshots. A manifest has rows of few snapshots, but a
+    history may have thousands."""
     by = columns.inherited(manifest.listed).snapshot_id
     distinct, at = np.unique(by, return_inverse=True)
-    return np.array([one in snapshot_ids for one in distinct.tolist()], bool)[at]
+    return np.array([snapshot_id in snapshot_ids for snapshot_id in distinct.tolist()], bool)[at]
 
 
 def _may_have_added(listed: ManifestFile) -> bool:
-    """A count that is not in the list may hide files."""
+    """A missing count may hide files."""
     return listed.added_files_count != 0
 
 
@@ -248,16 +248,16 @@ def _may_have_deleted(listed: ManifestFile) -> bool:
     return listed.deleted_files_count != 0
 
 
-def _told(
+def _conflicting_files(
     history: History, found: Iterable[tuple[HistoryManifest, ManifestColumns, Rows]]
-) -> Iterator[Found]:
+) -> Iterator[ConflictingFile]:
     for manifest, columns, rows in found:
         by = columns.inherited(manifest.listed).snapshot_id
         offsets = None if columns.deletes is None else columns.deletes.content_offset
         for row in rows.tolist():
             offset = NONE if offsets is None else int(offsets[row])
             snapshot_id = int(by[row])
-            yield Found(
+            yield ConflictingFile(
                 columns.path(row),
                 None if offset == NONE else offset,
                 snapshot_id,

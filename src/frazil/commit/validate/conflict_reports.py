@@ -1,7 +1,7 @@
-"""What the checks of one update are judged by, and how a rejection is told.
+"""The scope of an update's checks, and the conflicts that they report.
 
-A message begins with the sentence of Java's library, which people search for, and then says which
-snapshots stand against the commit and what to do.
+A message begins with the sentence of Java's library, because people search for it. Then it names
+the snapshots that caused the conflict and says what to do.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ class Scope:
     metadata: TableMetadata
     """As it is before this update, after the earlier updates of the request."""
     head: Snapshot | None
-    """Of the target branch, before the request: clauses do not see its own snapshots."""
+    """Of the target branch before the request: clauses do not see its own snapshots."""
     update: FileUpdate
     index: int
     """Of the update in the request's `updates`."""
     replaced_partitions: frozenset[tuple[int, tuple[Any, ...]]] | None = None
-    """(spec id, partition) of the added files of a `replace-partitions`: what its clauses without
-    a filter are about."""
+    """(spec id, partition) of the files that a `replace-partitions` adds. Clauses without a filter
+    are about these partitions."""
     json_prefix: str = ""
     """The JSON path of the table's part of a transaction, such as `table-changes[1].`."""
 
     @property
     def present_head(self) -> Snapshot | None:
-        """The head with the earlier updates of the request: what "live" refers to. A branch that is
-        not there yet begins at main's."""
+        """Return the head after the earlier updates of the request: "live" refers to it. A branch
+        that does not exist yet starts at main's head."""
         ref = self.metadata.ref(self.update.branch) or self.metadata.ref(MAIN_BRANCH)
         return None if ref is None else self.metadata.snapshot(ref.snapshot_id)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A file that stands against a commit, and the snapshot that made it so."""
+class ConflictingFile:
+    """A file that conflicts with a commit, and the snapshot that added or removed it."""
 
     file_path: str
     content_offset: int | None = None
@@ -61,8 +61,16 @@ class Found:
     operation: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Why a clause does not hold."""
+
+    message: str
+    found: Sequence[ConflictingFile]
+
+
 def rejected(conflicts: Sequence[Conflict]) -> ValidationError:
-    """The answer to a request with these conflicts; the message is that of the first."""
+    """Return the error for these conflicts; its message is that of the first."""
     message = conflicts[0].message
     more = len(conflicts) - 1
     if more:
@@ -74,10 +82,11 @@ def conflict_with(
     scope: Scope,
     clause: ConflictClause,
     message: str,
-    found: Iterable[Found] = (),
+    found: Iterable[ConflictingFile] = (),
     validation: int | None = None,
 ) -> Conflict:
-    """A conflict; `validation` is the index of the clause, None for what is always enforced."""
+    """Return a conflict. `validation` is the index of the clause, None for a check that is always
+    made."""
     files = list(found)
     return conflict(
         clause,
@@ -89,7 +98,7 @@ def conflict_with(
     )
 
 
-def _snapshots(found: Iterable[Found]) -> list[ConflictSnapshot]:
+def _snapshots(found: Iterable[ConflictingFile]) -> list[ConflictSnapshot]:
     return [
         ConflictSnapshot(snapshot_id, operation or "unknown")
         for snapshot_id, operation in dict.fromkeys(
@@ -99,22 +108,22 @@ def _snapshots(found: Iterable[Found]) -> list[ConflictSnapshot]:
     ]
 
 
-# --- words -----------------------------------------------------------------------------------
+# --- parts of messages -----------------------------------------------------------------------
 
 
-def file_names(found: Collection[Found]) -> str:
-    """The first few files, for a message."""
+def file_names(found: Collection[ConflictingFile]) -> str:
+    """List the first few files."""
     return _enumerated([_file_name(file) for file in found], _SHOWN_FILES)
 
 
-def _file_name(file: Found) -> str:
+def _file_name(file: ConflictingFile) -> str:
     if file.content_offset is None:
         return file.file_path
     return f"{file.file_path} (content-offset {file.content_offset})"
 
 
-def snapshot_names(found: Iterable[Found]) -> str:
-    """The snapshots that are to blame, with what they did."""
+def snapshot_names(found: Iterable[ConflictingFile]) -> str:
+    """List the snapshots that caused the conflict, with their operations."""
     snapshots = _snapshots(found)
     named = [f"{snapshot.snapshot_id} ({snapshot.operation})" for snapshot in snapshots]
     return f"snapshot{'s' if len(named) > 1 else ''} {_enumerated(named, _SHOWN_FILES)}"
@@ -140,13 +149,13 @@ def start_again(head: Snapshot | None) -> str:
 
 
 def check_base(scope: Scope) -> None:
-    """Refuses a base, of the update or of one of its clauses, that is no ancestor of the head."""
+    """Refuse a base of the update or of a clause that is not an ancestor of the head."""
     update = scope.update
-    given: list[tuple[int | None, int | None]] = [(None, update.base_snapshot_id)]
-    given += [(at, clause.base_snapshot_id) for at, clause in enumerate(update.validations)]
+    bases: list[tuple[int | None, int | None]] = [(None, update.base_snapshot_id)]
+    bases += [(at, clause.base_snapshot_id) for at, clause in enumerate(update.validations)]
     conflicts = [
         _not_an_ancestor(scope, base, validation)
-        for validation, base in given
+        for validation, base in bases
         if base is not None and base_is_refuted(scope.metadata, scope.head, base)
     ]
     if conflicts:

@@ -1,8 +1,8 @@
-"""Deletion vectors against deletion vectors, checked whatever the clauses of an update are.
+"""Checks that a new deletion vector loses no deletes, whatever the clauses of an update are.
 
-A data file has at most one, so that a new one must carry the positions of the one before. Java
-looks for concurrent ones only inside a row delta's conflict filter, and accepts a second one on a
-file; both would lose deletes.
+A data file has at most one vector, so a new one must contain the positions of the one before. Java
+looks for concurrent vectors only inside a row delta's conflict filter, and accepts a second vector
+on a file; both would lose deletes.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from frazil.commit.validate.branch_changes import Evidence, vectors_of
+from frazil.commit.validate.branch_changes import BranchChanges, vectors_of
 from frazil.commit.validate.conflict_reports import (
-    Found,
+    ConflictingFile,
     Scope,
     conflict_with,
     file_names,
@@ -35,8 +35,8 @@ from frazil.wire.file_actions import Append, Replace
 def check_deletion_vectors(
     scope: Scope, added: Sequence[DeleteFile], reader: ManifestReader
 ) -> None:
-    """Refuses a vector for a data file that got one since the base, and a vector beside one that is
-    live and stays. Where the history since the base is not known, the live state alone decides."""
+    """Refuse a vector for a data file that got one since the base, and a vector beside a live one
+    that stays. Where the history since the base is unknown, only the live vectors decide."""
     data_files = frozenset(
         file.referenced_data_file
         for file in added
@@ -44,8 +44,8 @@ def check_deletion_vectors(
     )
     if not data_files:
         return
-    evidence = Evidence(scope, reader)
-    concurrent = _concurrent(evidence, data_files)
+    changes = BranchChanges(scope, reader)
+    concurrent = _concurrent(changes, data_files)
     reported = {entry.referenced_data_file for entry in concurrent}
     beside = [
         entry
@@ -53,30 +53,31 @@ def check_deletion_vectors(
         if entry.referenced_data_file not in reported
     ]
     conflicts = [
-        *([_concurrent_conflict(evidence, concurrent)] if concurrent else []),
+        *([_concurrent_conflict(changes, concurrent)] if concurrent else []),
         *([_beside_conflict(scope, beside)] if beside else []),
     ]
     if conflicts:
         raise rejected(conflicts)
 
 
-def _concurrent(evidence: Evidence, data_files: frozenset[str]) -> list[ManifestRow]:
-    """As in Java a row delta without a base is held against the whole history. A replace is not:
-    the vectors that it removes by name are the ones it knows, and they must be live."""
-    update = evidence.scope.update
+def _concurrent(changes: BranchChanges, data_files: frozenset[str]) -> list[ManifestRow]:
+    """Return the vectors added since the base. As in Java a row delta without a base is checked
+    against the whole history. A replace is not: it names the vectors that it knows and removes,
+    and they must be live."""
+    update = changes.scope.update
     if update.base_snapshot_id is None and isinstance(update, Replace):
         return []
     try:
-        return evidence.new_deletion_vectors(data_files, update.base_snapshot_id)
+        return changes.new_deletion_vectors(data_files, update.base_snapshot_id)
     except UnknownHistory:
-        # What is live tells enough: a vector that the update removes by name is one it knows.
+        # The live vectors are enough: the update knows the vectors that it removes by name.
         return []
 
 
 def _live_and_kept(
     scope: Scope, data_files: frozenset[str], reader: ManifestReader
 ) -> Iterator[ManifestRow]:
-    """The live vectors of the data files that the update does not remove."""
+    """Yield the live vectors of these data files that the update does not remove."""
     update, head = scope.update, scope.present_head
     if head is None or isinstance(update, Append):
         return
@@ -95,9 +96,9 @@ def _live_and_kept(
                 yield entry
 
 
-def _concurrent_conflict(evidence: Evidence, entries: Sequence[ManifestRow]) -> Conflict:
-    scope, base = evidence.scope, evidence.scope.update.base_snapshot_id
-    found = evidence.blamed(entries, base)
+def _concurrent_conflict(changes: BranchChanges, entries: Sequence[ManifestRow]) -> Conflict:
+    scope, base = changes.scope, changes.scope.update.base_snapshot_id
+    found = changes.blamed(entries, base)
     message = (
         f"Found concurrently added DV for {_data_files(entries)}: {file_names(found)}. "
         f"Added by {snapshot_names(found)}, {since(base)}; its deletes would be lost. "
@@ -107,7 +108,7 @@ def _concurrent_conflict(evidence: Evidence, entries: Sequence[ManifestRow]) -> 
 
 
 def _beside_conflict(scope: Scope, entries: Sequence[ManifestRow]) -> Conflict:
-    found = [Found(*entry.identity) for entry in entries]
+    found = [ConflictingFile(*entry.identity) for entry in entries]
     message = (
         f"Found an existing DV for {_data_files(entries)}: {file_names(found)}. A data file has "
         "one deletion vector: put the positions of the existing one into the new one, and name "
@@ -118,4 +119,4 @@ def _beside_conflict(scope: Scope, entries: Sequence[ManifestRow]) -> Conflict:
 
 def _data_files(entries: Sequence[ManifestRow]) -> str:
     referenced = dict.fromkeys(entry.referenced_data_file or "" for entry in entries)
-    return file_names([Found(path) for path in referenced])
+    return file_names([ConflictingFile(path) for path in referenced])
