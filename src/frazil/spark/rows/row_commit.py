@@ -7,21 +7,21 @@ since the snapshot that the statement has read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
 from frazil.client.declare.client_table import Table
 from frazil.client.declare.file_operations import Command
-from frazil.client.declare.table_verbs import Commit, TableVerbs
+from frazil.client.declare.table_verbs import Commit
 from frazil.datafiles.reading.scan_tasks import DeletedRows, ScanTask
 from frazil.spark.core.context import Context
 from frazil.spark.core.statement_runs import Result
 from frazil.spark.rows.changed_rows import ChangedRows
 from frazil.spark.schema.schema_evolution import Evolution
 from frazil.spark.writing.row_removal import copy_files, write_deletes
-from frazil.spark.writing.write_commit import Write, submitted
+from frazil.spark.writing.write_commit import Write, commit_files
 from frazil.wire.errors import BadRequest, FrazilError, UnsupportedOperation
 from frazil.wire.expressions import Expression
 
@@ -82,12 +82,14 @@ class RowCommit:
         copies = copy_files(self.context, self.table, touched, write.folder)
         added = (*changes.files, *copies)
         removed = [file.file_path for file in touched]
-        commit = write.commit(
-            {file.file_path for file in added},
-            lambda: self._submitted(
-                lambda table: table.overwrite_files(added, removed, **self._checks()),
-                has_files=bool(added or removed),
-            ),
+        commit = commit_files(
+            write,
+            self.context,
+            self.table,
+            self.evolution,
+            added,
+            lambda table: table.overwrite_files(added, removed, **self._checks()),
+            even_empty=bool(removed),
         )
         return self._result(commit, changes, len(added), len(removed))
 
@@ -97,17 +99,18 @@ class RowCommit:
         self._check_version(touched)
         deletes = write_deletes(self.context, self.table, touched, write.folder)
         files = (*changes.files, *deletes.added)
-        commit = write.commit(
-            {file.file_path for file in files},
-            lambda: self._submitted(
-                lambda table: table.row_delta(
-                    changes.files,
-                    deletes.added,
-                    remove_deletes=deletes.removed,
-                    referenced_data_files=[file.file_path for file in touched],
-                    **self._checks(),
-                ),
-                has_files=bool(files),
+        commit = commit_files(
+            write,
+            self.context,
+            self.table,
+            self.evolution,
+            files,
+            lambda table: table.row_delta(
+                changes.files,
+                deletes.added,
+                remove_deletes=deletes.removed,
+                referenced_data_files=[file.file_path for file in touched],
+                **self._checks(),
             ),
         )
         return self._result(commit, changes, len(files), len(deletes.removed))
@@ -120,9 +123,6 @@ class RowCommit:
                 f"{self.table.format_version}: set write.{self.command}.mode to copy-on-write, or "
                 "upgrade the table"
             )
-
-    def _submitted(self, declare: Callable[[TableVerbs[Any]], Any], *, has_files: bool) -> Commit:
-        return submitted(self.context, self.table, self.evolution, declare, has_files=has_files)
 
     def _checks(self) -> dict[str, Any]:
         return {

@@ -27,7 +27,7 @@ from frazil.spark.writing.equality_deletes import covering_specs, write_equality
 from frazil.spark.writing.frame_statements import FrameStatement
 from frazil.spark.writing.frame_writer import write_rows
 from frazil.spark.writing.staging import staged
-from frazil.spark.writing.write_commit import submitted, writing
+from frazil.spark.writing.write_commit import commit_files, writing
 from frazil.values.types import NestedField, TypeId
 from frazil.wire.errors import BadRequest
 
@@ -199,11 +199,7 @@ def _by_equality(statement: FrameStatement, upsert: Upsert) -> Result:
                 files, deletes, command="delete", isolation="snapshot", **options
             )
 
-        paths = {file.file_path for file in (*files, *deletes)}
-        commit = pending.commit(
-            paths,
-            lambda: submitted(context, table, fitted, declare, has_files=bool(paths)),
-        )
+        commit = commit_files(pending, context, table, fitted, (*files, *deletes), declare)
     return Result(
         commit=commit,
         operation=_OPERATION,

@@ -21,7 +21,7 @@ from frazil.spark.core.statement_runs import Result, Target, run_statement
 from frazil.spark.schema.frame_fitting import fit
 from frazil.spark.writing.commit_options import complete_options
 from frazil.spark.writing.frame_writer import WriteOptions, write_rows
-from frazil.spark.writing.write_commit import submitted, writing
+from frazil.spark.writing.write_commit import commit_files, writing
 from frazil.wire.expressions import AlwaysTrue, Expression
 
 Declare: TypeAlias = Callable[[TableVerbs[Any], Sequence[DataFile]], Any]
@@ -107,15 +107,14 @@ def write_frame(
         )
         if not files and not even_empty and not fitted.updates and not table.is_staged:
             return Result(commit=None, operation=operation)
-        commit = pending.commit(
-            {file.file_path for file in files},
-            lambda: submitted(
-                context,
-                table,
-                fitted,
-                lambda changes: declare(changes, files),
-                has_files=bool(files) or even_empty,
-            ),
+        commit = commit_files(
+            pending,
+            context,
+            table,
+            fitted,
+            files,
+            lambda changes: declare(changes, files),
+            even_empty=even_empty,
         )
     return Result(
         commit=commit,

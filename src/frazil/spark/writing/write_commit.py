@@ -177,7 +177,33 @@ class SchemaChange(Protocol):
     def requirements(self) -> Sequence[Mapping[str, Any]]: ...
 
 
-def submitted(
+class _WrittenFile(Protocol):
+    @property
+    def file_path(self) -> str: ...
+
+
+def commit_files(
+    write: Write,
+    context: Context,
+    table: Table,
+    schema: SchemaChange,
+    files: Collection[_WrittenFile],
+    declare: Callable[[TableVerbs[Any]], Any],
+    *,
+    even_empty: bool = False,
+) -> Commit:
+    """Commit the written files, which `declare` adds, and the change of the schema.
+
+    With `even_empty` `declare` also counts without files, since it removes something.
+    """
+    has_files = bool(files) or even_empty
+    return write.commit(
+        {file.file_path for file in files},
+        lambda: _submitted(context, table, schema, declare, has_files=has_files),
+    )
+
+
+def _submitted(
     context: Context,
     table: Table,
     schema: SchemaChange,
