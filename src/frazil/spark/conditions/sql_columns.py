@@ -114,7 +114,7 @@ class ColumnNames:
 
     @cached_property
     def _dotted_counts(self) -> dict[str, int]:
-        """How many columns have a name: column `a.b` and field b of struct a have the same one."""
+        """Return the number of columns by name: `a.b` may be a column and a field of struct a."""
         counts: dict[str, int] = {}
         for column in columns_of(self.schema):
             counts[column.name] = counts.get(column.name, 0) + 1

@@ -121,7 +121,7 @@ def _checked(transform: str, source: NestedField, text: str, name: str) -> str:
 def _column(schema: StructType, text: str, name: str) -> tuple[NestedField, str]:
     wanted = ".".join(part.strip("`") for part in text.strip().split("."))
     known: Mapping[str, NestedField] = {
-        found.name: found.field for found in fields_by_id(schema).values()
+        known.name: known.field for known in fields_by_id(schema).values()
     }
     if wanted in known:
         return known[wanted], wanted
@@ -220,10 +220,10 @@ class SpecEditor:
                     return position
             if not any(field.name.lower() == name.lower() for field in self._table.schema.fields):
                 raise self._unknown(term)
-        found = self._same(self._fields, self._parsed(term))
-        if found is None:
+        same = self._same(self._fields, self._parsed(term))
+        if same is None:
             raise self._unknown(term)
-        return self._fields.index(found)
+        return self._fields.index(same)
 
     def _unknown(self, term: str) -> BadRequest:
         names = [field["name"] for field in self._fields if field["transform"] != VOID]

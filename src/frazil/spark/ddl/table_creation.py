@@ -173,8 +173,10 @@ def _replaced(
     placed: Mapping[str, Any],
 ) -> Result:
     fitted = fit(frame, new.table)
-    with writing(context, new.table) as one:
-        files = write_rows(context, new.table, fitted.frame, one.folder, options or WriteOptions())
+    with writing(context, new.table) as write:
+        files = write_rows(
+            context, new.table, fitted.frame, write.folder, options or WriteOptions()
+        )
 
         def submit() -> Commit:
             with context.client.transaction() as transaction:
@@ -186,7 +188,7 @@ def _replaced(
             (commit,) = transaction.commits
             return commit
 
-        commit = one.commit({file.file_path for file in files}, submit)
+        commit = write.commit({file.file_path for file in files}, submit)
     return Result(
         commit=commit,
         operation="replace",

@@ -41,7 +41,7 @@ def replacement_of(
     `schema` may have any IDs: columns whose names the table has keep the table's IDs.
     """
     ids = count(int(table.metadata["last-column-id"]) + 1)
-    known = {found.name: field_id for field_id, found in fields_by_id(table.schema).items()}
+    known = {field.name: field_id for field_id, field in fields_by_id(table.schema).items()}
     schema = struct_with_ids(schema, lambda name: known[name] if name in known else next(ids))
     document = {**struct_to_json(schema), "schema-id": _next_id(table, "schemas", "schema-id")}
     spec = _spec(table, schema, partitioned_by)

@@ -45,38 +45,38 @@ def parse_policy(text: str) -> Policy:
     raise BadRequest(f"{POLICY_SETTING} is {text}: set it to ANSI or STRICT, no other is supported")
 
 
-def assignment(found: st.DataType, target: st.DataType, policy: Policy) -> Assignment:
+def assignment(source_type: st.DataType, target: st.DataType, policy: Policy) -> Assignment:
     """Return how a value of a primitive type is stored in a column of another one.
 
     The rules are Spark's `spark.sql.storeAssignmentPolicy`. ANSI takes numbers of any kind, fails
     when a value does not fit, and takes no text for a number. STRICT takes only what cannot fail.
     """
-    if found == target:
+    if source_type == target:
         return Assignment.SAME
-    if _is_up_cast(found, target):
+    if _is_up_cast(source_type, target):
         return Assignment.SAFE
     if policy == "ansi":
-        if isinstance(found, st.NumericType) and isinstance(target, st.NumericType):
+        if isinstance(source_type, st.NumericType) and isinstance(target, st.NumericType):
             return Assignment.CHECKED
-        if _is_day(found) and _is_day(target):
+        if _is_day(source_type) and _is_day(target):
             return Assignment.SAFE
     return Assignment.REFUSED
 
 
-def _is_up_cast(found: st.DataType, target: st.DataType) -> bool:
-    if isinstance(found, st.NullType):
+def _is_up_cast(source_type: st.DataType, target: st.DataType) -> bool:
+    if isinstance(source_type, st.NullType):
         return True
     if isinstance(target, st.StringType):
-        return isinstance(found, st.AtomicType)
+        return isinstance(source_type, st.AtomicType)
     if isinstance(target, st.DecimalType):
-        digits = _digits(found)
+        digits = _digits(source_type)
         if digits is None:
             return False
         whole, scale = digits
         return target.scale >= scale and target.precision - target.scale >= whole
-    if type(found) in _NUMBERS and type(target) in _NUMBERS:
-        return _NUMBERS.index(type(found)) < _NUMBERS.index(type(target))
-    return isinstance(found, st.DateType) and _is_day(target)
+    if type(source_type) in _NUMBERS and type(target) in _NUMBERS:
+        return _NUMBERS.index(type(source_type)) < _NUMBERS.index(type(target))
+    return isinstance(source_type, st.DateType) and _is_day(target)
 
 
 def _is_day(type_: st.DataType) -> bool:
@@ -127,7 +127,7 @@ class ColumnFitter(ABC):
     # --- rules -------------------------------------------------------------------------------
 
     @abstractmethod
-    def match(self, found: st.StructType, target: StructType, path: str) -> list[int | None]:
+    def match(self, source_type: st.StructType, target: StructType, path: str) -> list[int | None]:
         """Return, for each target field, the position of its source, or None."""
 
     @abstractmethod
@@ -135,16 +135,16 @@ class ColumnFitter(ABC):
         """Return the internal value of a field that the frame does not have."""
 
     @abstractmethod
-    def assign(self, found: st.DataType, target: Type) -> Assignment:
+    def assign(self, source_type: st.DataType, target: Type) -> Assignment:
         """Return how a value is stored in a field of the target type."""
 
     # --- walk --------------------------------------------------------------------------------
 
     def fields(
-        self, sources: list[Source], found: st.StructType, target: StructType, path: str
+        self, sources: list[Source], source_type: st.StructType, target: StructType, path: str
     ) -> tuple[list[Column], bool]:
         """Return a column for each target field, and whether any differs from its source."""
-        positions = self.match(found, target, path)
+        positions = self.match(source_type, target, path)
         changed = positions != list(range(len(sources)))
         columns = []
         for field, position in zip(target.fields, positions, strict=True):
@@ -182,39 +182,39 @@ class ColumnFitter(ABC):
         return literal(field.type, value)
 
     def _converted(self, source: Source, target: Type, path: str) -> tuple[Column, bool]:
-        found = source.type
-        if isinstance(found, st.NullType) and target.is_nested:
+        source_type = source.type
+        if isinstance(source_type, st.NullType) and target.is_nested:
             return source.column.cast(spark_type(target)), True
-        if isinstance(target, StructType) and isinstance(found, st.StructType):
-            return self._struct(source, found, target, path)
-        if isinstance(target, ListType) and isinstance(found, st.ArrayType):
-            return self._list(source, found, target, path)
-        if isinstance(target, MapType) and isinstance(found, st.MapType):
-            return self._map(source, found, target, path)
-        if target.is_nested or isinstance(found, st.StructType | st.ArrayType | st.MapType):
-            self._refuse(found, target, path)
+        if isinstance(target, StructType) and isinstance(source_type, st.StructType):
+            return self._struct(source, source_type, target, path)
+        if isinstance(target, ListType) and isinstance(source_type, st.ArrayType):
+            return self._list(source, source_type, target, path)
+        if isinstance(target, MapType) and isinstance(source_type, st.MapType):
+            return self._map(source, source_type, target, path)
+        if target.is_nested or isinstance(source_type, st.StructType | st.ArrayType | st.MapType):
+            self._refuse(source_type, target, path)
             return source.column, True
         return self._leaf(source, target, path)
 
     def _struct(
-        self, source: Source, found: st.StructType, target: StructType, path: str
+        self, source: Source, source_type: st.StructType, target: StructType, path: str
     ) -> tuple[Column, bool]:
         sources = [
             # A field of a null struct is null, but the struct is not rebuilt for it.
             Source(source.column.getField(field.name), field.dataType, field.nullable, field.name)
-            for field in found.fields
+            for field in source_type.fields
         ]
-        columns, changed = self.fields(sources, found, target, path)
+        columns, changed = self.fields(sources, source_type, target, path)
         if not changed:
             return source.column, False
         rebuilt = fn.struct(*columns)
         return (fn.when(source.column.isNotNull(), rebuilt) if source.nullable else rebuilt), True
 
     def _list(
-        self, source: Source, found: st.ArrayType, target: ListType, path: str
+        self, source: Source, source_type: st.ArrayType, target: ListType, path: str
     ) -> tuple[Column, bool]:
         def convert(column: Column) -> tuple[Column, bool]:
-            element = Source(column, found.elementType, found.containsNull, "element")
+            element = Source(column, source_type.elementType, source_type.containsNull, "element")
             return self.field(element, target.element, f"{path}.element")
 
         # Try a placeholder column first: a list that already fits is not transformed.
@@ -223,14 +223,14 @@ class ColumnFitter(ABC):
         return fn.transform(source.column, lambda element: convert(element)[0]), True
 
     def _map(
-        self, source: Source, found: st.MapType, target: MapType, path: str
+        self, source: Source, source_type: st.MapType, target: MapType, path: str
     ) -> tuple[Column, bool]:
         def key(column: Column) -> tuple[Column, bool]:
-            part = Source(column, found.keyType, False, "key")
+            part = Source(column, source_type.keyType, False, "key")
             return self.field(part, target.key, f"{path}.key")
 
         def value(column: Column) -> tuple[Column, bool]:
-            part = Source(column, found.valueType, found.valueContainsNull, "value")
+            part = Source(column, source_type.valueType, source_type.valueContainsNull, "value")
             return self.field(part, target.value, f"{path}.value")
 
         column, changed = source.column, False
@@ -257,10 +257,11 @@ class ColumnFitter(ABC):
             return source.column.cast(wanted), True
         return _checked_cast(source.column, wanted, target, path), True
 
-    def _refuse(self, found: st.DataType, target: Type, path: str) -> None:
+    def _refuse(self, source_type: st.DataType, target: Type, path: str) -> None:
         type_name = target.type_id.value if target.is_nested else str(target)
         self.problems.append(
-            f"column {path}: {found.simpleString()} cannot be stored as {type_name}: cast it before"
+            f"column {path}: {source_type.simpleString()} cannot be stored as {type_name}: "
+            "cast it before"
         )
 
 

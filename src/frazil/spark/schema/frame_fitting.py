@@ -62,19 +62,19 @@ def fit(
         store_assignment = parse_policy(str(spark.conf.get(POLICY_SETTING, "ANSI")))
     if merge_schema and not by_name:
         raise BadRequest("mergeSchema finds columns by name: write the frame by name")
-    found = frame.schema
-    evolution = evolve(table, found, names) if merge_schema else Evolution(table.schema)
+    source_type = frame.schema
+    evolution = evolve(table, source_type, names) if merge_schema else Evolution(table.schema)
     rules = _ByName(names, store_assignment) if by_name else _ByPosition(store_assignment)
-    if not by_name and len(set(map(str.lower, found.names))) < len(found.names):
+    if not by_name and len(set(map(str.lower, source_type.names))) < len(source_type.names):
         # A query may return a name twice. By position both columns are written.
-        frame = frame.toDF(*(f"_{position}" for position in range(len(found.names))))
-        found = st.StructType(
+        frame = frame.toDF(*(f"_{position}" for position in range(len(source_type.names))))
+        source_type = st.StructType(
             [
                 st.StructField(name, field.dataType, field.nullable)
-                for name, field in zip(frame.columns, found.fields, strict=True)
+                for name, field in zip(frame.columns, source_type.fields, strict=True)
             ]
         )
-    columns, changed = rules.fields(_sources(found), found, evolution.schema, "")
+    columns, changed = rules.fields(_sources(source_type), source_type, evolution.schema, "")
     _raise(rules.problems, str(table))
     fitted = frame.select(*columns) if changed else frame
     return Fitted(fitted, evolution.schema, evolution.updates, evolution.requirements)
@@ -88,21 +88,21 @@ def mapped(frame: DataFrame, from_schema: StructType, to_schema: StructType) -> 
     """
     if from_schema == to_schema:
         return frame
-    found = spark_schema(from_schema, field_ids=True)
+    source_type = spark_schema(from_schema, field_ids=True)
     rules = _ById()
-    columns, changed = rules.fields(_sources(found), found, to_schema, "")
+    columns, changed = rules.fields(_sources(source_type), source_type, to_schema, "")
     _raise(rules.problems, "the table's schema")
     if not changed:
         return frame
-    of_table = set(found.names)
+    of_table = set(source_type.names)
     others = [column(name) for name in frame.columns if name not in of_table]
     return frame.select(*columns, *others)
 
 
-def _sources(found: st.StructType) -> list[Source]:
+def _sources(source_type: st.StructType) -> list[Source]:
     return [
         Source(column(field.name), field.dataType, field.nullable, field.name)
-        for field in found.fields
+        for field in source_type.fields
     ]
 
 
@@ -124,11 +124,11 @@ class _Writing(ColumnFitter):
     def default(self, target: NestedField) -> Any:
         return target.write_default
 
-    def assign(self, found: st.DataType, target: Type) -> Assignment:
+    def assign(self, source_type: st.DataType, target: Type) -> Assignment:
         wanted = _ONLY_FROM.get(target.type_id)
-        if wanted is not None and not isinstance(found, wanted | st.NullType):
+        if wanted is not None and not isinstance(source_type, wanted | st.NullType):
             return Assignment.REFUSED
-        return assignment(found, spark_type(target), self._policy)
+        return assignment(source_type, spark_type(target), self._policy)
 
 
 _ONLY_FROM: Final[dict[TypeId, type[st.DataType]]] = {
@@ -146,13 +146,13 @@ class _ByName(_Writing):
         super().__init__(policy)
         self._names = names
 
-    def match(self, found: st.StructType, target: StructType, path: str) -> list[int | None]:
-        positions = self._names.positions(found.names, path)
+    def match(self, source_type: st.StructType, target: StructType, path: str) -> list[int | None]:
+        positions = self._names.positions(source_type.names, path)
         matched = [positions.pop(self._names.key(field.name), None) for field in target.fields]
         prefix = f"{path}." if path else ""
         for position in sorted(positions.values()):
             self.problems.append(
-                f"column {prefix}{found.names[position]} is not in the table, which has "
+                f"column {prefix}{source_type.names[position]} is not in the table, which has "
                 f"{', '.join(field.name for field in target.fields)}: drop it, or write with "
                 "mergeSchema"
             )
@@ -162,31 +162,32 @@ class _ByName(_Writing):
 class _ByPosition(_Writing):
     """Rules for writes that match fields by position."""
 
-    def match(self, found: st.StructType, target: StructType, path: str) -> list[int | None]:
+    def match(self, source_type: st.StructType, target: StructType, path: str) -> list[int | None]:
         wanted = len(target.fields)
-        if len(found.names) != wanted:
+        if len(source_type.names) != wanted:
             where = f"column {path}: " if path else ""
             self.problems.append(
-                f"{where}{len(found.names)} columns ({', '.join(found.names)}) cannot be written "
-                f"by position to {wanted} ({', '.join(field.name for field in target.fields)})"
+                f"{where}{len(source_type.names)} columns ({', '.join(source_type.names)}) cannot "
+                f"be written by position to {wanted} ({', '.join(field.name for field in target.fields)})"
             )
-        return [index if index < len(found.names) else None for index in range(wanted)]
+        return [index if index < len(source_type.names) else None for index in range(wanted)]
 
 
 class _ById(ColumnFitter):
     """Rules for scans: match fields by ID and promote them to a wider type."""
 
-    def match(self, found: st.StructType, target: StructType, path: str) -> list[int | None]:
+    def match(self, source_type: st.StructType, target: StructType, path: str) -> list[int | None]:
         positions = {
-            field.metadata[FIELD_ID_METADATA]: index for index, field in enumerate(found.fields)
+            field.metadata[FIELD_ID_METADATA]: index
+            for index, field in enumerate(source_type.fields)
         }
         return [positions.get(field.field_id) for field in target.fields]
 
     def default(self, target: NestedField) -> Any:
         return target.initial_default
 
-    def assign(self, found: st.DataType, target: Type) -> Assignment:
-        return assignment(found, spark_type(target), "strict")
+    def assign(self, source_type: st.DataType, target: Type) -> Assignment:
+        return assignment(source_type, spark_type(target), "strict")
 
 
 # --- names in files -------------------------------------------------------------------------------
@@ -228,4 +229,4 @@ def is_always_named_so(field: NestedField, schemas: Iterable[StructType]) -> boo
 
 def _ids_by_name(fields: tuple[NestedField, ...]) -> dict[str, int]:
     known = fields_by_id(StructType(fields))
-    return {found.name: field_id for field_id, found in known.items()}
+    return {field.name: field_id for field_id, field in known.items()}

@@ -70,17 +70,17 @@ class _SchemaMerger:
         self._names = names
         self._format_version = format_version
 
-    def struct(self, known: StructType, found: st.StructType, path: str) -> StructType:
+    def struct(self, known: StructType, source_type: st.StructType, path: str) -> StructType:
         """Return the struct with the frame's new fields at the end."""
-        positions = self._names.positions(found.names, path)
+        positions = self._names.positions(source_type.names, path)
         fields = []
         for field in known.fields:
             position = positions.pop(self._names.key(field.name), None)
             if position is not None:
-                field = self._field(field, found.fields[position], path)
+                field = self._field(field, source_type.fields[position], path)
             fields.append(field)
         prefix = f"{path}." if path else ""
-        added = [found.fields[position] for position in sorted(positions.values())]
+        added = [source_type.fields[position] for position in sorted(positions.values())]
         field_ids = [next(self._ids) for _ in added]
         for field_id, new in zip(field_ids, added, strict=True):
             fields.append(self._new_field(field_id, new, f"{prefix}{new.name}"))
@@ -101,39 +101,39 @@ class _SchemaMerger:
         for part in child_fields(type_):
             self._check_version(part.type, f"{path}.{part.name}")
 
-    def _field(self, known: NestedField, found: st.StructField, path: str) -> NestedField:
+    def _field(self, known: NestedField, source_type: st.StructField, path: str) -> NestedField:
         type_ = self._type(
-            known.type, found.dataType, f"{path}.{known.name}" if path else known.name
+            known.type, source_type.dataType, f"{path}.{known.name}" if path else known.name
         )
         return known if type_ is known.type else replace(known, type=type_)
 
-    def _type(self, known: Type, found: st.DataType, path: str) -> Type:
-        if isinstance(known, StructType) and isinstance(found, st.StructType):
-            merged = self.struct(known, found, path)
+    def _type(self, known: Type, source_type: st.DataType, path: str) -> Type:
+        if isinstance(known, StructType) and isinstance(source_type, st.StructType):
+            merged = self.struct(known, source_type, path)
             return known if merged == known else merged
-        if isinstance(known, ListType) and isinstance(found, st.ArrayType):
-            element = self._type(known.element.type, found.elementType, f"{path}.element")
+        if isinstance(known, ListType) and isinstance(source_type, st.ArrayType):
+            element = self._type(known.element.type, source_type.elementType, f"{path}.element")
             if element is known.element.type:
                 return known
             return ListType(replace(known.element, type=element))
-        if isinstance(known, MapType) and isinstance(found, st.MapType):
+        if isinstance(known, MapType) and isinstance(source_type, st.MapType):
             # The type of map keys cannot change: lookups in older rows would fail.
-            value = self._type(known.value.type, found.valueType, f"{path}.value")
+            value = self._type(known.value.type, source_type.valueType, f"{path}.value")
             if value is known.value.type:
                 return known
             return MapType(known.key, replace(known.value, type=value))
-        return _widened(known, found)
+        return _widened(known, source_type)
 
 
-def _widened(known: Type, found: st.DataType) -> Type:
+def _widened(known: Type, source_type: st.DataType) -> Type:
     """Return the frame's type if the table's can be promoted to it, else the table's type."""
-    if known.type_id is TypeId.INT and isinstance(found, st.LongType):
+    if known.type_id is TypeId.INT and isinstance(source_type, st.LongType):
         return LONG
-    if known.type_id is TypeId.FLOAT and isinstance(found, st.DoubleType):
+    if known.type_id is TypeId.FLOAT and isinstance(source_type, st.DoubleType):
         return DOUBLE
-    if isinstance(known, DecimalType) and isinstance(found, st.DecimalType):
-        is_wider = known.scale == found.scale and known.precision < found.precision
-        return DecimalType(found.precision, found.scale) if is_wider else known
+    if isinstance(known, DecimalType) and isinstance(source_type, st.DecimalType):
+        is_wider = known.scale == source_type.scale and known.precision < source_type.precision
+        return DecimalType(source_type.precision, source_type.scale) if is_wider else known
     return known
 
 
