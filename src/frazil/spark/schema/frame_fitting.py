@@ -168,7 +168,8 @@ class _ByPosition(_Writing):
             where = f"column {path}: " if path else ""
             self.problems.append(
                 f"{where}{len(source_type.names)} columns ({', '.join(source_type.names)}) cannot "
-                f"be written by position to {wanted} ({', '.join(field.name for field in target.fields)})"
+                f"be written by position to {wanted} "
+                f"({', '.join(field.name for field in target.fields)})"
             )
         return [index if index < len(source_type.names) else None for index in range(wanted)]
 
