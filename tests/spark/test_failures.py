@@ -92,7 +92,7 @@ def test_a_task_cannot_write_into_a_folder_that_was_discarded(tmp_path: Path) ->
     storage.make_folder(folder)
     storage.write(f"{folder}/part/1.parquet", b"early")
     storage.delete_folder(folder)
-    with pytest.raises(FileNotFoundError, match="its write was given up"):
+    with pytest.raises(FileNotFoundError, match="its write was aborted"):
         storage.write(f"{folder}/part/2.parquet", b"late")
     assert list(tmp_path.iterdir()) == []
 
