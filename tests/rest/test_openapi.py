@@ -95,12 +95,7 @@ def test_an_operation_describes_its_route(route: Any) -> None:
 
 
 def is_answer(struct: type[msgspec.Struct]) -> bool:
-    answers = (
-        rest_messages.Response,
-        scan_planning.PlannedDataFile,
-        scan_planning.PlannedDeleteFile,
-    )
-    return issubclass(struct, answers)
+    return issubclass(struct, rest_messages.Response | scan_planning._PlannedFile)
 
 
 DESCRIBED = [

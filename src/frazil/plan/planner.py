@@ -229,38 +229,28 @@ class Planner:
         cancelled: Callable[[], bool],
     ) -> bytes:
         with self.metrics.planning(), readable():
-            return self._planned(scan, token, plan_id, explain, cancelled)
-
-    def _planned(
-        self,
-        scan: Scan,
-        token: Token,
-        plan_id: str | None,
-        explain: bool,
-        cancelled: Callable[[], bool],
-    ) -> bytes:
-        reader = self._tables.manifest_reader()
-        walk = Walk(scan, reader, cancelled)
-        pieces = enough(list(walk.data()), walk)
-        spans = split(pieces, self._limits.page_files)
-        writer = TaskWriter(walk, reader)
-        answer: dict[str, Any] = {"status": "completed"}
-        if plan_id is not None:
-            answer["plan-id"] = plan_id
-        tokens = [self._task(token, span_of(span)) for span in spans[1:]]
-        known = [text for text in tokens if text is not None]
-        if len(known) == len(tokens):
-            first = within(pieces, spans[0]) if spans else ()
-            answer.update(writer.write(first).document())
-        else:
-            answer.update(writer.write(pieces).document())
-            known = []
-        if known:
-            answer["plan-tasks"] = known
-        self.metrics.planned(walk.counts)
-        if explain:
-            answer["walk"] = walk.counts.document()
-        return msgspec.json.encode(answer)
+            reader = self._tables.manifest_reader()
+            walk = Walk(scan, reader, cancelled)
+            pieces = enough(list(walk.data()), walk)
+            spans = split(pieces, self._limits.page_files)
+            writer = TaskWriter(walk, reader)
+            answer: dict[str, Any] = {"status": "completed"}
+            if plan_id is not None:
+                answer["plan-id"] = plan_id
+            tokens = [self._task(token, span_of(span)) for span in spans[1:]]
+            known = [text for text in tokens if text is not None]
+            if len(known) == len(tokens):
+                first = within(pieces, spans[0]) if spans else ()
+                answer.update(writer.write(first).document())
+            else:
+                answer.update(writer.write(pieces).document())
+                known = []
+            if known:
+                answer["plan-tasks"] = known
+            self.metrics.planned(walk.counts)
+            if explain:
+                answer["walk"] = walk.counts.document()
+            return msgspec.json.encode(answer)
 
     def _task(self, token: Token, span: tuple[int, int, int | None, int]) -> str | None:
         return self._tokens.sign(msgspec.structs.replace(token, kind="task", span=span))

@@ -72,8 +72,8 @@ def check_plan_request(request: PlanTableScanRequest) -> None:
         raise BadRequest("end-snapshot-id: required with start-snapshot-id")
 
 
-class PlannedDataFile(Struct, frozen=True, kw_only=True, rename="kebab"):
-    """A data file to read, with statistics only for the requested columns."""
+class _PlannedFile(Struct, frozen=True, kw_only=True, rename="kebab"):
+    """The fields that planned data files and delete files share."""
 
     file_path: str
     file_format: str
@@ -83,6 +83,11 @@ class PlannedDataFile(Struct, frozen=True, kw_only=True, rename="kebab"):
     file_size_in_bytes: int
     record_count: int
     key_metadata: str | None = None
+
+
+class PlannedDataFile(_PlannedFile, frozen=True, kw_only=True):
+    """A data file to read, with statistics only for the requested columns."""
+
     split_offsets: tuple[int, ...] | None = None
     sort_order_id: int | None = None
     first_row_id: int | None = None
@@ -97,17 +102,10 @@ class PlannedDataFile(Struct, frozen=True, kw_only=True, rename="kebab"):
     upper_bounds: ValueMap | None = None
 
 
-class PlannedDeleteFile(Struct, frozen=True, kw_only=True, rename="kebab"):
+class PlannedDeleteFile(_PlannedFile, frozen=True, kw_only=True):
     """A file of position or equality deletes, or one deletion vector."""
 
     content: str
-    file_path: str
-    file_format: str
-    spec_id: int
-    partition: tuple[Any, ...] = ()
-    file_size_in_bytes: int
-    record_count: int
-    key_metadata: str | None = None
     equality_ids: tuple[int, ...] | None = None
     referenced_data_file: str | None = None
     content_offset: int | None = None
