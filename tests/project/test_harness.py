@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.inner_pytest import run_pytest
+from tests.project.inner_pytest import run_pytest
 from tests.support.network import NetworkUsed
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.inner_pytest import run_pytest
+from tests.project.inner_pytest import run_pytest
 
 pytestmark = pytest.mark.process
 

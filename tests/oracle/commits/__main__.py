@@ -11,8 +11,8 @@ from pathlib import Path
 from scripts.java import find_java
 from tests.oracle.commits.histories import World
 from tests.oracle.commits.java_side import Java
-from tests.support.drivers import open_driver
-from tests.support.seeds import seeds_of
+from tests.oracle.drivers import open_driver
+from tests.oracle.seeds import seeds_of
 from tests.support.spark import start_spark
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.drivers import open_driver
+from tests.oracle.drivers import open_driver
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from scripts.java import find_java
 from tests.oracle.plans.conftest import opened_world
-from tests.support.seeds import seeds_of
+from tests.oracle.seeds import seeds_of
 from tests.support.spark import start_spark
 
 

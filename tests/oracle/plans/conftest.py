@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.oracle.drivers import open_driver
 from tests.oracle.plans.own_side import opened_plans
-from tests.support.drivers import open_driver
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

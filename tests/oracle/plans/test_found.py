@@ -11,12 +11,12 @@ from uuid import UUID
 import pytest
 
 from tests.commit.requests import Driver
+from tests.oracle.drivers import open_driver
 from tests.oracle.plans.columns import leaves
 from tests.oracle.plans.files import Doc, Metrics, SpecField
 from tests.oracle.plans.own_side import OwnPlans, opened_plans
 from tests.oracle.plans.schemas import Shape
 from tests.oracle.plans.tables import TableMaker
-from tests.support.drivers import open_driver
 
 HIGH: Final = UUID("80000000-0000-0000-0000-000000000000")
 

@@ -9,12 +9,12 @@ from typing import Final
 import pytest
 
 from tests.commit.requests import Driver
+from tests.oracle.drivers import open_driver
 from tests.oracle.plans.columns import leaves
 from tests.oracle.plans.own_side import OwnPlans, opened_plans
 from tests.oracle.plans.rows import problems
 from tests.oracle.plans.tables import TableMaker
 from tests.oracle.plans.worlds import draw_scans
-from tests.support.drivers import open_driver
 
 TABLES: Final = 16
 SCANS: Final = 40
