@@ -1,4 +1,4 @@
-"""Which files go when a table is dropped with purge."""
+"""Finds the files to delete when a table is dropped with purge."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ logger = logging.getLogger("frazil.commit")
 MANIFEST_LIMITS: Final = AvroLimits(
     file_bytes=256 << 20, decoded_bytes=1 << 30, records=10_000_000, record_bytes=4 << 20
 )
-"""Wider than a commit's: nobody waits for a purge, and entries are read one at a time."""
+"""Larger than for a commit: a purge may take long, and it reads one entry at a time."""
 
 
 def log_problem(message: str) -> None:
@@ -35,7 +35,7 @@ def files_of_table(
     metadata_location: str | None = None,
     problem: Callable[[str], None] = log_problem,
 ) -> Iterator[str]:
-    """Every file that a snapshot of the table reaches and that lies `within` the table's own
+    """Yield every file that a snapshot of the table reaches and that lies `within` the table's own
     location, in the order in which they can be deleted: data and delete files first, then
     manifests, manifest lists, statistics and metadata files, the current one last. So a purge that
     was cut short can be started again from what is left.
@@ -70,7 +70,7 @@ class _Walk:
         self._problem = problem
 
     def manifests(self, metadata: TableMetadata) -> tuple[list[str], list[str]]:
-        """The manifest lists and the manifests of all snapshots, each once."""
+        """Return the manifest lists and the manifests of all snapshots, each once."""
         lists: dict[str, None] = {}
         manifests: dict[str, None] = {}
         for snapshot in metadata.snapshots.bare_items():
@@ -81,7 +81,7 @@ class _Walk:
         return list(lists), list(manifests)
 
     def content_files(self, manifest: str) -> Iterator[str]:
-        """Every file a manifest names, also those deleted by then: an older snapshot had them."""
+        """Yield every file of a manifest, also deleted ones: an older snapshot had them."""
         content = self._get(manifest, MANIFEST_LIMITS.file_bytes)
         if content is None:
             return
@@ -126,7 +126,7 @@ class _Walk:
     def _is_within(self, location: str) -> bool:
         try:
             return self._within(location)
-        except FrazilError:  # a location that cannot even be parsed is no place of ours
+        except FrazilError:  # a location that cannot be parsed is not the table's own
             return False
 
     def _get(self, location: str, max_bytes: int) -> bytes | None:

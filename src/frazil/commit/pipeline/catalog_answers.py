@@ -1,4 +1,4 @@
-"""What an operation of the catalog answers; the edge renders these, a replay makes them again."""
+"""The answers of the catalog's operations. `rest` renders them, a replay builds them again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from frazil.wire.identifiers import Identifier
 
 @dataclass(frozen=True, slots=True)
 class NoContent:
-    """Done, and there is nothing to say."""
+    """The operation succeeded, and its answer has no body."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class LoadedTable:
         return self.cached.metadata
 
     def json_chunks(self, refs_only: bool = False) -> list[bytes]:
-        """The JSON of the metadata, in chunks; with `refs_only` just snapshots a ref names."""
+        """Return the JSON of the metadata in chunks, with `refs_only` only snapshots of refs."""
         return self.cached.refs_chunks() if refs_only else self.cached.chunks()
 
     def etag(self, refs_only: bool = False) -> str:
@@ -68,7 +68,7 @@ class TableAnswer:
     committed: bytes | None = None
     """The `committed` list as JSON: which update made which snapshot."""
     already_committed: bool = False
-    """Whether the epoch of a request under `once` had been committed before: nothing was done."""
+    """Whether the epoch of a request with `once` was committed before, so that nothing was done."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Reads what the rebase of an append needs and makes its files, by format/rebase's rules."""
+"""Rebuilds a stale classic append on a newer head, if `rebase_proof` shows that it is one."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def rebase_append(
     *,
     cache: ManifestCache | None = None,
 ) -> RebasedAppend | NotRebasable:
-    """Builds a client's append again on the head of `branch`, if its manifests prove that it is an
+    """Build a client's append again on the head of `branch`, if its manifests prove that it is an
     append. Writes nothing. `allowed` is asked before any location is read, and raises where it
     must not be; a StoreError that may pass is raised as well."""
     reader = _Reader(store, allowed, cache)
@@ -124,7 +124,7 @@ def _only_added(target: RebaseTarget, item: AddedManifest, reader: _Reader) -> b
 
 
 class _Reader:
-    """Reads manifests and lists for one rebase: checked, capped and remembered."""
+    """Reads manifests and lists for one rebase, with checks of their locations and sizes."""
 
     def __init__(
         self, store: Store, allowed: Callable[[str], None], cache: ManifestCache | None
@@ -144,7 +144,7 @@ class _Reader:
         return content
 
     def remember(self, location: str, parsed: ManifestList) -> None:
-        """Keeps a list that was just made. Should it never be written, nothing will ask for it."""
+        """Cache a list that was just built. If it is never written, nothing asks for it."""
         if self._cache is not None:
             self._cache.put(location, parsed)
 
@@ -162,7 +162,7 @@ class _Reader:
         return parsed
 
     def manifests(self, listed: Sequence[ManifestFile]) -> dict[str, Manifest]:
-        """All of them by path; read at the same time, for a merge replaces a hundred and more."""
+        """Read manifests at the same time, because a merge replaces a hundred or more."""
         paths = [manifest.manifest_path for manifest in listed]
         if len(paths) < 3:
             return {path: self._manifest(path) for path in paths}
