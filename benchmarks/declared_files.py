@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from benchmarks.results import RESULTS, machine
-from frazil.commit.snapshot.declared_paths import check_paths
-from frazil.commit.snapshot.table_locations import TableLocations
+from frazil.commit.snapshot.table_locations import TableLocations, check_paths
 from frazil.format.declared.declared_files import DeclaredFiles
 from frazil.format.manifest.manifest_encoder import manifest_encoder
 from frazil.format.manifest.manifest_fields import ADDED

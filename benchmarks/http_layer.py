@@ -31,9 +31,8 @@ from typing import Any
 
 from frazil.rest.app import RestApp
 from frazil.rest.asgi import Message, Receive, Scope, Send
-from frazil.rest.call import Call
+from frazil.rest.call import Call, Headers, principal_of, request_id
 from frazil.rest.reply import Reply, error_reply
-from frazil.rest.request_headers import Headers, principal_of, request_id
 from frazil.rest.routing import Route
 from frazil.server.assembly import open_app
 from frazil.settings import Settings

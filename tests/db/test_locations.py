@@ -13,7 +13,7 @@ from frazil.db.base import (
     DropRelation,
     SwapRelation,
 )
-from frazil.db.locations import prefixes
+from frazil.db.rows import prefixes
 from frazil.wire.errors import BadRequest, Forbidden
 from tests.db.helpers import commit, make, must, next_version, refusal, relation, swap
 

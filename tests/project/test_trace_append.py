@@ -8,7 +8,7 @@ import pytest
 
 from scripts.trace_append import COMMITS, main
 
-MOST_MODULES = 90
+MOST_MODULES = 60
 """What a reader of an append may have to open at most."""
 
 

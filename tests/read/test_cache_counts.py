@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from frazil.read.lru import FolderCounts, KindCounts, LruByBytes, LruCounts, ReadCounts
+from frazil.read.counters import FolderCounts, KindCounts, LruByBytes, LruCounts, ReadCounts
 from frazil.read.manifest_cache import ManifestCache
 from tests.read.test_metric_cache import LISTED, MANIFEST, reader_of
 

@@ -130,7 +130,7 @@ def test_a_bomb_is_never_inflated_beyond_the_cap(
             return out
 
     zlib_decompressobj = zlib.decompressobj
-    monkeypatch.setattr("frazil.rest.request_body.zlib.decompressobj", Watched)
+    monkeypatch.setattr("frazil.rest.call.zlib.decompressobj", Watched)
     client = make_client(max_request_bytes=1000)
     bomb = gzip.compress(b" " * 10_000_000)
     got = client("POST", TARGET, bomb, headers={"Content-Encoding": "gzip"})

@@ -12,7 +12,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from frazil.commit.snapshot import file_verification, head_changes
-from frazil.format.manifest import manifest_merging
+from frazil.format.manifest import manifest_writer
 from frazil.rest.server_routes import openapi
 from frazil.wire.conflicts import MAX_CONFLICT_ITEMS, ConflictClause
 from frazil.wire.file_actions import MAX_STREAM_BYTES, CommitUpdate, CommitValidation, check_request
@@ -97,9 +97,9 @@ def test_every_action_clause_and_conflict_is_shown() -> None:
         head_changes.REJECT_DUPLICATES,
         head_changes.IGNORE_MISSING,
         file_verification.VERIFY_FILES,
-        manifest_merging.MERGE_ENABLED,
-        manifest_merging.MIN_COUNT_TO_MERGE,
-        manifest_merging.TARGET_SIZE_BYTES,
+        manifest_writer.MERGE_ENABLED,
+        manifest_writer.MIN_COUNT_TO_MERGE,
+        manifest_writer.TARGET_SIZE_BYTES,
     ],
 )
 def test_every_property_is_in_the_table(name: str) -> None:

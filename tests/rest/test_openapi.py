@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 from msgspec import inspect
 from openapi_spec_validator import validate
 
-from frazil.commit.snapshot.committed_snapshots import CommittedSnapshot
+from frazil.commit.snapshot.stream_epochs import CommittedSnapshot
 from frazil.rest.routes import ROUTES
 from frazil.rest.server_routes import openapi
 from frazil.wire import (

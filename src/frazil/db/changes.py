@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from frazil.db import locations, rows
+from frazil.db import rows
 from frazil.db.base import (
     Change,
     CommitIdTaken,
@@ -85,15 +85,15 @@ class Attempt:
                 moving.append((index, change.relation, change.locations))
             elif isinstance(change, SwapRelation) and change.locations is not None:
                 self.index = index
-                if not locations.same(sql, change.new, change.locations):
+                if not rows.same(sql, change.new, change.locations):
                     moving.append((index, change.new, change.locations))
         if not moving:
             return
         sql.fetch("hold_locations", {})
         for _, relation, _ in moving:
-            locations.release(sql, relation)
+            rows.release(sql, relation)
         for self.index, relation, wanted in moving:
-            locations.claim(sql, relation, wanted)
+            rows.claim(sql, relation, wanted)
 
     def _write_streams(self, sql: Statements) -> None:
         """Write the rows of streams after the swaps, whose row locks keep writers of a stream

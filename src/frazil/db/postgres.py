@@ -34,8 +34,7 @@ from frazil.db.base import (
 )
 from frazil.db.migrate import migrate
 from frazil.db.pool import Connection, Pool
-from frazil.db.reads import Reads
-from frazil.db.rows import Parameters, Row
+from frazil.db.rows import Parameters, Reads, Row
 from frazil.db.sql import QueryName, migrations, queries
 
 T = TypeVar("T")

@@ -11,9 +11,10 @@ import sqlite3
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Condition
 from typing import Final, TypeVar
 
 from frazil.db import changes, rows
@@ -32,11 +33,40 @@ from frazil.db.base import (
 )
 from frazil.db.file_lock import FileLock
 from frazil.db.migrate import migrate
-from frazil.db.reads import Reads
-from frazil.db.row_locks import RowLocks
-from frazil.db.rows import Parameters, Row
+from frazil.db.rows import Parameters, Reads, Row
 from frazil.db.sql import QueryName, migrations, queries
 from frazil.db.sqlite_writer import SqliteStatements, SqliteWriter, Written, is_outage
+
+
+class RowLocks:
+    """Locks sets of uuids. A set is locked at once or not at all, so that no two can deadlock."""
+
+    def __init__(self) -> None:
+        self._held: set[str] = set()
+        self._released = Condition()
+
+    @contextmanager
+    def hold(self, uuids: Set[str], timeout_s: float) -> Iterator[None]:
+        """Lock the uuids until the block ends. Raises DatabaseUnavailable if it cannot in time."""
+        self._take(uuids, timeout_s)
+        try:
+            yield
+        finally:
+            with self._released:
+                self._held -= uuids
+                self._released.notify_all()
+
+    def _take(self, uuids: Set[str], timeout_s: float) -> None:
+        deadline = time.monotonic() + timeout_s
+        with self._released:
+            while not self._held.isdisjoint(uuids):
+                if not self._released.wait(max(0.0, deadline - time.monotonic())):
+                    raise DatabaseUnavailable(
+                        f"the rows of {', '.join(sorted(self._held & uuids))} were held by others "
+                        f"for {timeout_s:g} s; nothing was changed"
+                    )
+            self._held |= uuids
+
 
 T = TypeVar("T")
 

@@ -4,49 +4,18 @@ from __future__ import annotations
 
 import threading
 import time
-from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Final
 
 from frazil.plan.scan_walk import Cancelled, Counts
+from frazil.read.counters import Durations, Stopwatch
 
 PLAN_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 COMPLETED: Final = "completed"
 CANCELLED: Final = "cancelled"
 FAILED: Final = "failed"
-
-
-@dataclass(frozen=True, slots=True)
-class Durations:
-    """A histogram of durations."""
-
-    bounds_s: Sequence[float]
-    counts: Sequence[int]
-    """The calls for each bound: at most this bound, and longer than the previous one. The last
-    number counts the calls that took longer than all bounds."""
-    total_s: float
-
-
-class Stopwatch:
-    """Counts durations in a histogram. Safe for several threads."""
-
-    def __init__(self, bounds_s: Sequence[float]) -> None:
-        self._bounds_s = tuple(bounds_s)
-        self._counts = [0] * (len(self._bounds_s) + 1)
-        self._total_s = 0.0
-        self._lock = threading.Lock()
-
-    def add(self, duration_s: float) -> None:
-        bucket = bisect_left(self._bounds_s, duration_s)
-        with self._lock:
-            self._counts[bucket] += 1
-            self._total_s += duration_s
-
-    def read(self) -> Durations:
-        with self._lock:
-            return Durations(self._bounds_s, tuple(self._counts), self._total_s)
 
 
 @dataclass(frozen=True, slots=True)

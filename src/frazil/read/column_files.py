@@ -29,7 +29,7 @@ from frazil.format.pruning.cached_columns import (
     metrics_to_bytes,
 )
 from frazil.format.pruning.metric_columns import MetricColumns
-from frazil.read.lru import FolderCounts
+from frazil.read.counters import FolderCounts
 
 DEFAULT_FOLDER_BYTES: Final = 2 << 30
 MIN_ENTRIES: Final = 1_000

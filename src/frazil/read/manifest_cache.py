@@ -25,7 +25,7 @@ from frazil.format.metadata.snapshots import Snapshot
 from frazil.format.pruning.metric_columns import MetricColumns, metrics_of_files
 from frazil.format.pruning.metric_decoder import decode_manifest, decode_metrics
 from frazil.read.column_files import DEFAULT_FOLDER_BYTES, ColumnFiles
-from frazil.read.lru import CacheCounts, KindCounts, LruByBytes, LruCounts, ReadCounts
+from frazil.read.counters import CacheCounts, KindCounts, LruByBytes, LruCounts, ReadCounts
 from frazil.read.path_index import Hashed, Hashes, NewManifest, PathIndex, PathIndexes
 from frazil.store.object_store import ObjectMissing, ObjectTooLarge, Store
 from frazil.wire.errors import ValidationError

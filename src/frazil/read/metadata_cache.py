@@ -13,7 +13,7 @@ from frazil.format.metadata.view_metadata import (
     encode_view_metadata,
     parse_view_metadata,
 )
-from frazil.read.lru import LruByBytes
+from frazil.read.counters import LruByBytes
 from frazil.store.object_store import ObjectMissing, ObjectTooLarge, Store, StoreError
 from frazil.wire.errors import BadRequest, NotFound, TooManyRequests
 

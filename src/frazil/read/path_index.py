@@ -30,7 +30,7 @@ from frazil.format.manifest.manifest_columns import ManifestColumns, path_hashes
 from frazil.format.manifest.manifest_list import ManifestFile
 from frazil.format.manifest.manifest_writer import RollingManifestWriter
 from frazil.format.metadata.content_files import ContentFile, DataFile
-from frazil.read.lru import LruByBytes, LruCounts
+from frazil.read.counters import LruByBytes, LruCounts
 
 Hashes = NDArray[np.uint64]
 

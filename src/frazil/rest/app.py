@@ -16,13 +16,22 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 from urllib.parse import quote
 
 from frazil.commit.pipeline.pending_requests import IdempotencyKey
-from frazil.plan.plan_metrics import Durations, Stopwatch
+from frazil.read.counters import Durations, Stopwatch
 from frazil.rest.app_settings import AppSettings
 from frazil.rest.asgi import Receive, Scope, Send
-from frazil.rest.call import Call, key_of
+from frazil.rest.call import (
+    BodyBudget,
+    BodyLimits,
+    Call,
+    ClientGone,
+    Headers,
+    Lease,
+    key_of,
+    principal_of,
+    read_body,
+    request_id,
+)
 from frazil.rest.reply import Renderer, Reply, error_reply
-from frazil.rest.request_body import BodyBudget, BodyLimits, ClientGone, Lease, read_body
-from frazil.rest.request_headers import Headers, principal_of, request_id
 from frazil.rest.routes import ROUTES
 from frazil.rest.routing import Match, Route, Router, no_such_route
 from frazil.wire.errors import TooManyRequests

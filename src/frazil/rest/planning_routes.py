@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from frazil.rest.call import Call
-from frazil.rest.reply import NO_CONTENT, Reply
-from frazil.rest.request_headers import (
+from frazil.rest.call import (
     EXPLAIN_HEADER,
     SEQUENCE_NUMBERS_HEADER,
+    Call,
     explains,
     wants_sequence_numbers,
 )
+from frazil.rest.reply import NO_CONTENT, Reply
 from frazil.wire.scan_planning import (
     FetchScanTasksRequest,
     PlanTableScanRequest,

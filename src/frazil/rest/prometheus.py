@@ -21,9 +21,9 @@ from prometheus_client.metrics_core import (
 from prometheus_client.registry import Collector
 
 if TYPE_CHECKING:
-    from frazil.plan.plan_metrics import Durations, PlanCounts
+    from frazil.plan.plan_metrics import PlanCounts
     from frazil.plan.scan_walk import Counts
-    from frazil.read.lru import CacheCounts
+    from frazil.read.counters import CacheCounts, Durations
     from frazil.rest.app import RestApp
 
 Values = Mapping[tuple[str, ...], float]

@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from frazil.rest.call import Call, check_same_identifier
+from frazil.rest.call import Call, check_same_identifier, matches_etag, prefers_minimal
 from frazil.rest.paging import list_reply
 from frazil.rest.reply import NO_CONTENT, Reply, not_modified
-from frazil.rest.request_headers import matches_etag, prefers_minimal
 from frazil.wire.errors import BadRequest
 from frazil.wire.file_actions import check_request
 from frazil.wire.rest_messages import (

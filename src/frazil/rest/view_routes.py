@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from frazil.rest.call import Call, check_same_identifier
+from frazil.rest.call import Call, check_same_identifier, matches_etag
 from frazil.rest.paging import list_reply
 from frazil.rest.reply import NO_CONTENT, Reply, not_modified
-from frazil.rest.request_headers import matches_etag
 from frazil.wire.rest_messages import (
     CommitViewRequest,
     CreateViewRequest,

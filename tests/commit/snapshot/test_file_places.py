@@ -8,8 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from frazil.commit.snapshot.declared_paths import check_paths
-from frazil.commit.snapshot.table_locations import TableLocations
+from frazil.commit.snapshot.table_locations import TableLocations, check_paths
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.store.locations import AllowedLocations
 from frazil.wire.errors import BadRequest

@@ -14,17 +14,15 @@ from frazil.commit.pipeline.idempotency import (
     transaction_row,
 )
 from frazil.commit.pipeline.pending_requests import Context, IdempotencyKey
-from frazil.commit.snapshot.committed_snapshots import (
-    CommittedSnapshot,
-    committed_from_json,
-    committed_json,
-)
 from frazil.commit.snapshot.stream_epochs import (
+    CommittedSnapshot,
     Streams,
     already_committed,
     branch_of,
     branches_moved_back,
     committed_epoch,
+    committed_from_json,
+    committed_json,
     stream_row,
     summary_of,
 )

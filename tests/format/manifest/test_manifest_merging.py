@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from frazil.format.manifest.manifest_list import ManifestFile, read_manifest_list
-from frazil.format.manifest.manifest_merging import (
+from frazil.format.manifest.manifest_writer import (
     MAX_MERGED_ENTRIES,
     Mergeable,
     MergeSettings,

@@ -20,8 +20,7 @@ from pyiceberg.types import (
 
 from frazil.format.avro.avro_schema import record_schema
 from frazil.format.avro.avro_types import Field, UnreadableAvro
-from frazil.format.manifest.manifest_list import PartitionSummary
-from frazil.format.manifest.partition_summaries import summarise
+from frazil.format.manifest.manifest_list import PartitionSummary, summarise
 
 FIXED = {"type": "fixed", "name": "f2", "size": 2}
 

@@ -29,14 +29,14 @@ from frazil.commit.pipeline.pending_requests import (
     PendingCommit,
 )
 from frazil.commit.pipeline.relation_kinds import RelationChange, TableKind, ViewKind
-from frazil.commit.pipeline.table_creation import TableCreation, is_create
+from frazil.commit.pipeline.table_creation import TableCreation
 from frazil.commit.pipeline.table_queues import Pauses, QueueLimits, Queues
-from frazil.commit.snapshot.apply_request import asserts_ref, is_fine_grained
+from frazil.commit.snapshot.apply_request import asserts_ref, is_create, is_fine_grained
 from frazil.commit.snapshot.commit_environment import Environments
 from frazil.commit.snapshot.file_writer import FileWriter
 from frazil.commit.snapshot.table_locations import TableLocations
 from frazil.db.base import Database, DatabaseUnavailable, Kind, Relation
-from frazil.read.lru import CacheCounts
+from frazil.read.counters import CacheCounts
 from frazil.read.manifest_cache import ManifestCache, ManifestReader
 from frazil.read.metadata_cache import MetadataCache
 from frazil.store.locations import AllowedLocations
@@ -330,14 +330,14 @@ class Catalog:
         """Queue a request, or join a running request with the same key. `answered` is the future
         to answer with, where that is not the request's own."""
         answered = answered or pending.future
+        if pending.context.key is None:
+            self._enqueue(identifiers, pending)
+            return answered
         running = self._idempotency.join(pending.context, answered)
         if running is not None:
             return running
-        if pending.context.key is None:
-            self._enqueue(identifiers, pending)
-        else:
-            # The key is looked up on another thread, so that this one never waits.
-            self._workers.submit(self._enqueue_unless_finished, identifiers, pending)
+        # The key is looked up on another thread, so that this one never waits.
+        self._workers.submit(self._enqueue_unless_finished, identifiers, pending)
         return answered
 
     def _enqueue_unless_finished(self, identifiers: Sequence[Identifier], pending: Pending) -> None:

@@ -10,8 +10,8 @@ from frazil.commit.pipeline.catalog_answers import LoadedView, ViewAnswer
 from frazil.commit.pipeline.idempotency import key_row
 from frazil.commit.pipeline.outbox_events import event, pointer_payload
 from frazil.commit.pipeline.pending_requests import Attempt, Operation
-from frazil.commit.pipeline.table_creation import NextFile, view_file
 from frazil.commit.snapshot.commit_environment import now_ms
+from frazil.commit.snapshot.file_writer import NextFile, view_file
 from frazil.commit.snapshot.table_locations import TableLocations, check_uuid
 from frazil.db.base import CreateRelation, Database, Kind, Relation
 from frazil.format.metadata.view_builder import new_view

@@ -26,13 +26,12 @@ from frazil.commit.pipeline.pending_requests import (
     Work,
 )
 from frazil.commit.pipeline.relation_kinds import RelationChange
-from frazil.commit.pipeline.table_creation import CreatedTable, NextFile
+from frazil.commit.pipeline.table_creation import CreatedTable
 from frazil.commit.pipeline.table_queues import Pauses
 from frazil.commit.snapshot.apply_request import Applied
 from frazil.commit.snapshot.commit_environment import Environment, Environments, now_ms
-from frazil.commit.snapshot.committed_snapshots import committed_json
-from frazil.commit.snapshot.file_writer import FileWriter, Writing
-from frazil.commit.snapshot.stream_epochs import Streams
+from frazil.commit.snapshot.file_writer import FileWriter, NextFile, Writing
+from frazil.commit.snapshot.stream_epochs import Streams, committed_json
 from frazil.db.base import (
     Change,
     CreateRelation,

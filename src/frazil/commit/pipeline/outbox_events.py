@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from frazil.commit.pipeline.pending_requests import Context
-from frazil.commit.snapshot.committed_snapshots import CommittedSnapshot, committed_json
+from frazil.commit.snapshot.stream_epochs import CommittedSnapshot, committed_json
 from frazil.db.base import EventRow, Relation
 
 

@@ -13,13 +13,7 @@ from frazil.commit.pipeline.catalog_answers import (
     TableAnswer,
     ViewAnswer,
 )
-from frazil.commit.pipeline.table_creation import (
-    CreatedTable,
-    NextFile,
-    TableCreation,
-    table_file,
-    view_file,
-)
+from frazil.commit.pipeline.table_creation import CreatedTable, TableCreation
 from frazil.commit.snapshot.apply_request import (
     Applied,
     added_snapshots,
@@ -32,8 +26,8 @@ from frazil.commit.snapshot.apply_request import (
     is_fine_grained,
 )
 from frazil.commit.snapshot.commit_environment import Environment
-from frazil.commit.snapshot.committed_snapshots import committed_json
-from frazil.commit.snapshot.stream_epochs import branches_moved_back, repeated_epoch
+from frazil.commit.snapshot.file_writer import NextFile, table_file, view_file
+from frazil.commit.snapshot.stream_epochs import branches_moved_back, committed_json, repeated_epoch
 from frazil.commit.snapshot.table_locations import TableLocations
 from frazil.db.base import Kind
 from frazil.format.metadata.metadata_files import metadata_version

@@ -1,39 +1,20 @@
-"""Tables that come into being: by a create, or by the commit of a staged create."""
+"""Creates tables: by a create request, or by the commit of a staged create."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeVar
 
-from frazil.commit.snapshot.file_writer import not_written
+from frazil.commit.snapshot.file_writer import NextFile, not_written, table_file
 from frazil.commit.snapshot.table_locations import TableLocations, row_uuid
 from frazil.db.base import Database, Kind, Relation
-from frazil.format.metadata.metadata_files import encode_metadata_file, new_metadata_location
 from frazil.format.metadata.table_builder import new_table
 from frazil.format.metadata.table_metadata import TableMetadata
-from frazil.format.metadata.view_metadata import (
-    ViewMetadata,
-    encode_view_metadata,
-    new_view_location,
-)
 from frazil.store.object_store import Store, StoreError
-from frazil.wire.errors import AlreadyExists, BadRequest, NoSuchNamespace
+from frazil.wire.errors import AlreadyExists, NoSuchNamespace
 from frazil.wire.identifiers import Identifier, namespace_text
-from frazil.wire.rest_messages import CommitTableRequest, CreateTableRequest
-from frazil.wire.rest_updates import AssertCreate
-
-M = TypeVar("M")
-
-
-@dataclass(frozen=True, slots=True)
-class NextFile(Generic[M]):
-    """The metadata file that a commit writes."""
-
-    metadata: M
-    location: str
-    chunks: Sequence[bytes]
+from frazil.wire.rest_messages import CreateTableRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,17 +74,6 @@ class TableCreation:
             raise not_written("the table's folders could not be made", error) from error
 
 
-def is_create(request: CommitTableRequest) -> bool:
-    """Whether a commit creates its table. Such a commit can require nothing else."""
-    create = any(isinstance(item, AssertCreate) for item in request.requirements)
-    if create and not all(isinstance(item, AssertCreate) for item in request.requirements):
-        raise BadRequest(
-            "requirements: assert-create stands alone, because nothing else can hold for a "
-            "table that does not exist yet"
-        )
-    return create
-
-
 def metadata_of_create(request: CreateTableRequest, location: str, now_ms: int) -> TableMetadata:
     properties: Mapping[str, str] = request.properties or {}
     return new_table(
@@ -115,16 +85,6 @@ def metadata_of_create(request: CreateTableRequest, location: str, now_ms: int) 
         uuid=str(uuid.uuid4()),
         now_ms=now_ms,
     )
-
-
-def table_file(metadata: TableMetadata, version: int) -> NextFile[TableMetadata]:
-    location = new_metadata_location(metadata, version)
-    return NextFile(metadata, location, encode_metadata_file(metadata, location))
-
-
-def view_file(metadata: ViewMetadata, version: int) -> NextFile[ViewMetadata]:
-    location = new_view_location(metadata, version)
-    return NextFile(metadata, location, [encode_view_metadata(metadata)])
 
 
 def _table_folders(metadata: TableMetadata) -> list[str]:

@@ -217,6 +217,11 @@ def _check_clauses(
     added: Sequence[AddedFiles] = (),
     replaced_partitions: _Partitions | None = None,
 ) -> None:
+    added_deletes = [
+        file for group in added for file in group.files if isinstance(file, DeleteFile)
+    ]
+    if not update.validations and update.base_snapshot_id is None and not added_deletes:
+        return
     reader = action.environment.reader
     scope = Scope(
         metadata=action.metadata,
@@ -228,9 +233,6 @@ def _check_clauses(
     )
     check_base(scope)
     check_validations(scope, reader)
-    added_deletes = [
-        file for group in added for file in group.files if isinstance(file, DeleteFile)
-    ]
     check_deletion_vectors(scope, added_deletes, reader)
 
 

@@ -14,10 +14,10 @@ import msgspec
 
 from frazil.commit.snapshot.actions import snapshot_of_action
 from frazil.commit.snapshot.commit_environment import Environment
-from frazil.commit.snapshot.committed_snapshots import CommittedSnapshot
 from frazil.commit.snapshot.rebase import NotRebasable, rebase_append
 from frazil.commit.snapshot.snapshot_builder import NewSnapshot
 from frazil.commit.snapshot.stream_epochs import (
+    CommittedSnapshot,
     already_committed,
     branch_of,
     stream_row,
@@ -45,6 +45,7 @@ from frazil.wire.file_actions import CommitUpdate, FineGrainedUpdate
 from frazil.wire.rest_messages import CommitTableRequest, CommitViewRequest
 from frazil.wire.rest_updates import (
     AddSnapshot,
+    AssertCreate,
     AssertRefSnapshotId,
     SetSnapshotRef,
     TableRequirement,
@@ -220,6 +221,17 @@ def committed_snapshots(
         for index, snapshot in found
         if snapshot is not None
     )
+
+
+def is_create(request: CommitTableRequest) -> bool:
+    """Whether a commit creates its table. Such a commit can require nothing else."""
+    create = any(isinstance(item, AssertCreate) for item in request.requirements)
+    if create and not all(isinstance(item, AssertCreate) for item in request.requirements):
+        raise BadRequest(
+            "requirements: assert-create stands alone, because nothing else can hold for a "
+            "table that does not exist yet"
+        )
+    return create
 
 
 def asserts_ref(request: CommitTableRequest) -> bool:

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from frazil.commit.snapshot.committed_snapshots import CommittedSnapshot
 from frazil.commit.snapshot.head_changes import HeadChanges
 from frazil.commit.snapshot.manifest_tree import AddedFiles
 from frazil.commit.snapshot.snapshot_builder import (
@@ -22,6 +21,7 @@ from frazil.commit.snapshot.snapshot_builder import (
     build_snapshot,
     moved_ref,
 )
+from frazil.commit.snapshot.stream_epochs import CommittedSnapshot
 from frazil.commit.validate.conflict_reports import rejected
 from frazil.format.manifest.manifest_columns import ManifestColumns, content_files
 from frazil.format.manifest.manifest_fields import ADDED, DELETED

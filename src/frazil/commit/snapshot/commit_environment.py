@@ -8,11 +8,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 
-from frazil.commit.snapshot.declared_paths import OwnFolders, check_paths
-from frazil.commit.snapshot.file_verification import verify_files
+from frazil.commit.snapshot.file_verification import VERIFY_FILES, verify_files
 from frazil.commit.snapshot.file_writer import PendingStore
 from frazil.commit.snapshot.stream_epochs import LoadStream
-from frazil.commit.snapshot.table_locations import TableLocations
+from frazil.commit.snapshot.table_locations import OwnFolders, TableLocations, check_paths
 from frazil.db.base import Database, StreamRow
 from frazil.format.metadata.content_files import DataFile, DeleteFile
 from frazil.format.metadata.table_metadata import TableMetadata
@@ -110,4 +109,5 @@ class Environments:
         deletes: Sequence[DeleteFile],
         json_prefix: str,
     ) -> None:
-        verify_files(metadata, data, deletes, self._store, self._executor, json_prefix)
+        if VERIFY_FILES in metadata.properties:
+            verify_files(metadata, data, deletes, self._store, self._executor, json_prefix)

@@ -6,11 +6,32 @@ import errno
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
+from frazil.format.metadata.metadata_files import encode_metadata_file, new_metadata_location
+from frazil.format.metadata.table_metadata import TableMetadata
+from frazil.format.metadata.view_metadata import (
+    ViewMetadata,
+    encode_view_metadata,
+    new_view_location,
+)
 from frazil.store.object_store import ObjectInfo, Store, StoreError, check_range
 from frazil.wire.errors import BadRequest, FrazilError, TooManyRequests
 
 logger = logging.getLogger("frazil.commit")
+
+
+M = TypeVar("M")
+
+
+@dataclass(frozen=True, slots=True)
+class NextFile(Generic[M]):
+    """The metadata file that a commit writes."""
+
+    metadata: M
+    location: str
+    chunks: Sequence[bytes]
 
 
 class FileWriter:
@@ -151,3 +172,13 @@ class PendingStore:
 
     def close(self) -> None:
         """Do nothing: the store behind belongs to someone else."""
+
+
+def table_file(metadata: TableMetadata, version: int) -> NextFile[TableMetadata]:
+    location = new_metadata_location(metadata, version)
+    return NextFile(metadata, location, encode_metadata_file(metadata, location))
+
+
+def view_file(metadata: ViewMetadata, version: int) -> NextFile[ViewMetadata]:
+    location = new_view_location(metadata, version)
+    return NextFile(metadata, location, [encode_view_metadata(metadata)])

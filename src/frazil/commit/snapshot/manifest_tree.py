@@ -27,17 +27,15 @@ from frazil.format.manifest.manifest_list import (
     new_listed,
     write_manifest_list,
 )
-from frazil.format.manifest.manifest_merging import (
+from frazil.format.manifest.manifest_writer import (
+    MAX_ENTRIES,
     MAX_MERGED_ENTRIES,
     Mergeable,
     MergeSettings,
-    bin_to_merge,
-    mergeable,
-)
-from frazil.format.manifest.manifest_writer import (
-    MAX_ENTRIES,
     RollingManifestWriter,
     WrittenManifest,
+    bin_to_merge,
+    mergeable,
 )
 from frazil.format.metadata.content_files import ContentFile
 from frazil.format.metadata.metadata_files import metadata_folder

@@ -24,8 +24,8 @@ from frazil.format.manifest.manifest_list import (
     ManifestList,
     PartitionSummary,
     partition_summaries,
+    summarise,
 )
-from frazil.format.manifest.partition_summaries import summarise
 from frazil.format.metadata.raw_json import patch_object
 from frazil.format.metadata.snapshots import Snapshot
 from frazil.format.metadata.table_metadata import MAX_FORMAT_VERSION, TableMetadata

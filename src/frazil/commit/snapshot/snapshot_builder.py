@@ -11,7 +11,6 @@ import msgspec
 from msgspec import Raw
 
 from frazil.commit.snapshot.commit_environment import Environment
-from frazil.commit.snapshot.committed_snapshots import CommittedSnapshot
 from frazil.commit.snapshot.manifest_tree import (
     AddedFiles,
     Head,
@@ -20,6 +19,7 @@ from frazil.commit.snapshot.manifest_tree import (
     build_tree,
     schema_for_spec,
 )
+from frazil.commit.snapshot.stream_epochs import CommittedSnapshot
 from frazil.format.manifest.manifest_columns import NONE, ManifestColumns
 from frazil.format.metadata.content_files import ContentFile, DeleteFile
 from frazil.format.metadata.partition_spec import PartitionSpec, partition_path, partition_type

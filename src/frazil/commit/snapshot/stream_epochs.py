@@ -15,17 +15,49 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from frazil.commit.snapshot.committed_snapshots import (
-    CommittedSnapshot,
-    committed_from_json,
-    committed_json,
-)
+import msgspec
+
 from frazil.db.base import StreamRow
 from frazil.format.metadata.snapshots import MAIN_BRANCH, Snapshot
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.wire.file_actions import CommitUpdate, FileUpdate, FineGrainedUpdate, Once
 from frazil.wire.rest_messages import CommitTableRequest
 from frazil.wire.rest_updates import AssignUUID
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedSnapshot:
+    """One entry of an answer's `committed` list."""
+
+    update: int
+    snapshot_id: int
+    sequence_number: int
+    operation: str | None
+
+
+class _Entry(msgspec.Struct, frozen=True, rename="kebab"):
+    update: int
+    snapshot_id: int
+    sequence_number: int
+    operation: str | None
+
+
+_ENTRIES: msgspec.json.Decoder[tuple[_Entry, ...]] = msgspec.json.Decoder(tuple[_Entry, ...])
+
+
+def committed_json(committed: Iterable[CommittedSnapshot]) -> bytes:
+    return msgspec.json.encode(
+        [_Entry(c.update, c.snapshot_id, c.sequence_number, c.operation) for c in committed]
+    )
+
+
+def committed_from_json(content: bytes) -> tuple[CommittedSnapshot, ...]:
+    """What `committed_json` wrote, read again."""
+    return tuple(
+        CommittedSnapshot(e.update, e.snapshot_id, e.sequence_number, e.operation)
+        for e in _ENTRIES.decode(content)
+    )
+
 
 QUERY_ID: Final = "spark.sql.streaming.queryId"
 EPOCH_ID: Final = "spark.sql.streaming.epochId"

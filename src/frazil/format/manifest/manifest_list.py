@@ -7,7 +7,9 @@ manifests that stay keep all their fields, including unknown ones.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import math
+import struct
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
 from functools import lru_cache
@@ -30,9 +32,12 @@ from frazil.format.avro.avro_schema import (
 )
 from frazil.format.avro.avro_types import (
     Array,
+    Boolean,
     Bytes,
     Field,
+    Floating,
     Integer,
+    Node,
     Record,
     String,
     UnreadableAvro,
@@ -492,3 +497,67 @@ def _fields(format_version: int) -> tuple[NestedField, ...]:
     return tuple(
         replace(by_id[field_id], required=field_id in _REQUIRED_V1) for field_id in _ORDER_V1
     )
+
+
+def summarise(
+    fields: Sequence[Field],
+    partitions: Sequence[Sequence[Any]],
+    wider: Sequence[PartitionSummary] | None,
+) -> list[PartitionSummary] | None:
+    """Return one summary for each partition field.
+
+    `wider` are correct summaries of a superset of the entries. They are used if Avro's type does
+    not define how Iceberg orders and encodes the values (fixed, decimal, UUID).
+    """
+    if wider is not None and len(wider) != len(fields):
+        wider = None
+    summaries: list[PartitionSummary] = []
+    for position, field in enumerate(fields):
+        encode = _encoder(field.value_node)
+        if encode is not None:
+            try:
+                summaries.append(
+                    _field_summary([values[position] for values in partitions], encode)
+                )
+            except struct.error:
+                raise UnreadableAvro(f"a value of {field.name} does not fit its type") from None
+        elif wider is not None:
+            summaries.append(wider[position])
+        else:
+            return None
+    return summaries
+
+
+def _field_summary(values: Sequence[Any], encode: Callable[[Any], bytes]) -> PartitionSummary:
+    known = [value for value in values if value is not None and not _is_nan(value)]
+    return PartitionSummary(
+        contains_null=any(value is None for value in values),
+        contains_nan=any(_is_nan(value) for value in values),
+        lower_bound=encode(_signed(min(known), -0.0)) if known else None,
+        upper_bound=encode(_signed(max(known), 0.0)) if known else None,
+    )
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and math.isnan(value)
+
+
+def _signed(value: Any, zero: float) -> Any:
+    """Return -0.0 for a lower bound of zero and +0.0 for an upper one, whatever the sign of the
+    value."""
+    return zero if isinstance(value, float) and value == 0 else value
+
+
+def _encoder(node: Node) -> Callable[[Any], bytes] | None:
+    """Return the binary single-value serialization for an Avro type (spec, Appendix D)."""
+    if isinstance(node, Boolean):
+        return lambda value: b"\x01" if value else b"\x00"
+    if isinstance(node, Integer):
+        return struct.Struct("<i" if node.layout == "int" else "<q").pack
+    if isinstance(node, Floating):
+        return node.packing.pack
+    if isinstance(node, String):
+        return lambda value: str(value).encode("utf-8")
+    if isinstance(node, Bytes):
+        return bytes
+    return None

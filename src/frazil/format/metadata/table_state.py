@@ -213,7 +213,9 @@ def _check_defaults(state: TableState) -> None:
         raise BadRequest(
             f"set-default-sort-order: no sort order with id {state.default_sort_order_id}"
         )
-    problem = spec_problem(spec, schema) or order_problem(order, schema)
+    problem = spec_problem(spec, schema)
+    if problem is None and order.fields:
+        problem = order_problem(order, schema)
     if problem is not None:
         raise BadRequest(f"The default spec and sort order must fit the current schema: {problem}")
 

@@ -1,10 +1,11 @@
-"""A cache of immutable objects by location with a byte budget, and the counts for operators."""
+"""Bounds caches by bytes and counts what operators read: hits, sizes and durations."""
 
 from __future__ import annotations
 
 import threading
+from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
@@ -126,3 +127,34 @@ class CacheCounts:
     reads: Mapping[str, ReadCounts]
     folder: FolderCounts | None
     """None if there is no folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Durations:
+    """A histogram of durations."""
+
+    bounds_s: Sequence[float]
+    counts: Sequence[int]
+    """The calls for each bound: at most this bound, and longer than the previous one. The last
+    number counts the calls that took longer than all bounds."""
+    total_s: float
+
+
+class Stopwatch:
+    """Counts durations in a histogram. Safe for several threads."""
+
+    def __init__(self, bounds_s: Sequence[float]) -> None:
+        self._bounds_s = tuple(bounds_s)
+        self._counts = [0] * (len(self._bounds_s) + 1)
+        self._total_s = 0.0
+        self._lock = threading.Lock()
+
+    def add(self, duration_s: float) -> None:
+        bucket = bisect_left(self._bounds_s, duration_s)
+        with self._lock:
+            self._counts[bucket] += 1
+            self._total_s += duration_s
+
+    def read(self) -> Durations:
+        with self._lock:
+            return Durations(self._bounds_s, tuple(self._counts), self._total_s)
