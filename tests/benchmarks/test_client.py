@@ -1,5 +1,4 @@
-"""The benchmark of the client runs and says what it measured; how fast anything is, is not
-tested."""
+"""The client benchmark runs and reports its figures; the tests do not check speed."""
 
 from __future__ import annotations
 
@@ -105,7 +104,7 @@ def test_the_command_has_its_own_options(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_keys_are_found_for_every_bucket() -> None:
     assert keys_by_bucket(lambda key: key % 3, 3, 2) == [[0, 3], [1, 4], [2, 5]]
-    # The last bucket is filled last; what the others have found until then is not kept.
+    # The search ends when the last bucket is full. Extra keys of the other buckets are dropped.
     assert keys_by_bucket(lambda key: min(key // 4, 1), 2, 1) == [[0], [4]]
 
 

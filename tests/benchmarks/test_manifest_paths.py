@@ -1,4 +1,4 @@
-"""The comparison of manifest paths runs. How fast anything is, is not tested."""
+"""The comparison of manifest paths runs; the tests do not check speed."""
 
 from __future__ import annotations
 

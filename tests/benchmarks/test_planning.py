@@ -1,5 +1,4 @@
-"""The benchmark of scan planning runs and says what it measured; how fast anything is, is not
-tested."""
+"""The scan planning benchmark runs and reports its figures; the tests do not check speed."""
 
 from __future__ import annotations
 
@@ -144,7 +143,7 @@ def test_filters_find_some_files_and_leave_most_out(layout: str) -> None:
 
 
 def _values(predicate: dict[str, object]) -> list[object]:
-    """Some that match: of a range its ends inside."""
+    """Return some values that match. For a range, these are its first and last values."""
     if predicate["type"] == "and":
         start, end = predicate["left"], predicate["right"]
         assert isinstance(start, dict)

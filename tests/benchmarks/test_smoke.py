@@ -60,7 +60,7 @@ def test_a_small_run_measures_every_operation_and_publishes_it(tmp_path: Path) -
         size["gzip_metadata_bytes"],
         0,
     ]
-    # A ratio needs two lengths.
+    # A ratio compares two history lengths, and this run has only one.
     assert [aim["measured"] for aim in found["aims"]] == [None, None, None]
 
     page = tmp_path / "page.md"
@@ -116,7 +116,7 @@ def test_cpu_of_a_process_counts_its_own_and_its_ended_children() -> None:
     busy = "import time\nwhile time.process_time() < 0.2: pass"
     subprocess.run([sys.executable, "-c", busy], check=True)
     own = time.process_time() - own_before
-    # The kernel counts children in hundredths.
+    # The kernel counts the CPU time of children in hundredths of a second.
     assert cpu_seconds(os.getpid()) - before - own > 0.15
 
 

@@ -1,5 +1,4 @@
-"""The benchmark of the pipeline runs and says what it measured; how fast anything is, is not
-tested."""
+"""The pipeline benchmark runs and reports its figures; the tests do not check speed."""
 
 from __future__ import annotations
 

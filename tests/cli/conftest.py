@@ -1,4 +1,4 @@
-"""One server for all tests of the client's commands."""
+"""Provide one server for all CLI tests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def catalog(tmp_path_factory: pytest.TempPathFactory, processes: None) -> Iterat
 
 @pytest.fixture
 def shop(catalog: RunningServer) -> Iterator[Shop]:
-    """With an empty table, partitioned by day."""
+    """Provide an empty table, partitioned by day."""
     made = make_shop(catalog)
     yield made
     made.client.close()

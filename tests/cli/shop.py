@@ -1,4 +1,4 @@
-"""A table for one test on a real server, and a runner of the client's commands."""
+"""A table for one test on a real server, and a runner for CLI commands."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ numbers = itertools.count()
 
 @dataclass(frozen=True)
 class Shop:
-    """A server, and a table of this test's own in it."""
+    """A server and a table in it that belongs to one test."""
 
     server: RunningServer
     client: Client
@@ -57,7 +57,8 @@ class Shop:
         return self.client.load_table(self.name)
 
     def write(self, name: str, ids: list[int], day: date = FIRST) -> str:
-        """A Parquet file in the table's location; its path as the table will have it."""
+        """Write a Parquet file to the table's location and return its path as the table records
+        it."""
         location = self.table.location
         folder = Path(location.removeprefix("file://")) / "data"
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The catalog that the client's commands use, and their exit codes."""
+"""How CLI commands choose their catalog, and their exit codes."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_an_outcome_that_nobody_knows_has_its_exit_code(shop: Shop) -> None:
         done = CliRunner().invoke(app, arguments)
     assert (done.exit_code, done.stdout) == (4, "")
     assert json.loads(done.stderr)["error"]["type"] == "CommitStateUnknownException"
-    # This one has taken place.
+    # Only the answer was lost: the commit itself succeeded.
     assert shop.files() == ["a.parquet"]
 
 
@@ -83,7 +83,8 @@ def test_an_interrupted_commit_is_an_unknown_outcome(shop: Shop) -> None:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            # A run in the background hands on that it does not listen.
+            # If the test run ignores SIGINT, as a background job does, the child would inherit
+            # that.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         wait_until(

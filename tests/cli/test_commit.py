@@ -120,7 +120,7 @@ def test_a_dry_run_shows_the_request_and_sends_nothing(shop: Shop) -> None:
     body = json.loads("\n".join(rest[rest.index("") :]))
     assert body == kept["body"]
     assert "nothing was sent" in text.stderr
-    # What is shown is what is sent: the server takes it as it is.
+    # The printed request is complete: the server accepts it unchanged.
     request = urllib.request.Request(
         f"{shop.server.url}{kept['path']}",
         json.dumps(kept["body"]).encode(),

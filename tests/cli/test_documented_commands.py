@@ -48,7 +48,7 @@ def flags(command: Any) -> set[str]:
 
 
 def section(title: str) -> str:
-    """The text below a heading, down to the next one."""
+    """Return the text from a heading to the next one."""
     match = re.search(rf"^## {re.escape(title)}$(.*?)(?=^## |\Z)", TEXT, re.MULTILINE | re.DOTALL)
     assert match is not None, f"docs/cli.md has no section '## {title}'"
     return match[1]
@@ -81,8 +81,8 @@ def test_every_section_about_a_command_is_about_one() -> None:
 
 
 class QuickReader(Reader):
-    """Runs plain commands in this process, which takes a tenth of the time; what needs a shell is
-    left to one, and `frazil serve` is a process of its own as always."""
+    """Runs plain commands in this process, which takes a tenth of the time. Commands that need a
+    shell still run in one, and `frazil serve` still runs in its own process."""
 
     def _command(self, command: str) -> str:
         words = shlex.split(command)
@@ -93,7 +93,7 @@ class QuickReader(Reader):
         return done.output
 
 
-# Its last commands take the one Spark of the run.
+# The last commands of the page use the shared Spark session.
 @pytest.mark.usefixtures("spark")
 def test_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -63,7 +63,7 @@ def test_a_namespace_is_named() -> None:
 
 
 def table_with(*fields: tuple[str, str, str]) -> Table:
-    """A table partitioned by columns of these types, each by its transform."""
+    """Return a table partitioned by columns of these types and transforms."""
     columns = [
         {"id": number, "name": name, "required": False, "type": kind}
         for number, (name, kind, _) in enumerate(fields, 1)

@@ -1,4 +1,4 @@
-"""`frazil plan` against a real server: the walk, the files, and what is left of the filter."""
+"""`frazil plan` against a real server: the manifest walk, the files, and the residual filter."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from tests.support.server import RunningServer
 
 @pytest.fixture
 def sold(shop: Shop) -> Shop:
-    """Two manifests: one with a file of each day, one with another file of the first."""
+    """Provide two manifests: one with a file for each day, one with another file for the first
+    day."""
     files = [shop.write("a.parquet", [1, 2], FIRST), shop.write("b.parquet", [8, 9], SECOND)]
     shop.table.append_files(files)
     shop.append("c.parquet", [5], FIRST)
@@ -102,7 +103,7 @@ def test_snapshots_refs_and_increments(sold: Shop) -> None:
         "b.parquet",
         "c.parquet",
     ]
-    # Before the first snapshot is the beginning.
+    # `main^^^` is before the first snapshot and means the beginning of the history.
     assert names(sold.json("plan", name, "--from", "main^^^", "--to", "main^^")) == [
         "a.parquet",
         "b.parquet",

@@ -133,7 +133,7 @@ def test_two_snapshots_are_compared_by_their_live_files(shop: Shop) -> None:
 
 
 def test_a_file_that_was_only_rewritten_into_another_manifest_is_no_change(shop: Shop) -> None:
-    """A delete rewrites the manifest of all its neighbours."""
+    """A delete rewrites the manifest, which also contains the other files."""
     paths = [shop.write(f"{name}.parquet", [1]) for name in "abc"]
     shop.table.append_files(paths)
     shop.table.delete_files([paths[0]])
@@ -254,7 +254,7 @@ def test_without_the_manifests_the_summaries_speak(shop: Shop) -> None:
     listed = shop.run("ls", shop.name)
     assert listed.exit_code == 1
     assert "By its summary the snapshot has 1 data file, 1 row" in listed.stderr
-    # Of two ways that history went only the totals can be compared.
+    # When the histories have diverged, only totals can be compared.
     apart = shop.json("diff", shop.name, "side", "main")
     assert apart["source"] == "totals"
     assert (apart["difference"]["data-files"], apart["difference"]["records"]) == (-1, -2)

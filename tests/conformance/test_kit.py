@@ -1,4 +1,4 @@
-"""Apache Iceberg's REST Compatibility Kit, whole, with everything that can be switched on."""
+"""Apache Iceberg's REST Compatibility Kit, complete and with every option switched on."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tests.support.kit import TABLES, VIEWS, KitReport, kit_folders, kit_jars, r
 from tests.support.s3 import S3Server
 from tests.support.server import ServerFactory
 
-# What the kit itself leaves out: no REST path can name the empty namespace, and the last one
-# is switched off in the kit for every server.
+# Tests that the kit itself skips. No REST path can name the empty namespace, and the kit switches
+# off the last test for every server.
 NOT_FOR_REST = {
     TABLES: {
         "createAndDropEmptyNamespace",
@@ -25,7 +25,7 @@ NOT_FOR_REST = {
     },
     VIEWS: {"listViewsInEmptyNamespace"},
 }
-# This one moves the metadata file away with java.nio, which has no way to S3.
+# This test moves the metadata file away with java.nio, which cannot access S3.
 LOCAL_FILES_ONLY = {TABLES: {"testLoadTableWithMissingMetadataFile(Path)"}, VIEWS: set[str]()}
 CASES = {TABLES: 106, VIEWS: 51}
 both_halves = pytest.mark.parametrize("half", [TABLES, VIEWS], ids=["tables", "views"])
@@ -38,7 +38,7 @@ def jars(java: Java) -> list[Path]:
 
 @dataclass(frozen=True)
 class KitRunner:
-    """Starts a server that lets the kit have the locations it asks for, and runs one half."""
+    """Starts a server that allows the locations the kit asks for, and runs one half of the kit."""
 
     java: Java
     jars: list[Path]
@@ -46,7 +46,7 @@ class KitRunner:
     server: ServerFactory
 
     def run(self, half: str, *flags: str, env: dict[str, str] | None = None) -> KitReport:
-        # The table tests want file:/tmp/<namespace>/<table>, the view tests a temporary folder.
+        # The table tests use file:/tmp/<namespace>/<table>, the view tests a temporary folder.
         allowed = ["--allow-location", "file:/tmp", "--allow-location", f"file:{self.directory}"]
         with kit_folders():
             running = self.server(*allowed, *flags, env=env)
@@ -78,7 +78,7 @@ def test_kit_on_postgres(kit: KitRunner, half: str, postgres_database: str) -> N
 @pytest.mark.full
 @both_halves
 def test_kit_on_s3(kit: KitRunner, half: str, s3_server: S3Server, s3_bucket: str) -> None:
-    """Metadata and manifests on S3; the tables that ask for file:/tmp get it."""
+    """Metadata and manifests are on S3, except for tables that ask for file:/tmp."""
     keys = s3_server.environ()
     jars = [*kit.jars, *fetch(["kit-s3"])]
     report = replace(kit, jars=jars).run(half, "--warehouse", f"{s3_bucket}/warehouse", env=keys)

@@ -1,4 +1,4 @@
-"""Trino uses the catalog as it is: definition, changes, time travel, maintenance and views."""
+"""Stock Trino works with the catalog: DDL, changes, time travel, maintenance and views."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tests.support.s3 import ACCESS_KEY_ID, REGION, SECRET_ACCESS_KEY, S3Server
 from tests.support.server import ServerFactory
 from tests.support.trino import TrinoSession, running_trino
 
-# Trino takes about a minute to start on two cores, and longer to be unpacked the first time.
+# Trino takes about a minute to start on two cores, and longer when it must be unpacked first.
 pytestmark = pytest.mark.full
 
 
 def use_tables(trino: TrinoSession) -> None:
-    """Leaves `ns.renamed` with the ids 2, 3 and 4 behind."""
+    """Create tables and change them. Leave `ns.renamed` with the ids 2, 3 and 4."""
     run, value, rows = trino.rows, trino.value, trino.rows
     run("CREATE SCHEMA ns")
     assert ["ns"] in rows("SHOW SCHEMAS")

@@ -1,4 +1,4 @@
-"""Runs of pytest inside a test: how the harness itself behaves."""
+"""Runs pytest inside a test, to check how the test harness behaves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The demo, run from a copy so that it keeps its folder out of the checkout."""
+"""The demo runs from a copy, so that its folder stays out of the checkout."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.server import clean_environment
 
 pytestmark = pytest.mark.process
 
-# Eighteen Python processes start one after another and beside each other, then Spark.
+# The demo starts eighteen Python processes, some of them in parallel, and then Spark.
 
 DEMO = Path(__file__).resolve().parent.parent.parent / "demo" / "demo.py"
 

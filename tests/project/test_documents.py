@@ -1,4 +1,4 @@
-"""The documents say what is there: settings, errors, commands, decisions, rooms."""
+"""The documents list every setting, error, command, decision and package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The harness itself: no test reaches the network, and a skip is a failure where all is wanted."""
+"""The test harness: tests cannot reach the network, and a skip fails a run that must be
+complete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Java from the system or from the wheel, and the jars by their hashes."""
+"""Java comes from the system or from the wheel, and jars are checked by hash."""
 
 from __future__ import annotations
 

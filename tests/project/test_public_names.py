@@ -1,4 +1,4 @@
-"""What users may import, name by name. Everything else in the package is private."""
+"""The complete list of names that users may import. Everything else in the package is private."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ PUBLIC = {
     "frazil.spark": ["Session", "SparkTable", "connect"],
 }
 DOCUMENTED = {"frazil.wire.filter_builders": ["bucket", "col", "filter_json"]}
-"""Names that a page shows although their module is private: for comparing two forms of a filter."""
+"""Names that a page shows although their module is private: they compare two forms of a filter."""
 
 IMPORTED = re.compile(r"^ *from (frazil[\w.]*) import \(?([\w, ]+)", re.MULTILINE)
 SHOWN_TO_USERS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -62,7 +62,7 @@ def source_of(module: ModuleType) -> ast.Module:
 
 
 def typed_names(tree: ast.Module) -> set[str]:
-    """The names that a type checker sees: imported under TYPE_CHECKING."""
+    """Return the names that a type checker sees: those imported under TYPE_CHECKING."""
     return {
         alias.asname or alias.name
         for block in tree.body
@@ -88,7 +88,7 @@ def test_type_checkers_see_the_same_names(name: str) -> None:
 
 @pytest.mark.parametrize("name", PUBLIC)
 def test_a_package_defines_nothing_else_that_looks_public(name: str) -> None:
-    """A name without an underscore would be taken for a promise."""
+    """Users would expect a name without an underscore to be public and stable."""
     defined = {
         line.name
         for line in source_of(import_module(name)).body

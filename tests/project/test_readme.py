@@ -1,4 +1,4 @@
-"""The commands in the README are run, in order, as a reader would type them."""
+"""The README's commands run in order, as a reader would type them."""
 
 from __future__ import annotations
 

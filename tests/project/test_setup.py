@@ -1,4 +1,4 @@
-"""The set-up: what it installs, and what it says where it cannot."""
+"""The setup scripts: what they install, and their messages when they cannot."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def fake_python(folder: Path, name: str, script: str) -> Path:
 
 
 def copy_scripts(directory: Path) -> Path:
-    """A checkout without an environment, as far as the set-up looks at it."""
+    """Copy what the setup reads of a checkout that has no environment yet."""
     shutil.copytree(ROOT / "scripts", directory / "scripts")
     return directory / "scripts" / "bootstrap.sh"
 
 
 def run_bootstrap(script: Path, path: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """With nothing on the PATH but the folder and what sh itself needs."""
+    """Run the script with a PATH that has only this folder and what sh itself needs."""
     dirname = shutil.which("dirname")
     assert dirname is not None
     (path / "dirname").symlink_to(dirname)
@@ -94,7 +94,7 @@ def test_chosen_python_that_is_too_old_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.process
 def test_missing_ensurepip_is_answered_with_a_line_to_type(tmp_path: Path) -> None:
-    # As Debian ships Python without the package python3-venv: the import fails.
+    # Debian ships Python without the package python3-venv: there the import fails.
     bare = fake_python(tmp_path / "bin", "python3.11", "exit 1")
     with pytest.raises(bootstrap.BootstrapError, match=r"has no ensurepip .* Type: \S+"):
         bootstrap.require_ensurepip(str(bare))
@@ -141,7 +141,8 @@ def test_extras_are_those_promised() -> None:
 
 
 def locked_versions(name: str) -> dict[str, set[str]]:
-    """Each package's pins; a universal lock may hold one for each range of Pythons."""
+    """Return the locked versions of each package. A universal lock may pin one for each range of
+    Python versions."""
     text = (ROOT / "requirements" / f"{name}.lock").read_text()
     versions: dict[str, set[str]] = {}
     for package, version in re.findall(r"^([a-z0-9-]+)==([^ ]+)", text, re.MULTILINE):

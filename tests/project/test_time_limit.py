@@ -1,4 +1,4 @@
-"""A test that runs into its time limit within a Spark call does no harm to the tests after it."""
+"""A test that reaches its time limit within a Spark call does not affect the tests after it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.project.inner_pytest import run_pytest
 
 pytestmark = pytest.mark.process
 
-# The limit covers the body alone: it must not depend on how long Spark takes to start.
+# The limit covers only the test's body, so that it does not depend on Spark's start time.
 TESTS = """
 from pathlib import Path
 import pytest

@@ -1,4 +1,4 @@
-"""The script that counts what a commit runs."""
+"""The script that counts the functions and modules that a commit runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from scripts.trace_append import COMMITS, main
 
 MOST_MODULES = 60
-"""What a reader of an append may have to open at most."""
+"""The most modules that a reader may have to open to follow an append."""
 
 
 def test_every_commit_is_counted(capsys: pytest.CaptureFixture[str]) -> None:

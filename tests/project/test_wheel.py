@@ -1,4 +1,4 @@
-"""The wheel, installed away from the checkout, is a working Frazil."""
+"""The wheel works when it is installed outside of the checkout."""
 
 from __future__ import annotations
 

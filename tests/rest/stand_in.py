@@ -30,7 +30,7 @@ LOCATION = "file:///warehouse/ns/t/metadata/00001.metadata.json"
 ALL = [b'{"snapshots":[1,', b"2]}"]
 REFS = [b'{"snapshots":[2]}']
 NAMES = {"namespace": "a", "table": "t", "view": "v", "plan-id": "p"}
-"""For the parameters of a route's path."""
+"""Values for the path parameters of a route."""
 
 
 def loaded_table(
@@ -39,13 +39,13 @@ def loaded_table(
     chunks: list[bytes] | None = None,
     properties: dict[str, str] | None = None,
 ) -> LoadedTable:
-    """Of its metadata the edge looks at nothing but the properties."""
+    """Return a loaded table. The REST layer reads only the properties of its metadata."""
     metadata = cast(Any, SimpleNamespace(properties=properties or {}))
     return LoadedTable(identifier, CachedTable(metadata, chunks or ALL, REFS), location)
 
 
 class StandInCatalog:
-    """Remembers what the edge asked, and answers or raises what a test puts there."""
+    """Records the calls of the REST layer, and returns or raises what a test configured."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, tuple[Any, ...]]] = []
@@ -53,10 +53,10 @@ class StandInCatalog:
         self.answers: dict[str, Any] = {}
         self.names: list[str] = []
         self.hold: Future[Answer] | None = None
-        """A future that a test completes by itself."""
+        """A future that the test completes itself."""
 
     def asked(self, name: str) -> tuple[Any, ...]:
-        """What the only call of this name was made with."""
+        """Return the arguments of the only call with this name."""
         found = [arguments for called, arguments in self.calls if called == name]
         assert len(found) == 1, self.calls
         return found[0]
@@ -190,16 +190,16 @@ class StandInCatalog:
 
 
 class StandInPlanner:
-    """Plans for the stand-in: what it is asked is noted there."""
+    """The stand-in's planner. It records its calls in the stand-in."""
 
     def __init__(self, catalog: StandInCatalog) -> None:
         self._note = catalog._note
         self.hold: Event | None = None
-        """Plans wait for it."""
+        """If set, plans wait for this event."""
         self.explained: list[bool] = []
-        """Whether the walk was asked for, call by call."""
+        """For each call, whether it asked for the walk."""
         self.numbered: list[bool] = []
-        """Whether sequence numbers were, plan by plan."""
+        """For each plan, whether it asked for sequence numbers."""
 
     def plan(self, *arguments: Any, explain: bool, sequence_numbers: bool) -> bytes:
         self.explained.append(explain)
@@ -232,7 +232,7 @@ class Got:
 
     @property
     def error(self) -> dict[str, Any]:
-        """The error, after a look at its shape."""
+        """The error, after a check of its shape."""
         error: dict[str, Any] = self.json["error"]
         assert error["code"] == self.status >= 400
         assert isinstance(error["message"], str)
@@ -249,7 +249,8 @@ async def exchange(
     parts: Sequence[bytes] = (b"",),
     disconnect: bool = False,
 ) -> Got:
-    """One request, byte for byte as given. With `disconnect` the client goes after its parts."""
+    """Send one request exactly as given. With `disconnect` the client disconnects after its
+    parts."""
     raw = target if isinstance(target, bytes) else target.encode()
     raw_path, _, query = raw.partition(b"?")
     scope = {

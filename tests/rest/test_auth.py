@@ -1,4 +1,4 @@
-"""Requests without a valid token are refused and reveal nothing."""
+"""Requests without a valid token get 401 and learn nothing from the answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bodies: types, encodings, sizes and the time they may take."""
+"""Request bodies: their types, encodings and sizes, and the time they may take."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tests.rest.stand_in import Client, StandInCatalog, dumped, exchange
 TARGET = "/v1/namespaces"
 BODY = dumped({"namespace": ["a"], "properties": {"k": "v" * 100}})
 PACKED = gzip.compress(BODY, mtime=0)
-"""Without the time, so that tests are named alike in every process."""
+"""Without a timestamp, so that the test ids are the same in every process."""
 
 
 def padded(size: int) -> bytes:
-    """A valid request of exactly this many bytes."""
+    """Return a valid request of exactly this many bytes."""
     return BODY + b" " * (size - len(BODY))
 
 

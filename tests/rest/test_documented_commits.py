@@ -1,4 +1,4 @@
-"""The examples of the document on fine-grained commits run against a server."""
+"""The examples of the fine-grained commit document work against a real server."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ SPEC = {"fields": [{"name": "day", "transform": "identity", "source-id": 2, "fie
 
 
 class Story:
-    """Sends what the document shows, with the ids and places that this server has."""
+    """Sends the document's examples with the snapshot ids and locations of this server."""
 
     def __init__(self, client: httpx.Client, warehouse: str) -> None:
         self._client = client
@@ -166,7 +166,7 @@ class Story:
         assert comparable(real) == comparable(self.here(shown)), block.line
 
     def here(self, document: Any) -> Any:
-        """The document with this server's places and snapshot ids."""
+        """Return the document with this server's locations and snapshot ids."""
         match document:
             case dict():
                 return {name: self._value(name, value) for name, value in document.items()}
@@ -183,14 +183,14 @@ class Story:
 
 
 def entries(document: dict[str, Any]) -> list[dict[str, Any]]:
-    """All that an answer says was committed."""
+    """Return all entries that an answer lists as committed."""
     tables = document.get("tables", [document])
     return [entry for table in tables for entry in table.get("committed", ())]
 
 
 def comparable(document: Any) -> Any:
-    """Without what differs from run to run: names of metadata files, the order of lists, and how
-    a message goes on after the dots."""
+    """Return the document without what differs from run to run: the names of metadata files, the
+    order of lists, and the variable end of messages."""
     if isinstance(document, list):
         return sorted((comparable(item) for item in document), key=json.dumps)
     if not isinstance(document, dict):

@@ -1,4 +1,4 @@
-"""Every failure has the same shape, with the status of its meaning."""
+"""Every failure has the standard shape and the status that fits its cause."""
 
 from __future__ import annotations
 

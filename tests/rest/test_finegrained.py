@@ -1,4 +1,4 @@
-"""Fine-grained commits that the REST layer refuses with 400, and the position in the message."""
+"""Fine-grained commits that the REST layer refuses with 400, and the JSON path in the message."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def delete(**fields: Any) -> dict[str, Any]:
 
 
 def fourth(**more: Any) -> dict[str, Any]:
-    """An append whose fourth file is the one that is wrong."""
+    """Return an append in which only the fourth file is wrong."""
     return append(*(file(file_path=f"s3://b/{n}") for n in range(3)), file(**more))
 
 
@@ -64,7 +64,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     (append(summary={"total-records": "1"}), "updates[0].summary: total-records is computed by"),
     ({"action": "append"}, "updates[0]: this append would change nothing, send add-data-files"),
     ({"action": "cherry-pick"}, "updates[0].snapshot-id: required, but missing"),
-    # Files that are added.
+    # Added files.
     (fourth(lower_bounds=[1]), f"{FILE}.lower-bounds: expected object | null, got array"),
     (fourth(lower_bounds={"keys": [1]}), f"{FILE}.lower-bounds.values: required, but missing"),
     (
@@ -96,7 +96,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     (fourth(key_metadata="0g"), f"{FILE}.key-metadata: expected str matching regex"),
     (fourth(equality_ids=[1]), f"{FILE}.equality-ids: unknown field, remove it"),
     (append(file(), file()), "updates[0].add-data-files: s3://b/f stands there more than once"),
-    # Files that are removed.
+    # Removed files.
     (
         delete(remove_data_files=[{"file-path": "p", "content": "rows"}]),
         "updates[0].remove-data-files[0].content: unknown value 'rows'; known are DATA, data",
@@ -210,7 +210,7 @@ def test_a_snapshot_of_the_client_cannot_stand_beside_one_of_the_server(client: 
 
 
 def test_a_large_body_is_checked_like_a_small_one(client: Client) -> None:
-    """It is decoded and checked on a worker thread; the answer must be the same."""
+    """A large body is decoded and checked on a worker thread. The answer must be the same."""
     files = [file(file_path=f"s3://b/{n}") for n in range(2000)]
     got = client("POST", TABLE, {"requirements": [], "updates": [append(*files, files[7])]})
     assert got.status == 400
@@ -219,7 +219,7 @@ def test_a_large_body_is_checked_like_a_small_one(client: Client) -> None:
 
 
 def test_a_filter_outlives_the_body_it_was_read_from() -> None:
-    """It stays raw while the request is queued: it must hold the bytes that it is a view on."""
+    """The filter stays undecoded while the request is queued, so it must keep its bytes alive."""
     body = dumped(
         {
             "requirements": [],

@@ -1,4 +1,4 @@
-"""The REST layer behind a real HTTP server: raw paths, and connections that stay in step."""
+"""The REST layer behind a real HTTP server: raw paths and correct framing on kept connections."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_names_arrive_as_they_were_sent(
 def test_answers_without_a_body_leave_the_connection_in_step(
     connection: http.client.HTTPConnection, catalog: StandInCatalog
 ) -> None:
-    """A stray byte after one of these would be read as the beginning of the next answer."""
+    """A stray byte after one of these answers would be read as the start of the next answer."""
     table = "/v1/namespaces/a/tables/t"
     _, headers, _ = ask(connection, "GET", table)
     tag = headers["etag"]

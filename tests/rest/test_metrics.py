@@ -1,4 +1,4 @@
-"""`GET /metrics`: what the rooms have counted, as Prometheus reads it."""
+"""`GET /metrics` returns the counters of all packages in Prometheus format."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def scraped(server: RunningServer, **headers: str) -> tuple[str, str]:
 
 
 class Counted:
-    """The counters of a server; those that did not exist yet were nought."""
+    """The counter values of a server. A counter that does not exist yet has the value 0."""
 
     def __init__(self, server: RunningServer) -> None:
         text, _ = scraped(server)
@@ -108,7 +108,8 @@ def test_pages_are_counted(server: RunningServer, table: Table) -> None:
 
 
 def test_a_plan_that_fails_is_counted(server: RunningServer, table: Table) -> None:
-    """The manifest list of a registered table is not where its metadata says."""
+    """The plan fails because the metadata of a registered table names a manifest list that is
+    missing."""
     metadata = json.loads(json.dumps(table.metadata))
     metadata["table-uuid"] = str(uuid.uuid4())
     for snapshot in metadata["snapshots"]:

@@ -174,7 +174,7 @@ FILE_SCHEMAS: dict[type[msgspec.Struct], str] = {
     declared_content.EqualityDeleteFile: "EqualityDeleteFile",
     declared_content.UpperCaseEqualityDeleteFile: "EqualityDeleteFile",
 }
-"""The schema of a file describes its content in lower and in upper case."""
+"""The schema name of each struct of a file. One schema covers both cases of the content value."""
 
 
 def schema_name(struct: type[msgspec.Struct]) -> str:
@@ -189,10 +189,10 @@ UNIONS = {
     "TableRequirement": rest_updates.TableRequirement,
     "CommitUpdate": file_actions.CommitUpdate,
 }
-"""Unions that have a name in the document."""
+"""The unions that have a name in the document."""
 
 RAW: dict[str, Any] = {"raw": "read elsewhere"}
-"""Stands for what the wire leaves undecoded: any description fits."""
+"""Stands for a value that the wire format leaves undecoded. It matches any description."""
 
 REMARKS = {"description", "format", "default", "discriminator", "maxItems"}
 
@@ -202,7 +202,8 @@ def ref(name: str) -> dict[str, Any]:
 
 
 def any_of(kinds: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """Alternatives without an order; a number is also an integer, and one alone is itself."""
+    """Return the alternatives in a normal order. `number` includes `integer`, and a single
+    alternative is returned without `anyOf`."""
     flat = [inner for kind in kinds for inner in kind.get("anyOf", [kind])]
     unique = {json.dumps(kind, sort_keys=True): kind for kind in flat}
     if json.dumps({"type": "number"}) in unique:
@@ -212,7 +213,7 @@ def any_of(kinds: Iterable[dict[str, Any]]) -> dict[str, Any]:
 
 
 def described(schema: dict[str, Any]) -> dict[str, Any]:
-    """A schema of the document in the one form that is compared."""
+    """Return a schema of the document in the normal form for comparison."""
     known = {name: value for name, value in schema.items() if name not in REMARKS}
     if "oneOf" in known or "anyOf" in known:
         return any_of(map(described, known.get("oneOf") or known["anyOf"]))
@@ -231,7 +232,7 @@ def described(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def of_type(schema: dict[str, Any], kind: str) -> dict[str, Any]:
-    """One of several types, with what concerns it."""
+    """Return the part of a schema with several types that describes one of them."""
     if kind == "null":
         return {"type": "null"}
     enum = [value for value in schema.get("enum", ()) if value is not None]
@@ -239,7 +240,7 @@ def of_type(schema: dict[str, Any], kind: str) -> dict[str, Any]:
 
 
 def declared(kind: inspect.Type) -> dict[str, Any]:
-    """A type of the code in the same form."""
+    """Return the schema of a type of the code, in the same normal form."""
     match kind:
         case inspect.RawType():
             return RAW
@@ -260,7 +261,7 @@ def declared(kind: inspect.Type) -> dict[str, Any]:
         case inspect.VarTupleType(item_type=item, min_length=least):
             return {"type": "array", "items": declared(item)} | without_none(minItems=least)
         case inspect.DictType(key_type=inspect.IntType()):
-            # Field ids as JSON's keys; what their values may be is checked by the struct itself.
+            # JSON object keys that are field ids. The struct itself checks the allowed values.
             primitive = [{"type": name} for name in ("boolean", "number", "string", "null")]
             keys = {"propertyNames": {"pattern": "^(0|[1-9][0-9]*)$"}}
             return {"type": "object", "additionalProperties": any_of(primitive)} | keys
@@ -278,7 +279,7 @@ def without_none(**values: Any) -> dict[str, Any]:
 
 
 def structs_of(kind: inspect.Type) -> Iterator[inspect.StructType]:
-    """Every struct inside a type."""
+    """Return every struct inside a type."""
     found: dict[type, inspect.StructType] = {}
     waiting = [kind]
     while waiting:
@@ -298,7 +299,7 @@ COMMIT_STRUCTS = list(structs_of(inspect.type_info(rest_messages.CommitTransacti
 
 
 def test_all_structs_of_the_wire_are_part_of_a_commit() -> None:
-    """So that what is compared below is everything."""
+    """This makes sure that the tests below compare every struct."""
     reached = {struct.cls for struct in COMMIT_STRUCTS}
     for module in (file_actions, declared_content):
         for struct in structs_in(module):
@@ -340,7 +341,7 @@ def test_a_request_is_described_field_by_field(struct: inspect.StructType) -> No
 
 
 NARROWER = {"SetSnapshotRef", "TableIdentifier", "UpgradeFormatVersion"}
-"""Described more narrowly than they are decoded: the rest is checked afterwards."""
+"""The document describes these more narrowly than the decoder: the rest is checked afterward."""
 
 
 def test_every_content_has_both_of_its_names() -> None:

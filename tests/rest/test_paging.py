@@ -1,4 +1,4 @@
-"""Pages list every entry once, and accept only tokens of the same list."""
+"""Pages list every entry once and accept only page tokens of the same list."""
 
 from __future__ import annotations
 

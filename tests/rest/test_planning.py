@@ -1,4 +1,4 @@
-"""The routes of scan planning by themselves: what they take, refuse, hand on and log."""
+"""The scan planning routes alone: what they accept, refuse, pass on and log."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_a_plan_id_is_decoded_as_a_name_is(client: Client) -> None:
 
 
 def test_an_idempotency_key_says_nothing(client: Client) -> None:
-    """Nothing is changed, so nothing is remembered under it, whatever it is."""
+    """Planning changes nothing, so an idempotency key is ignored, even an invalid one."""
     for key in ("017F22E2-79B0-7CC3-98C4-DC0C0C07398F", "no uuid"):
         headers = {"Idempotency-Key": key}
         assert client("POST", f"{TABLE}/plan", {}, headers=headers).status == 200
@@ -169,7 +169,7 @@ def test_what_the_planner_writes_is_sent_as_it_is(client: Client) -> None:
 
 
 def test_plans_go_on_while_the_server_drains(client: Client) -> None:
-    """They change nothing, and whoever has half of a plan needs the rest."""
+    """Planning changes nothing, and a client that has part of a plan needs the rest."""
     client.app.drain()
     assert client("POST", f"{TABLE}/plan", {}).status == 200
     assert client("POST", f"{TABLE}/tasks", {"plan-task": "p"}).status == 200
@@ -201,7 +201,7 @@ def test_slow_plans_hold_up_neither_loads_nor_cancelling(
 def test_the_log_does_not_tell_what_somebody_looks_for(
     client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A plan id holds the scan's filter."""
+    """A plan id contains the scan's filter, so the log must shorten it."""
     caplog.set_level(logging.INFO, "frazil.access")
     client("GET", f"{TABLE}/plan/{'filter' * 100}0123456789ab")
     (record,) = [found for found in caplog.records if found.name == "frazil.access"]
@@ -226,7 +226,7 @@ def with_mode(catalog: StandInCatalog, mode: str | None) -> None:
 def test_clients_are_told_nothing_unless_the_table_says_server(
     client: Client, catalog: StandInCatalog, mode: str | None
 ) -> None:
-    """Such as a table that was registered with a value that cannot be set."""
+    """A registered table may have a value that cannot be set through a commit."""
     plain = client("GET", TABLE).headers["etag"]
     with_mode(catalog, mode)
     got = client("GET", TABLE)

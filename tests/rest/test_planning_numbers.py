@@ -1,4 +1,4 @@
-"""`X-Frazil-Sequence-Numbers`: a plan whose data files carry their data sequence numbers."""
+"""With `X-Frazil-Sequence-Numbers` a plan's data files have their data sequence numbers."""
 
 from __future__ import annotations
 

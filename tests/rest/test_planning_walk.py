@@ -1,4 +1,4 @@
-"""`X-Frazil-Explain`: a plan that says what the walk has seen and left out."""
+"""With `X-Frazil-Explain` a plan reports what the manifest walk read and skipped."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_without_the_header_the_answer_is_the_specifications(world: World) -> No
 def test_a_plan_that_is_polled_tells_its_walk_too() -> None:
     store = GatedStore()
     with new_place() as place:
-        # Another replica writes, so that nothing is in the memory of the one that plans.
+        # Another replica writes, so that the planning server has nothing in memory.
         with place.replica() as writer:
             assert writer("POST", "/v1/namespaces", {"namespace": [NAMESPACE]}).status == 200
             table = Table(writer, namespace=NAMESPACE, spec=DATES).create()

@@ -1,4 +1,4 @@
-"""Which requests reach which operation, and with which names."""
+"""Requests reach the right operation with the right names."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_every_route_of_the_table_is_shown_above() -> None:
         ("a%1Fb%1fc/tables/t", Identifier(("a", "b", "c"), "t")),
         ("a%2Fb.c/tables/x%2Fy.z", Identifier(("a/b.c",), "x/y.z")),
         ("%C3%BC/tables/%E6%B0%B7", Identifier(("ü",), "氷")),
-        # A space is `+` from Java's client and `%20` from others; a plus is `%2B` from all.
+        # Java's client encodes a space as `+`, others as `%20`. All encode a plus as `%2B`.
         ("a+b/tables/c%20d", Identifier(("a b",), "c d")),
         ("a%2Bb/tables/c%2bd", Identifier(("a+b",), "c+d")),
         ("100%25/tables/%2525", Identifier(("100%",), "%25")),

@@ -1,4 +1,4 @@
-"""Tags, preferences, keys and the shape of answers that hold metadata."""
+"""ETags, preferences, idempotency keys and the shape of answers that contain metadata."""
 
 from __future__ import annotations
 

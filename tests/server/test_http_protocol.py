@@ -1,4 +1,4 @@
-"""The head of a request, byte by byte, over a real socket."""
+"""The head of a request, sent byte by byte over a real socket."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def address() -> Iterator[tuple[str, int]]:
 
 
 def talk(address: tuple[str, int], *parts: bytes) -> bytes:
-    """Sends the parts, ends its side, and reads until the server closes."""
+    """Send the parts and read until the server closes the connection."""
     with socket.create_connection(address, timeout=HANG_S) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for part in parts:
@@ -52,7 +52,7 @@ def talk(address: tuple[str, int], *parts: bytes) -> bytes:
             while chunk := connection.recv(65536):
                 answer += chunk
         except ConnectionResetError:
-            # The server closed with bytes of ours unread; what it said before has arrived.
+            # The server closed before it read everything. Its answer arrived before the reset.
             pass
         return answer
 

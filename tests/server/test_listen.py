@@ -1,4 +1,4 @@
-"""The addresses on which a server may listen, and the errors for others."""
+"""The addresses that a server may listen on, and the errors for others."""
 
 from __future__ import annotations
 

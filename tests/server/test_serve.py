@@ -1,4 +1,4 @@
-"""`frazil serve` in its own process: how it starts, answers, refuses and stops."""
+"""`frazil serve` in its own process: how it starts, answers, refuses to start and stops."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Running:
         return str(self.announced["url"])
 
     def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:
-        """Its exit code, and what it wrote to stderr."""
+        """Stop the server and return its exit code and its stderr."""
         self.process.send_signal(number)
         _, errors = self.process.communicate(timeout=HANG_S)
         return self.process.returncode, errors
@@ -73,7 +73,7 @@ def serving(cwd: Path, *arguments: str, **environ: str) -> Iterator[Running]:
 
 
 def refused(cwd: Path, *arguments: str, **environ: str) -> tuple[int, str]:
-    """The exit code and the message of a server that must not start."""
+    """Return the exit code and the message of a server that must not start."""
     done = subprocess.run(
         command(*arguments),
         cwd=cwd,
@@ -97,7 +97,7 @@ def get(url: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
 
 
 def curl(pasted: str) -> tuple[int, dict[str, str], bytes]:
-    """Does what a shell and curl would do with the line; this machine may have no curl."""
+    """Send what a shell and curl would send for this line. This machine may not have curl."""
     program, *arguments = shlex.split(pasted)
     assert program == "curl"
     headers = {}
@@ -265,7 +265,7 @@ def test_what_cannot_work_is_refused_at_the_start(
     with pytest.raises((StartRefused, SettingsError)) as caught:
         serve(Settings(port=0, **wrong), pytest.fail)
     assert message in str(caught.value)
-    # What had been opened before is closed again: the database can be had.
+    # The failed start closed the database again: it can be opened.
     with closing(connect("sqlite:///frazil.db")) as database:
         database.migrate()
 
@@ -279,7 +279,7 @@ def test_a_host_that_is_no_address_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.process
 def test_sigterm_finishes_what_is_in_flight(tmp_path: Path) -> None:
-    """A request whose body is still arriving when the signal comes is answered all the same."""
+    """A request whose body is still arriving when the signal comes still gets its answer."""
     with serving(tmp_path) as server:
         host, port = server.url.removeprefix("http://").split(":")
         body = json.dumps({"namespace": ["late"], "properties": {}}).encode()
@@ -289,10 +289,10 @@ def test_sigterm_finishes_what_is_in_flight(tmp_path: Path) -> None:
         ).encode()
         with socket.create_connection((host, int(port)), timeout=HANG_S) as connection:
             connection.sendall(head + body[:10])
-            # The server has seen the head as soon as it has answered a later request.
+            # Once the server has answered a later request, it has read this head.
             assert get(f"{server.url}/healthz")[0] == 200
             server.process.send_signal(signal.SIGTERM)
-            # From here on nobody new is let in, refused or reset as the kernel likes.
+            # From now on new connections fail. The kernel may refuse or reset them.
             with pytest.raises(OSError):
                 while True:
                     time.sleep(0.01)

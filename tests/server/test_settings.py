@@ -1,4 +1,4 @@
-"""The source of a setting's value, and the error for a wrong value."""
+"""Where a setting's value comes from, and the error for a wrong value."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from frazil.settings import (
 DIGEST_A = "a" * 64
 DIGEST_B = "b" * 64
 
-# One row for each setting: a value as a flag, the environment and the file carry it.
-# The last column holds three parsed values, in that order; None = the setting has no flag.
+# One row for each setting: its value as a flag, in the environment and in the file. The last column
+# has the three parsed values in that order. None means that the setting has no flag.
 VALUES: dict[str, tuple[Any, str, str, list[Any]]] = {
     "host": ("::1", "10.0.0.1", '"localhost"', ["::1", "10.0.0.1", "localhost"]),
     "port": ("1", "2", "3", [1, 2, 3]),

@@ -1,4 +1,4 @@
-"""What `frazil serve` tells users to paste."""
+"""The snippets that `frazil serve` prints for users to paste."""
 
 from __future__ import annotations
 
