@@ -1,4 +1,4 @@
-"""One behaviour suite, two databases: a test that asks for `database` runs on each."""
+"""Run one behavior suite on two databases: a test that uses `database` runs on each."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def shared_postgres_database(postgres_server: PostgresServer) -> str:
 
 @pytest.fixture
 def postgres_url(shared_postgres_database: str) -> Iterator[str]:
-    """A schema of the test's own: made in a millisecond, where a database takes a checkpoint."""
+    """Return the URL of a new schema for the test; a schema takes a millisecond, a database a
+    checkpoint."""
     import psycopg
 
     schema = f"test_{uuid.uuid4().hex}"
@@ -41,7 +42,7 @@ def postgres_url(shared_postgres_database: str) -> Iterator[str]:
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.process)])
 def database_url(request: pytest.FixtureRequest) -> str:
-    """An empty database, not migrated."""
+    """Return the URL of an empty database without migrations."""
     url: str = request.getfixturevalue(f"{request.param}_url")
     return url
 
@@ -55,7 +56,7 @@ def empty_database(database_url: str) -> Iterator[Database]:
 
 @pytest.fixture
 def database(empty_database: Database) -> Database:
-    """Migrated, with the namespace `ns`."""
+    """Return a migrated database with the namespace `ns`."""
     empty_database.migrate()
     make_namespace(empty_database, "ns")
     return empty_database

@@ -9,7 +9,7 @@ from enum import Enum
 
 
 class Cut(Enum):
-    """What happens when the chosen statement comes by."""
+    """What the proxy does when the chosen statement arrives."""
 
     BEFORE = "it never reaches the server"
     AFTER_ANSWER = "the server does it, its answer is lost"
@@ -18,7 +18,8 @@ class Cut(Enum):
 
 @dataclass
 class CuttingProxy:
-    """Forwards everything until `cut_at` is armed; then cuts once and forwards again."""
+    """Forwards everything until `cut_at` is armed. Then it cuts one connection and forwards
+    again."""
 
     server_port: int
     port: int = 0
@@ -57,7 +58,7 @@ class CuttingProxy:
             threading.Thread(target=pair.downstream, daemon=True).start()
 
     def _upstream(self, pair: _Pair) -> None:
-        """A statement of the driver fits one segment on loopback."""
+        """Forward to the server; a statement of the driver fits in one segment on loopback."""
         while data := pair.receive(pair.client):
             cut = self._take(data)
             if cut is Cut.BEFORE:

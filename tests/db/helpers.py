@@ -1,4 +1,4 @@
-"""Short helpers for the tests of rows."""
+"""Helpers for the tests of database rows."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def event(of: Relation, operation: str = "commit") -> EventRow:
 
 
 def race(calls: Sequence[Callable[[], T]]) -> list[T]:
-    """Runs all of them at once, each on its own thread, and returns their answers in order."""
+    """Run all calls at once, each on its own thread, and return their results in order."""
     start = threading.Barrier(len(calls))
 
     def run(call: Callable[[], T]) -> T:

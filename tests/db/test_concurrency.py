@@ -1,4 +1,4 @@
-"""Concurrent changes: exactly one wins, and the others learn it."""
+"""Of concurrent changes exactly one wins, and the others are told so."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_swaps_of_different_tables_do_not_disturb_each_other(database: Database)
 
 
 def test_swaps_of_many_tables_in_opposite_orders(database: Database) -> None:
-    """Against the rule that rows are taken in the order of uuids: still nothing half done."""
+    """Even if swaps ignore the rule to lock rows in the order of uuids, none is applied in part."""
     first, second = make(database, "a"), make(database, "b")
     for _ in range(5):
         forth, back = (swap(first), swap(second)), (swap(second), swap(first))
@@ -126,7 +126,7 @@ def test_of_racing_nested_locations_exactly_one_is_committed(database: Database)
             for n, location in enumerate(nested)
         ]
         outcomes = race(calls)
-        # Any two of these nest, so that whoever is first shuts out all others.
+        # Any two of these locations nest, so the first one excludes all the others.
         assert kinds(outcomes) == {Committed: 1, Forbidden: 3}
 
 

@@ -1,4 +1,4 @@
-"""Opening a database: by URL, by one process, and only where it can be used."""
+"""Opening a database: by URL, by one process at a time, and only if it can be used."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def environment() -> dict[str, str]:
 
 @pytest.fixture
 def holder(sqlite_url: str) -> Iterator[subprocess.Popen[str]]:
-    """Another process that has the SQLite file open."""
+    """Start another process that has the SQLite file open."""
     process = subprocess.Popen(
         [sys.executable, "-c", HOLD, sqlite_url],
         stdin=subprocess.PIPE,
@@ -168,9 +168,9 @@ def test_an_encoding_that_cannot_hold_every_name_is_refused(
 
 
 def greet_as_postgres_14(listener: socket.socket) -> None:
-    """What a server says until it is ready, in PostgreSQL's protocol."""
+    """Send what a PostgreSQL 14 server sends until it is ready for queries."""
     client, _ = listener.accept()
-    while struct.unpack("!i", client.recv(65536)[4:8])[0] != 196608:  # not yet the start-up packet
+    while struct.unpack("!i", client.recv(65536)[4:8])[0] != 196608:  # not the start-up packet yet
         client.sendall(b"N")  # no encryption
     settings = {"server_version": "14.9", "server_encoding": "UTF8", "client_encoding": "UTF8"}
     answer = b"R" + struct.pack("!ii", 8, 0)

@@ -68,7 +68,7 @@ def test_what_is_not_committed_has_no_event(database: Database) -> None:
 
 
 def test_a_version_has_one_event(database: Database) -> None:
-    """A table registered again under its old uuid goes on counting."""
+    """Versions continue to count when a table is registered again under its old uuid."""
     table = make(database)
     assert database.last_version(table.uuid) == 0
     table = advance(database, table, 2)
@@ -95,8 +95,8 @@ def test_the_index_of_a_used_version_names_its_change(database: Database) -> Non
 
 
 def test_positions_rise_while_writers_and_relays_run(database: Database) -> None:
-    """Several relays at once: no gap, nothing twice, every table's events in order, and a reader
-    never sees a position appear below one it has seen."""
+    """With several relays at once there are no gaps and no duplicates, the events of each table
+    are in order, and a reader never sees a position below one that it has already seen."""
     tables = [make(database, f"t{n}") for n in range(4)]
     versions = 12
     seen: list[int] = []
@@ -126,7 +126,8 @@ def test_positions_rise_while_writers_and_relays_run(database: Database) -> None
 
 
 def test_relays_share_the_work(database: Database) -> None:
-    """Each event is placed by one relay: the counts add up, and no position is given twice."""
+    """Each event gets its position from one relay: the counts add up and no position is used
+    twice."""
     table = make(database)
     versions = [table]
     for _ in range(60):

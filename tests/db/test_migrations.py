@@ -73,7 +73,7 @@ database.close()
 
 
 def newer(database_url: str) -> None:
-    """Leaves the schema as a Frazil of the future would."""
+    """Leave the schema as a future version of Frazil would."""
     statement = "INSERT INTO schema_version (version, name) VALUES (99, 'future')"
     if database_url.startswith("sqlite"):
         import sqlite3

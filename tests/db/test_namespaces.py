@@ -1,4 +1,5 @@
-"""Namespaces are created alone, listed by code point, and dropped only if they are empty."""
+"""Namespaces are created one at a time, listed by code point, and dropped only if they are
+empty."""
 
 from __future__ import annotations
 
@@ -91,7 +92,7 @@ def test_properties_are_swapped_only_if_they_are_as_expected(database: Database)
     must(database, SetNamespaceProperties(("ns",), {}, {"b": "1", "a": "2"}))
     lost = commit(database, SetNamespaceProperties(("ns",), {}, {"c": "3"}))
     assert lost == SwapLost(0)
-    # Equal maps are equal, in whatever order they were written.
+    # The order of the keys does not matter.
     must(database, SetNamespaceProperties(("ns",), {"a": "2", "b": "1"}, {"c": "3"}))
     assert database.namespace_properties(("ns",)) == {"c": "3"}
 

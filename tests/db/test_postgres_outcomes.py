@@ -33,7 +33,7 @@ from tests.support.patience import HANG_S, wait_until
 from tests.support.postgres import PostgresServer
 
 COMMIT = b"COMMIT\0"
-"""The whole statement; without its end `READ COMMITTED` would be meant as well."""
+"""The whole statement with its terminator, so that `READ COMMITTED` does not match."""
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def admin(postgres_url: str) -> Iterator[psycopg.Connection[tuple[object, ...]]]
 
 
 def slow_commit(admin: psycopg.Connection[tuple[object, ...]], seconds: float) -> None:
-    """A deferred trigger runs inside COMMIT, so that it can be caught there."""
+    """Make COMMIT slow enough to be interrupted, by a deferred trigger that runs inside it."""
     admin.execute(
         f"""CREATE FUNCTION rest_a_while() RETURNS trigger LANGUAGE plpgsql
         AS 'BEGIN PERFORM pg_sleep({seconds}); RETURN NULL; END'""".encode()
@@ -241,7 +241,7 @@ def test_a_session_that_lost_its_connection_before_commit(
 def test_a_transaction_on_its_way_loses_to_resolve(
     direct: PostgresDatabase, admin: psycopg.Connection[tuple[object, ...]]
 ) -> None:
-    """The id is claimed while the transaction has not begun: when it comes, it fails."""
+    """The id is claimed before the transaction begins, so the transaction fails when it arrives."""
     table = make(direct)
     late = transaction(swap(table))
     assert direct.resolve(late.commit_id, [table.uuid], 5) is False
@@ -289,8 +289,8 @@ def test_connections_that_broke_while_idle_are_replaced(
 def test_a_deadlock_is_run_again(
     direct: PostgresDatabase, admin: psycopg.Connection[tuple[object, ...]]
 ) -> None:
-    """An outsider takes the rows the other way round; PostgreSQL picks a victim. If it is ours,
-    the transaction runs again and finds the rows as they are then."""
+    """Another session locks the rows in the opposite order and PostgreSQL picks a victim. If our
+    transaction is the victim, it runs again and sees the rows as they are then."""
     first, second = make(direct, "a"), make(direct, "b")
     admin.execute("SET deadlock_timeout = '10s'")
     admin.execute("BEGIN")

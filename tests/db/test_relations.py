@@ -195,7 +195,7 @@ def test_a_dropped_name_is_free_again(database: Database) -> None:
 
 
 def test_drop_and_create_in_one_transaction_replace_a_relation(database: Database) -> None:
-    """How a registration overwrites: also when both carry one uuid."""
+    """A registration overwrites a table this way, even when both tables have the same uuid."""
     old = make(database, "t", "s3://bucket/t")
     new = replace(next_version(old), metadata_location="s3://bucket/t/registered.json")
     must(database, DropRelation(old), CreateRelation(new, ("s3://bucket/t",)))

@@ -1,4 +1,4 @@
-"""The signing secret is drawn once and is the same for every process."""
+"""The signing secret is generated once and is the same for every process."""
 
 from __future__ import annotations
 

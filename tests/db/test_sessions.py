@@ -109,7 +109,7 @@ def test_a_session_may_change_rows_it_does_not_hold(database: Database) -> None:
 
 
 def test_sets_of_rows_are_taken_in_turn(database: Database) -> None:
-    """Overlapping sets, taken again and again from both ends, never block for good."""
+    """Sessions that repeatedly lock overlapping sets from both ends do not block forever."""
     first, second = make(database, "a"), make(database, "b")
 
     def take(uuids: list[str]) -> int:

@@ -1,4 +1,4 @@
-"""Both dialects have every named statement, and one place adapts the parameters."""
+"""Both dialects have every named statement, and one function adapts the parameters."""
 
 from __future__ import annotations
 

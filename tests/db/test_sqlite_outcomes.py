@@ -1,4 +1,4 @@
-"""SQLite: the known outcome after errors of the disk or of another program."""
+"""SQLite: the known outcome after disk errors or interference by another program."""
 
 from __future__ import annotations
 
@@ -100,7 +100,8 @@ DISK_FULL_IN_COMMIT = """
 
 @pytest.mark.process
 def test_a_disk_error_in_commit_is_unknown_until_resolved(path: Path) -> None:
-    """In a process of its own, because the limit on file sizes is the process's."""
+    """The test runs in its own process because the limit on file sizes applies to the whole
+    process."""
     script = textwrap.dedent(DISK_FULL_IN_COMMIT)
     ran = subprocess.run(
         [sys.executable, "-c", script, str(path)],
@@ -142,7 +143,8 @@ def test_resolve_waits_for_the_rows(database: SqliteDatabase) -> None:
 
 
 def test_another_program_that_holds_the_file(database: SqliteDatabase, path: Path) -> None:
-    """A backup or the sqlite3 shell: writes are refused unharmed, reads go on."""
+    """If a backup or the sqlite3 shell locks the file, writes are refused without harm and reads
+    work."""
     table = make(database)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
@@ -157,7 +159,8 @@ def test_another_program_that_holds_the_file(database: SqliteDatabase, path: Pat
 def test_transactions_that_wait_share_a_commit_and_fail_alone(
     database: SqliteDatabase, path: Path
 ) -> None:
-    """Held up together, they are written together: good ones, a lost one and a mistaken one."""
+    """Transactions that wait together are written together: valid ones, one that lost its swap
+    and one with an error."""
     tables = [make(database, f"t{n}") for n in range(6)]
     stale = next_version(make(database, "stale"))
     other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)

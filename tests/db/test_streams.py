@@ -113,7 +113,7 @@ def test_a_branch_is_forgotten_with_all_its_streams_and_no_other(database: Datab
 
 
 def test_what_is_written_beside_it_is_not_forgotten(database: Database) -> None:
-    """A branch goes back and a stream commits to it again, both in one swap."""
+    """A swap can forget a branch's streams and record a new epoch of one of them."""
     table = make(database)
     first = SwapRelation(table, next_version(table))
     must(database, first, streams=(stream(table.uuid, 9),))
