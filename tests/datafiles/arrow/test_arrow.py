@@ -68,7 +68,7 @@ VALUES: list[tuple[Type, Any]] = [
     (GeometryType(), {"srid": 4326, "wkb": POINT}),
     (GeographyType(), {"srid": 4326, "wkb": POINT}),
 ]
-"""Each type with a value as Spark exchanges it."""
+"""Each type with a value in the form that Spark exchanges."""
 
 
 def struct_of(*fields: tuple[int, str, Type], **changes: Any) -> StructType:
@@ -85,7 +85,7 @@ def file_of(batch: pa.RecordBatch) -> pq.ParquetFile:
 def read(
     file: pq.ParquetFile, schema: StructType, batch_rows: int = 100, **options: Any
 ) -> list[dict[str, Any]]:
-    """The rows of a file under a schema, as Spark gets them."""
+    """Return the rows of a file under a schema, as Spark receives them."""
     projection = Projection(file.schema_arrow, schema, arrow_schema(schema), **options)
     return [
         row
@@ -161,7 +161,7 @@ def test_what_parquet_cannot_store_names_the_column(type_: Type) -> None:
 
 
 def everything() -> StructType:
-    """All types at the top, in a struct, in a list and in a map."""
+    """Return a schema with all types at the top level, in a struct, in a list and in a map."""
     ids = iter(range(1, 1000))
     tops = [NestedField(next(ids), f"t{n}", type_, False) for n, (type_, _) in enumerate(VALUES)]
     parts = [NestedField(next(ids), f"s{n}", type_, False) for n, (type_, _) in enumerate(VALUES)]
@@ -257,7 +257,7 @@ def test_nothing_is_copied_where_types_are_equal() -> None:
         [
             pa.array([1, None], pa.int64()),
             pa.array(["x", "y"]),
-            # Spark's batches have the session's zone.
+            # Spark's batches use the time zone of the session.
             pa.array([1, 2], pa.int64()).view(pa.timestamp("us", "Europe/Prague")),
         ],
         names=["a", "b", "c"],
@@ -323,7 +323,7 @@ def test_nulls_in_required_columns_are_refused() -> None:
         batch([{"a": {"b": 1}, "c": None}])
     with pytest.raises(BadRequest, match=r"column a\.b is required"):
         batch([{"a": {"b": None}, "c": 1}])
-    # Below a struct that is null itself there is no value to be required.
+    # If a struct is null, its required fields need no values.
     rows: list[dict[str, Any]] = [{"a": None, "c": 1}, {"a": {"b": 2}, "c": 3}]
     assert read(file_of(batch(rows)), schema) == rows
 
@@ -550,7 +550,7 @@ def test_dates_are_promoted_to_timestamps_and_fail_beyond_their_range() -> None:
 
 
 def test_other_layouts_of_the_same_values_are_read() -> None:
-    """Writers of Arrow leave their own layouts in a file's schema."""
+    """Arrow writers store their own layouts in a file's schema."""
     columns = {
         "text": pa.array(["a", "b"]).dictionary_encode(),
         "large": pa.array(["a", "b"], pa.large_string()),
@@ -747,7 +747,7 @@ THROUGH_SPARK = struct_of(
 
 
 def through_a_file(schema: StructType) -> Callable[[Batches], Batches]:
-    """Write rows of Spark to a file, and read it."""
+    """Return a function that writes rows from Spark to a file and reads them back."""
 
     def converted(batches: Batches) -> Batches:
         target = arrow_schema(schema)
@@ -786,7 +786,7 @@ def test_places_go_from_spark_to_a_file_and_back(spark: SparkSession) -> None:
 
 @contextmanager
 def settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
-    """What Spark has turned off by default, for a while."""
+    """Change Spark settings for a while, such as features that are off by default."""
     before = {name: str(spark.conf.get(name)) for name in wanted}
     for name, value in wanted.items():
         spark.conf.set(name, value)

@@ -1,4 +1,4 @@
-"""Tables made from metadata alone, and real Parquet files with field ids, for tests of footers."""
+"""Tables made from metadata only, and real Parquet files with field ids, for tests of footers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _numbers = itertools.count()
 def column(
     field_id: int, name: str, type_: Any, *, required: bool = False, **more: Any
 ) -> dict[str, Any]:
-    """A field of a schema in Iceberg's JSON."""
+    """Return a schema field as Iceberg's JSON."""
     return {"id": field_id, "name": name, "type": type_, "required": required, **more}
 
 
@@ -44,7 +44,8 @@ def table_of(
     location: str = "file:///warehouse/ns/t",
     format_version: int = 2,
 ) -> Table:
-    """A table as a client has it after loading; `former` are columns of an earlier schema."""
+    """Return a table as a client has it after loading; `former` are columns of an earlier
+    schema."""
     fields = [{**one, "field-id": 1000 + at} for at, one in enumerate(spec)]
     metadata = {
         "format-version": format_version,
@@ -70,7 +71,7 @@ def table_of(
 def arrow(
     name: str, type_: pa.DataType, field_id: int | None = None, *, nullable: bool = True
 ) -> pa.Field:
-    """An Arrow field; with an id, as the Parquet file will have it."""
+    """Return an Arrow field; with an id, it has the metadata of a field in a Parquet file."""
     ids = None if field_id is None else {"PARQUET:field_id": str(field_id)}
     return pa.field(name, type_, nullable, metadata=ids)
 
@@ -78,7 +79,7 @@ def arrow(
 def write(
     folder: Path, fields: Sequence[pa.Field], *values: Any, name: str | None = None, **options: Any
 ) -> str:
-    """Writes one array, or list of values, for each field and answers the path."""
+    """Write one array or list of values for each field and return the path."""
     arrays = [
         one if isinstance(one, pa.Array | pa.ChunkedArray) else pa.array(one, field.type)
         for field, one in zip(fields, values, strict=True)
@@ -101,7 +102,7 @@ def hex_bounds(found: ValueMap | None) -> dict[int, bytes]:
 
 
 def bounds(file: DeclaredContentFile, field_id: int, type_: Type | str) -> tuple[Any, Any]:
-    """The lower and the upper bound as values; None where there is none."""
+    """Return the lower and the upper bound as values, None where a bound is missing."""
     known = parse_type(type_) if isinstance(type_, str) else type_
     sides = (hex_bounds(file.lower_bounds), hex_bounds(file.upper_bounds))
     lower, upper = (

@@ -1,4 +1,4 @@
-"""Columns are found by field id or name mapping; a column that does not fit is refused."""
+"""Columns are found by field id or name mapping; columns that do not fit are refused."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ def test_nulls_in_a_required_column_are_refused(tmp_path: Path) -> None:
     error = refused(write(tmp_path, fields, [{"x": 1}, {"x": None}], [{"y": 1}] * 2), table)
     assert error.column == "s.x"
     assert "1 nulls" in error.reason
-    # The struct itself may be null, and then its field is.
+    # If the struct is null, its required field is null too.
     path = write(tmp_path, fields, [{"x": 1}, {"x": 2}], [{"y": 1}, None])
     assert counts(DataFile.from_parquet(path, table).null_value_counts) == {2: 0, 4: 1}
 
@@ -230,7 +230,7 @@ def test_without_ids_both_ways_out_are_told(tmp_path: Path) -> None:
     error = refused(path, table_of(*NESTED))
     assert error.column is None
     assert "PARQUET:field_id" in error.reason
-    # What the message says is what helps.
+    # The name mapping in the message solves the problem.
     text = error.reason.rpartition(f"{NAME_MAPPING} to ")[2]
     file = DataFile.from_parquet(path, table_of(*NESTED, properties={NAME_MAPPING: text}))
     assert set(counts(file.column_sizes)) == {1, 3, 4, 7, 9, 10}
@@ -320,7 +320,7 @@ def test_a_file_that_was_cut_off(tmp_path: Path) -> None:
 
 @pytest.mark.process
 def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
-    """In a process of its own, which first becomes nobody if it is the superuser's."""
+    """The test runs in its own process, which switches to the user `nobody` if it runs as root."""
     path = write(tmp_path, ONE_FIELD, [1])
     code = (
         "import os, sys, frazil.datafiles.footers.footer_reader, frazil.wire.errors as errors\n"
@@ -347,7 +347,7 @@ def test_encrypted_files(tmp_path: Path) -> None:
     properties = encryption.create_encryption_properties(footer_key=key)
     pq.write_table(data, path, encryption_properties=properties)
     assert "footer is encrypted" in unreadable(path)
-    # With a plaintext footer everything can be told that is not in the pages.
+    # With a plaintext footer only the pages are unreadable.
     plain = encryption.create_encryption_properties(footer_key=key, plaintext_footer=True)
     pq.write_table(data, path, encryption_properties=plain)
     with pytest.raises(FileNotReadable, match="its columns cannot be read"):

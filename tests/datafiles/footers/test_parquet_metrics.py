@@ -44,15 +44,15 @@ from tests.datafiles.footers.parquet_world import (
 
 @dataclass(frozen=True)
 class Case:
-    """A type of the table, a representation in the file, and the values between them."""
+    """A column type, its representation in the file, and a strategy for its values."""
 
     type: str
     arrow: pa.DataType
     values: st.SearchStrategy[Any]
-    """Iceberg's internal ones."""
+    """Values in Iceberg's internal representation."""
     to_arrow: Callable[[Any], Any] = lambda value: value
     raw: pa.DataType | None = None
-    """The Arrow type that values are given as, if it is not the file's."""
+    """The Arrow type of the input values, if it differs from the file's."""
     version: int = 2
 
 
@@ -143,7 +143,7 @@ def is_nan(value: Any) -> bool:
 
 
 def order(value: Any) -> Any:
-    """A key of Iceberg's order, in which -0.0 comes before 0.0."""
+    """Return a sort key in Iceberg's order, in which -0.0 comes before 0.0."""
     return (value, math.copysign(1, value)) if isinstance(value, float) else value
 
 
@@ -240,7 +240,7 @@ def test_pyiceberg_finds_the_same(tmp_path: Path) -> None:
     assert counts(file.column_sizes) == theirs["column_sizes"]
     assert counts(file.value_counts) == theirs["value_counts"]
     assert counts(file.null_value_counts) == theirs["null_value_counts"]
-    # PyIceberg leaves out the bounds of all nested fields, also of those in structs.
+    # PyIceberg omits the bounds of all nested fields, including fields of structs.
     for ours, name in ((file.lower_bounds, "lower_bounds"), (file.upper_bounds, "upper_bounds")):
         outer = {key: value for key, value in hex_bounds(ours).items() if key < 8}
         assert outer == theirs[name]
@@ -318,8 +318,8 @@ def _map(key_id: int, key: Any, value_id: int, value: Any) -> dict[str, Any]:
 
 
 def test_types_of_version_3_that_have_counts_alone(tmp_path: Path) -> None:
-    """Geometries have bounds of places, which no footer that pyarrow reads has; a variant is a
-    struct of its own, whose parts are no columns of the table."""
+    """Bounds of geometries are locations, which no footer that pyarrow reads contains. A variant
+    is a struct whose parts are not columns of the table."""
     table = table_of(
         column(1, "g", "geometry(OGC:CRS84)"),
         column(2, "v", "variant"),
@@ -355,13 +355,14 @@ def test_zeros_infinities_and_nan(tmp_path: Path, type_: str, kind: pa.DataType)
     only_nan = DataFile.from_parquet(write(tmp_path, fields, [math.nan, None, math.nan]), table)
     assert bounds(only_nan, 1, type_) == (None, None)
     assert counts(only_nan.nan_value_counts) == {1: 2}
-    # A row group of NaNs alone does not take the bounds from the others.
+    # A row group of NaNs only does not remove the bounds that the others provide.
     path = write(tmp_path, fields, [math.nan, math.nan, 4.0, 5.0], row_group_size=2)
     assert bounds(DataFile.from_parquet(path, table), 1, type_) == (4.0, 5.0)
 
 
 def test_either_zero_of_a_footer_stands_for_both(tmp_path: Path) -> None:
-    """pyarrow writes the lower -0.0 and the upper 0.0; other writers what they have found."""
+    """pyarrow writes -0.0 as the lower and 0.0 as the upper bound; other writers write the
+    actual value."""
     path = write(tmp_path, [arrow("x", pa.float64(), 1)], [0.0, 0.0], use_dictionary=False)
     negative, positive = packing.pack("<d", -0.0), packing.pack("<d", 0.0)
     content = Path(path).read_bytes()
@@ -376,7 +377,7 @@ def test_either_zero_of_a_footer_stands_for_both(tmp_path: Path) -> None:
 
 
 def test_only_floating_columns_that_are_counted_are_read(tmp_path: Path) -> None:
-    """The pages of all others are made unreadable first: a reader would fail on them."""
+    """The pages of all other columns are made unreadable first, so that reading them would fail."""
     table = table_of(
         column(1, "s", "string"),
         column(2, "x", "double"),
@@ -421,7 +422,7 @@ def test_without_statistics_only_sizes_and_counts_are_declared(tmp_path: Path) -
     path = write(tmp_path, fields, [1, None], [1, 2], write_statistics=False)
     file = DataFile.from_parquet(path, table)
     assert counts(file.value_counts) == {1: 2, 2: 2}
-    # What cannot be null has no nulls, whether the footer counts them or not.
+    # A required column has no nulls, even if the footer does not count them.
     assert counts(file.null_value_counts) == {2: 0}
     assert file.lower_bounds is None
     assert file.upper_bounds is None

@@ -64,13 +64,13 @@ def test_wide_tables_have_metrics_of_their_first_columns(tmp_path: Path) -> None
         table = table_of(*columns, properties=properties)
         return set(counts(DataFile.from_parquet(path, table).value_counts))
 
-    # Six fields, of which the struct is counted as Java does.
+    # There are six fields; like Java, the limit counts the struct as one of them.
     assert counted(**{limit: "6"}) == {2, 3, 4, 5, 6}
     assert counted(**{limit: "5"}) == {2, 3, 4, 5, 6}
     assert counted(**{limit: "4"}) == {2, 4, 5, 6}
     assert counted(**{limit: "2"}) == {4, 5}
     assert counted(**{limit: "2", "write.metadata.metrics.column.deep.y": "counts"}) == {3, 4, 5}
-    # A default that somebody chose is for all columns.
+    # An explicit default applies to all columns.
     assert len(counted(**{limit: "2", "write.metadata.metrics.default": "counts"})) == 5
     assert len(counted(**{limit: "minus two"})) == 5
 

@@ -1,4 +1,4 @@
-"""A partition value comes from the footer or the caller, and never contradicts the footer."""
+"""Partition values come from the footer or the caller, and never contradict the footer."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_several_row_groups_and_fields(tmp_path: Path) -> None:
         tmp_path, fields, list(range(300, 400)), [{"country": "is"}] * 100, row_group_size=9
     )
     assert DataFile.from_parquet(path, table).partition == ("is", 300)
-    # Another spec of the table.
+    # The file can also be declared under another spec of the table.
     other = DataFile.from_parquet(path, table, spec_id=7)
     assert (other.spec_id, other.partition) == (7, ())
     path = write(
@@ -178,7 +178,8 @@ def test_a_value_is_derived_only_if_it_is_that_of_every_row(data: st.DataObject)
         try:
             (found,) = DataFile.from_parquet(path, table).partition
         except FileDoesNotFit:
-            # Refused rightly, if there are several; or what a bucket's two values do not prove.
+            # A refusal is right if there are several results. A bucket may also be refused if the
+            # file has two values that do not prove it.
             assert len(results) != 1 or (text.startswith("bucket") and len(set(values)) > 1)
             if len(results) > 1:
                 for given_value in results:
@@ -290,7 +291,8 @@ def test_an_unknown_transform_is_refused(tmp_path: Path) -> None:
 
 
 def other_writer(path: str) -> None:
-    """Makes the file one of a writer that may cut its statistics and does not say so."""
+    """Change the file to look like one of a writer that may truncate its statistics without a
+    mark."""
     content = Path(path).read_bytes()
     assert content.count(b"parquet-cpp-arrow") == 1
     Path(path).write_bytes(content.replace(b"parquet-cpp-arrow", b"parquet-xyz-other"))
@@ -298,19 +300,19 @@ def other_writer(path: str) -> None:
 
 
 def test_cut_bounds_prove_nothing(tmp_path: Path) -> None:
-    """A writer that cuts the highest value may leave the same text as of the lowest."""
+    """If a writer truncates the highest value, the result may equal the lowest one."""
     table = one_column("string", "identity")
     fields = [arrow("x", pa.string(), 1)]
     path = write(tmp_path, fields, ["a" * 64] * 2)
     assert DataFile.from_parquet(path, table).partition == ("a" * 64,)
     other_writer(path)
     assert "cut" in not_proven(path, table).reason
-    # They disprove nothing either.
+    # Truncated bounds do not disprove a value either.
     longer = "a" * 64 + "b"
     assert DataFile.from_parquet(path, table, partition=[longer]).partition == (longer,)
     with pytest.raises(FileDoesNotFit, match="no nulls"):
         DataFile.from_parquet(path, table, partition=[None])
-    # Bounds are what the footer's are, cut further.
+    # The bounds are those of the footer, truncated further.
     assert bounds(DataFile.from_parquet(path, table, partition=[longer]), 1, "string") == (
         "a" * 16,
         "a" * 15 + "b",
@@ -334,7 +336,7 @@ def test_short_statistics_of_any_writer_are_bounds(tmp_path: Path) -> None:
 def test_a_long_value_that_has_no_statistics_is_not_proven(tmp_path: Path) -> None:
     path = write(tmp_path, [arrow("x", pa.string(), 1)], ["a" * 9000] * 2)
     assert "no bounds" in not_proven(path, one_column("string", "identity")).reason
-    # A prefix would be one result, but not even the first character is known.
+    # A prefix would give one result, but not even the first character is certain.
     not_proven(path, one_column("string", "truncate[4]"))
 
 
@@ -383,7 +385,7 @@ GIVEN: list[tuple[str, str, Any, Any]] = [
 def test_given_values_become_the_wires(
     tmp_path: Path, type_: str, transform: str, value: Any, expected: Any
 ) -> None:
-    """Of a file without rows, and without the column where readers then take the given value."""
+    """The file has no rows. It also lacks the column if readers use the given value for it."""
     columns = (column(1, "x", type_), column(2, "other", "int"))
     table = table_of(*columns, spec=[part(1, "p", transform)], format_version=3)
     fields = [arrow("other", pa.int32(), 2)]

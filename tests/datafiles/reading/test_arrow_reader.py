@@ -1,6 +1,6 @@
-"""Scan tasks through Arrow: columns by id, deletes of every kind, what a file implies of its rows.
+"""Scan tasks through Arrow: columns by id, all kinds of deletes, and values that a file implies.
 
-No Spark is needed: files are written by pyarrow, and tasks are as a plan would have them.
+No Spark is needed: pyarrow writes the files, and the tasks look as in a plan.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _numbers = itertools.count()
 
 
 def facts(*schemas: StructType, spec: Any = UNPARTITIONED, **properties: str) -> PortableTable:
-    """A table whose last schema is the current one."""
+    """Return a table whose last schema is the current one."""
     parts = [
         {**struct_to_json(schema), "schema-id": number} for number, schema in enumerate(schemas)
     ]
@@ -126,7 +126,7 @@ def equality(folder: Path, table: pa.Table, *ids: int) -> PlannedDeleteFile:
 
 
 def rows(task: ScanTask, of: PortableTable, columns: StructType, *metadata: str) -> list[Any]:
-    """Tuples of one task's rows."""
+    """Return the rows of one task as tuples."""
     found: list[Any] = []
     for batch in read_task(task, of, STORAGE, columns, metadata_columns=metadata, batch_rows=3):
         found += zip(*(one.to_pylist() for one in batch.columns), strict=True)
@@ -138,7 +138,7 @@ def ids(task: ScanTask, of: PortableTable | None = None) -> list[int]:
 
 
 def letters(folder: Path, count: int = 8, **options: Any) -> str:
-    """A file of rows (0, "a"), (1, "b") and so on."""
+    """Write a file of the rows (0, "a"), (1, "b") and so on."""
     names = [chr(ord("a") + number) for number in range(count)]
     return write(folder, pa.table({"id": range(count), "name": names}, FILE), **options)
 
@@ -332,7 +332,7 @@ def test_equality_deletes_of_several_columns(tmp_path: Path) -> None:
     by_id = equality(tmp_path, pa.table({"id": [3]}, pa.schema([FILE.field("id")])), 1)
     task = ScanTask(data_file=data(path), delete_files=(by_both, by_id))
     assert rows(task, facts(PLAIN), PLAIN) == [(1, "a"), (2, "a")]
-    # The columns that are compared need not be among those that are read.
+    # Deletes may compare columns that the scan does not read.
     assert rows(task, facts(PLAIN), StructType((NAME,))) == [("a",), ("a",)]
 
 

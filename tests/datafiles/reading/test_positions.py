@@ -1,4 +1,4 @@
-"""Sets of row positions: built in bulk, merged, serialized; rows that occur twice are found."""
+"""Sets of row positions are built in bulk, merged and serialized; duplicate rows are found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The annotation that turns a group of two binaries into a variant."""
+"""The annotation that turns a group of two binary columns into a variant."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def batch_of(schema: StructType, rows: list[dict[str, Any]]) -> pa.RecordBatch:
 
 
 def write(sink: Any, batch: pa.RecordBatch, **options: Any) -> int:
-    """The size that the sink says the file has."""
+    """Write the batch twice and return the file size that the sink reports."""
     writer = pq.ParquetWriter(sink, batch.schema, **options)
     writer.write_batch(batch)
     writer.write_batch(batch)
@@ -61,7 +61,7 @@ def write(sink: Any, batch: pa.RecordBatch, **options: Any) -> int:
 
 
 def groups_of(file: pq.ParquetFile) -> dict[str, bool]:
-    """The groups of a file by name, and whether each is a variant."""
+    """Return the groups of a file by name, and whether each is a variant."""
     lines = str(file.schema).splitlines()
     return {
         line.split("field_id=")[1].split()[0]: "(Variant(1))" in line
@@ -118,7 +118,7 @@ def test_what_is_annotated_already_stays() -> None:
 
 
 class _Kept(io.BytesIO):
-    """Can be looked into when it is closed."""
+    """A buffer that can still be read after it was closed."""
 
     def close(self) -> None:
         self.flush()
