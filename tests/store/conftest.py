@@ -26,7 +26,7 @@ class Place:
 
 @pytest.fixture(autouse=True)
 def _no_keys_from_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A test that forgets its keys fails on a closed port instead of asking the machine."""
+    """Hide this machine's S3 keys, so that a test without keys fails on a closed port."""
     for name in [name for name in os.environ if name.startswith(("AWS_", "FRAZIL_S3_"))]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_METADATA_ENDPOINT", "http://127.0.0.1:9")

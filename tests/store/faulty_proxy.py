@@ -1,4 +1,4 @@
-"""A proxy for the S3 server that injects faults."""
+"""A proxy in front of the S3 server that injects faults."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from urllib.parse import urlsplit
 from tests.support.patience import HANG_S
 
 Fault = Callable[["ProxyHandler"], bool]
-"""Handles a request in its own way and returns True, or returns False to let it pass."""
+"""A fault handles a request and returns True, or returns False to forward it."""
 
 
 class FaultyProxy:
     def __init__(self, upstream: str) -> None:
         self.upstream = urlsplit(upstream).netloc
         self.faults: list[Fault] = []
-        """One for each PUT to come, in order; afterwards all pass."""
+        """One fault for each of the next PUT requests, in order; later requests are forwarded."""
         self.puts = 0
         self.lock = threading.Lock()
         self.strip_conditions = False
@@ -76,37 +76,37 @@ class ProxyHandler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Quiet: the tests look at the outcome."""
+        """Do not log: the tests check only outcomes."""
 
 
 def refuse(handler: ProxyHandler) -> bool:
-    """503, nothing done."""
+    """Respond 503 without doing anything."""
     handler.answer(503, [], b"<Error><Code>SlowDown</Code></Error>")
     return True
 
 
 def conflict(handler: ProxyHandler) -> bool:
-    """S3's answer to two conditional writes at one moment, nothing done."""
+    """Respond as S3 does to two simultaneous conditional writes, without doing anything."""
     handler.answer(409, [], b"<Error><Code>ConditionalRequestConflict</Code></Error>")
     return True
 
 
 def done_but_500(handler: ProxyHandler) -> bool:
-    """The object is written, the answer says that it is not."""
+    """Write the object and respond with an error."""
     handler.forward()
     handler.answer(500, [], b"<Error><Code>InternalError</Code></Error>")
     return True
 
 
 def done_but_cut(handler: ProxyHandler) -> bool:
-    """The object is written, the connection breaks before the answer."""
+    """Write the object and close the connection without a response."""
     handler.forward()
     handler.close_connection = True
     return True
 
 
 def taken_by(content: bytes) -> Fault:
-    """Another writer is faster, and then the connection breaks."""
+    """Write the object for another writer, then close the connection."""
 
     def fault(handler: ProxyHandler) -> bool:
         handler.body = content

@@ -1,4 +1,4 @@
-"""Behavior of local files alone: crashes, full disks, links, folders."""
+"""Behavior that only local files have: crashes, full disks, links, folders."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ from tests.support.patience import HANG_S
 
 @pytest.fixture(params=["unnamed", "exclusive", "no links"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """How the file is made: as here, without unnamed files, without links to them."""
+    """Choose how the store creates a file: as usual, without unnamed files, or without links to
+    them."""
     if request.param == "exclusive":
         monkeypatch.setattr(local_store, "_O_TMPFILE", None)
     elif request.param == "no links":
@@ -90,7 +91,7 @@ def test_each_way_has_one_winner(way: str, tmp_path: Path) -> None:
 def test_a_failed_fsync_leaves_nothing(
     way: str, nth: int, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Without links the first file is synced before that is known, and a second one made.
+    # Without links the store syncs a first file before it finds out, and then writes a second one.
     nth = nth + 1 if way == "no links" else nth
     monkeypatch.setattr(os, "fsync", _failing_at(nth, number, os.fsync))
     store = LocalStore()
@@ -117,7 +118,7 @@ def _run(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.process
 @pytest.mark.parametrize("unnamed", ["yes", "no"])
 def test_a_disk_that_fills_up_leaves_nothing(unnamed: str, tmp_path: Path) -> None:
-    """The limit on the size of files makes the kernel take a part and refuse the rest."""
+    """The limit on file sizes makes the kernel write a part and refuse the rest."""
     ended = _run(
         """
         import resource, sys
@@ -146,7 +147,7 @@ def test_a_disk_that_fills_up_leaves_nothing(unnamed: str, tmp_path: Path) -> No
 @pytest.mark.process
 @pytest.mark.parametrize(("nth", "left"), [(1, []), (2, ["object"])])
 def test_a_crash_leaves_the_whole_object_or_none(nth: int, left: list[str], tmp_path: Path) -> None:
-    """The process is killed instead of its n-th fsync: of the file, of the folder."""
+    """The process is killed in place of its n-th fsync, that of the file or of the folder."""
     ended = _run(
         """
         import os, signal, sys
@@ -186,7 +187,7 @@ def test_file_and_folders_are_synced_before_put_new_returns(
 
     LocalStore().put_new(f"{tmp_path}/table/metadata/object", [b"content"])
 
-    # The entries of the two new folders, the file while it has no name, then its entry.
+    # The order is: entries of the two new folders, the file while it has no name, its entry.
     assert synced[:2] == [str(tmp_path), f"{tmp_path}/table"]
     assert synced[2].startswith(f"{tmp_path}/table/metadata/")
     assert synced[3:] == [f"{tmp_path}/table/metadata"]
@@ -342,7 +343,7 @@ def test_many_files_of_a_folder_are_synced_with_it_once(
         files = {f"file://{folder}/{n}": [b"content"] for n in range(20)}
         assert LocalStore().put_many(files, executor) == {}
 
-    # Each file while it has no name, then the folder with all their names.
+    # Each file is synced while it has no name, then the folder that has all the names.
     assert len(synced) == 21
     assert synced[-1] == str(folder)
     assert str(folder) not in synced[:-1]
@@ -396,7 +397,7 @@ def test_a_folder_that_is_not_there_is_made_for_an_unsynced_file(tmp_path: Path)
 
 
 def test_an_unsynced_file_is_written_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A link that fails makes a second file of the same content: right, and twice as slow."""
+    """If the link fails, the store writes a second file: correct, but twice as slow."""
     synced = 0
     real = os.fsync
 

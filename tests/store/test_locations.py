@@ -232,11 +232,11 @@ def test_inside_means_inside_in_both_readings(tmp_path: Path) -> None:
     (tmp_path / "wh/in%20side").symlink_to("/none")
     warehouse = canonical_location(f"{tmp_path}/wh")
 
-    # The literal reading, which the store opens, leads out.
+    # The store opens the literal path, which leads out of the warehouse.
     assert not is_within(canonical_location(f"{tmp_path}/wh/in%20side/x"), warehouse)
-    # Only the decoded reading lies inside: the bytes would be elsewhere.
+    # Only the decoded path is inside, but the store would write to the literal one.
     assert not is_within(canonical_location(f"{tmp_path}/w%68/x"), warehouse)
-    # Only the literal reading lies inside.
+    # Only the literal path is inside.
     (tmp_path / "wh/a b").symlink_to("/none")
     assert not is_within(canonical_location(f"{tmp_path}/wh/a%20b/x"), warehouse)
     assert is_within(canonical_location(f"{tmp_path}/wh/c%20d/x"), warehouse)
@@ -481,7 +481,7 @@ def test_inside_agrees_with_a_comparison_of_segments(
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A warehouse with ways out of it, and a secret outside."""
+    """Create a warehouse with links that lead out of it, and a secret file outside."""
     root = tmp_path_factory.mktemp("tree")
     for folder in ("wh/in/deep", "out/deep", "wh/a b", "w%68"):
         (root / folder).mkdir(parents=True)
@@ -527,7 +527,7 @@ def test_what_is_allowed_really_lies_in_the_warehouse(
     except BadRequest:
         return
 
-    # Both what the store opens and what a client that decodes would open.
+    # Check the path that the store opens and the path that a client opens after decoding.
     warehouse = os.path.realpath(tree / "wh")
     for opened in (parse_location(text).path, unquote(text)):
         real = os.path.realpath(opened)

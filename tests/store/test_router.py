@@ -1,4 +1,4 @@
-"""One store for all schemes."""
+"""One store serves all URI schemes."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_the_servers_store_has_files_and_s3(
 
 @pytest.mark.process
 def test_local_files_need_no_extra_and_s3_says_what_to_install(tmp_path: Path) -> None:
-    """In a Python where obstore cannot be imported."""
+    """The test runs in a Python where obstore cannot be imported."""
     script = """
 import sys
 sys.modules["obstore"] = None

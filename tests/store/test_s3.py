@@ -1,4 +1,4 @@
-"""Behavior of S3 alone: lost answers, stores without put-if-absent, settings."""
+"""Behavior that only S3 has: lost responses, stores without put-if-absent, settings."""
 
 from __future__ import annotations
 

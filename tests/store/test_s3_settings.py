@@ -17,7 +17,7 @@ from tests.support.s3 import S3Server
 
 @pytest.fixture
 def files(tmp_path: Path) -> dict[str, str]:
-    """An environment whose AWS files are in a folder of the test."""
+    """Return environment variables that point to AWS files in a temporary folder."""
     return {
         "AWS_CONFIG_FILE": str(tmp_path / "config"),
         "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "credentials"),
