@@ -1,4 +1,4 @@
-"""Columns survive the process in a folder that may be lost, full, damaged or shared."""
+"""Columns outlive the process in a folder that may be lost, full, damaged or shared."""
 
 from __future__ import annotations
 

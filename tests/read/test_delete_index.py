@@ -1,4 +1,4 @@
-"""Which delete files apply to a data file: the specification's rules, over real manifests."""
+"""Which delete files apply to a data file: the rules of the specification on real manifests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.commit.branches import (
 
 
 def index_of(branches: Branches, **options: Any) -> DeleteIndex:
-    """Over the head's live delete files."""
+    """Return an index of the live delete files at the head."""
     reader, head = branches.reader, branches.head()
     assert head is not None
     entries: list[ManifestRow] = []
@@ -122,7 +122,7 @@ def test_an_empty_index() -> None:
 def file(
     field_id: int, least: int | None, greatest: int | None, nulls: int | None, values: int = 10
 ) -> DataFile:
-    """A file that says something about one column of longs."""
+    """Return a file with metrics of one column of longs."""
 
     def bound(value: int | None) -> dict[int, bytes] | None:
         return None if value is None else {field_id: to_binary(LONG, value)}
@@ -165,12 +165,12 @@ AMOUNT = 4
 @pytest.mark.parametrize(
     ("data", "deletes", "applies"),
     [
-        # Nulls are deleted by nulls, whatever the bounds are.
+        # Null deletes match null rows, whatever the bounds are.
         (file(AMOUNT, 0, 1, 2), file(AMOUNT, 5, 6, 1), True),
         (file(AMOUNT, 0, 1, None), file(AMOUNT, 5, 6, None), True),
         (file(AMOUNT, 0, 1, 0), file(AMOUNT, 5, 6, 1), False),
         (file(AMOUNT, 0, 1, 2), file(AMOUNT, 5, 6, 0), False),
-        # Only nulls on one side, none on the other.
+        # One file has only nulls and the other has none.
         (file(AMOUNT, None, None, 10), file(AMOUNT, 5, 6, 0), False),
         (file(AMOUNT, 0, 9, 0), file(AMOUNT, None, None, 10), False),
         (file(AMOUNT, 0, 9, None), file(AMOUNT, None, None, 10), True),

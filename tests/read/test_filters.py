@@ -1,4 +1,4 @@
-"""Filters of a commit against manifests, partitions and files."""
+"""Filters of a commit, evaluated on manifests, partitions and files."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def both(left: Any, right: Any) -> dict[str, Any]:
 
 @dataclass
 class Columns:
-    """Just what filters look at in a manifest."""
+    """The part of a manifest's columns that filters use."""
 
     partitions: tuple[tuple[Any, ...], ...]
     partition: NDArray[np.int32]
@@ -82,7 +82,7 @@ class Columns:
 
 
 def columns_of(files: Sequence[tuple[tuple[Any, ...], int, int]], **kept: Any) -> Columns:
-    """Files as (partition, least id, greatest id)."""
+    """Return columns for files given as (partition, lowest id, highest id)."""
     partitions = tuple(dict.fromkeys(partition for partition, _, _ in files))
     made = [
         DataFile(
@@ -132,7 +132,7 @@ def test_strict_needs_all_rows_and_joins_partition_with_metrics() -> None:
     wanted = bound(both(compare("Region", "eq", "eu"), compare("id", "lt-eq", 5)))
     found = wanted.matched_rows(FILES, 0, FILES.rows, FILES.metrics_of)
     assert (found.whole.tolist(), found.partial.tolist()) == ([0], [1])
-    # Neither the partition nor the metrics alone would prove the first file.
+    # Neither the partition nor the metrics alone prove that the first file matches.
     assert not wanted.must_match_partitions(FILES, 0).any()
     assert not wanted.must_match_file(FILES.files[0])
 

@@ -1,4 +1,4 @@
-"""Manifests are checked and read once; errors name the manifest."""
+"""Manifests are verified and read once; errors name the manifest."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def listed(path: str, encrypted: bool = False) -> ManifestFile:
 
 
 class CountingStore(LocalStore):
-    """The real store, which counts its reads and can be made to fail or to wait."""
+    """A real store that counts its reads and can be made to fail or to wait."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -142,7 +142,7 @@ def test_two_threads_do_not_decode_the_same_manifest(store: CountingStore, tmp_p
 def test_a_thread_that_waited_for_a_failure_tries_by_itself(
     store: CountingStore, tmp_path: Path
 ) -> None:
-    """Its store may see files that the other does not."""
+    """Its own store may see files that the store of the failed thread does not."""
     cache = ManifestCache()
     path = f"file://{tmp_path}/m.avro"
     others: list[threading.Thread] = []

@@ -1,4 +1,4 @@
-"""The statistics of manifests in the cache: read once, kept in memory and in the folder."""
+"""The statistics of manifests are read once and cached in memory and in the folder."""
 
 from __future__ import annotations
 

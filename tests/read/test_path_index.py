@@ -1,4 +1,4 @@
-"""The joined path hashes find every manifest with a path, and stay few."""
+"""The joined path hashes find every manifest that has a path, and there are few of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from frazil.read.path_index import Hashes, PathIndex, PathIndexes
 from tests.format.manifest_files import LISTED, data_file, encoder_of, manifest_of
 
 FILES = 3
-"""In each manifest; the second to last shares its first path with the last one."""
+"""The number of files in each manifest; the last two manifests share their first path."""
 COUNT = 150
 
 
@@ -54,7 +54,7 @@ def hashes(*paths: str) -> Hashes:
 
 
 def holders(listed: Sequence[ManifestFile], *paths: str) -> set[str]:
-    """The truth: which of the manifests hold one of the paths."""
+    """Return the manifests that really have one of the paths."""
     there = {one.manifest_path for one in listed}
     return {name for path in paths for name in HOLDERS.get(path, ()) if name in there}
 
@@ -65,7 +65,7 @@ def names(listed: Sequence[ManifestFile]) -> list[str]:
 
 @dataclass
 class Table:
-    """A table that asks its index, and what was read to build that."""
+    """A table that queries its index and records what was read to build it."""
 
     indexes: PathIndexes = field(default_factory=lambda: PathIndexes(1 << 20))
     name: str = "t"
@@ -105,7 +105,7 @@ def test_no_paths_are_no_reason_to_read() -> None:
 def test_many_manifests_are_joined_once_and_then_exclude_each_other() -> None:
     table = Table()
     many = listed_of(range(100))
-    # The first to ask sees all of them: the index is there for the next.
+    # The first query returns all manifests and builds the index for the next one.
     assert table.candidates(many, "new") == names(many)
     assert table.candidates(many, "new") == []
     assert table.candidates(many, "new", path(70, 2)) == names(many)
@@ -116,7 +116,7 @@ def test_what_no_level_covers_is_a_candidate() -> None:
     table = Table()
     table.candidates(listed_of(range(100)), "new")
     assert table.candidates(listed_of(range(105)), "new") == [f"m{n}" for n in range(100, 105)]
-    # Joined when they are too many to be searched one by one.
+    # Manifests are joined when there are too many to search one by one.
     table.candidates(listed_of(range(140)), "new")
     assert table.read[1:] == [[f"m{n}" for n in range(100, 140)]]
     assert table.candidates(listed_of(range(140)), "new") == []
@@ -153,7 +153,7 @@ def test_the_budget_counts_hashes_and_names() -> None:
     table.candidates(listed_of(range(100)), "new")
     assert table.indexes.size_bytes == table.index().size_bytes
     assert table.index().size_bytes >= 100 * FILES * 8
-    # Joining more replaces what was counted before.
+    # After another join, the size counts the new index in place of the old one.
     table.candidates(listed_of(range(140)), "new")
     assert table.indexes.size_bytes == table.index().size_bytes
 
@@ -188,7 +188,7 @@ def test_no_manifest_that_holds_a_path_is_ever_missed(
         listed = listed_of(numbers)
         found = table.candidates(listed, *paths)
         assert holders(listed, *paths) <= set(found)
-        # In the order of the list, and none that is not in it.
+        # Candidates are in the order of the list, and every candidate is in the list.
         assert found == [name for name in names(listed) if name in set(found)]
 
 
@@ -217,7 +217,7 @@ def test_a_level_goes_when_the_table_lists_less_than_half_of_it() -> None:
     assert [len(level.manifests) for level in kept.levels] == [1, 100]
     gone = both.joined(listed_of([*range(49), *range(100, 105), 110]), POOL[110:112])
     assert [len(level.manifests) for level in gone.levels] == [2, 10]
-    # What is still listed of the level that went is no longer covered.
+    # Listed manifests of the removed level are no longer covered.
     _, uncovered = gone.candidates(listed_of(range(49)), hashes(path(0)))
     assert names(uncovered) == names(listed_of(range(49)))
 
