@@ -1,7 +1,7 @@
-"""A catalog with its planner in this process, and tables whose plans can be asked for.
+"""A catalog with a planner in this process, and tables that tests can plan scans for.
 
-Every answer is held against the OpenAPI file. Files are declared and never read, so they need not
-be there.
+Every response is validated against the OpenAPI file. Files are declared and never read, so they
+need not exist.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _COMPONENTS = json.loads(openapi())["components"]
 
 
 def validated(document: Any, name: str) -> Any:
-    """The document, which must be as the OpenAPI file says."""
+    """Return the document after validating it against the OpenAPI file."""
     schema = {"$ref": f"#/components/schemas/{name}", "components": _COMPONENTS}
     Draft202012Validator(schema).validate(document)
     return document
@@ -43,7 +43,7 @@ def validated(document: Any, name: str) -> Any:
 
 @dataclass
 class Planned:
-    """A plan's answer, with all of its pages."""
+    """The response to a plan request, with all of its pages."""
 
     table: Table
     body: Json
@@ -55,11 +55,11 @@ class Planned:
 
     @property
     def names(self) -> list[str]:
-        """The short names of the data files, sorted."""
+        """Return the short names of the data files, sorted."""
         return sorted(self.table.short(task["data-file"]["file-path"]) for task in self.tasks)
 
     def deletes(self) -> dict[str, set[str]]:
-        """For each data file that has any, its delete files."""
+        """Return the delete files of each data file that has any."""
         found = {}
         for page in self.pages:
             listed = [
@@ -89,13 +89,13 @@ class Planned:
 
 
 def asked(table: Table, principal: str | None = None, **request: Any) -> Answer:
-    """The answer to a request for a plan; `_` stands for `-`."""
+    """Request a plan and return the response; `_` in names stands for `-`."""
     body = {name.replace("_", "-"): value for name, value in request.items()}
     return table.call("POST", f"{table.path}/plan", body, bearer(principal))
 
 
 def plan(table: Table, principal: str | None = None, **request: Any) -> Planned:
-    """A plan that is complete at once, with the tasks of all its pages."""
+    """Request a plan that completes at once, and return the tasks of all its pages."""
     answer = asked(table, principal, **request)
     assert answer.status == 200, answer.body
     body = validated(answer.body, "PlanTableScanResult")
@@ -135,14 +135,14 @@ def bearer(principal: str | None) -> dict[str, str]:
 
 
 class GatedStore(LocalStore):
-    """While the gate is closed, nothing that is read arrives."""
+    """A store whose reads wait while the gate is closed."""
 
     def __init__(self) -> None:
         super().__init__()
         self.gate = threading.Event()
         self.gate.set()
         self.reached = threading.Event()
-        """Somebody waits at the gate."""
+        """Set when a reader waits at the gate."""
 
     def get(self, location: str, max_bytes: int | None = None) -> bytes:
         if location.endswith(".avro"):
@@ -154,7 +154,7 @@ class GatedStore(LocalStore):
 
 @dataclass(frozen=True)
 class Place:
-    """A warehouse and a database; worlds that are opened on it are replicas."""
+    """A warehouse and a database. All worlds that are opened on it are replicas."""
 
     warehouse: Path
     database: Database

@@ -1,4 +1,4 @@
-"""The document on scan planning: every example is read, sent to a server and answered so."""
+"""Every example in the document on scan planning works: a real server gives the same responses."""
 
 from __future__ import annotations
 
@@ -108,13 +108,13 @@ def test_every_field_limit_and_mode_is_told() -> None:
 
 
 class Story:
-    """Sends what the document shows, with the ids and places that this server has."""
+    """Sends the documented requests, with the ids and locations of this server."""
 
     def __init__(self, client: httpx.Client, warehouse: str) -> None:
         self._client = client
         self._warehouse = warehouse
         self._real: dict[Any, Any] = {}
-        """What stands in the document for this server's own."""
+        """Maps values in the document to this server's own values."""
 
     def begin(self) -> None:
         self._client.post("/v1/namespaces", json={"namespace": ["shop"]}).raise_for_status()
@@ -143,7 +143,7 @@ class Story:
         assert told == self.here(written), block.line
 
     def _own(self, document: Any) -> list[Any]:
-        """What no other server would answer, in the order of the document."""
+        """Return the values that only this server would answer, in the order of the document."""
         found = [entry["snapshot-id"] for entry in document.get("committed", ())]
         found += [document[name] for name in ("metadata-location", "plan-id") if name in document]
         return found + list(document.get("plan-tasks", ()))

@@ -1,4 +1,4 @@
-"""What is planned: snapshots, filters, columns, deletes, increments and pages, by HTTP."""
+"""Scan planning over HTTP: snapshots, filters, columns, deletes, incremental scans and pages."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_table_that_is_gone(table: Table) -> None:
 
 
 def renamed(table: Table) -> None:
-    """The column `data` is called `payload` from now on."""
+    """Rename the column `data` to `payload`."""
     fields = [
         field | {"name": "payload"} if field["name"] == "data" else field
         for field in SCHEMA["fields"]
@@ -169,7 +169,7 @@ def test_statistics_only_of_the_columns_that_are_asked_for(table: Table) -> None
     full = plan(table, stats_fields=["id"]).file("a")
     assert full["value-counts"] == {"keys": [1], "values": [5]}
     assert full["null-value-counts"] == {"keys": [1], "values": [0]}
-    # Binary single values in hexadecimal, little-endian: how Java's client reads them.
+    # Bounds are single-value binary in little-endian hexadecimal, as Java's client reads them.
     assert full["lower-bounds"] == {"keys": [1], "values": ["0300000000000000"]}
     assert full["upper-bounds"] == {"keys": [1], "values": ["2C01000000000000"]}
     other = plan(table, stats_fields=["data"]).file("a")
@@ -232,7 +232,8 @@ def test_appends_between_two_snapshots(table: Table) -> None:
 
 
 def test_increments_hold_what_was_appended_whatever_came_of_it(new_table: NewTable) -> None:
-    """Merged into other manifests, rewritten or deleted: it was appended. An overwrite is none."""
+    """An incremental scan returns appended files even if later snapshots merged, rewrote or
+    deleted them. It does not return files of an overwrite."""
     table = new_table(spec=DATES, properties={"commit.manifest.min-count-to-merge": "2"})
     start = table.append(table.data("a", "1"))["snapshot-id"]
     b, c = table.data("b", "1"), table.data("c", "2")
@@ -252,7 +253,7 @@ def test_increments_hold_what_was_appended_whatever_came_of_it(new_table: NewTab
 
 
 def test_many_files_come_in_pages(new_table: NewTable) -> None:
-    """Three files a page here."""
+    """A page has three files here."""
     table = new_table(spec=DATES)
     files = [
         table.data(f"f{number:02}", str(number % 4), ids=(number, number)) for number in range(20)

@@ -1,4 +1,4 @@
-"""Plan ids and task tokens: whose they are, how long they hold, and that any replica answers."""
+"""Plan ids and task tokens: who may use them, how long they are valid, and use on any replica."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def place() -> Iterator[Place]:
 
 @pytest.fixture(scope="module")
 def world(place: Place) -> Iterator[World]:
-    """Ann and Bob may use it."""
+    """Start a world that Ann and Bob may use."""
     with place.replica(PAGES, AppSettings(tokens=TOKENS)) as found:
         body = {"namespace": [NAMESPACE]}
         assert found("POST", "/v1/namespaces", body, bearer("ann")).status == 200
@@ -76,7 +76,7 @@ def new_table(world: World) -> NewTable:
 
 
 def at(table: Table, world: World) -> Table:
-    """The same table at another replica."""
+    """Return the same table on another replica."""
     return Table(
         as_ann(world),
         namespace=table.namespace,
@@ -128,7 +128,7 @@ def test_tokens_that_were_changed_are_no_tokens(new_table: NewTable) -> None:
     table = new_table()
     body = plan(table).body
     token, plan_id = body["plan-tasks"][0], body["plan-id"]
-    # The last character may have bits that say nothing; every other one is signed.
+    # The last character may have unused bits; every other character is signed.
     for place in range(0, len(token) - 1, 7):
         changed = token[:place] + ("A" if token[place] != "A" else "B") + token[place + 1 :]
         assert error(fetch_tasks(table, changed)) == NO_TASK, place
@@ -154,7 +154,7 @@ def test_texts_that_never_were_tokens(new_table: NewTable, text: str) -> None:
 
 
 def test_ids_fit_in_paths(new_table: NewTable) -> None:
-    """Whatever the filter: where an id would be too long for proxies, there is none."""
+    """A response has no plan id if the id would be too long for proxies."""
     table = new_table()
     names = [hashlib.sha256(bytes([number])).hexdigest() for number in range(200)]
     many = {"type": "in", "term": "data", "values": names}
@@ -220,7 +220,7 @@ def test_a_plan_may_be_asked_for_again_and_cancelled(new_table: NewTable) -> Non
 
 
 def polled(table: Table, plan_id: str) -> Json:
-    """The answer when it is no longer `submitted`."""
+    """Poll until the plan is no longer `submitted` and return the response."""
     answers: list[Json] = []
 
     def is_finished() -> bool:
@@ -235,7 +235,7 @@ def polled(table: Table, plan_id: str) -> Json:
 
 @pytest.fixture
 def slow(place: Place, world: World) -> Iterator[tuple[World, GatedStore]]:
-    """Another replica, which waits for no plan and reads manifests only when it may."""
+    """Start a replica that does not wait for plans and whose reads wait for the gate."""
     store = GatedStore()
     settings = AppSettings(tokens=TOKENS)
     with place.replica(AT_ONCE_SUBMITTED, settings, store) as found:
@@ -274,7 +274,7 @@ def test_a_plan_that_nobody_waits_for_is_cancelled(
 
 
 def test_a_plan_that_fails_says_so(new_table: NewTable, slow: tuple[World, GatedStore]) -> None:
-    """Its manifests are gone: nobody can plan it, and the server is well."""
+    """The manifests are missing, so planning fails although the server is healthy."""
     table = at(new_table(), slow[0])
     slow[1].gate.clear()
     plan_id = asked(table).body["plan-id"]
@@ -291,7 +291,7 @@ def test_a_plan_that_fails_says_so(new_table: NewTable, slow: tuple[World, Gated
 
 
 def test_many_plans_at_once(new_table: NewTable, slow: tuple[World, GatedStore]) -> None:
-    """More than there are threads: the others wait their turn, and all are finished."""
+    """There are more plans than threads; the rest are queued and all complete."""
     table = at(new_table(), slow[0])
     ids = [asked(table).body["plan-id"] for _ in range(40)]
     assert len(set(ids)) == 40
@@ -308,7 +308,7 @@ def test_many_plans_at_once(new_table: NewTable, slow: tuple[World, GatedStore])
 
 
 def test_whoever_waits_is_let_go_when_the_server_ends(new_table: NewTable, place: Place) -> None:
-    """Also who waits behind the plans that run: nobody will fetch any of them."""
+    """This includes requests queued behind running plans, whose results nobody will fetch."""
     store, own = GatedStore(), new_table()
     patient = PlanLimits(quick_s=600)
     with (
@@ -345,7 +345,7 @@ def test_any_replica_answers(new_table: NewTable, place: Place) -> None:
 def test_two_servers_on_one_database(
     server: ServerFactory, postgres_database: str, tmp_path: Path
 ) -> None:
-    """What one process has planned, the other goes on with; so does one that is started later."""
+    """A plan that one process starts can be continued by another, also by one that starts later."""
     flags = ("--database", postgres_database, "--plan-page-files", "2")
     one, other = (server(*flags, directory=tmp_path) for _ in range(2))
     with closing(Http(one.url)) as first, closing(Http(other.url)) as second:
