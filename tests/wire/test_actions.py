@@ -1,4 +1,4 @@
-"""Fine-grained updates on the wire: which texts are valid, and the errors for others."""
+"""Fine-grained updates on the wire: valid requests, and the errors for invalid ones."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from frazil.wire.rest_updates import TableUpdate
 
 
 class Request(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """What a commit of one table carries beside its requirements."""
+    """A commit of one table without its requirements."""
 
     updates: tuple[TableUpdate | FineGrainedUpdate, ...]
     once: Once | None = None

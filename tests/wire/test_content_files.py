@@ -1,4 +1,4 @@
-"""Content files on the wire: which are accepted, and errors that name the field."""
+"""Content files on the wire: valid ones are accepted, and errors name the field."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from frazil.wire.json_bodies import decode, encode
 
 
 class Files(Struct, rename="kebab", omit_defaults=True):
-    """The four lists of an update."""
+    """The four file lists of an update."""
 
     add_data_files: tuple[AddedDataFile, ...] = ()
     add_delete_files: tuple[AddedDeleteFile, ...] = ()

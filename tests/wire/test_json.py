@@ -1,4 +1,4 @@
-"""Decoding errors say what is wrong and where."""
+"""Decoding errors name the problem and its JSON path."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_unknown_update_lists_all_known_ones() -> None:
 
 
 def nested(depth: int, opening: bytes = b"[", closing: bytes = b"]") -> bytes:
-    """A request whose body is nested this deep."""
+    """Return a request body that is nested to the given depth."""
     inner = opening * (depth - 1) + b"1" + closing * (depth - 1)
     return b'{"name":"t","schema":' + inner + b"}"
 
