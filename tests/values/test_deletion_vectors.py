@@ -43,7 +43,7 @@ ALL_KINDS = [key << 32 | low for key in (0, 2) for low in ARRAY + BITS + RUNS]
 
 
 def framed(vector: bytes) -> bytes:
-    """A blob whose length and checksum are right, whatever it holds."""
+    """Return a blob with a valid length and checksum and the given content."""
     checked = bytes.fromhex("d1d33964") + vector
     return struct.pack(">I", len(checked)) + checked + struct.pack(">I", zlib.crc32(checked))
 
@@ -58,14 +58,14 @@ def words(*values: int) -> bytes:
 
 
 def arrays(*containers: tuple[int, int, bytes]) -> bytes:
-    """A bitmap without runs: key, cardinality and bytes of each container."""
+    """Return a bitmap without runs from the key, cardinality and bytes of each container."""
     head = struct.pack("<II", 12346, len(containers))
     keys = b"".join(words(key, cardinality - 1) for key, cardinality, _ in containers)
     return head + keys + bytes(4 * len(containers)) + b"".join(data for _, _, data in containers)
 
 
 def run(cardinality: int, *pairs: tuple[int, int]) -> bytes:
-    """A bitmap of one container of runs (start, length - 1)."""
+    """Return a bitmap of one container with runs (start, length - 1)."""
     head = struct.pack("<I", 12347) + b"\1" + words(0, cardinality - 1)
     return head + words(len(pairs)) + b"".join(words(*pair) for pair in pairs)
 

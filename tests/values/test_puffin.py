@@ -51,7 +51,7 @@ ZSTD_SAMPLE = Blob(
 
 
 def puffin(payload: object, blobs: bytes = b"content", flags: bytes = bytes(4)) -> bytes:
-    """A file with any payload, as a hostile writer would make it."""
+    """Return a file with any payload, as a hostile writer could make it."""
     encoded = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
     tail = struct.pack("<i", len(encoded)) + flags + b"PFA1"
     return b"PFA1" + blobs + b"PFA1" + encoded + tail
@@ -270,7 +270,7 @@ def test_what_could_not_be_read_is_not_written(
 
 @given(st.data())
 def test_damage_is_refused_or_harmless(draw: st.DataObject) -> None:
-    """Footers have no checksum, so a change may go unseen; nothing but our own error may follow."""
+    """Footers have no checksum, so damage may go undetected; it must not cause any other error."""
     data, _ = write_puffin([SAMPLE, ZSTD_SAMPLE], {"created-by": "someone"})
     damaged = bytearray(data)
     for _ in range(draw.draw(st.integers(1, 4))):
