@@ -1,4 +1,4 @@
-"""Seeds on a command line: `17 0-99`."""
+"""Parses seeds on a command line: `17 0-99`."""
 
 from __future__ import annotations
 

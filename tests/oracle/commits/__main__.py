@@ -1,4 +1,4 @@
-"""Runs histories by their seeds: python -m tests.oracle.commits 17 0-99 [--show]."""
+"""Run histories by seed: python -m tests.oracle.commits 17 0-99 [--show]."""
 
 from __future__ import annotations
 

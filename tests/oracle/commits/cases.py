@@ -1,8 +1,8 @@
-"""A history as data: a table and the steps taken on it, in terms that both sides understand.
+"""A history as data: a table and the steps that run on it, in terms that both sides understand.
 
-Snapshots are named by the number of the step that made them, because the two sides give them ids
-of their own. Files are the JSON of the REST specification, which Iceberg's Java library and our
-catalog both read; they are synthetic, nothing lies at their paths.
+Each side assigns its own snapshot ids, so a snapshot is named by the number of the step that
+created it. Files use the JSON of the REST specification, which both Iceberg's Java library and
+our catalog read. The files are synthetic: nothing exists at their paths.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
 Doc: TypeAlias = Mapping[str, Any]
-"""A content file in JSON; bounds are hexadecimal, as Java has them."""
+"""A content file as JSON. Bounds are hexadecimal, as in Java."""
 
 Key: TypeAlias = tuple[str, int | None]
-"""What names a delete file: its path and, for a deletion vector, where it begins."""
+"""The identity of a delete file: its path and, for a deletion vector, its content offset."""
 
 Kind: TypeAlias = Literal[
     "append",
@@ -34,7 +34,7 @@ Kind: TypeAlias = Literal[
 MAIN: Final = "main"
 
 LATER: Final = 1000
-"""The second snapshot of step n is called n + 1000, the third n + 2000."""
+"""The second snapshot of step n has the number n + 1000, the third n + 2000."""
 
 SCHEMA: Final[dict[str, Any]] = {
     "type": "struct",
@@ -66,7 +66,7 @@ class SpecField:
 
 @dataclass(frozen=True)
 class Table:
-    """What a table is created with."""
+    """The settings that a table is created with."""
 
     format_version: int = 2
     spec: tuple[SpecField, ...] = ()
@@ -78,12 +78,12 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One operation; which fields it uses depends on its kind."""
+    """One operation. Its kind determines which fields it uses."""
 
     kind: Kind
     branch: str = MAIN
     base: int | None = None
-    """The step whose snapshot the operation was planned on, `validateFromSnapshot` in Java."""
+    """The step whose snapshot the operation was planned on; `validateFromSnapshot` in Java."""
     add_data: tuple[Doc, ...] = ()
     add_deletes: tuple[Doc, ...] = ()
     remove_data: tuple[str, ...] = ()
@@ -91,22 +91,22 @@ class Step:
     row_filter: Any = None
     conflict_filter: Any = None
     calls: frozenset[str] = frozenset()
-    """The validations that are asked for, by the names of Java's methods."""
+    """The requested validations, by the names of Java's methods."""
     referenced: tuple[str, ...] = ()
-    """What `validateDataFilesExist` is called with."""
+    """The arguments of `validateDataFilesExist`."""
     data_sequence_number: int | None = None
     stage_only: bool = False
     summary: Mapping[str, str] = field(default_factory=dict)
     case_sensitive: bool = True
     snapshot: int | None = None
-    """The step whose snapshot is picked."""
+    """The step whose snapshot is cherry-picked."""
     together: tuple[Step, ...] = ()
-    """Steps of a `transaction`: one request for us, one transaction in Java."""
+    """The steps of a `transaction`: one request for our catalog, one transaction in Java."""
     updates: tuple[Doc, ...] = ()
-    """Plain metadata updates; {"step": n} stands for the id of a snapshot."""
+    """Plain metadata updates; {"step": n} stands for the snapshot id of step n."""
 
     def shown(self) -> str:
-        """The step in one line, without what is at its default."""
+        """Return the step as one line, without fields that have their default value."""
         given = {
             item.name: getattr(self, item.name)
             for item in dataclasses.fields(self)
@@ -131,7 +131,7 @@ _BRIEF: Final = (
 
 
 def _brief(doc: Doc) -> dict[str, Any]:
-    """A file without its metrics."""
+    """Return a file without its metrics."""
     return {"path": doc["file-path"]} | {key: doc[key] for key in _BRIEF if key in doc}
 
 
@@ -146,7 +146,7 @@ def delete_key(doc: Doc) -> Key:
 
 
 def with_ids(value: Any, ids: Mapping[int, int]) -> Any:
-    """JSON in which {"step": n} has become the id of that step's snapshot."""
+    """Replace each {"step": n} in the JSON by the id of that step's snapshot."""
     if isinstance(value, Mapping):
         if value.keys() == {"step"}:
             return ids[value["step"]]

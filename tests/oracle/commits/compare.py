@@ -1,4 +1,4 @@
-"""Holds two states against each other after a step: every difference, in words and values."""
+"""Compares two states after a step and describes every difference in words and values."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ CHECKS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Cannot delete data files", ("required-data-files",)),
     ("Snapshot ", ("base-not-ancestor",)),
 )
-"""How Java's messages begin, and the clauses that our answer may name for them."""
+"""Prefixes of Java's messages, with the clauses that our answer may name for each."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Difference:
 
 
 def verdicts(refusal: Refusal | None, rejection: Rejection | None) -> list[Difference]:
-    """Both accept, or both refuse and Java's reason is among ours."""
+    """Check that both sides accept, or that both refuse and our reasons include Java's."""
     if refusal is None and rejection is None:
         return []
     if refusal is not None and rejection is not None:
@@ -80,10 +80,10 @@ def verdicts(refusal: Refusal | None, rejection: Rejection | None) -> list[Diffe
 
 @dataclass
 class Comparison:
-    """Two tables over their history: it knows what can no longer be the same."""
+    """Compares two tables over their history; tracks what can no longer be equal."""
 
     row_ids_are_exact: bool = True
-    """Until a side takes row ids anew for a manifest that it wrote again."""
+    """Becomes false once a side assigns new row ids in a manifest that it rewrites."""
 
     def states(self, step: int, java: State, own: State) -> list[Difference]:
         found = list(_metadata(java, own))
@@ -163,7 +163,8 @@ def _entries(
 
 
 def _compared(entry: Entry, *, with_row_ids: bool) -> Entry:
-    """What is the same on both sides: an entry that is carried over is added or existing."""
+    """Return the entry reduced to what must be equal: a carried-over entry may be added or
+    existing."""
     status = "DELETED" if entry.status == "DELETED" else "LIVE"
     first_row_id = entry.first_row_id if with_row_ids else None
     return entry._replace(status=status, first_row_id=first_row_id)
@@ -188,7 +189,7 @@ def _sorted_counts(summary: Mapping[str, str], key: str) -> Any:
 
 
 def _same_trees(step: int, java: State, own: State) -> bool:
-    """Whether both sides had the same manifests before, and neither wrote one again."""
+    """Return whether both sides started from equal manifests and neither rewrote one."""
     one, other = java.snapshots[step], own.snapshots[step]
     if any(_rewrote(snapshot) for snapshot in (one, other)):
         return False
@@ -208,7 +209,7 @@ def _rewrote(snapshot: Snapshot) -> bool:
 
 
 def _shapes(snapshot: Snapshot, step: int | None = None) -> Counter[Any]:
-    """The manifests without paths and ids; of one step alone where one is given."""
+    """Count the manifests without paths and ids, optionally only those of one step."""
     return Counter(
         (
             manifest.content,
@@ -225,7 +226,8 @@ def _shapes(snapshot: Snapshot, step: int | None = None) -> Counter[Any]:
 
 
 def _row_ids(own: State) -> Iterator[Difference]:
-    """Whatever Java does: our row ids stay, never meet, and are below the next one."""
+    """Check our row ids independently of Java: they are stable, do not overlap and are below the
+    next row id."""
     if own.next_row_id is None:
         return
     snapshot = own.snapshots[own.newest()]

@@ -1,4 +1,4 @@
-"""Both sides, made once for the histories of this folder."""
+"""Fixtures for both sides, created once for all histories of this folder."""
 
 from __future__ import annotations
 

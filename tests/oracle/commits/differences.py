@@ -1,7 +1,7 @@
-"""What our catalog does otherwise than Iceberg's Java library, on purpose: a table of differences.
+"""Lists where our catalog deliberately differs from Iceberg's Java library.
 
-Each says when it applies, by the case alone, and which pair of outcomes it allows. A difference
-that none of them explains is a failure.
+Each entry decides from the case alone when it applies, and which pair of outcomes it allows. A
+difference that no entry explains is a failure.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ _FAILS_ON_MISSING: Final = {
 
 @dataclass(frozen=True)
 class Context:
-    """A step and what the two sides made of it."""
+    """A step and its outcome on both sides."""
 
     table: Table
     step: Step
     before: State
-    """The state that both sides were in."""
+    """The state of both sides before the step."""
     refusal: Refusal | None
     rejection: Rejection | None
     java: State | None = None
     own: State | None = None
-    """After the step, where both accepted it."""
+    """Our state after the step, if both sides accepted it."""
 
     def only_rejected(self, *clauses: str) -> bool:
-        """Java accepts; we reject it, and for none but these reasons."""
+        """Return whether Java accepts and we reject, for no reasons other than these."""
         return (
             self.refusal is None
             and self.rejection is not None
@@ -48,7 +48,7 @@ class Context:
         )
 
     def only_refused(self, start: str) -> bool:
-        """We accept; Java refuses it, with a message that begins so."""
+        """Return whether we accept and Java refuses with a message that starts like this."""
         return (
             self.rejection is None
             and self.refusal is not None
@@ -67,8 +67,8 @@ class Listed:
 
 
 def _dv_against_dv(context: Context, difference: Difference) -> bool:
-    """Java looks for other vectors only in a row delta, within the conflict filter, and only at
-    those added since the base."""
+    """Java looks for other vectors only in a row delta, only within the conflict filter, and
+    only among those added since the base."""
     targets = {doc["referenced-data-file"] for doc in _vectors(context.step)}
     if difference.where != "verdict" or not context.only_rejected("dv-conflict"):
         return False
@@ -91,7 +91,7 @@ def _referenced(file: str) -> str:
 
 
 def _never_seen(context: Context, difference: Difference) -> bool:
-    """Java's row delta lets a required file pass that was gone before the base."""
+    """Java's row delta accepts a required file that was already removed before the base."""
     return (
         difference.where == "verdict"
         and context.step.kind == "row-delta"
@@ -115,7 +115,7 @@ def _missing_removals(context: Context, difference: Difference) -> bool:
 
 
 def _base_not_ancestor(context: Context, difference: Difference) -> bool:
-    """Whatever else Java may find, for us that is reason enough."""
+    """We reject for this reason alone, whatever else Java may report."""
     state = context.before
     return (
         difference.where == "verdict"
@@ -135,7 +135,7 @@ def _delete_of_removed(context: Context, difference: Difference) -> bool:
 
 
 def _unnamed_delete_of_removed(context: Context, difference: Difference) -> bool:
-    """Java is told by `validateDataFilesExist` which files the new deletes are for."""
+    """Java learns from `validateDataFilesExist` which data files the new deletes apply to."""
     step = context.step
     return (
         difference.where == "verdict"
@@ -146,7 +146,8 @@ def _unnamed_delete_of_removed(context: Context, difference: Difference) -> bool
 
 
 def _named(step: Step) -> set[str]:
-    """The data files that the new delete files name: by the field, or by bounds of the path."""
+    """Return the data files that the new delete files name, by the field or by the bounds of the
+    path."""
     found = set()
     for doc in step.add_deletes:
         lower, upper = (doc.get(name, {}) for name in ("lower-bounds", "upper-bounds"))
@@ -158,8 +159,8 @@ def _named(step: Step) -> set[str]:
 
 
 def _history_of_required_files(context: Context, difference: Difference) -> bool:
-    """Java looks for a file that is removed by name in the current state alone: neither that its
-    history is gone matters, nor that it was removed and added again."""
+    """Java looks for a file that is removed by name only in the current state. It accepts an
+    incomplete history, and a file that was removed and added again."""
     if difference.where != "verdict" or context.rejection is None:
         return False
     state, step = context.before, context.step
@@ -174,8 +175,8 @@ def _history_of_required_files(context: Context, difference: Difference) -> bool
 
 
 def _left_over_deletes(context: Context, difference: Difference) -> bool:
-    """Both drop delete files only on the way, from manifests that they open anyway, and do not
-    open the same ones. What one drops and the other keeps applies to nothing."""
+    """Both sides drop obsolete delete files only from manifests that they open anyway, and they
+    do not open the same ones. A delete file that only one side drops applies to no data file."""
     dropped = _dropped_on_one_side(context)
     if not dropped or context.java is None or not _about_deletes(difference.where):
         return False
@@ -191,8 +192,9 @@ def _left_over_deletes(context: Context, difference: Difference) -> bool:
 
 
 def _deletes_of_rewritten_files(context: Context, difference: Difference) -> bool:
-    """Java drops what is older than the data files that stay, and forgets that those it adds may
-    be older by the data sequence number they are given: deletes of their rows are lost."""
+    """Java drops deletes that are older than the remaining data files. It ignores that the files
+    it adds may have an older data sequence number, so it loses deletes that apply to their
+    rows."""
     number = context.step.data_sequence_number
     dropped = _dropped_on_one_side(context)
     if number is None or not dropped or context.java is None:
@@ -214,7 +216,7 @@ def _newest(context: Context) -> int:
 
 
 def _dropped_on_one_side(context: Context) -> list[Entry]:
-    """The delete files that only one of the two sides removes in this step."""
+    """Return the delete files that only one of the two sides removes in this step."""
     if context.own is None or context.java is None:
         return []
     number = _newest(context)
@@ -227,7 +229,7 @@ def _dropped_on_one_side(context: Context) -> list[Entry]:
 
 
 def _about_deletes(where: str) -> bool:
-    """What follows from delete files that one side removes and the other does not."""
+    """Return whether the difference can follow from delete files that only one side removes."""
     return any(
         part in where
         for part in (
@@ -242,7 +244,8 @@ def _about_deletes(where: str) -> bool:
 
 
 def _row_delta_operation(context: Context, difference: Difference) -> bool:
-    """By what is asked for it could as well be Java's OverwriteFiles, which says `delete`."""
+    """The request could also come from Java's OverwriteFiles, which records the operation
+    `delete`."""
     step = context.step
     return (
         difference.where.endswith(": operation")
@@ -255,8 +258,8 @@ def _row_delta_operation(context: Context, difference: Difference) -> bool:
 
 
 def _clauses_first(context: Context, difference: Difference) -> bool:
-    """Java looks for the files that are removed by name when it builds the tree, we before all
-    that is not asked for by a clause."""
+    """Java looks for files that are removed by name when it builds the tree. We do so before any
+    check that no clause asks for."""
     step = context.step
     named = {*step.remove_data, *step.referenced, *(path for path, _ in step.remove_deletes)}
     return (
@@ -272,7 +275,7 @@ def _clauses_first(context: Context, difference: Difference) -> bool:
 
 
 def _prefix_of_null(context: Context, difference: Difference) -> bool:
-    """Java asks a null partition value whether it starts with something."""
+    """Java fails when it evaluates `starts-with` on a null partition value."""
     return (
         difference.where == "verdict"
         and context.refusal is not None
@@ -286,7 +289,7 @@ _ORDERED: Final = ("'lt", "'gt")
 
 
 def _order_of_null(context: Context, difference: Difference) -> bool:
-    """For Java null is less than every value, so that `<` takes the files of a null partition."""
+    """Java orders null before every value, so `<` selects the files of a null partition."""
     if not any(kind in str(context.step.row_filter) for kind in _ORDERED):
         return False
     if difference.where == "verdict":
@@ -308,7 +311,7 @@ def _is_null(entry: Entry) -> bool:
 
 
 def _transform_on_identity(context: Context, difference: Difference) -> bool:
-    """Java projects a transformed term onto an identity field as if it were the column."""
+    """Java projects a transformed term onto an identity field as if the term were the column."""
     return (
         difference.where == "verdict"
         and context.refusal is not None
@@ -330,7 +333,8 @@ def _duplicate_file(context: Context, difference: Difference) -> bool:
 
 
 def _branch_totals(context: Context, difference: Difference) -> bool:
-    """Java counts from nothing on a branch that a commit begins; all its later totals follow."""
+    """Java counts totals from zero on a branch that a commit creates; all later totals differ
+    too."""
     if context.own is None or context.java is None or ": summary total-" not in difference.where:
         return False
     number = _newest(context)
@@ -347,7 +351,7 @@ def _branch_totals(context: Context, difference: Difference) -> bool:
 
 
 def _new_total(before: str | None, change: int) -> str | None:
-    """A total that would be negative is left out, and with it all that follow."""
+    """Return the total, or None if it would be negative; every total after a None is also None."""
     return None if before is None or int(before) + change < 0 else str(int(before) + change)
 
 
@@ -457,9 +461,9 @@ LISTED: Final = (
 APART: Final = frozenset(
     {"left-over-deletes", "deletes-of-rewritten-files", "order-of-null", "row-delta-operation"}
 )
-"""After these the two tables are not the same any more, though both accepted the step."""
+"""After these differences the two tables are no longer equal, though both accepted the step."""
 
 
 def explained(context: Context, difference: Difference) -> str | None:
-    """The name of the listed difference that explains one, if any does."""
+    """Return the name of the listed difference that explains this one, or None."""
     return next((item.name for item in LISTED if item.explains(context, difference)), None)

@@ -1,8 +1,8 @@
-"""Draws a history from a seed: the table first, then each step on the state that it will meet.
+"""Draws a history from a seed: first the table, then each step from the current state.
 
-The state is the oracle's, which does the same every time, so that a seed always gives the same
-history. Most steps are sensible; some are planned on a snapshot that lies back, name files that
-are gone, or meet what others have done in between.
+The state is the oracle's. It is deterministic, so a seed always gives the same history. Most
+steps are sensible. Some are planned on an older snapshot, name files that are already removed,
+or conflict with commits made in between.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _PROPERTIES: Final[tuple[dict[str, str], ...]] = (
 
 
 class Draws:
-    """The steps of one seed."""
+    """Draws the steps of one seed."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -60,15 +60,15 @@ class Draws:
         return self.random.randint(STEPS - 4, STEPS + 2)
 
     def crossing(self) -> int | None:
-        """The step before which the sides exchange their trees, in some histories."""
+        """Return the step before which the sides exchange their trees, if the history has one."""
         return self.random.randint(3, STEPS - 4) if self._chance(0.25) else None
 
     def at(self, location: str) -> None:
-        """Says where the table is: a file lies in its table's folder."""
+        """Set the table's location, because files are placed in the table's folder."""
         self._files.location = location
 
     def next(self, state: State) -> Step:
-        """The next step, on a table in this state."""
+        """Draw the next step for a table in this state."""
         self._state = state
         if len(state.snapshots) < 2:
             return self._append()
@@ -102,7 +102,7 @@ class Draws:
         return BRANCH if self._chance(0.12 if BRANCH not in self._state.refs else 0.25) else MAIN
 
     def _base(self, branch: str, *, may_be_none: bool = True) -> int | None:
-        """Where the step was planned: mostly the head or a little before it."""
+        """Draw the step's base: mostly the head or a recent ancestor."""
         ancestors = self._state.ancestors(self._state.head(branch))
         drawn = self.random.random()
         if not ancestors or (drawn < 0.06 and may_be_none):
@@ -117,7 +117,7 @@ class Draws:
         return frozenset(name for name in names if self._chance(0.5))
 
     def _spec(self) -> tuple[int, tuple[SpecField, ...]]:
-        """Mostly the default spec, else one that the table had."""
+        """Draw a spec: mostly the default spec, otherwise one that the table had."""
         spec_id = self._state.default_spec_id
         if self._chance(0.15):
             spec_id = self.random.choice(sorted(self._specs))
@@ -138,7 +138,8 @@ class Draws:
         return self.random.sample(entries, min(len(entries), most))
 
     def _live_data(self, branch: str, base: int | None) -> list[Entry]:
-        """Data files that a step could name: those of its base may be gone meanwhile."""
+        """Return data files that a step could name; those of its base may have been removed
+        since."""
         return [entry for entry in self._live(branch, base) if entry.is_data]
 
     def _live_deletes(self, branch: str, base: int | None) -> list[Entry]:
@@ -234,7 +235,7 @@ class Draws:
         return self._staged(self._in_upper_case(step))
 
     def _in_upper_case(self, step: Step) -> Step:
-        """The step with names of columns that are the table's only where case does not matter."""
+        """Return the step with column names that match the table's only if case is ignored."""
         if not self._chance(0.08):
             return step
         return replace(
@@ -280,7 +281,7 @@ class Draws:
         return step if changes else None
 
     def _referenced(self, targets: list[Entry], removed: list[Entry]) -> tuple[str, ...]:
-        """The files whose being there is asked for: mostly none that the step itself removes."""
+        """Draw the files that must still exist: mostly none that the step itself removes."""
         if self._chance(0.4):
             return ()
         if self._chance(0.9):
@@ -294,7 +295,7 @@ class Draws:
     def _new_deletes(
         self, branch: str, targets: list[Entry]
     ) -> tuple[tuple[Doc, ...], tuple[tuple[str, int | None], ...]]:
-        """Delete files for some data files, and the vectors that new ones take the place of."""
+        """Draw delete files for some data files, and the vectors that new vectors replace."""
         if self._state.format_version == 1 or not targets:
             return (), ()
         made: list[Doc] = []
@@ -429,7 +430,7 @@ class Draws:
         return Step(kind="cherry-pick", snapshot=self.random.choice(staged))
 
     def _transaction(self) -> Step | None:
-        """Several operations in one commit, none of which meets what another one does.
+        """Draw several operations for one commit that do not affect each other.
 
         Validations are left out: Java's see the snapshots of their own transaction, ours do not.
         """
@@ -488,7 +489,7 @@ class Draws:
         return Step(kind="metadata", updates=(update,))
 
     def _move(self) -> Step | None:
-        """Rolls main back, or makes or moves the other branch."""
+        """Draw a rollback of main, or a step that creates or moves the other branch."""
         name = self.random.choice((MAIN, BRANCH))
         ancestors = self._state.ancestors(self._state.head(MAIN))
         if not ancestors:
@@ -518,7 +519,7 @@ class Draws:
 
 
 def _upper(document: Any) -> Any:
-    """A filter whose columns are named in upper case."""
+    """Return the filter with column names in upper case."""
     if not isinstance(document, dict):
         return document
     return {

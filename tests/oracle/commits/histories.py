@@ -1,4 +1,4 @@
-"""Runs one history on both sides, step by step, and says where they differ."""
+"""Runs one history on both sides, step by step, and reports where they differ."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.oracle.commits.states import State
 
 @dataclass(frozen=True)
 class Taken:
-    """One step, and what came of it."""
+    """One step and its outcome."""
 
     step: Step
     refusal: Refusal | None
@@ -28,7 +28,11 @@ class Taken:
     unlisted: tuple[Difference, ...]
 
     def went_apart(self) -> bool:
-        """What we rejected Java was only asked about; what Java refused we have committed."""
+        """Return whether the two sides now have different states.
+
+        Java does not commit a step that we rejected, but we have already committed a step that
+        Java refused.
+        """
         refused = self.refusal is not None and self.rejection is None
         return refused or bool(APART & {*self.listed})
 
@@ -41,7 +45,7 @@ class Taken:
 
 @dataclass
 class History:
-    """A history that was run."""
+    """A history that has run."""
 
     title: str
     table: Table
@@ -68,14 +72,14 @@ class History:
 
 
 class World:
-    """Both sides, for as many histories as one likes."""
+    """Both sides, reusable for any number of histories."""
 
     def __init__(self, java: Java, driver: Driver) -> None:
         self._java = java
         self._driver = driver
         self._tables = 0
         self.listed: Counter[str] = Counter()
-        """How often each listed difference was seen, over all histories."""
+        """How often each listed difference occurred in all histories."""
 
     def run_seed(self, seed: int) -> History:
         draws = Draws(seed)
@@ -86,7 +90,7 @@ class World:
         return run.history
 
     def run_steps(self, table: Table, make: Callable[[str], Iterable[Step]]) -> History:
-        """Runs given steps; `make` gets the table's location, in which its files lie."""
+        """Run the given steps; `make` receives the table's location, which contains its files."""
         run = _Run(self, "given steps", table)
         steps = list(make(run.location))
         left: Iterator[Step] = iter(steps)
@@ -110,7 +114,7 @@ class _Run:
         self._own.state(0)
 
     def go(self, draw: Callable[[State], Step], steps: int, crossing: int | None = None) -> None:
-        """Takes the steps, up to the first after which the sides are in different states."""
+        """Run the steps, and stop after the first one that leaves the sides in different states."""
         for number in range(1, steps + 1):
             if number == crossing:
                 self._cross(number)
@@ -122,7 +126,7 @@ class _Run:
         self._java.drop()
 
     def _cross(self, number: int) -> None:
-        """From here each side goes on with the tree that the other has written."""
+        """Make each side continue with the tree that the other side wrote."""
         self.history.crossed_at = number
         metadata = self._java.hand_over()
         location, files = self._own.hand_over()

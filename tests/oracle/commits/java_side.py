@@ -1,8 +1,8 @@
-"""Iceberg's Java library, driven through PySpark's gateway: the oracle, and the reader of trees.
+"""Drives Iceberg's Java library through PySpark's gateway, as the oracle and to read trees.
 
-Every call from Python to Java costs a tenth of a millisecond and every look-up of a class ten
-times that. So classes are looked up once, files and filters travel as JSON, and what Java knows of
-a manifest comes back as one text.
+A call from Python to Java costs a tenth of a millisecond, and a class lookup ten times that. So
+classes are looked up once, files and filters are passed as JSON, and Java returns the content of
+a manifest as one text.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Refusal:
-    """What Java threw."""
+    """The exception that Java threw."""
 
     error: str
-    """The class, by its simple name."""
+    """The simple name of the exception class."""
     message: str
 
 
 class Java:
-    """The classes that are used, looked up once."""
+    """The Java classes that the tests use, looked up once."""
 
     def __init__(self, spark: SparkSession) -> None:
         jvm, gateway = spark._jvm, spark.sparkContext._gateway
@@ -61,7 +61,7 @@ class Java:
         self.array_list = jvm.java.util.ArrayList
         self.hash_map = jvm.java.util.HashMap
         guava = iceberg.relocated.com.google.common
-        # Java looks every ten milliseconds whether its threads are done; in place it never waits.
+        # Java polls its worker threads every ten milliseconds; a direct executor avoids the wait.
         self.in_place = guava.util.concurrent.MoreExecutors.newDirectExecutorService()
         self.copy = jvm.java.nio.file.Files.copy
         self.local_path = jvm.java.nio.file.Paths.get
@@ -79,7 +79,8 @@ class Java:
         self.catalog = iceberg.inmemory.InMemoryCatalog()
         self.catalog.initialize("differential", self.hash_map())
         self.catalog.createNamespace(self.identifier.parse("ns.t").namespace())
-        # Entries with their status are not public: a scan has no use for those that are deleted.
+        # A scan does not return deleted entries, and the method that returns all entries is not
+        # public. So it is called by reflection.
         self.no_arguments = gateway.new_array(jvm.java.lang.Object, 0)
         no_classes = gateway.new_array(jvm.java.lang.Class, 0)
         reader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
@@ -90,7 +91,7 @@ class Java:
         self.environment = iceberg.EnvironmentContext
 
     def joined(self, items: Any) -> str:
-        """The text of an iterator's items."""
+        """Return the items of an iterator as one text."""
         return _pieces(self._joiner.appendTo(self._builder(), items))
 
     def table_json(self, metadata: Any) -> str:
@@ -105,7 +106,7 @@ class Java:
 
 
 def _pieces(builder: Any) -> str:
-    """The text of a builder, piece by piece: an answer above 8 KiB waits for a delayed ACK."""
+    """Return the builder's text in pieces: an answer above 8 KiB waits for a delayed ACK."""
     length = builder.length()
     return "".join(
         builder.substring(start, min(start + 4_000, length)) for start in range(0, length, 4_000)
@@ -113,7 +114,7 @@ def _pieces(builder: Any) -> str:
 
 
 class TreeReader:
-    """Reads the state of one table by Java; a manifest is read once."""
+    """Reads the state of one table through Java; reads each manifest once."""
 
     def __init__(self, java: Java, io: Any) -> None:
         self._java = java
@@ -121,10 +122,10 @@ class TreeReader:
         self._entries: dict[tuple[str, int | None], list[Entry]] = {}
         self._snapshots: dict[int, Snapshot] = {}
         self.steps: dict[int, int] = {}
-        """The step that made a snapshot, by the snapshot's id."""
+        """The step that created a snapshot, by snapshot id."""
 
     def paths(self, metadata: Any) -> list[str]:
-        """The manifest lists and manifests of all snapshots."""
+        """Return the manifest lists and manifests of all snapshots."""
         listed = [str(snapshot.manifestListLocation()) for snapshot in metadata.snapshots()]
         manifests = [item for known in self._snapshots.values() for item in known.manifests]
         return [*listed, *sorted({manifest.path for manifest in manifests})]
@@ -133,7 +134,7 @@ class TreeReader:
         return {step: snapshot_id for snapshot_id, step in self.steps.items()}
 
     def state(self, metadata: Any, step: int) -> State:
-        """The table after a step; a snapshot that was not there before is this step's."""
+        """Return the table's state after a step; new snapshots belong to this step."""
         document = metadata_json(self._java.table_json(metadata))
         new = [
             item["snapshot-id"]
@@ -191,7 +192,8 @@ class TreeReader:
         )
 
     def _is_environment(self, key: str) -> bool:
-        """Java says in every summary who wrote it; we do so in other words."""
+        """Return whether the key is one of those by which Java records the writer; our keys
+        differ."""
         return key in self._java.environment_keys
 
     def _stepped(self, summary: Mapping[str, str]) -> dict[str, str]:
@@ -210,7 +212,7 @@ class TreeReader:
 
 
 class JavaTable:
-    """One table of Java's in-memory catalog, and the operations on it."""
+    """One table of Java's in-memory catalog and the operations on it."""
 
     def __init__(self, java: Java, name: str, location: str, table: Table) -> None:
         self._java = java
@@ -235,12 +237,12 @@ class JavaTable:
         return self._reader.steps
 
     def hand_over(self) -> str:
-        """Puts the tree on local disk, where it says that it lies; gives the metadata file."""
+        """Write the tree to local disk at its own paths; return the metadata file."""
         metadata = self._operations.current()
         io, location = self._operations.io(), str(metadata.metadataFileLocation())
         for path in (*self._reader.paths(metadata), location):
             if not io.fileExists(path):
-                # It came from the other side, and is still there.
+                # The file came from the other side and is already on disk.
                 continue
             target = Path(path.removeprefix("file://"))
             if not target.exists():
@@ -251,7 +253,7 @@ class JavaTable:
         return location
 
     def take_over(self, metadata: str, files: Mapping[str, bytes], steps: dict[int, int]) -> None:
-        """Goes on with a tree of the other side."""
+        """Continue with a tree of the other side."""
         io = self._operations.io()
         for path, content in files.items():
             io.addFile(path, bytearray(content))
@@ -265,7 +267,7 @@ class JavaTable:
         return self._reader.state(self._operations.current(), step)
 
     def attempt(self, step: Step, *, commit: bool) -> Refusal | None:
-        """Applies a step; without `commit` only its verdict is asked for."""
+        """Apply a step; without `commit`, only validate it."""
         try:
             if step.kind == "metadata":
                 self._change_metadata(step)
@@ -277,7 +279,7 @@ class JavaTable:
                 update = self._update(step)
                 _ = update.commit() if commit else update.apply()
         except (Py4JJavaError, CapturedException) as error:
-            # PySpark puts exceptions of its own in place of some of Java's.
+            # PySpark replaces some Java exceptions with its own.
             thrown = error.java_exception if isinstance(error, Py4JJavaError) else error._origin
             assert thrown is not None
             return Refusal(thrown.getClass().getSimpleName(), str(thrown.getMessage()))
@@ -300,7 +302,7 @@ class JavaTable:
     def _cherry_pick(self, step: Step, *, commit: bool) -> None:
         assert step.snapshot is not None
         update = self._table.manageSnapshots()
-        # Judged at once, but inside a transaction.
+        # Java validates a cherry-pick at once, unless it is part of a transaction.
         update = update.cherrypick(self._reader.ids()[step.snapshot])
         if commit:
             update.commit()
@@ -308,7 +310,7 @@ class JavaTable:
     # --- the operations ---------------------------------------------------------------------
 
     def _update(self, step: Step, source: Any = None) -> Any:
-        """The operation, of the table itself or of a transaction on it."""
+        """Build the operation on the table itself or on a transaction."""
         make, fill = _OPERATIONS[step.kind]
         update = fill(self, getattr(source or self._table, make)(), step)
         update.scanManifestsWith(self._java.in_place)
@@ -332,7 +334,8 @@ class JavaTable:
 
     def _delete(self, update: Any, step: Step) -> Any:
         for path in step.remove_data:
-            # A string would be taken for the argument of a method that deletes files of its own.
+            # A string would match another overload, which takes the path of a file to delete
+            # itself.
             update.deleteFile(self._java.characters(path))
         if step.row_filter is not None:
             update.deleteFromRowFilter(self._expression(step.row_filter))
@@ -398,7 +401,7 @@ class JavaTable:
         return self._java.expressions.fromJson(json.dumps(document), self._java.schema)
 
     def _new(self, docs: Iterable[Doc]) -> list[Any]:
-        """Java's files, each made once: an operation may later remove it."""
+        """Return Java's files. Each is created once, because a later operation may remove it."""
         found = []
         for doc in docs:
             key = delete_key(doc)

@@ -1,7 +1,7 @@
-"""Our catalog in process: a step as the request that a client would send for it.
+"""Runs our catalog in process: sends each step as the request that a client would send.
 
-How the calls of Iceberg's Java API become clauses is the table "How Java's calls become clauses"
-of the commit semantics: the clauses ask for what Java's method checks, no more and no less.
+The table "How Java's calls become clauses" of the commit semantics defines how calls of
+Iceberg's Java API become clauses. The clauses ask for exactly what Java's method checks.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ BAD_REQUEST: Final = "bad-request"
 
 @dataclass(frozen=True)
 class Rejection:
-    """Why our catalog rejected a step."""
+    """The reason why our catalog rejected a step."""
 
     clauses: frozenset[str]
-    """The clauses of its conflicts; `bad-request` where the request or its files are wrong."""
+    """The clauses of its conflicts, or `bad-request` if the request or its files are invalid."""
     message: str
 
 
 class OwnTable:
-    """One table of our catalog, and the operations on it."""
+    """One table of our catalog and the operations on it."""
 
     def __init__(self, java: Java, driver: Driver, name: str, table: Table) -> None:
         self._java = java
@@ -55,7 +55,7 @@ class OwnTable:
         return self._reader.steps
 
     def hand_over(self) -> tuple[str, dict[str, bytes]]:
-        """The metadata file, and the content of every file of the tree."""
+        """Return the metadata file and the content of every file of the tree."""
         location = self._driver.load(self._name).metadata_location
         assert location is not None
         metadata = self._java.metadata_json.read(self._java.local_io, location)
@@ -63,7 +63,7 @@ class OwnTable:
         return location, {path: Path(path.removeprefix("file://")).read_bytes() for path in paths}
 
     def take_over(self, metadata: str, steps: dict[int, int]) -> None:
-        """Goes on with a tree of the other side."""
+        """Continue with a tree of the other side."""
         self._driver.unregister(self._name)
         self._name = f"{self._name}_crossed"
         self._driver.register(self._name, metadata)
@@ -71,7 +71,7 @@ class OwnTable:
         self._reader.steps.update(steps)
 
     def attempt(self, step: Step) -> Rejection | None:
-        """Commits a step."""
+        """Commit a step."""
         updates = with_ids(updates_of(step), self._reader.ids())
         try:
             self._driver.commit(self._name, updates)
@@ -86,7 +86,7 @@ class OwnTable:
 
 
 def updates_of(step: Step) -> list[dict[str, Any]]:
-    """The updates of the request, with steps in the place of snapshot ids."""
+    """Return the updates of the request, with step numbers in place of snapshot ids."""
     if step.kind == "metadata":
         return [dict(update) for update in step.updates]
     if step.kind == "transaction":
@@ -136,7 +136,8 @@ def removed_delete_file(key: Key) -> Any:
 
 
 def own_file(doc: Doc) -> dict[str, Any]:
-    """The file as a client sends it: bounds in hexadecimal, or as typed values where JSON can."""
+    """Return the file as a client sends it: bounds are hexadecimal, or typed values where JSON
+    allows."""
     bounds = {name: doc[name] for name in ("lower-bounds", "upper-bounds") if name in doc}
     if not bounds:
         return dict(doc)
@@ -160,7 +161,7 @@ def _typed(bounds: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
 
 
 def clauses_of(step: Step) -> list[dict[str, Any]]:
-    """The clauses that ask for what Java checks in this step."""
+    """Return the clauses that ask for what Java checks in this step."""
     make = _CLAUSES.get(step.kind)
     return [] if make is None else [_given(clause) for clause in make(step)]
 
@@ -178,7 +179,7 @@ def _required_deletes(keys: Sequence[Key]) -> dict[str, Any]:
 
 
 def _delete_clauses(step: Step) -> list[dict[str, Any]]:
-    """DeleteFiles: `validateFilesExist` looks at the files that are named."""
+    """Return the clauses of DeleteFiles: `validateFilesExist` checks the files removed by name."""
     if "validateFilesExist" in step.calls and step.remove_data:
         return [_required(step.remove_data)]
     return []
@@ -241,7 +242,7 @@ def _row_delta_clauses(step: Step) -> list[dict[str, Any]]:
 
 
 def _rewrite_clauses(step: Step) -> list[dict[str, Any]]:
-    """RewriteFiles checks this always."""
+    """Return the clauses of RewriteFiles, which always makes these checks."""
     clauses = []
     if step.remove_data:
         paths = list(step.remove_data)
@@ -253,7 +254,8 @@ def _rewrite_clauses(step: Step) -> list[dict[str, Any]]:
 
 
 def _replace_partitions_clauses(step: Step) -> list[dict[str, Any]]:
-    """Without a filter these clauses see the replaced partitions alone."""
+    """Return the clauses of ReplacePartitions; without a filter they check only the replaced
+    partitions."""
     clauses = []
     if "validateNoConflictingData" in step.calls:
         clauses.append(_clause("not-allowed-added-data-files"))

@@ -1,8 +1,8 @@
-"""The state of a table as Iceberg's Java library reads it, with what differs by nature taken out.
+"""The state of a table as Iceberg's Java library reads it, without values that always differ.
 
-Ids of snapshots become numbers of steps; paths of manifests, timestamps and the table's uuid are
-left out. Both sides are read by the same code, ours through its metadata file: that Java reads
-every tree that we write is shown by the way.
+Snapshot ids become step numbers. Paths of manifests, timestamps and the table's uuid are left
+out. The same code reads both sides, ours through its metadata file. So the comparison also shows
+that Java can read every tree that we write.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _number(text: str, name: str) -> int | None:
 
 
 class Entry(NamedTuple):
-    """An entry of a manifest, with what it inherits."""
+    """A manifest entry, including inherited values."""
 
     status: str
     snapshot_id: int
@@ -55,7 +55,7 @@ class Entry(NamedTuple):
     spec_id: int
     record_count: int
     file: str
-    """The file in Java's words, metrics and partition with it."""
+    """The file as Java prints it, including metrics and partition."""
 
     @property
     def key(self) -> Key:
@@ -67,7 +67,7 @@ class Entry(NamedTuple):
 
 
 def entries_of(text: str) -> list[Entry]:
-    """The entries of a manifest, from the text that Java makes of them."""
+    """Parse the entries of a manifest from Java's text."""
     found = [_entry(match) for match in _ENTRY.finditer(text)]
     assert len(found) == text.count("GenericManifestEntry{"), text
     return found
@@ -95,23 +95,23 @@ def _entry(match: re.Match[str]) -> Entry:
 
 
 class Manifest(NamedTuple):
-    """A manifest as its list has it."""
+    """A manifest as described by its manifest list."""
 
     content: str
     path: str
     spec_id: int
     step: int
-    """The step whose snapshot it was written for."""
+    """The step whose snapshot the manifest was written for."""
     sequence_number: int
     min_sequence_number: int
     counts: tuple[int, ...]
-    """Files and rows that are added, existing and deleted."""
+    """The numbers of files and rows that are added, existing and deleted."""
     partitions: str
     first_row_id: int | None
 
 
 def manifests_of(text: str, steps: Mapping[int, int]) -> list[Manifest]:
-    """The manifests of a snapshot, from the text that Java makes of its list."""
+    """Parse the manifests of a snapshot from Java's text of its manifest list."""
     found = [_manifest(match["fields"], steps) for match in _MANIFEST.finditer(text)]
     assert len(found) == text.count("GenericManifestFile{"), text
     return found
@@ -150,7 +150,7 @@ class Snapshot:
     schema_id: int | None
     manifests: tuple[Manifest, ...]
     entries: tuple[Entry, ...]
-    """Of all manifests; snapshot ids are numbers of steps."""
+    """The entries of all manifests, with step numbers in place of snapshot ids."""
 
     def live(self) -> Iterator[Entry]:
         return (entry for entry in self.entries if entry.status != "DELETED")
@@ -180,26 +180,27 @@ class State:
     log: tuple[int, ...]
     """The snapshots that main has pointed to, in order."""
     snapshots: dict[int, Snapshot] = field(repr=False)
-    """In the order in which they were made."""
+    """The snapshots, in the order of their creation."""
 
     def newest(self) -> int:
-        """The step of the snapshot that came last, on whatever branch."""
+        """Return the step of the latest snapshot on any branch."""
         return next(reversed(self.snapshots))
 
     def head(self, branch: str) -> int | None:
-        """The step of a branch's head; a branch that is not there starts at main's."""
+        """Return the step of a branch's head; a branch that does not exist starts at main's
+        head."""
         ref = self.refs.get(branch) or self.refs.get("main")
         return None if ref is None else ref[1]
 
     def live(self, branch: str) -> list[Entry]:
-        """The live entries of a branch, sorted."""
+        """Return the live entries of a branch, sorted."""
         head = self.head(branch)
         if head is None or head not in self.snapshots:
             return []
         return sorted(self.snapshots[head].live(), key=lambda entry: (entry.path, entry[7] or 0))
 
     def ancestors(self, step: int | None) -> list[int]:
-        """A snapshot and what came before it, as far as it is known; the newest first."""
+        """Return a snapshot and its known ancestors, newest first."""
         found = []
         while step is not None and step in self.snapshots:
             found.append(step)

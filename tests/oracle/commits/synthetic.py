@@ -1,4 +1,4 @@
-"""Content files and filters drawn at random: metadata alone, with the metrics of made-up rows."""
+"""Draws random content files and filters: metadata only, with the metrics of made-up rows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DAYS: Final = 4
 MICROS_PER_HOUR: Final = 3_600_000_000
 MICROS_PER_DAY: Final = 24 * MICROS_PER_HOUR
 FILE_PATH_ID: Final = 2_147_483_546
-"""The reserved id of the path column in files of position deletes."""
+"""The reserved id of the path column in position delete files."""
 
 _SPECS: Final[tuple[tuple[tuple[int, str, str], ...], ...]] = (
     (),
@@ -41,7 +41,7 @@ _SPECS: Final[tuple[tuple[tuple[int, str, str], ...], ...]] = (
 
 
 def draw_spec(random: Random, known: dict[str, SpecField]) -> tuple[SpecField, ...]:
-    """A spec; a field that the table has had before keeps its id."""
+    """Draw a spec; a field that the table has had before keeps its id."""
     parts = []
     for source_id, name, transform in random.choice(_SPECS):
         if name not in known:
@@ -51,7 +51,7 @@ def draw_spec(random: Random, known: dict[str, SpecField]) -> tuple[SpecField, .
 
 
 def draw_row(random: Random, nulls: float = 0.06) -> Row:
-    """A row in which each value is null by that chance."""
+    """Draw a row in which each value is null with the given probability."""
     values = (
         random.randrange(40),
         random.choice(WORDS),
@@ -64,7 +64,7 @@ def draw_row(random: Random, nulls: float = 0.06) -> Row:
 
 
 def partition_of(spec: Sequence[SpecField], row: Row) -> tuple[Any, ...]:
-    """The partition of a row, by internal values."""
+    """Return the partition of a row as internal values."""
     return tuple(
         apply(parse_transform(part.transform), TYPES[part.source_id], row[part.source_id - 1])
         for part in spec
@@ -83,7 +83,7 @@ def partition_json(spec: Sequence[SpecField], partition: Sequence[Any]) -> list[
 def draw_rows(
     random: Random, nulls: float, spec: Sequence[SpecField], partition: tuple[Any, ...] | None
 ) -> list[Row]:
-    """Rows of one partition: the given one, or that of the first row."""
+    """Draw rows of one partition: the given one, or that of the first row."""
     rows: list[Row] = []
     wanted = random.randint(1, 4)
     for _ in range(400):
@@ -100,14 +100,14 @@ def draw_rows(
 
 @dataclass
 class Files:
-    """Makes the files of one case: it knows every file it made, and the rows that it stands for."""
+    """Creates the files of one case; remembers each file and the rows that it represents."""
 
     random: Random
     location: str
     nulls: float = 0.06
-    """How many of the values are null."""
+    """The fraction of values that are null."""
     poor: float = 0.16
-    """How many of the files come without some or all of their metrics."""
+    """The fraction of files that lack some or all of their metrics."""
     docs: dict[Key, Doc] = field(default_factory=dict)
     rows: dict[str, list[Row]] = field(default_factory=dict)
     count: int = 0
@@ -141,7 +141,7 @@ class Files:
         return self._kept(doc)
 
     def copy_of(self, targets: Sequence[Doc], spec_id: int, spec: Sequence[SpecField]) -> Doc:
-        """A file with the rows of others, in a spec in which they are one partition's."""
+        """Create a file with the rows of other files, in a spec that puts them in one partition."""
         rows = [row for target in targets for row in self.rows[target["file-path"]]]
         partition = partition_of(spec, rows[0])
         kept = [row for row in rows if partition_of(spec, row) == partition]
@@ -182,7 +182,7 @@ class Files:
         return self._kept(doc)
 
     def deletion_vectors(self, targets: Sequence[Doc]) -> list[Doc]:
-        """Vectors for some data files, in one Puffin file."""
+        """Create vectors for some data files, in one Puffin file."""
         path = self._path("dv", "puffin")
         size = 4 + 50 * len(targets) + self.random.randint(10, 99)
         return [
@@ -263,7 +263,7 @@ def _bounds(rows: list[Row], columns: Sequence[int]) -> dict[str, Any]:
 
 
 def draw_filter(random: Random, rows: Sequence[Row], depth: int = 0) -> Any:
-    """A filter that has something to do with some of the rows, most of the time."""
+    """Draw a filter that usually affects some of the rows."""
     drawn = random.random()
     if depth < 2 and drawn < 0.14:
         kind = random.choice(("and", "or"))
@@ -281,7 +281,7 @@ def draw_filter(random: Random, rows: Sequence[Row], depth: int = 0) -> Any:
 
 
 def covering_filter(random: Random, rows: Sequence[Row]) -> Any:
-    """A filter that all of the rows match, by one of their columns."""
+    """Draw a filter on one column that matches all of the rows."""
     column = random.choice((1, 2, 3))
     values: list[Any] = [row[column - 1] for row in rows]
     name = NAMES[column]

@@ -1,4 +1,4 @@
-"""The comparison sees what it is there to see: states that differ in one place are not the same."""
+"""The comparison detects what it must: two states that differ in one place are not equal."""
 
 from __future__ import annotations
 

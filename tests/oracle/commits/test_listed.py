@@ -1,4 +1,4 @@
-"""A fixed case for every listed difference: what Java does, what we do, and nothing else."""
+"""Each listed difference has a fixed case: what Java does, what we do, and nothing else."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ACCEPTED: Final = "accepted"
 
 @dataclass(frozen=True)
 class Files:
-    """Files in the folder of one table."""
+    """Creates files in the folder of one table."""
 
     location: str
 
@@ -46,7 +46,7 @@ class Files:
         }
 
     def key(self, name: str) -> tuple[str, int]:
-        """What names the vector of that name."""
+        """Return the path and content offset of the vector with that name."""
         return f"{self.location}/data/{name}.puffin", 4
 
     def _file(
@@ -69,12 +69,12 @@ def _wired(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Case:
-    """Steps of which the last one shows the difference."""
+    """Steps whose last one shows the difference."""
 
     table: Table
     steps: Callable[[Files], list[Step]]
     java: str
-    """How Java's message begins; `accepted` where it accepts the step."""
+    """The start of Java's message, or `accepted` if it accepts the step."""
     own: frozenset[str] | str
     also: frozenset[str] = field(default_factory=frozenset)
     """Other listed differences that the same steps show."""
@@ -156,7 +156,7 @@ def history_of_required_files(files: Files) -> list[Step]:
 
 
 def left_over_deletes(files: Files) -> list[Step]:
-    """A vector of a partition that Java does not look at leaves with its data file."""
+    """The vector of the removed data file is in a partition that Java does not examine."""
     return [
         append(files.data("a", "x")),
         append(files.data("b", "y")),
@@ -173,7 +173,7 @@ def left_over_deletes(files: Files) -> list[Step]:
 
 
 def deletes_of_rewritten_files(files: Files) -> list[Step]:
-    """The equality delete applies to the rewritten file as it did to the one before."""
+    """The equality delete applies to the rewritten file as it did to the original."""
     return [
         append(files.data("a")),
         Step(kind="row-delta", base=1, add_deletes=(files.equality("e", equality_ids=[1]),)),
@@ -197,7 +197,7 @@ def row_delta_operation(files: Files) -> list[Step]:
 
 def transform_on_identity(files: Files) -> list[Step]:
     term = {"type": "transform", "transform": "bucket[3]", "term": "name"}
-    # Another bucket than that of "x", so that the file that came after the base is no conflict.
+    # A bucket other than that of "x", so that the file added after the base does not conflict.
     bucket = (apply(parse_transform("bucket[3]"), TYPES[2], "x") + 1) % 3
     return [
         append(files.data("a", "x")),
@@ -213,7 +213,7 @@ def transform_on_identity(files: Files) -> list[Step]:
 
 
 def order_of_null(files: Files) -> list[Step]:
-    """The file of the null partition leaves Java's table, with rows that do not match."""
+    """Java removes the file of the null partition, though its rows do not match."""
     return [
         append(files.data("a", None), files.data("b", "b"), files.data("z", "z")),
         Step(kind="delete", row_filter={"type": "lt", "term": "name", "value": "c"}),
@@ -299,7 +299,7 @@ def test_differential_listed_difference(world: World, name: str) -> None:
 
 
 def outcome(history: History) -> tuple[str, frozenset[str] | str]:
-    """The verdicts on the last step, Java's by how its message begins."""
+    """Return the verdicts on the last step; Java's is the start of its message."""
     last = history.taken[-1]
     java, own = ACCEPTED, ACCEPTED
     if last.refusal is not None:
@@ -319,7 +319,7 @@ def test_differential_every_case_is_listed() -> None:
 
 
 def test_differential_missing_removals_by_property(world: World) -> None:
-    """With the table property we do as Java does."""
+    """With the table property, our catalog behaves like Java."""
     table = Table(2, properties={"frazil.commit.ignore-missing-removals": "true"})
     history = world.run_steps(table, lambda location: missing_removals(Files(location)))
     assert not history.unlisted(), history.shown()
@@ -329,7 +329,7 @@ def test_differential_missing_removals_by_property(world: World) -> None:
 
 
 def test_differential_delete_files_by_metrics(world: World) -> None:
-    """A row filter takes along an equality delete whose keys it matches."""
+    """A row filter also removes an equality delete whose keys match it."""
     history = world.run_steps(V2, lambda location: delete_files_by_metrics(Files(location)))
     assert not history.unlisted(), history.shown()
     assert not history.listed()
@@ -360,7 +360,7 @@ def delete_files_by_metrics(files: Files) -> list[Step]:
 
 
 def test_differential_named_by_bounds(world: World) -> None:
-    """A position delete names its data file by the bounds of the path as well."""
+    """The bounds of the path also identify the data file of a position delete."""
 
     def steps(files: Files) -> list[Step]:
         path = files.path("a").encode().hex().upper()

@@ -1,6 +1,7 @@
-"""The same history and the same operation give the same on our catalog and in Iceberg's Java.
+"""The same history and operations give the same results in our catalog and Iceberg's Java
+library.
 
-One seed: `python -m tests.oracle.commits SEED --show` runs it by itself and shows its steps.
+To run one seed alone and print its steps: `python -m tests.oracle.commits SEED --show`.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def test_differential_seeds(world: World, block: int) -> None:
 
 @pytest.mark.full
 def test_differential_listed_differences_are_met(world: World) -> None:
-    """Each has a fixed case of its own; what no seed has shown at all is reported."""
+    """Report listed differences that no seed has shown; each also has a fixed case."""
     if not world.listed:
         for seed in range(BLOCK):
             world.run_seed(seed)

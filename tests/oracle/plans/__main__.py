@@ -1,4 +1,4 @@
-"""Plans scans of tables by their seeds: python -m tests.oracle.plans 17 0-99 [--show]."""
+"""Plan scans of tables by seed: python -m tests.oracle.plans 17 0-99 [--show]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns of every primitive type, and values for them: few, so that predicates meet them."""
+"""Columns of every primitive type, and a small set of values so that predicates often match."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ HIGH_UUIDS: Final = (
     UUID("f79c3e09-677c-4bbd-a479-3f349cb785e7"),
     UUID(int=(1 << 128) - 1),
 )
-"""Some of their halves are negative to Java, which orders them before the others."""
+"""Some halves of these are negative in Java, which therefore orders them first."""
 
 TYPES: Final[tuple[str, ...]] = (
     *("boolean", "int", "long", "float", "double", "decimal(9,2)", "decimal(38,10)", "date"),
@@ -65,7 +65,7 @@ TRANSFORMS: Final[Mapping[TypeId, tuple[str, ...]]] = {
     TypeId.FIXED: ("identity", "bucket[3]"),
     TypeId.BINARY: ("identity", "bucket[3]", "truncate[1]", "truncate[2]"),
 }
-"""What a column may be partitioned by; void goes with all of them."""
+"""The transforms that can partition a column of each type; void works for all of them."""
 PROMOTIONS: Final[Mapping[str, str]] = {
     "int": "long",
     "float": "double",
@@ -75,20 +75,20 @@ PROMOTIONS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True)
 class Leaf:
-    """A primitive column, at the top or inside of structs."""
+    """A primitive column, at the top level or inside structs."""
 
     field_id: int
     name: str
-    """With the names of the structs around it."""
+    """The full name, including the names of enclosing structs."""
     type: Type
     optional: bool
-    """It, or a struct around it, may be null."""
+    """Whether the column or an enclosing struct may be null."""
     default: Any = None
-    """Its value in files that were written before it was added."""
+    """The value in files that were written before the column was added."""
 
 
 def leaves(schema: Mapping[str, Any]) -> list[Leaf]:
-    """The columns of a schema that predicates can name; not what is inside of lists and maps."""
+    """Return the columns that predicates can name, which excludes those inside lists and maps."""
     return list(_leaves(schema["fields"], "", False))
 
 
@@ -110,7 +110,7 @@ def float32(value: float) -> float:
 
 
 def _days(random: Random) -> int:
-    # Month ends, leap days and the days around the epoch.
+    # Month ends, leap days and days around the epoch.
     close = random.choice((-366, -365, -32, -31, -2, -1, 0, 1, 30, 31, 58, 59, 365, 19_782))
     return close + random.randrange(3)
 
@@ -124,7 +124,7 @@ def _nanos(random: Random) -> int:
     return _micros(random) * 1000 + random.choice((0, 0, 1, -1, 999))
 
 
-# Whole multiples of every width that truncates them: what is less has no truncated value.
+# A multiple of every truncation width; a smaller value cannot be truncated without overflow.
 _LEAST_INT: Final = -(2**31 // 210 * 210)
 _LEAST_LONG: Final = -(2**63 // 210 * 210)
 
@@ -174,7 +174,7 @@ _DRAW: Final[Mapping[TypeId, Callable[[Random], Any]]] = {
 
 
 def draw_value(random: Random, type_: Type) -> Any:
-    """A value of the type: never null, never NaN."""
+    """Draw a value of the type; never null or NaN."""
     if isinstance(type_, DecimalType):
         return _decimal(random, type_)
     return _DRAW[type_.type_id](random)
@@ -185,13 +185,13 @@ def _decimal(random: Random, type_: DecimalType) -> Decimal:
         unscaled = random.choice((-(10**38) + 50, 10**38 - 1, 2**63, -(2**64), 10**30))
     else:
         unscaled = random.choice((-12_800, -129, -128, -1, 0, 1, 50, 99, 100, 127, 128, 32_768))
-    # Made of its digits: Python's context would round 38 of them to 28.
+    # Build the decimal from digits, because Python's context would round 38 digits to 28.
     digits = tuple(int(digit) for digit in str(abs(unscaled)))
     return Decimal((int(unscaled < 0), digits, -type_.scale))
 
 
 def order(value: Any) -> Any:
-    """A key by which values of one type are in Iceberg's order; -0.0 is below 0.0."""
+    """Return a sort key for Iceberg's order of values of one type; -0.0 is below 0.0."""
     if isinstance(value, float):
         return value, math.copysign(1, value)
     if isinstance(value, UUID):

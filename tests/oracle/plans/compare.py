@@ -1,4 +1,4 @@
-"""What two plans of one scan have in common, and what not."""
+"""Compares two plans of one scan."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Difference:
     oracle: str
     scan: Doc
     what: str
-    """The path of the file, where it is about one."""
+    """The path of the file, if the difference is about a file."""
     other: Any
     own: Any
 
@@ -33,13 +33,13 @@ class Difference:
 
 
 def _cut(text: str) -> str:
-    """A list of hundreds of literals is not shown whole."""
+    """Shorten a text, such as a list of hundreds of literals."""
     return text if len(text) < 900 else f"{text[:500]} ... {text[-300:]}"
 
 
 def settled(expression: Any, *, case_sensitive: bool = True) -> Any:
-    """A bound expression without what does not matter: the order and nesting of its parts, and
-    the case of names in a scan that does not look at it."""
+    """Normalize a bound expression: ignore the order and nesting of its parts and, if the scan
+    is case-insensitive, the case of names."""
     if not isinstance(expression, dict):
         return expression
     if not case_sensitive:
@@ -56,7 +56,7 @@ def settled(expression: Any, *, case_sensitive: bool = True) -> Any:
 
 
 def _merged(kind: str, parts: list[Any]) -> Iterator[Any]:
-    """One set in the place of several on the same term: `x in (1, 2) or x = 3`."""
+    """Merge several tests of the same term into one set, as in `x in (1, 2) or x = 3`."""
     one, many = ("eq", "in") if kind == "or" else ("not-eq", "not-in")
     values: dict[str, list[Any]] = {}
     terms: dict[str, Any] = {}
@@ -99,7 +99,7 @@ def _parts(kind: str, expression: Any) -> Iterator[Any]:
 def compare(
     oracle: str, scan: Doc, other: Doc, own: Doc, *, residuals: bool = True, deletes: bool = True
 ) -> Iterator[Difference]:
-    """How our answer differs from an oracle's; both have their residuals bound."""
+    """Return how our answer differs from an oracle's; the residuals of both are bound."""
     if "error" in other or "error" in own:
         if ("error" in other) != ("error" in own) or own["error"] == "crash":
             yield Difference("verdict", oracle, scan, "", _verdict(other), _verdict(own))

@@ -1,4 +1,4 @@
-"""Our catalog with its planner, and the oracles, made once for the tests of this folder."""
+"""Fixtures for our catalog with its planner, and for the oracles, created once for this folder."""
 
 from __future__ import annotations
 

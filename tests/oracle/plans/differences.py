@@ -1,7 +1,8 @@
-"""What we do otherwise than an oracle on purpose: each says when it applies, and has a fixed case.
+"""Lists where we deliberately differ from an oracle: when each entry applies; each has a fixed
+case.
 
-Whatever is listed is still judged by the rows of the files: that a plan of ours misses none of them
-is never taken from an oracle.
+The rows of the files also judge every listed difference. No oracle decides whether our plan is
+complete.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Context:
     other: Doc
     own: Doc
     java_differs: frozenset[tuple[str, str]] = frozenset()
-    """What Java sees otherwise than we in this very scan, by kind and path."""
+    """Where Java differs from us in the same scan, by kind and path."""
 
     @property
     def tests(self) -> list[tuple[str, ColumnTest]]:
@@ -47,7 +48,7 @@ class Listed:
 
 
 def _partition_values(context: Context, path: str, test: ColumnTest) -> Iterator[Any]:
-    """What the file's partition has of the column that is tested."""
+    """Return the file's partition values that derive from the tested column."""
     file = context.table.data_file(path)
     spec = context.table.shape.specs[file.spec_id]
     for part, value in zip(spec, file.partition, strict=True):
@@ -75,7 +76,7 @@ def _order_of_uuids(context: Context, difference: Difference) -> bool:
 
 
 def _ids_of(context: Context, *types: str) -> set[int]:
-    """The columns that have been of one of the types."""
+    """Return the columns that had one of the types at any time."""
     return {
         leaf.field_id
         for version in context.table.versions.values()
@@ -104,7 +105,8 @@ def _order_of_nan(context: Context, difference: Difference) -> bool:
 
 
 def _more_equality_deletes(context: Context, difference: Difference) -> tuple[set[int], bool]:
-    """The columns of the equality deletes that one side alone attaches, and whether it is we."""
+    """Return the columns of the equality deletes that only one side attaches, and whether that
+    side is ours."""
     if difference.kind != "deletes":
         return set(), False
     theirs, ours = set(difference.other), set(difference.own)
@@ -163,7 +165,7 @@ def _has_negation(context: Context) -> bool:
 
 
 def _by_time(context: Context, path: str) -> set[int]:
-    """The tested columns that the file is partitioned by the time of."""
+    """Return the tested columns by whose time the file is partitioned."""
     file = context.table.data_file(path)
     return {
         part.source_id
@@ -344,13 +346,13 @@ LISTED: Final[tuple[Listed, ...]] = (
     Listed("nanosecond-partition", "pyiceberg", _nanosecond_partition),
     Listed("uuid-partition", "pyiceberg", _uuid_partition),
     Listed("two-alike-partitions", "pyiceberg", _two_alike_partitions),
-    # We leave out what both orders leave out, and each oracle what its own does.
+    # We prune only what both orders prune; each oracle prunes by its own order.
     Listed("order-of-uuids", "pyiceberg", _order_of_uuids),
 )
 
 
 def listed_name(context: Context, difference: Difference) -> str | None:
-    """None where nothing is known of it: then it fails."""
+    """Return the name of the listed difference, or None if none applies and the test must fail."""
     if (difference.kind, difference.what) in context.java_differs:
         return "java-and-pyiceberg"
     return next(

@@ -1,4 +1,4 @@
-"""Files that exist in metadata alone, with the metrics of rows that are known."""
+"""Creates files that exist only in metadata, with the metrics of known rows."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tests.oracle.plans.columns import Leaf, order
 
 Doc = dict[str, Any]
 Row = Mapping[int, Any]
-"""The values of the leaves, by field id; a leaf that the writer did not have is left out."""
+"""The values of the leaves by field id; leaves that the writer did not know are missing."""
 Key = tuple[str, int | None]
 """A delete file's path, and the content offset of a deletion vector."""
 
 FILE_PATH_ID: Final = 2_147_483_546
-"""The reserved id of the path column in files of position deletes."""
+"""The reserved id of the path column in position delete files."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class SpecField:
     name: str
     transform: str
     type: Type
-    """Of the source; promotions change no value of a partition."""
+    """The type of the source column; promotions do not change partition values."""
 
     def json(self) -> Doc:
         return {
@@ -46,14 +46,14 @@ Spec = tuple[SpecField, ...]
 
 
 def partition_of(spec: Spec, row: Row) -> tuple[Any, ...]:
-    """The partition of a row, by internal values."""
+    """Return the partition of a row as internal values."""
     return tuple(
         apply(parse_transform(part.transform), part.type, row.get(part.source_id)) for part in spec
     )
 
 
 def same_partition(left: Sequence[Any], right: Sequence[Any]) -> bool:
-    """All NaNs are one value, and the zeros are two."""
+    """Compare partitions: all NaNs are equal, and the two zeros differ."""
     return all(
         order(one) == order(other) or (is_nan(one) and is_nan(other))
         for one, other in zip(left, right, strict=True)
@@ -72,14 +72,15 @@ def partition_json(spec: Spec, partition: Sequence[Any]) -> list[Any]:
 
 
 def _partition_value(type_: Type, value: Any) -> Any:
-    """JSON has no number for what is not finite: there it is a text, and only Java can write it."""
+    """Return the value as JSON. A value that is not finite becomes a text, which only Java can
+    write."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return to_json(type_, value)
 
 
 def is_json(doc: Doc) -> bool:
-    """Whether the file can be declared to our engine."""
+    """Return whether a client can declare the file to our engine."""
     return not {"nan", "inf", "-inf"}.intersection(
         value for value in doc["partition"] if isinstance(value, str)
     )
@@ -96,7 +97,7 @@ class DataFile:
 
 @dataclass(frozen=True)
 class DeleteFile:
-    """A delete file, and what it deletes."""
+    """A delete file and the rows that it deletes."""
 
     key: Key
     kind: str
@@ -104,7 +105,7 @@ class DeleteFile:
     spec_id: int
     partition: tuple[Any, ...]
     is_global: bool
-    """An equality delete of an unpartitioned spec."""
+    """Whether this is an equality delete of an unpartitioned spec."""
     positions: frozenset[tuple[str, int]]
     equality_ids: tuple[int, ...]
     values: tuple[tuple[Any, ...], ...]
@@ -112,7 +113,7 @@ class DeleteFile:
     doc: Doc = field(repr=False)
 
     def deletes(self, file: DataFile, position: int) -> bool:
-        """Whether it deletes a row, sequence numbers aside (spec, "Scan Planning")."""
+        """Return whether it deletes a row, ignoring sequence numbers (spec, "Scan Planning")."""
         if self.kind != "equality":
             return (file.path, position) in self.positions
         in_scope = self.is_global or (
@@ -125,12 +126,12 @@ class DeleteFile:
 
 @dataclass(frozen=True)
 class Metrics:
-    """How a writer makes metrics."""
+    """Describes how a writer computes metrics."""
 
     truncate: int | None = None
-    """Bounds of text and binary are at most this long."""
+    """The maximum length of text and binary bounds."""
     poor: float = 0.2
-    """How many of the files lack some of them."""
+    """The fraction of files that lack some metrics."""
 
     def of(self, random: Random, leaves: Sequence[Leaf], rows: Sequence[Row]) -> Doc:
         counts: dict[str, dict[int, Any]] = {
@@ -175,7 +176,7 @@ class Metrics:
             return
         drawn = random.random()
         for found in counts.values():
-            # All of a kind, or some columns of it: writers leave out both.
+            # Writers omit a metric for all columns or for some, so draw both cases.
             share = 1.0 if drawn < 0.3 else random.choice((0.0, 0.3, 1.0))
             for field_id in list(found):
                 if random.random() < share:
@@ -183,14 +184,14 @@ class Metrics:
 
 
 def _truncated_above(value: Any, length: int) -> Any:
-    """A bound that is not below the value and at most so long; None where there is none."""
+    """Return an upper bound of at most this length that is not below the value, or None."""
     if len(value) <= length:
         return value
     kept = value[:length]
     while kept:
         last = kept[-1]
         if isinstance(kept, str) and ord(last) < 0x10FFFF:
-            # What follows the last code point before the surrogates is the first behind them.
+            # Skip the surrogates, which UTF-8 cannot encode.
             return kept[:-1] + chr(0xE000 if ord(last) == 0xD7FF else ord(last) + 1)
         if isinstance(kept, bytes) and last < 0xFF:
             return kept[:-1] + bytes([last + 1])
@@ -204,7 +205,7 @@ def _hex(type_: Type, value: Any) -> str:
 
 @dataclass
 class Files:
-    """Makes the files of one table."""
+    """Creates the files of one table."""
 
     random: Random
     location: str
@@ -231,7 +232,8 @@ class Files:
         return DataFile(path, spec_id, partition, tuple(rows), doc)
 
     def position_deletes(self, targets: Sequence[DataFile]) -> DeleteFile:
-        """For files of one partition; for a single one it may say so."""
+        """Create position deletes for files of one partition; for a single file they may
+        reference it."""
         path = self._path("pos", "parquet")
         positions = self._positions(targets)
         doc = self._delete_doc(targets[0].doc, path, len(positions))
@@ -245,7 +247,7 @@ class Files:
         return self._delete("position", (path, None), targets[0], positions, doc)
 
     def deletion_vectors(self, targets: Sequence[DataFile]) -> list[DeleteFile]:
-        """Vectors for some data files, in one Puffin file."""
+        """Create vectors for some data files, in one Puffin file."""
         path = self._path("dv", "puffin")
         found = []
         for index, target in enumerate(targets):
@@ -330,7 +332,7 @@ class Files:
 
 
 def _with_nan_bounds(random: Random, leaves: Sequence[Leaf], doc: Doc) -> Doc:
-    """As older writers of a float column with NaN: a bound that says nothing."""
+    """Replace float bounds by NaN, as older writers did for a column that contains NaN."""
     nan = {
         TypeId.FLOAT: struct.pack("<f", math.nan).hex(),
         TypeId.DOUBLE: struct.pack("<d", math.nan).hex(),

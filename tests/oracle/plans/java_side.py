@@ -1,4 +1,4 @@
-"""Iceberg's Java library as the oracle: plans, and expressions as it binds them."""
+"""Uses Iceberg's Java library as the oracle, for plans and for bound expressions."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ class JavaPlans:
         return JavaPlanned(self._plans, self._plans.open(metadata_location))
 
     def write(self, location: str, branch: str, data: Sequence[Doc], deletes: Sequence[Doc]) -> str:
-        """Commits files to a branch; gives the next metadata file."""
+        """Commit files to a branch; return the new metadata file."""
         written = self._plans.write(location, branch, json.dumps(data), json.dumps(deletes))
         return str(written)
 
 
 class JavaPlanned:
-    """One table as Java has read it."""
+    """One table as Java reads it."""
 
     def __init__(self, plans: Any, table: Any) -> None:
         self._plans = plans
         self._table = table
 
     def plan(self, scans: Sequence[Doc]) -> list[Doc]:
-        """For each scan its `tasks`, or `error` and `message`."""
+        """Return for each scan its `tasks`, or `error` and `message`."""
         answers: list[Doc] = json.loads(self._plans.plan(self._table, json.dumps(scans)))
         return answers
 
     def bound(self, expressions: Sequence[Doc]) -> list[Doc]:
-        """For each `expression` what it is bound to its schema, or `error` and `message`."""
+        """Return each `expression` bound to its schema, or `error` and `message`."""
         answers: list[Doc] = json.loads(self._plans.bound(self._table, json.dumps(expressions)))
         return answers

@@ -1,4 +1,4 @@
-"""Our planner in process, asked as the edge asks it; pages are small, so that there are several."""
+"""Calls our planner in process as the edge does, with small pages so that a plan has several."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class OwnPlans:
         self._planner = planner
 
     def plan(self, table: str, scan: Doc) -> Doc:
-        """The `tasks` of a scan, or `error` and `message`."""
+        """Return the `tasks` of a scan, or `error` and `message`."""
         body = {key: value for key, value in scan.items() if value is not None}
         try:
             request = decode(PlanTableScanRequest, json.dumps(body).encode())
@@ -33,7 +33,7 @@ class OwnPlans:
         except FrazilError as error:
             return {"error": error.type, "message": error.message}
         except Exception as error:
-            # A defect; it is compared, so that it is shown with its scan.
+            # A defect. Return it, so that the comparison reports it together with its scan.
             return {"error": CRASH, "message": repr(error)}
 
     def _pages(self, table: str, answer: Any) -> Iterator[Doc]:
@@ -46,7 +46,7 @@ class OwnPlans:
 
 
 def tasks_of(answer: Any) -> Iterator[Doc]:
-    """The tasks of one answer, with their delete files in the place of references."""
+    """Return the tasks of one answer, with delete files in place of references to them."""
     files = answer.get("delete-files", [])
     for task in answer.get("file-scan-tasks", []):
         deletes = [files[at] for at in task.get("delete-file-references", ())]

@@ -1,4 +1,4 @@
-"""Predicates drawn at random: as the JSON that a client sends, and as what they say of a row."""
+"""Draws random predicates: as the JSON that a client sends, and as functions that test a row."""
 
 from __future__ import annotations
 
@@ -30,23 +30,26 @@ _MOMENTS: Final = (TypeId.DATE, TypeId.TIMESTAMP, TypeId.TIMESTAMPTZ)
 
 
 class Predicate:
-    """What a row is tested for."""
+    """A test of a row."""
 
     def json(self) -> Any:
         raise NotImplementedError
 
     def matches(self, row: Row, *, negated: bool = False) -> bool:
-        """As Iceberg has it: a null matches no order, no equality and no prefix, but all of their
-        negations but those of an order; NaN is in no range."""
+        """Return whether the row matches by Iceberg's rules.
+
+        A null matches no order, equality or prefix. It matches their negations, except those of
+        an order. NaN is in no range.
+        """
         raise NotImplementedError
 
     @property
     def is_plain(self) -> bool:
-        """Whether `matches` is right for it: not where a literal is not of its column's type."""
+        """Return whether `matches` is exact; it is not if a literal is not of its column's type."""
         return True
 
     def tests(self, *, negated: bool = False) -> list[tuple[str, ColumnTest]]:
-        """The tests with their operations once negations are pushed down."""
+        """Return the column tests and their operations after negations are pushed down."""
         return []
 
 
@@ -102,18 +105,18 @@ class Negation(Predicate):
 
 @dataclass(frozen=True)
 class ColumnTest(Predicate):
-    """A test of one column, or of a transform of it."""
+    """A test of one column or of a transform of it."""
 
     operation: str
     leaf: Leaf
     transform: str | None
     values: tuple[Any, ...]
-    """Internal values of the term's type."""
+    """The internal values of the term's type."""
     literals: tuple[Any, ...]
-    """The same in JSON."""
+    """The same values as JSON."""
     name: str
     strange: bool = False
-    """A literal is not of the column's type."""
+    """Whether a literal is not of the column's type."""
 
     def json(self) -> Any:
         term: Any = self.name
@@ -165,7 +168,7 @@ def _is(operation: str, value: Any, wanted: Sequence[Any]) -> bool:
 
 
 class PredicateMaker:
-    """Draws predicates over some columns and the values that are in them."""
+    """Draws predicates over some columns and their values."""
 
     def __init__(
         self,
@@ -255,7 +258,7 @@ class PredicateMaker:
         return value
 
     def _literal(self, type_: Type, value: Any) -> Any:
-        """The value in JSON, in one of the ways that are converted to the type."""
+        """Return the value as JSON, in one of the forms that can be converted to the type."""
         plain = to_json(type_, value)
         if self._random.random() > 0.15:
             return plain
@@ -267,7 +270,7 @@ class PredicateMaker:
         if type_.type_id in _MOMENTS:
             return value
         if type_.type_id in _FLOATS and value == int(value) and abs(value) < 1e15:
-            # Zero has a sign that an integer has not.
+            # An integer cannot represent the sign of -0.0.
             return plain if math.copysign(1, value) < 0 == value else int(value)
         if type_.type_id is TypeId.UUID:
             return plain.upper()

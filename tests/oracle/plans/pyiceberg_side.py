@@ -1,7 +1,8 @@
-"""Stock PyIceberg as the second oracle: `scan(...).plan_files()` on the table's metadata file.
+"""Uses stock PyIceberg as the second oracle: `scan(...).plan_files()` on the metadata file.
 
-It has no transforms in filters, no equality deletes, no schema of a snapshot and none of the JSON
-forms of a literal that a server converts: scans with those are Java's alone.
+PyIceberg supports neither transforms in filters, nor equality deletes, nor the schema of a
+snapshot. It also lacks the JSON forms of literals that a server converts. Only Java judges scans
+with those.
 """
 
 from __future__ import annotations
@@ -43,11 +44,11 @@ _NO_LITERALS: Final = (TypeId.TIMESTAMP_NS, TypeId.TIMESTAMPTZ_NS)
 
 
 class CannotSay(Exception):
-    """PyIceberg has no form for it."""
+    """PyIceberg cannot express the predicate."""
 
 
 def expression_of(predicate: Predicate) -> py.BooleanExpression:
-    """The predicate as a user of PyIceberg writes it."""
+    """Return the predicate as a user of PyIceberg writes it."""
     if isinstance(predicate, Constant):
         return py.AlwaysTrue() if predicate.value else py.AlwaysFalse()
     if isinstance(predicate, Negation):
@@ -76,19 +77,19 @@ def _literal(type_: Type, value: Any) -> Any:
 
 
 class PyIcebergPlanned:
-    """One table as PyIceberg has read it."""
+    """One table as PyIceberg reads it."""
 
     def __init__(self, metadata_location: str) -> None:
         try:
             self._table = StaticTable.from_metadata(metadata_location)
         except TypeError as error:
-            # Default values of some types.
+            # PyIceberg cannot read the default values of some types.
             if "Cannot deserialize bytes, type" not in str(error):
                 raise
             raise CannotSay from error
 
     def plan(self, scan: Doc, predicate: Predicate, leaves: Sequence[Leaf]) -> Doc:
-        """The `tasks` of a scan, or `error` and `message`."""
+        """Return the `tasks` of a scan, or `error` and `message`."""
         names = {leaf.field_id: leaf for leaf in leaves}
         schema = self._table.schema()
         row_filter = expression_of(predicate)
@@ -103,7 +104,7 @@ class PyIcebergPlanned:
                 for task in found.plan_files()
             ]
         except Exception as error:
-            # Whatever PyIceberg raises is its answer.
+            # Any exception of PyIceberg counts as its answer.
             return {"error": type(error).__name__, "message": str(error)}
         return {"tasks": tasks}
 
@@ -128,7 +129,7 @@ _OPERATIONS: Final = {
 
 
 def _json(expression: Any, schema: Schema, case_sensitive: bool, leaves: Mapping[int, Leaf]) -> Any:
-    """A residual in the JSON of ours; its literals are as PyIceberg has converted them."""
+    """Return a residual in our JSON form, with literals as PyIceberg converted them."""
     if isinstance(expression, py.AlwaysTrue | py.AlwaysFalse):
         return isinstance(expression, py.AlwaysTrue)
     if isinstance(expression, py.Not):

@@ -1,8 +1,8 @@
-"""Brute force: what a plan must hold, judged by the rows of every file.
+"""Checks a plan by brute force, against the rows of every file.
 
-Needs no oracle. A plan is right if no file with a matching row is missing, if in every planned file
-the residual tells the matching rows from the others, and if every delete file is there that deletes
-a matching row.
+This check needs no oracle. A plan is right under three conditions. It includes every file with a
+matching row. In every planned file the residual separates the matching rows from the others.
+Every delete file that deletes a matching row is attached.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.oracle.plans.tables import PlannedTable, Version
 
 
 def parsed(expression: Any, leaves: Sequence[Leaf]) -> Predicate:
-    """An expression as our planner writes it."""
+    """Parse an expression as our planner writes it."""
     if isinstance(expression, bool):
         return Constant(expression)
     kind = expression["type"]
@@ -43,7 +43,7 @@ def parsed(expression: Any, leaves: Sequence[Leaf]) -> Predicate:
 def problems(
     table: PlannedTable, scan: Doc, predicate: Predicate, leaves: Sequence[Leaf], answer: Doc
 ) -> Iterator[str]:
-    """What is wrong with an answer; its residuals are as the planner has written them."""
+    """Return what is wrong with an answer; its residuals are as the planner wrote them."""
     if "error" in answer or not predicate.is_plain:
         return
     files, deletes = _content(table, scan)
@@ -101,8 +101,8 @@ def _missing_deletes(
         for delete, own in deletes
         if (own > number if delete.kind == "equality" else own >= number)
     ]
-    # What a vector does not delete is not deleted by older position deletes (spec, "Deletion
-    # Vectors"), so that they are left out.
+    # A vector replaces all older position deletes of its data file (spec, "Deletion Vectors"), so a
+    # plan omits those.
     has_vector = any(
         delete.kind == "vector" and any(path == file.path for path, _ in delete.positions)
         for delete in applying

@@ -1,4 +1,4 @@
-"""Schemas and partition specs drawn at random, and how they evolve."""
+"""Draws random schemas and partition specs, and evolves them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Shape:
     random: Random
     format_version: int
     fixed_partitions: bool = True
-    """Whether a column of fixed values may partition the table by itself."""
+    """Whether a column of type fixed may be an identity partition source."""
     schema: Doc = field(default_factory=dict)
     specs: dict[int, Spec] = field(default_factory=dict)
     default_spec_id: int = 0
@@ -52,7 +52,7 @@ class Shape:
         self.specs[0] = self._spec(())
 
     def take(self, metadata: TableMetadata) -> None:
-        """The ids that the catalog has given to the columns of a new table."""
+        """Adopt the ids that the catalog assigned to the columns of a new table."""
         document = json.loads(b"".join(encode_table_metadata(metadata)))
         (self.schema,) = document["schemas"]
         self.last_column_id = document["last-column-id"]
@@ -122,7 +122,7 @@ class Shape:
         return {"id": own, "name": self._name("list"), "required": False, "type": type_}
 
     def evolve_schema(self) -> Doc | None:
-        """The schema after one change; None where the one drawn cannot be made."""
+        """Return the schema after one random change, or None if that change is impossible."""
         schema: Doc = json.loads(json.dumps(self.schema))
         changes: list[Callable[[Doc], bool]] = [
             self._add,
@@ -177,7 +177,7 @@ class Shape:
         item["name"] = self._name("renamed")
         others = [other for other in _fields(schema["fields"]) if other is not item]
         if others and self.random.random() < 0.3:
-            # The name goes on to another column: who looks by name finds the wrong one.
+            # Another column gets the old name, so a lookup by name finds the wrong column.
             self.random.choice(others)["name"] = gone
         return True
 
@@ -207,7 +207,7 @@ class Shape:
     # --- specs ---
 
     def evolve_spec(self) -> int | None:
-        """The id of a spec that is now the default one; None where nothing has changed."""
+        """Return the id of the new default spec, or None if nothing changed."""
         spec = self._spec(self.default_spec)
         known = next((own for own, other in self.specs.items() if other == spec), None)
         if known is None:
@@ -234,7 +234,7 @@ class Shape:
         return tuple(parts)
 
     def _v1_spec(self, before: Spec) -> Spec:
-        """In version 1 a field is never taken away: it becomes void, and new ones go to the end."""
+        """Build a version 1 spec: removed fields become void, and new fields are appended."""
         live = {leaf.field_id for leaf in self.leaves}
         parts = [
             SpecField(part.source_id, part.field_id, f"{part.name}_void", "void", part.type)
@@ -262,7 +262,8 @@ class Shape:
         return known[1:] if is_fixed and not self.fixed_partitions else known
 
     def _part(self, leaf: Leaf, transform: str) -> SpecField:
-        """A field; one that the table has had before keeps its id, and by chance its name."""
+        """Return a field; one that the table has had before keeps its id, and sometimes its
+        name."""
         for part in (part for spec in self.specs.values() for part in spec):
             if (part.source_id, part.transform) == (leaf.field_id, transform):
                 if self.random.random() < 0.3:
@@ -277,7 +278,7 @@ class Shape:
 
 
 def _kind(part: SpecField) -> tuple[int, str]:
-    """What must not be twice in a spec: two transforms of a column of the same kind."""
+    """Return what must be unique in a spec: a column and the kind of its transform."""
     transform = parse_transform(part.transform)
     by_time = part.transform in ("year", "month", "day", "hour")
     return part.source_id, "time" if by_time else type(transform).__name__

@@ -1,7 +1,8 @@
-"""Tables with a history, drawn from a seed and committed by our engine, in part by Java's.
+"""Draws tables with a history from a seed; our engine commits them, and Java some of their
+files.
 
-The model beside the table knows what each snapshot holds: its data files with their rows, and its
-delete files with what they delete.
+A model next to the table records the content of each snapshot: its data files with their rows,
+and its delete files with what they delete.
 """
 
 from __future__ import annotations
@@ -38,13 +39,13 @@ class ForeignWriter(Protocol):
     """Another library that commits files to the table at a metadata file."""
 
     def write(self, location: str, branch: str, data: Sequence[Doc], deletes: Sequence[Doc]) -> str:
-        """The next metadata file."""
+        """Commit the files; return the new metadata file."""
         ...
 
 
 @dataclass(frozen=True)
 class Version:
-    """What one snapshot holds, with data sequence numbers."""
+    """The content of one snapshot, with data sequence numbers."""
 
     snapshot_id: int
     parent_id: int | None
@@ -53,12 +54,12 @@ class Version:
     data: dict[str, tuple[DataFile, int]]
     deletes: dict[Key, tuple[DeleteFile, int]]
     added: frozenset[str]
-    """Paths of the data files that this very snapshot has added."""
+    """The paths of the data files that this snapshot itself added."""
 
 
 @dataclass
 class PlannedTable:
-    """One table: how it is found, and what is in it."""
+    """One table: its location and its content."""
 
     name: str
     shape: Shape
@@ -67,7 +68,7 @@ class PlannedTable:
     heads: dict[str, int]
     steps: list[str] = field(default_factory=list)
     values: dict[int, list[Any]] = field(default_factory=dict)
-    """The values that rows draw from, by field id."""
+    """The values that rows are drawn from, by field id."""
 
     @property
     def current(self) -> Version | None:
@@ -75,12 +76,12 @@ class PlannedTable:
         return None if head is None else self.versions[head]
 
     def data_file(self, path: str) -> DataFile:
-        """A data file of any snapshot."""
+        """Return a data file of any snapshot."""
         found = (version.data[path] for version in self.versions.values() if path in version.data)
         return next(found)[0]
 
     def delete_files(self) -> dict[Key, DeleteFile]:
-        """The delete files of all snapshots."""
+        """Return the delete files of all snapshots."""
         return {
             key: delete
             for version in self.versions.values()
@@ -99,18 +100,18 @@ class TableMaker:
         foreign: ForeignWriter | None = None,
         shape: Shape | None = None,
     ) -> None:
-        """Without a shape one is drawn."""
+        """Create the table, with a random shape if none is given."""
         self._random = random
         self._driver = driver
         self._foreign = foreign
         drawn = random.choice((1, 2, 2, 3, 3))
         self._nulls = random.choice((0.0, 0.1, 0.1, 0.4))
         self._names = 0
-        # Java writes and reads fixed partition values with a length that they do not have.
+        # Java writes and reads fixed partition values with a length prefix that they must not have.
         shape = shape or Shape(random, drawn, fixed_partitions=foreign is None)
         properties = {"format-version": str(shape.format_version)}
         if random.random() < 0.4:
-            # Merged early, never merged or merged by the usual rules.
+            # Merge manifests early, by the usual rules or never.
             least = random.choice(("2", "3", "1000"))
             properties["commit.manifest.min-count-to-merge"] = least
         driver.create_table(
@@ -209,7 +210,7 @@ class TableMaker:
     # --- files ---
 
     def _usable_specs(self) -> list[int]:
-        """Those whose columns the table still has."""
+        """Return the specs whose columns the table still has."""
         live = {leaf.field_id for leaf in self.table.shape.leaves}
         return [
             spec_id
@@ -230,7 +231,7 @@ class TableMaker:
         )
 
     def _draw_rows(self, spec: Spec) -> list[Row]:
-        """Rows of one partition."""
+        """Draw rows of one partition."""
         nulls = self._random.choice((0.0, self._nulls, self._nulls, 1.0))
         nans = self._random.choice((0.0, 0.0, 0.2, 1.0))
         first = self._draw_row(nulls, nans)
@@ -246,7 +247,7 @@ class TableMaker:
         for _ in range(self._random.choice((0, 1, 2, 4, 8))):
             row = self._draw_row(nulls, nans)
             if not same_partition(partition_of(spec, row), partition):
-                # The sources as the first row has them: then the partition is the same.
+                # Copy the partition sources of the first row, so that the partition is the same.
                 row = {**row, **{part.source_id: rows[0][part.source_id] for part in spec}}
             rows.append(row)
         return rows
@@ -277,7 +278,8 @@ class TableMaker:
         rows = []
         for _ in range(self._random.randint(1, 3)):
             drawn = self._draw_row(self._nulls, 0.1)
-            # A target's own value, where it was written with the column: then something goes.
+            # Prefer values of an existing row, if its file has the columns, so that rows get
+            # deleted.
             own = self._random.choice(target.rows)
             rows.append(own if all(leaf.field_id in own for leaf in chosen) else drawn)
         return self.files.equality_deletes(spec_id, spec, partition, chosen, rows)
@@ -306,7 +308,7 @@ class TableMaker:
 
     @property
     def _is_foreign_able(self) -> bool:
-        """Java has no writer for partitions of a column that the table no longer has."""
+        """Return whether Java can write to the table: it cannot partition by a dropped column."""
         is_complete = len(self._usable_specs()) == len(self.table.shape.specs)
         return self._foreign is not None and is_complete
 
@@ -415,7 +417,7 @@ class TableMaker:
         self._driver.register(self.table.name, location)
 
     def _begin_branch(self, branch: str) -> None:
-        """A branch begins where main is."""
+        """Start a branch at main's head."""
         heads = self.table.heads
         if branch != MAIN and branch not in heads:
             self.change(

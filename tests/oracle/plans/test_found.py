@@ -1,4 +1,5 @@
-"""What seeds have found, by fixed tables: judged by the rows, without an oracle."""
+"""Defects that seeds found stay fixed; each case checks a fixed table by its rows, without an
+oracle."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ def planning(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Driver,
 
 
 def made(driver: Driver, name: str, kind: str, transform: str, values: Sequence[Any]) -> TableMaker:
-    """A table of a column x, partitioned by it, with a file for each value."""
+    """Make a table with a column x, partitioned by x, with one file for each value."""
     schema: Doc = {
         "type": "struct",
         "schema-id": 0,
@@ -67,7 +68,7 @@ def test_planning_found_zero_partitions(planning: tuple[Driver, OwnPlans]) -> No
 
 
 def test_planning_found_wider_decimal_partitions(planning: tuple[Driver, OwnPlans]) -> None:
-    """A manifest from before a decimal was made wider is rewritten after it."""
+    """A manifest from before a decimal was widened is rewritten afterwards."""
     driver, own = planning
     values = [Decimal("0.01"), Decimal("0.02")]
     maker = made(driver, "wider", "decimal(9,2)", "identity", values)

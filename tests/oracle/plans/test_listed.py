@@ -1,4 +1,5 @@
-"""Each listed difference by a fixed case: a small table, one scan, and what both sides say."""
+"""Each listed difference has a fixed case: a small table, one scan and the answers of both
+sides."""
 
 from __future__ import annotations
 
@@ -40,26 +41,27 @@ class Case:
     """A transform of the column."""
     name: str = "x"
     literals: Sequence[Any] | None = None
-    """The values in JSON; by default as the type has them."""
+    """The values as JSON; by default in the form of the type."""
     without: Sequence[str] = ()
     """Metrics that the files lack."""
     renamed: bool = False
-    """The column gets another name after the files are committed; the snapshot's is asked for."""
+    """Whether the column is renamed after the commit; the scan uses the snapshot's name."""
     deletes_of: int | None = None
-    """A position delete refers to this file."""
+    """The file that a position delete references."""
     or_other: bool = False
-    """There is another column without metrics, and rows in which it is not null are wanted too."""
+    """Whether there is a second column without metrics, and rows where it is not null also
+    match."""
     negated: bool = False
     equality_delete: Any = None
-    """The value of an equality delete for all files."""
+    """The value of an equality delete that applies to all files."""
     by_java: bool = False
-    """Java writes the files: no client can declare them."""
+    """Whether Java writes the files, because no client can declare them."""
     version: int = 2
     kind: str = "files"
     other: Any = PLANNED
     own: Any = LEFT_OUT
     or_null: bool = False
-    """Rows in which the column is null are wanted too."""
+    """Whether rows in which the column is null also match."""
 
 
 CASES: Final[Mapping[str, Case]] = {
@@ -388,9 +390,10 @@ def test_planning_every_listed_difference_has_a_case() -> None:
 
 
 def test_planning_fixed_partitions_are_beyond_java(world: World) -> None:
-    """Java writes and reads a fixed partition value with a length, which Avro's fixed has not.
+    """Java writes and reads a fixed partition value with a length, which Avro's fixed does not
+    have.
 
-    So no table with one is drawn for it; rows and PyIceberg judge them.
+    So seeds draw no such table when Java also writes; the rows and PyIceberg judge it.
     """
     case = Case("fixed[4]", [[b"abcd"], [b"abce"]], "eq", [b"abcd"], partition="identity")
     run = run_case(world, "fixed", case)

@@ -1,4 +1,4 @@
-"""No file with a matching row is ever left out: judged by the rows alone, without an oracle."""
+"""No plan omits a file with a matching row; the rows alone decide, without an oracle."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""The same files, deletes and residuals as Iceberg's Java library and PyIceberg plan.
+"""Our planner plans the same files, deletes and residuals as Iceberg's Java library and
+PyIceberg.
 
-One seed: `python -m tests.oracle.plans SEED --show` plans it by itself and shows its table.
+To plan one seed alone and print its table: `python -m tests.oracle.plans SEED --show`.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def test_planning_seeds(world: World, block: int) -> None:
 
 @pytest.mark.full
 def test_planning_listed_differences_are_met(world: World) -> None:
-    """Each has a fixed case of its own; what no seed has shown at all is reported."""
+    """Report listed differences that no seed has shown; each also has a fixed case."""
     if not world.listed:
         for seed in range(BLOCK):
             world.run_seed(seed)

@@ -1,4 +1,4 @@
-"""A seed is a table and scans of it; every scan is planned by our planner and by the oracles."""
+"""Draws a table and its scans from a seed, and plans each scan with our planner and the oracles."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ SHOWN_DIFFERENCES: Final = 4
 
 @dataclass(frozen=True)
 class Scan:
-    """One scan: what is asked, and the predicate in it."""
+    """One scan: the request and its predicate."""
 
     predicate: Predicate
     schema: Doc
-    """What the predicate is about."""
+    """The schema that the predicate refers to."""
     snapshot_id: int | None = None
     start_snapshot_id: int | None = None
     end_snapshot_id: int | None = None
@@ -51,7 +51,7 @@ class Scan:
 
 @dataclass
 class Run:
-    """What was planned for one seed."""
+    """The results of one seed."""
 
     seed: int
     table: PlannedTable
@@ -121,7 +121,7 @@ def _draw_scan(random: Random, table: PlannedTable) -> Scan:
 
 
 class World:
-    """Our catalog and the oracles, for many seeds."""
+    """Our catalog and the oracles, reusable for many seeds."""
 
     def __init__(self, driver: Driver, own: OwnPlans, java: JavaPlans) -> None:
         self.driver = driver
@@ -166,7 +166,7 @@ class World:
         ours: Sequence[Doc],
         differing: Sequence[frozenset[tuple[str, str]]],
     ) -> None:
-        """What PyIceberg can be asked; residuals of ours are bound already."""
+        """Compare what PyIceberg supports; our residuals are already bound."""
         table = run.table
         try:
             planned = PyIcebergPlanned(table.metadata_location)
@@ -205,12 +205,15 @@ def _has_equality_deletes(table: PlannedTable, scan: Scan) -> bool:
 
 
 def _has_vectors(table: PlannedTable) -> bool:
-    """PyIceberg tells neither where a vector begins nor which of a Puffin file's it means."""
+    """Return whether the table has deletion vectors.
+
+    PyIceberg reports neither the offset of a vector nor which vector of a Puffin file it means.
+    """
     return any(delete.kind == "vector" for delete in table.delete_files().values())
 
 
 def bind_residuals(java: JavaPlanned, scans: Sequence[Doc], answers: Sequence[Doc]) -> None:
-    """Puts in the place of residuals what they are once Java has read and bound them."""
+    """Replace residuals by their form after Java has read and bound them."""
     texts: dict[tuple[int, str], int] = {}
     expressions: list[Doc] = []
     for number, (scan, answer) in enumerate(zip(scans, answers, strict=True)):
