@@ -1,4 +1,4 @@
-"""A real catalog for the client's tests: one server for all of them, a namespace for each."""
+"""A real catalog for the client's tests: one server for all, one namespace for each test."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class NewTable(Protocol):
 
 @pytest.fixture(scope="session")
 def catalog(tmp_path_factory: pytest.TempPathFactory, processes: None) -> Iterator[RunningServer]:
-    """One `frazil serve` on SQLite and local files for all tests of the client."""
+    """Start one `frazil serve` on SQLite and local files for all tests of the client."""
     with running_server(tmp_path_factory.mktemp("client-catalog")) as server:
         yield server
 
@@ -60,7 +60,7 @@ def namespace(client: Client) -> str:
 
 @pytest.fixture
 def new_table(client: Client, namespace: str) -> NewTable:
-    """Makes tables of the test's own."""
+    """Return a function that creates tables for the test."""
     numbers = itertools.count()
 
     def make(
@@ -79,7 +79,7 @@ def new_table(client: Client, namespace: str) -> NewTable:
 def declared(
     table: Table, name: str, *partition: Any, rows: int = 1, **fields: Any
 ) -> DeclaredDataFile:
-    """A data file that is declared but not written: the catalog never opens it."""
+    """Return a declared data file that does not exist; the catalog never opens it."""
     return DeclaredDataFile(
         spec_id=table.metadata["default-spec-id"],
         partition=tuple(partition),

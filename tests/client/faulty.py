@@ -29,21 +29,23 @@ QUICK: Final = {
     "commit.status-check.min-wait-ms": "1",
     "commit.status-check.max-wait-ms": "20",
 }
-"""Real waits of next to nothing."""
+"""Table properties that make retry waits very short."""
 
 MARK: Final = "marked-by"
 _numbers = itertools.count(1)
 
 
 def quick_client(uri: str) -> Client:
-    """Return a client that retries four times at once; it does not read `commit.retry.*`."""
+    """Return a client that retries four times without waiting; it does not read
+    `commit.retry.*`."""
     return Client(uri, timeout_s=HANG_S, retry=RetryPolicy(4, 1, 20, 1_000 * int(HANG_S)))
 
 
 def impatient_client(uri: str) -> Client:
-    """Return a client for a proxy that holds messages back: it soon gives an answer up.
+    """Return a client with a short timeout, for a proxy that delays messages.
 
-    It also gives up answers that a busy machine delays, so it retries until one comes in time.
+    On a busy machine real responses may time out too, so the client retries until one arrives in
+    time.
     """
     return Client(uri, timeout_s=0.5, retry=RetryPolicy(1_000, 1, 20, 1_000 * int(HANG_S)))
 
@@ -67,7 +69,7 @@ def data_file(location: str, number: int) -> DeclaredDataFile:
 
 
 class Truth:
-    """What is in the catalog, asked of the server itself and not through the proxy."""
+    """The state of the catalog, read from the server directly and not through the proxy."""
 
     def __init__(self, uri: str) -> None:
         self.client = quick_client(uri)
@@ -83,7 +85,7 @@ class Truth:
         return name
 
     def live(self, name: str) -> list[str]:
-        """The paths of the live data files, as their manifests have them."""
+        """Return the paths of the live data files from the manifests."""
         table = self._catalog.load_table(name)
         if table.current_snapshot() is None:
             return []
@@ -91,11 +93,11 @@ class Truth:
         return paths
 
     def versions(self, name: str) -> int:
-        """How often the table was changed."""
+        """Return how often the table was changed."""
         return len(self.client.load_table(name).metadata["metadata-log"])
 
     def marked(self, name: str, mark: str) -> int:
-        """How many snapshots carry a mark."""
+        """Return how many snapshots have the mark."""
         table = self.client.load_table(name)
         return sum(snapshot.summary.get(MARK) == mark for snapshot in table.snapshots)
 
@@ -104,7 +106,7 @@ class Truth:
 
 
 class Operation(ABC):
-    """One change. It is prepared on the server, called through the proxy, and looked for."""
+    """A change that is prepared on the server, called through the proxy and counted afterwards."""
 
     def __init__(self, truth: Truth) -> None:
         self.truth = truth
@@ -122,7 +124,7 @@ class Operation(ABC):
 
     @abstractmethod
     def times(self) -> int:
-        """How often it was done; anything done in part fails here."""
+        """Return how often the change was applied; fail if it was applied in part."""
 
     @property
     def new(self) -> DeclaredDataFile:
@@ -148,7 +150,8 @@ class Append(Operation):
 
 
 class Overwrite(Operation):
-    """With clauses: no row of its filter was added since it was read, and its file is there."""
+    """An overwrite that requires that its file is live and that no row of its filter was added
+    since."""
 
     def prepare(self) -> str:
         return self.truth.new_table(first_file=True)
@@ -185,7 +188,7 @@ class Delete(Operation):
 
 
 class NewBranch(Operation):
-    """With the requirement that the branch is not there."""
+    """A change that requires that the branch does not exist."""
 
     def prepare(self) -> str:
         return self.truth.new_table(first_file=True)
@@ -200,7 +203,7 @@ class NewBranch(Operation):
 
 
 class TwoTables(Operation):
-    """A transaction: both or none."""
+    """A transaction that changes both tables or neither."""
 
     def prepare(self) -> str:
         self.other = self.truth.new_table()
@@ -253,14 +256,14 @@ OPERATIONS: Final[tuple[type[Operation], ...]] = (
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a call said of itself."""
+    """The result or error that a call returned."""
 
     result: object = None
     error: FrazilError | None = None
 
     @property
     def possible(self) -> set[int]:
-        """How often the change may have happened if the client's word is true."""
+        """Return how often the change may have been applied according to the client."""
         if self.error is None:
             return {1}
         return {0, 1} if isinstance(self.error, CommitStateUnknown) else {0}
@@ -279,7 +282,7 @@ def check_word(operation: Operation, outcome: Outcome) -> None:
 
 
 def check_keys(changes: Iterable[Exchange]) -> None:
-    """The same bytes carry the same key, and other bytes another."""
+    """Check that equal requests have the same key and different requests have different keys."""
     keys: dict[Any, set[str | None]] = defaultdict(set)
     for change in changes:
         keys[change.method, change.path, change.body].add(change.key)
@@ -290,7 +293,7 @@ def check_keys(changes: Iterable[Exchange]) -> None:
 
 
 def through(proxy: Proxy, operation: Operation, faults: Iterable[Fault] = ()) -> Outcome:
-    """Call the operation through the proxy and let everything that is on its way arrive."""
+    """Call the operation through the proxy and wait until all delayed messages have arrived."""
     with client_for(faults, proxy.url) as client:
         outcome = call(operation, client)
     proxy.settle()

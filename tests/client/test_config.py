@@ -38,7 +38,7 @@ catalog:
 
 @pytest.fixture
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
-    """PYICEBERG_HOME, the home and the working directory, all empty."""
+    """Create PYICEBERG_HOME, the home and the working directory, all empty."""
     found = {name: tmp_path / name for name in ("chosen", "home", "here")}
     for path in found.values():
         path.mkdir()

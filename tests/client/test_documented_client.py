@@ -1,4 +1,4 @@
-"""The examples for users of the client run as documented."""
+"""The examples in the client's user guide run as documented."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def run(command: list[str], directory: Path, environment: dict[str, str]) -> str
 
 
 def without_what_changes(value: Any) -> Any:
-    """An answer without what is different in every run: ids, times and places."""
+    """Replace what differs in every run: ids, times and locations."""
     if isinstance(value, dict):
         return {name: without_what_changes(item) for name, item in value.items()}
     if isinstance(value, list):
@@ -88,7 +88,7 @@ def running(server: ServerFactory) -> RunningServer:
 
 
 def play_the_session(running: RunningServer, directory: Path) -> list[tuple[Any, Any]]:
-    """Runs the curl commands; each answer that the document shows beside the real one."""
+    """Run the curl commands and return each documented response with the real one."""
     end = "--- the next block ---"
     shown: dict[int, Any] = {}
     commands: list[str] = []
@@ -118,12 +118,12 @@ def test_curl_alone_is_enough(running: RunningServer, tmp_path: Path) -> None:
 
 
 def python_without_frazil(directory: Path) -> tuple[list[str], dict[str, str]]:
-    """A Python that has pyarrow beside its standard library and nothing else."""
+    """Return a Python command and environment with pyarrow and the standard library only."""
     folder = directory / "only-pyarrow"
     folder.mkdir()
     package = Path(pyarrow.__file__).parent
     (folder / "pyarrow").symlink_to(package, target_is_directory=True)
-    # -S: neither site-packages nor what is installed in place.
+    # -S disables site-packages and editable installs.
     return [sys.executable, "-S"], {"PYTHONPATH": str(folder)}
 
 
@@ -160,7 +160,7 @@ def test_thirty_lines_without_frazil_write_rows_that_everybody_reads(
 
 
 def test_the_guide_does_what_it_says(running: RunningServer, tmp_path: Path) -> None:
-    """All examples in order, in one Python, as a reader would follow them."""
+    """Run all examples in order in one Python process, as a reader would."""
     examples = [block.text for block in blocks(GUIDE) if block.language == "python"]
     assert len(examples) >= 10
     script = tmp_path / "guide.py"

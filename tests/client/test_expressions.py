@@ -1,7 +1,7 @@
-"""Filters of the client: what is built and what is written as text, against two judges.
+"""The client's filters, built from objects or written as text, checked by two references.
 
-The server's own reader must accept every JSON that is made, and PyIceberg's parser must give the
-same rows for the texts that both understand.
+The server's parser must accept all JSON that the client produces. PyIceberg's parser must select
+the same rows for the texts that both understand.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ SCHEMA = parse_schema(msgspec.json.encode(SCHEMA_JSON))
 
 
 def sent(filter: Expression | dict[str, Any] | str) -> dict[str, Any]:
-    """The filter's JSON, once the server's reader has bound it to the columns."""
+    """Return the filter's JSON after the server has parsed it and bound it to the columns."""
     json = filter_json(filter)
     body = msgspec.json.encode(json)
     check_text(body)
@@ -312,7 +312,7 @@ def test_text_means_what_it_says(text: str, same: Expression) -> None:
 
 
 def test_instants_and_nanoseconds_are_kept() -> None:
-    # The server reads any offset in a filter; cutting the digits would change what matches.
+    # The server accepts any offset in a filter; dropping digits would change what matches.
     assert sent("tz >= timestamp '2026-05-01T10:00:00+02:00'")["value"].endswith("10:00:00+02:00")
     assert sent("ns = timestamp '2026-05-01 10:00:00.123456789'")["value"].endswith(".123456789")
 

@@ -1,6 +1,7 @@
 """Every call is committed once or not at all, and the client reports which.
 
-A real client, a real server, and between them a proxy that loses, delays, doubles and cuts.
+A real client talks to a real server through a proxy that loses, delays, duplicates and cuts
+messages.
 """
 
 from __future__ import annotations
@@ -118,7 +119,8 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
 
 
 def chosen(every: int) -> list[Any]:
-    """Every fault meets some operations in each run and all of them with --full."""
+    """Return cases that combine every fault with some operations, and with all of them under
+    --full."""
     found = []
     for (row, fault), (column, kind) in product(enumerate(FAULTS), enumerate(OPERATIONS)):
         marks = () if (row + column) % every == 0 else (pytest.mark.full,)
@@ -166,7 +168,8 @@ def test_the_same_on_postgresql(
 
 
 def lasting() -> list[Any]:
-    """A new table has no properties yet that would shorten the waits: seconds, so once a run."""
+    """Return a case for every fault and operation. A new table has no properties yet that
+    shorten the waits, so it takes seconds; it runs with one fault, and with all under --full."""
     faults = {
         "request-dropped": DropRequest(),
         "answer-dropped": DropAnswer(),
@@ -229,7 +232,7 @@ def test_a_conflict_is_raised_at_once(fault: Fault, truth: Truth, proxy: Proxy) 
     assert refused.value.conflicts
     assert truth.live(operation.name) == [rival.file_path]
     check_keys(proxy.changes)
-    # One request, and more only where its answer was lost.
+    # There is one request, and more only if its response was lost.
     if isinstance(fault, Pass | Duplicate):
         assert len(proxy.changes) == 1
 
@@ -265,7 +268,7 @@ def test_a_late_sending_of_what_was_built_again_does_nothing(truth: Truth, proxy
         truth.client.append_files(name, [data_file(table.location, 2)])
 
     proxy.script(HoldRequest("released"), Pass(action=move))
-    # Long enough for a busy machine: exactly one request may be given up.
+    # The timeout is long enough for a busy machine: exactly one request may time out.
     with Client(proxy.url, timeout_s=3, retry=RetryPolicy(4, 1, 20, 60_000)) as client:
         client.rollback(name, first)
     before = truth.versions(name)
@@ -279,7 +282,8 @@ def test_a_late_sending_of_what_was_built_again_does_nothing(truth: Truth, proxy
 
 
 def test_somebody_else_was_first(truth: Truth, proxy: Proxy) -> None:
-    """The branch that a call wanted to make is there: not committed, and said so."""
+    """The branch that the call wants to create exists, and the client reports that nothing was
+    committed."""
     operation = NewBranch(truth)
     proxy.script(Pass(action=lambda: truth.client.create_branch(operation.name, operation.mark)))
     outcome = call(operation, quick_client(proxy.url))
@@ -324,7 +328,7 @@ def test_a_long_day_with_a_bad_network(seed: int, truth: Truth, proxy: Proxy) ->
         check_word(operation, outcome)
     check_keys(proxy.changes)
     assert len(proxy.changes) > len(operations)
-    # Nothing but what was not known to be done was left to the caller.
+    # The client reports an error only if the outcome is unknown or the request was not accepted.
     refused = [outcome.error for outcome in outcomes if outcome.error is not None]
     allowed = CommitStateUnknown | TooManyRequests | CatalogUnreachable
     assert all(isinstance(error, allowed) for error in refused), refused

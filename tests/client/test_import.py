@@ -1,4 +1,4 @@
-"""Importing the client loads no library that it does not need."""
+"""Importing the client does not load libraries that it does not need."""
 
 from __future__ import annotations
 

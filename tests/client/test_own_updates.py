@@ -75,10 +75,10 @@ def test_a_change_that_is_built_again_and_one_that_is_not(
     table = new_table(schema=SCHEMA)
     client.change_metadata(table, _widened)
     assert len(client.load_table(table.identifier).schema.fields) == 2
-    # Built for the schema that the handle knows, which is no longer the current one.
+    # The change is built for the schema of the handle, which is no longer current.
     with pytest.raises(CommitFailed):
         table.declare_metadata(*_widened(table))
-    # Built on what the table is now.
+    # The change is built on the current table.
     table.change_metadata(_widened)
 
 

@@ -1,4 +1,4 @@
-"""Files are written by pyarrow, declared from their footers, committed, and read by PyIceberg."""
+"""pyarrow writes files, the client declares them from their footers, and PyIceberg reads them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from tests.support.server import RunningServer, ServerFactory
 
 @pytest.fixture
 def stock(catalog: RunningServer) -> Catalog:
-    """PyIceberg as it is."""
+    """Return PyIceberg's own REST catalog."""
     return load_catalog("frazil", type="rest", uri=catalog.url)
 
 
@@ -96,7 +96,7 @@ def test_bounds_of_all_types_come_through_the_catalog(
     assert task.file.nan_value_counts == counts(file.nan_value_counts) == {4: 0, 5: 0}
     assert task.file.column_sizes == counts(file.column_sizes)
     assert task.file.split_offsets == list(file.split_offsets or ())
-    # All but the binary column, whose greatest bytes cannot be raised.
+    # The binary column has no upper bound because bytes of all 0xff cannot be incremented.
     assert set(task.file.lower_bounds) - set(task.file.upper_bounds) == {len(VALUES)}
     schema = stock.load_table(str(table.identifier)).schema()
     for at, type_ in enumerate(VALUES, 1):
@@ -171,7 +171,7 @@ def _x(row: Row) -> Any:
 
 
 def holds(check: Callable[[Any], bool], of: Callable[[Row], Any]) -> Callable[[Row], bool]:
-    """A filter as SQL has it: never true of null."""
+    """Return a row filter that is never true for null, as in SQL."""
     return lambda row: of(row) is not None and check(of(row))
 
 
@@ -240,7 +240,7 @@ def test_pyiceberg_finds_every_row_by_filters(
         planned = {task.file.file_path for task in scan.plan_files()}
         assert {files[number] for number in wanted} <= planned, text
         if " nan" not in text:
-            # Arrow itself leaves out row groups with NaN where all other values are one.
+            # Arrow itself skips row groups that have NaN and only one other value.
             assert set(scan.to_arrow()["id"].to_pylist()) >= wanted, text
     assert len(list(loaded.scan(row_filter="id = 7").plan_files())) == 1
     assert len(list(loaded.scan(row_filter="name like 'b%'").plan_files())) == 3
@@ -378,7 +378,7 @@ def test_files_on_s3(on_s3: RunningServer, s3_server: S3Server) -> None:
         assert bounds(file, 1, "long") == (4, 5)
         hadoop = path.replace("s3://", "s3a://")
         assert DataFile.from_parquet(hadoop, table).file_path == hadoop
-        # A filesystem of the caller goes before all settings.
+        # A filesystem from the caller takes precedence over all settings.
         elsewhere = replace(table, config={"s3.endpoint": "http://127.0.0.1:9"})
         bare = path.removeprefix("s3://")
         assert DataFile.from_parquet(bare, elsewhere, filesystem=store) == file

@@ -1,4 +1,4 @@
-"""`Table.plan`: scans that a real server plans, in pages and over polls."""
+"""`Table.plan`: scans that a real server plans, over several pages and polls."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ IDS = {"lower_bounds": ValueMap((1,), (1,)), "upper_bounds": ValueMap((1,), (9,)
 
 @pytest.fixture(scope="module")
 def catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """With pages of two files, so that plans have several."""
+    """Start a server with two files a page, so that plans have several pages."""
     with running_server(tmp_path_factory.mktemp("plans"), "--plan-page-files", "2") as server:
         yield server
 
@@ -115,7 +115,7 @@ def test_sequence_numbers_are_told_on_request(client: Client, new_table: NewTabl
     for day in (1, 2, 3):
         table.append_files(days(table, day))
     table = loaded(client, table)
-    # The last comes with a page of its own, which knows by its token what was asked for.
+    # The last file is on its own page, whose token carries the request's options.
     plan = table.plan(sequence_numbers=True)
     numbers = {file.partition[0]: file.data_sequence_number for file in plan.files}
     assert numbers == {"2026-05-01": 1, "2026-05-02": 2, "2026-05-03": 3}
@@ -190,7 +190,7 @@ def test_snapshots_refs_and_increments(client: Client, new_table: NewTable) -> N
         table.plan(snapshot="v1", from_snapshot=ids[0])
     with pytest.raises(NotFound, match="nothing"):
         table.plan(snapshot="nothing")
-    # A handle that knows the heads of refs alone can still name older snapshots by their ids.
+    # A handle that only knows the heads of refs can still use the ids of older snapshots.
     assert names(client.table(table.identifier).plan(snapshot=ids[1])) == ["1", "2"]
 
 
@@ -219,7 +219,7 @@ def test_a_table_that_no_client_has_loaded() -> None:
 
 
 def test_long_plans_are_asked_for_again(tmp_path: Any) -> None:
-    """A server that never waits for a plan: it always says to come back."""
+    """The server never waits for a plan and always asks the client to poll again."""
     with running_server(tmp_path, "--plan-wait-s", "0") as server, Client(server.url) as client:
         client.create_namespace("ns")
         table = client.create_table(
@@ -235,7 +235,7 @@ FIELD = {"id": 1, "name": "id", "type": "long", "required": False}
 
 
 class Scripted(HttpTransport):
-    """The real connection, but for what is said of plans."""
+    """The real transport, with scripted responses to plan requests."""
 
     def __init__(self, uri: str, answers: list[bytes]) -> None:
         super().__init__(uri)
@@ -260,7 +260,7 @@ def test_a_plan_that_failed_is_raised(catalog: RunningServer, new_table: NewTabl
     transport = Scripted(catalog.url, [SUBMITTED, SUBMITTED, failed])
     with pytest.raises(NotFound, match="gone"):
         Client(transport=transport).load_table(new_table().identifier).plan()
-    # Nobody waits for it any more, so it is cancelled.
+    # The client no longer waits for the plan, so it cancels it.
     assert transport.seen == ["POST ", "GET /a%2Fb", "GET /a%2Fb", "DELETE /a%2Fb"]
 
 

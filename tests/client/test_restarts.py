@@ -37,7 +37,7 @@ from tests.support.server import RunningServer, ServerFactory
 
 
 class Machine:
-    """A server that can be killed as the power is cut, and started on the same data."""
+    """A server that can be killed without warning and restarted on the same data."""
 
     def __init__(self, start: ServerFactory, directory: Path, *flags: str) -> None:
         self._start = start
@@ -145,7 +145,7 @@ def test_a_server_killed_on_postgresql(
 
 
 class Watched:
-    """The real transport; `unsent` is called whenever a connection was refused."""
+    """The real transport; it calls `unsent` whenever a connection is refused."""
 
     def __init__(self, uri: str, unsent: Callable[[], object]) -> None:
         self._real = HttpTransport(uri)
@@ -191,7 +191,7 @@ def test_a_refused_connection_is_tried_again(server: ServerFactory, tmp_path: Pa
 
 
 def test_nobody_there(server: ServerFactory, tmp_path: Path) -> None:
-    """Nothing was sent, so nothing is unknown."""
+    """The outcome is not unknown, because nothing was sent."""
     machine = Machine(server, tmp_path / "machine", "--port", str(free_port()))
     operation = Append(Truth(machine.server.url))
     client = quick_client(machine.server.url)

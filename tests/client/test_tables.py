@@ -147,7 +147,8 @@ def test_rollback(client: Client, new_table: NewTable) -> None:
 def test_a_change_of_a_ref_is_built_again_when_the_ref_has_moved(
     client: Client, new_table: NewTable
 ) -> None:
-    """Eight threads move one tag: each asserts where it saw it, none is lost to the others."""
+    """Eight threads move one tag. Each one requires the position it has read, and no move is
+    lost."""
     table = new_table(properties={"commit.retry.num-retries": "40"})
     client.append_files(table, [declared(table, "a")])
     client.create_tag(table, "now")

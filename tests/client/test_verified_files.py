@@ -1,7 +1,7 @@
 """Client and server agree on which Parquet files a table can read, for every Arrow type.
 
-The client reads a file's columns when it declares the file, the server when the table has
-`frazil.commit.verify-files=footer`. Files are real, and so is the server.
+The client reads a file's columns when it declares the file. The server reads them if the table
+has `frazil.commit.verify-files=footer`. The files and the server are real.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ NOT_WRITTEN = (
     pa.array([1], pa.run_end_encoded(pa.int32(), pa.int64())),
     pa.UnionArray.from_sparse(pa.array([0], pa.int8()), [pa.array([1])]),
 )
-"""Arrays of types that pyarrow does not write to Parquet."""
+"""Arrays of types that pyarrow cannot write to Parquet."""
 
 NESTED_SCHEMAS: Mapping[str, Any] = {
     "list": {
@@ -155,7 +155,7 @@ NESTED_TYPES: Mapping[str, pa.DataType] = {
 
 @pytest.fixture(scope="module")
 def tables(catalog: RunningServer) -> Iterator[tuple[Client, Mapping[str, Table]]]:
-    """A table with one column `x` for each type, whose files the server verifies."""
+    """Create a table with one column `x` for each type; the server verifies its files."""
     with Client(catalog.url) as client:
         client.create_namespace("verified")
         properties = {"format-version": "3", "frazil.commit.verify-files": "footer"}
@@ -172,7 +172,7 @@ def tables(catalog: RunningServer) -> Iterator[tuple[Client, Mapping[str, Table]
 
 
 def readable(client: Client, tables: Mapping[str, Table], path: str) -> set[str]:
-    """The types of a table's column that a file's can be read as, once both sides agree."""
+    """Return the column types that can read the file, after checking that both sides agree."""
     accepted = set()
     for name, table in tables.items():
         refusal = client_refusal(path, table)
@@ -187,7 +187,7 @@ def readable(client: Client, tables: Mapping[str, Table], path: str) -> set[str]
 
 
 def client_refusal(path: str, table: Table) -> str | None:
-    """The reason of the client, without the path."""
+    """Return the reason for the client's refusal without the path."""
     try:
         DataFile.from_parquet(path, table)
     except BadRequest as error:
@@ -196,7 +196,8 @@ def client_refusal(path: str, table: Table) -> str | None:
 
 
 def server_refusal(client: Client, path: str, table: Table) -> str | None:
-    """What the server says to a declaration that only has the path, the size and the rows."""
+    """Return the server's error for a declaration with only the path, the size and the row
+    count."""
     file = DataFile(
         spec_id=0,
         partition=(),
@@ -213,7 +214,7 @@ def server_refusal(client: Client, path: str, table: Table) -> str | None:
 
 
 def table_folder(tables: Mapping[str, Table], tmp_path: Path) -> Path:
-    """Files may lie anywhere below the warehouse; each test has a folder of its own."""
+    """Return a folder for the test's files; any folder below the warehouse is allowed."""
     warehouse = Path(tables["long"].location.removeprefix("file://")).parent
     folder = warehouse / "files" / tmp_path.name
     folder.mkdir(parents=True)
@@ -236,7 +237,7 @@ EXPECTED: Mapping[str, set[str]] = {
     "map of views": {"map"},
     "struct without a field": {"struct"},
 }
-"""What some of the types must be readable as; every column can be read as type unknown."""
+"""Types that must be able to read some file types. Every column can be read as type unknown."""
 
 
 @pytest.mark.parametrize("name", [*LEAF_TYPES, *NESTED_TYPES])
@@ -246,13 +247,14 @@ def test_both_sides_agree_on_every_arrow_type(
     client, compared = tables
     folder = table_folder(compared, tmp_path)
     if name in NESTED_TYPES:
-        # The server alone refuses ids that the table has not assigned, such as those of the parts.
+        # Only the server refuses ids that the table has not assigned, such as those of nested
+        # fields.
         compared = {name: table for name, table in compared.items() if name != "unknown"}
     fields = [arrow("x", {**LEAF_TYPES, **NESTED_TYPES}[name], 1)]
     accepted = readable(client, compared, write(folder, fields, [None] * ROWS))
     if name in EXPECTED:
         assert accepted - {"unknown"} == EXPECTED[name]
-        # Arrow's own schema, which pyarrow stores in the file, makes no difference.
+        # The Arrow schema that pyarrow stores in the file makes no difference.
         path = write(folder, fields, [None] * ROWS, store_schema=False)
         assert readable(client, compared, path) == accepted
 
@@ -273,6 +275,6 @@ def test_both_sides_agree_on_timestamps_of_96_bits(
 
 @pytest.mark.parametrize("array", NOT_WRITTEN, ids=lambda array: str(array.type))
 def test_no_writable_type_is_left_out(array: pa.Array) -> None:
-    """A pyarrow that learns to write one of these needs a line in the tests above."""
+    """If pyarrow learns to write one of these types, add it to the tests above."""
     with pytest.raises(pa.ArrowNotImplementedError):
         pq.write_table(pa.table({"x": array}), pa.BufferOutputStream())

@@ -1,4 +1,4 @@
-"""How often and how long the client retries: real requests, and a clock of the test."""
+"""How often and how long the client retries, with real requests and a simulated clock."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.process
 
 @dataclass
 class HeldClock:
-    """Time passes only by sleeping; chance gives the longest wait."""
+    """A clock that advances only by sleeping, with jitter that always gives the longest wait."""
 
     now: float = 1_000.0
     limits: list[tuple[float, float]] = field(default_factory=list)
@@ -164,7 +164,7 @@ def test_a_key_that_may_be_forgotten_is_not_sent_again(
     persistence = SubmitPolicy(POLICY, key_lifetime_s=0.25, clock=held.clock())
     with pytest.raises(CommitStateUnknown):
         send(proxy, operation, persistence, *[DropAnswer()] * 9)
-    # After 0.1 s it still held, after 0.3 s it did not.
+    # The condition was still true after 0.1 s, and no longer true after 0.3 s.
     assert len(proxy.changes) == 2
     assert operation.times() == 1
 
@@ -172,7 +172,7 @@ def test_a_key_that_may_be_forgotten_is_not_sent_again(
 def test_a_catalog_that_knows_no_keys_is_asked_once(
     truth: Truth, proxy: Proxy, held: HeldClock
 ) -> None:
-    """Sending the same bytes twice could do the change twice there."""
+    """Without keys, sending the same request again could apply the change twice."""
     operation = Append(truth)
     persistence = SubmitPolicy(POLICY, key_lifetime_s=None, clock=held.clock())
     with pytest.raises(CommitStateUnknown):
@@ -180,7 +180,7 @@ def test_a_catalog_that_knows_no_keys_is_asked_once(
     (change,) = proxy.changes
     assert change.key is None
     assert operation.times() == 1
-    # What is proven not to be done may be sent again even so.
+    # A change that certainly was not applied may be sent again even without a key.
     accepted = send(proxy, Append(truth), persistence, Respond(429, 0))
     assert accepted.attempts == 2
 
@@ -211,7 +211,7 @@ def test_a_gateway_that_asks_for_patience_proves_nothing(
 
 
 def test_rebuilding_counts_as_a_retry(truth: Truth, proxy: Proxy, held: HeldClock) -> None:
-    """Each attempt is overtaken while it is on its way, until the patience ends."""
+    """Another commit overtakes each attempt until the client gives up."""
     name = truth.new_table(first_file=True)
     table = truth.client.load_table(name)
     overtaken = 0
