@@ -1,4 +1,4 @@
-"""Files and manifests of them, for the tests of the columnar form and of copies."""
+"""Files and manifests for the tests of the columnar form and of copies."""
 
 from __future__ import annotations
 
@@ -69,7 +69,8 @@ def delete_file(number: int, content: int, **changes: Any) -> DeleteFile:
 def manifest_of(
     encoder: ManifestEncoder, files: Sequence[ContentFile], codec: str = "deflate"
 ) -> bytes:
-    """Files that were added, stay and are removed, in turn; version 1 has no sequence numbers."""
+    """Return a manifest whose files are added, existing and deleted in turn; version 1 has no
+    sequence numbers."""
     writer = RollingManifestWriter(
         encoder, new_path=lambda: "m", snapshot_id=100, target_size_bytes=1 << 40, codec=codec
     )

@@ -32,7 +32,7 @@ from frazil.wire.expressions import ALWAYS_FALSE, ALWAYS_TRUE, Expression, Opera
 
 FIELD_ID = 1
 LONG_TEXT = "customer#0000000017"
-"""More than 16 bytes."""
+"""A text of more than 16 bytes."""
 TEXTS = [
     *("", "a", "ab", "abc", "abcd", "abcdefgh", "abcdefghi", "abcdefghijklmnop", "b", "\x00"),
     *(
@@ -103,12 +103,12 @@ STRANGE = [
     *(b"\x80" + bytes(15), b"\x7f" + b"\xff" * 16, b"\x00" * 15 + b"\x05", b"x" * 16 + b"\xff"),
     *(struct.pack("<i", 2**31 - 1), struct.pack("<i", 106_751_991), struct.pack("<i", -106_752)),
 ]
-"""Bytes that are no value of most types, or one that was promoted."""
+"""Bytes that are invalid for most types, or that belong to a type before its promotion."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a type, the bytes that its bounds may be, and its literals."""
+    """A column type with possible bounds, literals and transforms."""
 
     text: str
     type: Type
@@ -130,11 +130,11 @@ def columns() -> dict[str, Column]:
 ALL = columns()
 
 
-# A world is drawn from a seed: many draws of single values would take most of the time.
+# Test data is generated from a seed, because drawing every value separately is slow.
 
 
 def rows_of(rng: Random, column: Column, *, number: int | None = None) -> list[RowMetrics]:
-    """Files alike, or each in its own way."""
+    """Return random metrics of rows: all with the same structure, or each with its own."""
     pool: list[bytes | None] = list(column.bounds)
     if rng.random() < 0.3:
         pool += STRANGE
@@ -159,7 +159,7 @@ def _row(rng: Random, pool: Sequence[bytes | None], alike: bool) -> RowMetrics:
 
 
 def _map(rng: Random, value: Any, alike: bool) -> dict[int, Any] | None:
-    """The value among others, in no order."""
+    """Return a map of the value and others, in random order."""
     if value is None:
         return None if alike or rng.random() < 0.5 else {}
     if alike:
@@ -171,7 +171,7 @@ def _map(rng: Random, value: Any, alike: bool) -> dict[int, Any] | None:
 
 
 def term_of(rng: Random, column: Column) -> tuple[BoundTerm, list[Any]]:
-    """A term and literals of its type."""
+    """Return a term and literals of its type."""
     reference = BoundReference(FIELD_ID, "c", column.type, rng.random() < 0.5, rng.random() < 0.1)
     if not column.transforms or rng.random() < 0.6:
         return reference, column.values
@@ -225,7 +225,7 @@ def tree_of(rng: Random, column: Column, depth: int = 2) -> Expression:
 
 @cache
 def _many(type_: Type) -> frozenset[Any]:
-    """More values than a set may have to be looked through."""
+    """Return more values than the evaluators check in a set."""
     many: list[Any] = []
     for number in range(IN_PREDICATE_LIMIT + 20):
         value = _value(type_, number)
@@ -255,7 +255,7 @@ def _value(type_: Type, number: int) -> Any:
 
 
 def plain(rows: Sequence[FileMetrics]) -> list[dict[str, Any]]:
-    """What can be compared: no map is an empty map."""
+    """Return comparable values; a missing map becomes an empty one."""
     names = (
         "value_counts",
         "null_value_counts",

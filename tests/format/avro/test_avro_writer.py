@@ -1,4 +1,4 @@
-"""The writer of Avro files ends blocks by their records and keeps their order."""
+"""The Avro writer ends blocks by their number of records and keeps the order of records."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def table_of(
     version: int = 2,
     required: Sequence[int] = (),
 ) -> TableMetadata:
-    """A table with the columns c1, c2, ... and the partition fields p0, p1, ..."""
+    """Return a table with the columns c1, c2, ... and the partition fields p0, p1, ..."""
     fields = [
         {"id": number, "name": f"c{number}", "required": number in required, "type": kind}
         for number, kind in enumerate(types, 1)
@@ -263,7 +263,7 @@ def test_partition_values_that_do_not_fit_are_named(
 
 
 def test_a_remembered_tuple_lets_nothing_else_in() -> None:
-    """True, 1 and 1.0 are equal in Python; only one of them is an int."""
+    """True, 1 and 1.0 are equal in Python, but only 1 is an int."""
     converter = DeclaredFiles(table_of(["int"], [(1, "identity")]))
     assert converter.data_file(_DATA.decode(declared(partition=[1])), PLACE).partition == (1,)
     for other in (True, 1.0):
@@ -304,7 +304,7 @@ def test_older_specs_are_read_by_their_own_fields() -> None:
 
 
 def dropped_source(transform: str) -> TableMetadata:
-    """A table whose first spec has a source that is no longer in the schema."""
+    """Return a table whose first spec has a source that is no longer in the schema."""
     metadata = table_of(["long", "timestamp"], [(2, transform)])
     schema = {
         "type": "struct",
@@ -425,7 +425,7 @@ BOUNDS: dict[str, list[Any]] = {
 
 
 def binary(kind: str, value: Any) -> bytes:
-    """The bytes of a JSON value, by the general functions."""
+    """Encode a JSON value with the general functions."""
     type_ = type_from_name(kind)
     return to_binary(type_, from_json(type_, value))
 
@@ -582,7 +582,7 @@ def test_a_lower_bound_above_the_upper_one_would_hide_the_file(
 
 
 def test_text_ordered_by_utf16_units_is_not_refused() -> None:
-    """U+FF5E comes before U+1F600 by code points, and after it by UTF-16 units, as in Java."""
+    """U+FF5E is before U+1F600 by code points, but after it by UTF-16 units, which Java uses."""
     metadata = table_of(["string"])
     one, other = "\uff5e", "\U0001f600"
     for lower, upper in ((one, other), (other, one)):
@@ -601,7 +601,7 @@ numbers = st.integers(-(2**63), 2**63 - 1)
 def test_bounds_of_any_columns_are_read_back(
     longs: dict[int, tuple[int, int]], texts: list[str]
 ) -> None:
-    """Whatever columns have bounds, in whatever order, each finds its own value again."""
+    """Any columns may have bounds in any order, and each column gets its own value."""
     metadata = table_of(["long"] * 6 + ["string"])
     lower: dict[int, Any] = {field_id: min(pair) for field_id, pair in longs.items()}
     upper: dict[int, Any] = {field_id: max(pair) for field_id, pair in longs.items()}
@@ -703,6 +703,6 @@ def test_equality_ids_are_columns_of_the_current_schema() -> None:
 
 
 def test_delete_files_of_a_required_column_may_count_nulls() -> None:
-    """A position delete file may carry the deleted row, which may be left out."""
+    """A position delete file may contain the deleted row, but need not."""
     metadata = table_of(required=[1])
     assert delete(metadata, "position-deletes", null_value_counts=field_map({1: 5}))

@@ -48,7 +48,7 @@ def test_counts_have_the_bytes_of_any_number(value: int) -> None:
 counts = st.sampled_from(EDGES) | st.integers(0, 2**63 - 1)
 
 
-# 2368 is one of the ids whose bytes hold a percent sign.
+# 2368 is one of the ids whose encoded bytes contain a percent sign.
 field_ids = st.integers(0, 2**31 - 1) | st.sampled_from([2368, 37, 4736 + 2368])
 
 
@@ -89,7 +89,7 @@ columns = st.sampled_from(sorted(BOUNDS)).flatmap(
 def test_bounds_of_a_request_are_written_like_a_dict(
     drawn: dict[int, tuple[str, Any]], is_hex: bool
 ) -> None:
-    """Columns of any types in any order; numbers are written first."""
+    """The bounds may be of any types in any order; numbers are written first."""
     types = {field_id: type_from_name(kind) for field_id, (kind, _) in drawn.items()}
     binary = {field_id: to_binary(types[field_id], value) for field_id, (_, value) in drawn.items()}
     as_json = [

@@ -1,4 +1,4 @@
-"""Binding: names, literals as Java's `Literals` reads them, and what folds away."""
+"""Binding: names, literals as Java's `Literals` converts them, and constant folding."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ def test_null_tests_of_what_is_never_or_always_null_fold() -> None:
         assert bound({"type": "not-null", "term": column}) == (
             ALWAYS_FALSE if is_null else ALWAYS_TRUE
         )
-    # A required field of an optional struct is null where the struct is.
+    # A required field of an optional struct is null if the struct is null.
     found = bound({"type": "is-null", "term": "outer.Leaf"})
     assert isinstance(found, BoundUnaryPredicate)
     assert found.term == BoundReference(41, "outer.Leaf", SCHEMA.fields_by_id[41].type, True, True)
@@ -304,7 +304,7 @@ def test_the_deepest_tree_is_bound() -> None:
 
 @pytest.mark.parametrize("zeros", [[-0.0, 0.0], [0.0, -0.0, 1.5]])
 def test_both_zeros_of_a_set_are_kept(zeros: list[float]) -> None:
-    """They are two values in Iceberg's order, and one to a Python set."""
+    """The zeros are two values in Iceberg's order, but equal in a Python set."""
     schema = build()
     inside = bind(parse_expression({"type": "in", "term": "double", "values": zeros}), schema)
     outside = bind(parse_expression({"type": "not-in", "term": "double", "values": zeros}), schema)

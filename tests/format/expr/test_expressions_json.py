@@ -1,4 +1,4 @@
-"""Expressions in JSON: both forms of the REST specification, and what is refused."""
+"""Expressions in JSON: both forms of the REST specification, and invalid ones."""
 
 from __future__ import annotations
 

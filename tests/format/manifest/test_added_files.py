@@ -1,4 +1,4 @@
-"""Files that are added together give the same manifests as one by one."""
+"""Adding files together gives the same manifests as adding them one by one."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def write(
         target_size_bytes=target,
     )
     first, rest = files[:1], files[1:]
-    # One that came before alone leaves a block that is begun.
+    # Adding one file first leaves a block that is not full.
     for file in first:
         writer.add(file, sequence_number)
     if together:

@@ -1,4 +1,4 @@
-"""Columns are read back from their file unchanged, or not at all."""
+"""Columns are read from their file unchanged, or not at all."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_damaged_file_is_not_taken() -> None:
 
 
 def test_a_file_that_was_written_wrongly_is_not_taken() -> None:
-    """With a checksum that is right."""
+    """The checksum is valid, but the content is not."""
     content = columns_to_bytes("s3://m.avro", data_columns())
     frame = cached_columns._FRAME
     magic, version, _, head = frame.unpack_from(content)

@@ -1,4 +1,4 @@
-"""Avro files are read as by fastavro, and the cost is bounded by their size."""
+"""Avro files are read as fastavro reads them, and the cost is bounded by their size."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def number(value: int) -> bytes:
 
 
 def container(schema: Any, blocks: list[tuple[int, bytes]], codec: str = "null") -> bytes:
-    """A file whose block heads say whatever the test wants."""
+    """Return an Avro file whose block headers have the given values."""
     out = b"Obj\x01" + number(2)
     for key, value in (("avro.schema", json.dumps(schema)), ("avro.codec", codec)):
         out += number(len(key)) + key.encode() + number(len(value)) + value.encode()
@@ -211,7 +211,7 @@ def test_schemas_that_grow_exponentially_are_refused() -> None:
 @pytest.mark.parametrize(
     ("schema", "block", "problem"),
     [
-        # 20 million elements in a handful of bytes, in the ways an array can claim them.
+        # Each case claims 20 million array elements in a few bytes.
         (record_of(LONGS), number(20_000_000), "more elements than it has bytes for"),
         (record_of(LONGS), number(-20_000_000) + number(2) + b"\0\0", "bytes for"),
         (record_of(LONGS), number(-(2**63)) + number(0), "bytes for"),

@@ -1,4 +1,4 @@
-"""The columnar form of an entry equals the row reader's."""
+"""The columnar form of an entry equals the row reader's form."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def none(value: int, missing: int = NONE) -> int | None:
 
 
 def agree(columns: ManifestColumns, content: bytes, *lists: ManifestFile) -> None:
-    """Every column holds what the row-wise reader gives."""
+    """Check that every column has the values of the row reader."""
     manifest = read_manifest(content)
     assert len(columns) == len(manifest.entries)
     for row, entry in enumerate(manifest.entries):
@@ -246,7 +246,7 @@ METRICS = ("value_counts", "null_value_counts", "nan_value_counts", "lower_bound
 
 @pytest.mark.parametrize("version", [1, 3])
 def test_metrics_of_many_rows_are_those_of_each(version: int) -> None:
-    """In whatever order they are asked for."""
+    """The order of the requested rows does not matter."""
     files = uneven_files(random.Random(5), 1_300)
     content = manifest_of(encoder_of("long", "string", version=version), files)
     columns = decode_columns(content)
@@ -363,7 +363,7 @@ def test_manifests_of_pyiceberg_become_columns(tmp_path: Path) -> None:
 
 
 def reordered(schema: RecordSchema) -> RecordSchema:
-    """The same fields in another order, unions the other way round, and fields nobody knows."""
+    """Return the schema with reordered fields, reversed unions and unknown fields."""
     tree = schema.tree
     (file,) = (field["type"] for field in tree["fields"] if field["name"] == "data_file")
     for record in (tree, file):
@@ -438,7 +438,7 @@ def one_by_one(content: bytes, monkeypatch: pytest.MonkeyPatch) -> object:
 
 
 def uneven_files(chance: random.Random, rows: int) -> list[DataFile]:
-    """Files with any metrics: none, some, of any length; numbers of every size."""
+    """Return files with random metrics: none, some, any length, and numbers of every size."""
 
     def counts() -> dict[int, int] | None:
         found = {chance.randint(0, 1 << 20): 1 << chance.randint(0, 62) for _ in range(9)}
@@ -497,7 +497,7 @@ def test_damage_is_judged_alike_at_once_and_one_after_another(
 
 
 def test_a_few_rows_with_many_values_are_read_one_after_another() -> None:
-    """All at once they would take a step of all rows for each value."""
+    """Decoding all rows together would take one step of all rows for each value."""
     encoder = encoder_of()
     files = [data_file(n) for n in range(150)]
     files[70] = data_file(70, value_counts=dict.fromkeys(range(9_000), 1))
@@ -535,7 +535,7 @@ def test_truncated_manifests_are_refused() -> None:
 
 @pytest.mark.parametrize("kind", [DATA, DELETES])
 def test_damaged_manifests_are_refused_or_read(kind: int) -> None:
-    """Bit flips, cuts and repeats anywhere; nothing but UnreadableAvro comes out."""
+    """After bit flips, cuts or repeats the only possible error is UnreadableAvro."""
     encoder = encoder_of("string", "decimal(9, 2)", version=3, content=kind)
     part = ("a", Decimal("1.00"))
     files: list[ContentFile] = (

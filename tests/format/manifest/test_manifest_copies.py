@@ -1,4 +1,4 @@
-"""Entries are carried from manifest to manifest as bytes, and their columns with them."""
+"""Entries are copied from manifest to manifest as bytes, together with their columns."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def test_copies_roll_as_other_entries_do_and_mix_with_them() -> None:
 
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (1, 3), (2, 3)])
 def test_entries_of_an_older_version_are_translated(before: int, after: int) -> None:
-    """As after a table's upgrade, when a manifest from before it loses an entry."""
+    """This happens after a table upgrade, when an older manifest loses an entry."""
     old = encoder_of(*TYPES, version=before)
     files = [data_file(number, PARTITION, sort_order_id=2) for number in range(3)]
     writer = writer_of(old, snapshot_id=5)
@@ -205,7 +205,7 @@ def test_entries_of_an_older_version_are_translated(before: int, after: int) -> 
 
 
 def test_row_ids_are_left_out_where_the_list_has_none() -> None:
-    """As Java reads such a manifest: only a manifest with row ids has files with row ids."""
+    """Java reads such manifests this way: only files of a manifest with row ids have row ids."""
     encoder = encoder_of(version=3)
     content = manifest_of(encoder, [data_file(1, first_row_id=700), data_file(4)])
     written = copied(encoder, content, LISTED, set())
@@ -236,7 +236,7 @@ def test_manifests_of_older_writers_lack_the_last_fields() -> None:
 
 
 def test_ints_that_were_longs_are_copied_as_they_are() -> None:
-    """PyIceberg's `equality_ids` are longs; so are partition values after a promotion."""
+    """PyIceberg writes `equality_ids` as longs; promoted partition values can be longs too."""
     old, new = encoder_of("int", content=DELETES), encoder_of("long", content=DELETES)
     files = [
         delete_file(n, EQUALITY_DELETES, equality_ids=[n, 70], partition=(n,)) for n in range(3)
@@ -352,7 +352,8 @@ def test_entries_that_lack_unknown_fields_follow_with_nulls() -> None:
 
 
 def test_another_writers_schema_is_translated() -> None:
-    """Other order, no optional fields, a partition field that can be missing."""
+    """Its fields have another order, optional fields are absent, and a partition field may be
+    missing."""
     part = [
         {"name": "second", "type": ["null", "string"], "field-id": 1001},
         {"name": "first", "type": "int", "field-id": 1000},

@@ -145,7 +145,7 @@ def pairs(values: Any) -> Any:
 
 
 def as_record(file: ContentFile, version: int) -> dict[str, Any]:
-    """The struct `data_file` as Avro shows it, without the partition."""
+    """Return the struct `data_file` as Avro decodes it, without the partition."""
     is_data = isinstance(file, DataFile)
     record: dict[str, Any] = {} if version == 1 else {"content": file.content}  # type: ignore[attr-defined]
     record |= {
@@ -252,7 +252,7 @@ def test_partition_values_come_back(
     manifest = read_manifest(content)
     assert repr([entry.partition for entry in manifest.entries]) == repr(expected)
     assert [entry.file_path for entry in manifest.entries] == [file.file_path for file in written]
-    # fastavro by a schema without logical types: Python has no dates of every int.
+    # fastavro reads without logical types, because Python dates cannot represent every int.
     bare = json.loads(json.dumps(encoder.schema.tree).replace('"logicalType"', '"was"'))
     file = open_avro(content, limits=LIMITS)
     for values, (_, raw) in zip(expected, file.records(skipper(encoder)), strict=True):

@@ -1,4 +1,4 @@
-"""Manifests roll at their size, know their list entry, and take over entries as bytes."""
+"""Manifests roll over at their target size, know their list entry, and copy entries as bytes."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def listed_as(
     sequence_number: int = 9,
     first_row_id: int | None = None,
 ) -> ManifestFile:
-    """What a manifest list that we write, and read again, says of the manifest."""
+    """Write a manifest list with the manifest, read it again and return its entry."""
     schema = manifest_list_schema(version)
     values = written.listed(100, sequence_number)
     out = bytearray()

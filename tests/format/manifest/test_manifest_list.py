@@ -1,4 +1,4 @@
-"""Manifest lists are read, and written again with whatever they had."""
+"""Manifest lists are read and written again without losing fields."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_fields_we_do_not_know_are_kept() -> None:
     records = avro_records(write(*entries, like=found, format_version=2).content)
     assert [record["from_the_future"] for record in records] == [None, "kept"]
     assert [record["sequence_number"] for record in records] == [7, 0]
-    # Also where the list is too old to give the new one its schema.
+    # This also works if the old list's schema cannot be used for the new one.
     upgraded = write(*entries, like=found, format_version=3, first_row_id=10)
     records = avro_records(upgraded.content)
     assert [record["from_the_future"] for record in records] == [None, "kept"]

@@ -1,4 +1,5 @@
-"""A new list takes over the blocks of the one before, and reads as if it were written anew."""
+"""A new manifest list reuses the blocks of the previous one and reads as if written from
+scratch."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ LATER[3] = set()
 
 
 class History:
-    """Lists that follow each other, beside a model of what each must hold."""
+    """Successive manifest lists, and a model of what each must contain."""
 
     def __init__(self, version: int, codec: str = "deflate") -> None:
         self.version, self.codec = version, codec
@@ -53,7 +54,7 @@ class History:
         return {key: value for key, value in record.items() if key not in LATER[self.version]}
 
     def commit(self, front: list[dict[str, Any]], kept: list[int]) -> WrittenManifestList:
-        """New manifests before those of the head that stay."""
+        """Write a list with new manifests before the kept manifests of the head."""
         entries = [new_listed(self._by_id(record), self.version, self.head) for record in front]
         if self.head is not None:
             entries += [
@@ -84,7 +85,7 @@ class History:
         counts = [block.num_records for block in fastavro.block_reader(io.BytesIO(written.content))]
         assert counts == [block.count for block in written.parsed.blocks]
         assert sum(counts) == len(self.records)
-        # Only the first block is ever written again because it is small.
+        # Only the first block may be small, and it is written again.
         assert all(count == BLOCK for count in counts[1:])
 
     def _assign_row_ids(self) -> None:
@@ -115,7 +116,7 @@ def test_a_list_that_grows_keeps_its_full_blocks(version: int, codec: str) -> No
         ]
         if before is not None:
             kept = len(blocks) - 1
-            # The very same bytes, not compressed again.
+            # The block is the same bytes object, not compressed again.
             assert kept == 0 or all(
                 mine is theirs
                 for mine, theirs in zip(blocks[-kept:], before.blocks[-kept:], strict=True)
@@ -128,7 +129,7 @@ def test_a_list_that_grows_keeps_its_full_blocks(version: int, codec: str) -> No
 
 @st.composite
 def _steps(draw: st.DrawFn) -> list[tuple[int, float, int]]:
-    """How many manifests come, what part of the others goes, and where."""
+    """Draw steps of (new manifests, fraction of the others to remove, seed for which ones)."""
     step = st.tuples(
         st.sampled_from([0, 1, 1, 2, 40]),
         st.sampled_from([0, 0, 0.02, 0.5, 1]),
@@ -143,7 +144,7 @@ def test_any_history_of_lists_reads_as_it_was_meant(
 ) -> None:
     history = History(version)
     if from_a_client:
-        # A list that was read has no blocks to take over.
+        # A list that was read from a file has no blocks to reuse.
         history.records = [history.new_record() for _ in range(70)]
         history.head = read_manifest_list(list_bytes(history.records, version))
     for come, part, seed in steps:

@@ -1,4 +1,4 @@
-"""Which manifests are merged: as Java does where there is little, never much at once."""
+"""Which manifests are merged: as in Java for small tables, and always a limited number at once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.trees import list_bytes, listed
 
 MIB = 1 << 20
 HEADER_BYTES, ENTRY_BYTES = 2_000, 90
-"""About what a manifest takes with few columns."""
+"""Approximate sizes for a table with few columns."""
 
 
 def manifest(entries: int, spec_id: int = 0) -> Mergeable:
@@ -28,8 +28,8 @@ def manifest(entries: int, spec_id: int = 0) -> Mergeable:
 
 
 def java_bins(manifests: Sequence[Mergeable], target: int) -> list[list[int]]:
-    """All bins of Java's mergeGroup, for all specs in turn: ListPacker.packEnd with a lookback of
-    one packs the reversed items forward and reverses what comes out."""
+    """Return all bins of Java's mergeGroup for all specs in turn. ListPacker.packEnd with a
+    lookback of one packs the reversed items forward and reverses the result."""
     bins: list[list[int]] = []
     for spec_id in sorted({one[0] for one in manifests}, reverse=True):
         packed: list[list[int]] = []
@@ -53,16 +53,16 @@ def java_merges(
 
 
 class Branch:
-    """A list of manifests, the newest first, to which commits are made."""
+    """A list of manifests, newest first, that accepts commits."""
 
     def __init__(self, settings: MergeSettings) -> None:
         self.settings = settings
         self.manifests: list[Mergeable] = []
         self.rewritten: list[int] = []
-        """For each commit how many entries it copied."""
+        """The number of copied entries for each commit."""
 
     def commit(self, new: Mergeable) -> None:
-        # Java lists manifests by spec, the newest first.
+        # Java lists manifests by spec, newest first.
         self.manifests = sorted([new, *self.manifests], key=lambda one: -one[0])
         chosen = bin_to_merge(self.manifests, self.settings)
         entries = sum(self.manifests[position][2] for position in chosen)
@@ -94,7 +94,7 @@ def test_two_are_the_fewest(min_count: int) -> None:
 def test_a_bin_without_the_newest_manifest_needs_only_two() -> None:
     target = manifest(1)[1] * 3
     settings = MergeSettings(target_size_bytes=target)
-    # Packed from the end: the three oldest fill a bin, the newest is in one that is not full.
+    # Packing starts at the end: the three oldest fill a bin, and the newest is in a partial bin.
     assert bin_to_merge([manifest(1)] * 4, settings) == (1, 2, 3)
     assert bin_to_merge([manifest(1)] * 3, settings) == ()
 
@@ -102,7 +102,7 @@ def test_a_bin_without_the_newest_manifest_needs_only_two() -> None:
 def test_specs_are_not_mixed() -> None:
     manifests = [manifest(1, 1), manifest(1, 0), manifest(1, 0), manifest(1, 1)]
     assert bin_to_merge(manifests, MergeSettings(min_count=2)) == (0, 3)
-    # Only the spec of the newest manifest waits until there are enough.
+    # The minimum count applies only to the spec of the newest manifest.
     assert bin_to_merge(manifests, MergeSettings(min_count=3)) == (1, 2)
 
 
@@ -121,7 +121,7 @@ def test_among_few_entries_a_bin_is_one_that_java_merges(
 ) -> None:
     settings = MergeSettings(min_count=min_count, target_size_bytes=target)
     merges = java_merges(manifests, min_count, target)
-    # Java merges all of them at once, a commit here merges the first.
+    # Java merges all bins at once; our commits merge only the first one.
     assert bin_to_merge(manifests, settings) == (merges[0] if merges else ())
 
 
@@ -146,8 +146,8 @@ def test_thousands_of_commits_of_one_file_keep_the_tree_small(min_count: int) ->
         assert sum(entries for _, _, entries in branch.manifests) == number
     assert max(branch.rewritten) <= MAX_MERGED_ENTRIES
     assert most <= min_count + commits / MAX_MERGED_ENTRIES + 1
-    # A file is copied each time its bin grows by the manifests of one merge: on the way to a full
-    # bin by half as often as there are such merges.
+    # A file is copied each time a merge adds manifests to its bin. On average that is half as often
+    # as there are merges until the bin is full.
     merges = MAX_MERGED_ENTRIES / (min_count - 1)
     assert sum(branch.rewritten) <= commits * merges * 0.51
 
@@ -168,7 +168,7 @@ def test_commits_of_all_sizes_and_specs_keep_the_tree_small(
         assert branch.rewritten[-1] <= MAX_MERGED_ENTRIES
     entries = sum(one[2] for one in commits)
     assert sum(one[2] for one in branch.manifests) == entries
-    # Two bins side by side have more than the bound together, or one of them would not have ended.
+    # Two adjacent bins together exceed the bound; otherwise they would be one bin.
     full = 2 * entries / MAX_MERGED_ENTRIES
     assert len(branch.manifests) <= full + 2 * (min_count + 1)
 
@@ -179,7 +179,7 @@ def test_a_table_that_was_left_in_small_pieces_is_merged_a_bin_a_commit() -> Non
     for _ in range(30):
         branch.commit(manifest(1))
     assert max(branch.rewritten) <= MAX_MERGED_ENTRIES
-    # 50,000 entries are 13 bins; the one with the newest manifest waits for a hundred of them.
+    # 50,000 entries make 13 bins; the bin with the newest manifest waits for a hundred manifests.
     assert len(branch.manifests) < 12 + 100
 
 

@@ -1,4 +1,4 @@
-"""Partition summaries made from entries, beside those that PyIceberg makes."""
+"""Partition summaries computed from entries equal those of PyIceberg."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The columns for readers equal the row reader's values."""
+"""The columns for readers have the same values as the row reader."""
 
 from __future__ import annotations
 

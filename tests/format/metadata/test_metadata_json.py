@@ -1,4 +1,4 @@
-"""Table metadata from and to JSON: every version, old forms, unknown fields, bad documents."""
+"""Table metadata to and from JSON: all versions, old forms, unknown fields, invalid documents."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def encoded(metadata: TableMetadata) -> bytes:
 
 
 def full(version: int) -> TableMetadata:
-    """A table with something in every field."""
+    """Return a table with a value in every field."""
     metadata = apply(
         history(3, version),
         set_ref(1, "v1", "tag", max_ref_age_ms=5),
@@ -183,7 +183,7 @@ class TestRoundTrip:
         assert [e.snapshot_id for e in read.snapshot_log] == [
             e.snapshot_id for e in metadata.snapshot_log
         ]
-        # And what PyIceberg writes is read here.
+        # Metadata that PyIceberg writes can be parsed.
         again = parse_table_metadata(read.model_dump_json(by_alias=True).encode())
         assert again.snapshots.ids() == metadata.snapshots.ids()
         assert again.current_snapshot_id == metadata.current_snapshot_id

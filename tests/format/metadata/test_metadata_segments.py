@@ -42,7 +42,7 @@ LONG = 10_000
 
 
 def long_history(length: int) -> TableMetadata:
-    """A table as another writer left it: one document with all its snapshots."""
+    """Return a table as another writer stores it: one document with all its snapshots."""
     value = document(table()) | {
         "last-sequence-number": length,
         "last-updated-ms": NOW_MS + length,
@@ -138,7 +138,7 @@ def edits(draw: st.DrawFn) -> list[tuple[str, Any]]:
 class TestLists:
     @given(edits())
     def test_a_segmented_list_is_a_list(self, steps: list[tuple[str, Any]]) -> None:
-        """Whatever is done to it, it holds what a plain list would hold."""
+        """After any operations it has the same elements as a plain list."""
         snapshots, model, next_id = SnapshotList(), list[dict[str, Any]](), 1
         for kind, argument in steps:
             if kind == "append":
@@ -192,7 +192,7 @@ class TestGzipMember:
     def test_pieces_make_one_member(self, pieces: list[bytes]) -> None:
         member = b"".join(gzip_member([pack(piece) for piece in pieces]))
         assert gzip.decompress(member) == b"".join(pieces)
-        # A reader that stops after the first member gets everything.
+        # A reader that stops after the first gzip member gets the whole document.
         inflater = zlib.decompressobj(31)
         plain = b"".join(inflater.decompress(member[i : i + 7]) for i in range(0, len(member), 7))
         assert plain == b"".join(pieces)

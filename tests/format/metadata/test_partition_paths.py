@@ -1,4 +1,4 @@
-"""Partitions as paths: what Java and PyIceberg write, checked against PyIceberg."""
+"""Partition paths equal those that Java and PyIceberg write, checked against PyIceberg."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from frazil.format.metadata.schema import parse_schema
 
 
 def documents(*parts: tuple[str, str, str]) -> tuple[str, str]:
-    """The schema and the spec of some partition fields: name, type of the source, transform."""
+    """Return the schema and the spec of partition fields given as (name, source type,
+    transform)."""
     columns = [
         {"id": number, "name": f"c{number}", "required": False, "type": type_}
         for number, (_, type_, _) in enumerate(parts, 1)
@@ -50,7 +51,7 @@ def stock_path(parts: tuple[tuple[str, str, str], ...], *values: Any) -> str:
 
 
 def both(type_: str, transform: str, value: Any, name: str = "p") -> str:
-    """Ours, which must be PyIceberg's."""
+    """Return our partition path after checking that it equals PyIceberg's."""
     path = path_of(((name, type_, transform),), value)
     assert path == stock_path(((name, type_, transform),), value)
     return path
@@ -116,7 +117,7 @@ def test_names_and_values_are_escaped() -> None:
 
 
 def test_two_characters_are_escaped_as_java_does() -> None:
-    """Java's URLEncoder leaves an asterisk and escapes a tilde; Python does it the other way."""
+    """Java's URLEncoder keeps an asterisk and escapes a tilde; Python does the opposite."""
     parts = (("p", "string", "identity"),)
     assert path_of(parts, "*~") == "p=*%7E"
     assert stock_path(parts, "*~") == "p=%2A~"

@@ -1,4 +1,4 @@
-"""Whatever a client sends in place of a metadata object: it is read, or it is a 400."""
+"""Any input in place of a metadata object is either parsed or refused with 400."""
 
 from __future__ import annotations
 

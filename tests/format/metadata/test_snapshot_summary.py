@@ -1,4 +1,4 @@
-"""The summary of a snapshot, key by key, and counted beside PyIceberg."""
+"""The summary of a snapshot, checked key by key and against PyIceberg."""
 
 from __future__ import annotations
 

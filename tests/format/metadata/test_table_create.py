@@ -138,7 +138,7 @@ class TestNewTable:
 
 
 def staged(**changes: TableUpdate | None) -> list[TableUpdate]:
-    """What a stock client sends to commit a staged create."""
+    """Return the updates that a stock client sends to commit a staged create."""
     updates: dict[str, TableUpdate | None] = {
         "uuid": update("assign-uuid", uuid=UUID),
         "version": update("upgrade-format-version", format_version=2),

@@ -1,4 +1,4 @@
-"""Whatever updates come, in whatever order: what comes out is metadata that readers accept."""
+"""Any sequence of updates results in metadata that other readers accept."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ json_values = st.recursive(
 
 
 def places(value: Any) -> list[tuple[Any, Any]]:
-    """Every (container, key) of a document."""
+    """Return every (container, key) of a document."""
     found: list[tuple[Any, Any]] = []
     if isinstance(value, dict):
         items: list[tuple[Any, Any]] = list(value.items())
@@ -239,7 +239,7 @@ def test_a_damaged_update_is_applied_or_refused(
 
 
 def test_the_strategies_reach_deep_states() -> None:
-    """The property above is not vacuous: its own building blocks make a table with a history."""
+    """The strategies can build a table with a history, so the property above is not vacuous."""
     request = [
         {"action": "add-snapshot", "snapshot": document(history(1))["snapshots"][0]},
         {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": 1},

@@ -1,4 +1,4 @@
-"""Requirements, with the messages that clients and the compatibility kit look for."""
+"""Requirements, with the messages that clients and the compatibility kit expect."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class TestAddSnapshot:
             apply(history(2, version), add(stale))
 
     def test_a_snapshot_without_parent_may_repeat_the_last_sequence_number(self) -> None:
-        """Two replacements of a table that were made on the same base."""
+        """Two clients may replace the table from the same base."""
         base = apply(history(2), update("remove-snapshot-ref", ref_name="main"))
         replaced = commit(base, snapshot(9, sequence_number=2))
         assert replaced.last_sequence_number == 2

@@ -85,7 +85,7 @@ def view(
 
 def applied(base: ViewMetadata, *updates: ViewUpdate, now_ms: int = NOW_MS + 1) -> ViewMetadata:
     result = apply_view_updates(base, updates, now_ms=now_ms)
-    # Whatever was made must be readable again, and stay what it is.
+    # The result can be encoded and parsed again without a change.
     assert parse_view_metadata(encode_view_metadata(result)) == result
     return result
 
@@ -193,7 +193,7 @@ def test_replacing_adds_a_version_and_an_entry_at_its_time() -> None:
 
 
 def test_stale_replaces_are_applied_one_after_the_other() -> None:
-    """What the compatibility kit asks for: ids given by the server, schemas used again."""
+    """The compatibility kit requires this: the server assigns ids and reuses schemas."""
     base = view(sql("select 1", "trino"), properties={"replace.drop-dialect.allowed": "true"})
     first = applied(
         base,
@@ -232,7 +232,7 @@ def test_an_equal_version_is_used_again() -> None:
     )
     assert back.current_version_id == 1
     assert len(back.versions) == 2
-    # The version is older than this commit, so the time of the entry is the commit's.
+    # The version is older than this commit, so the entry has the time of the commit.
     assert log(back)[-1] == (1, NOW_MS + 7)
 
 
@@ -371,7 +371,7 @@ def test_the_current_version_never_expires() -> None:
     current = applied(current, SetCurrentViewVersion(1))
     current = applied(current, SetProperties({"version.history.num-entries": "2"}))
     assert [found.version_id for found in current.versions] == [1, 3]
-    # Version 2 is unknown now: what was current before it cannot be told any more.
+    # Version 2 no longer exists, so the log drops it and everything before it.
     assert [entry.version_id for entry in current.version_log] == [3, 1]
 
 

@@ -1,4 +1,4 @@
-"""Answers about many files at once are those about each of them."""
+"""Evaluating many files at once gives the same answers as evaluating each file."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_answers_are_those_of_each_file(column: Column, seed: int) -> None:
 
 @pytest.mark.parametrize("column", ALL.values(), ids=list(ALL))
 def test_answers_about_decoded_files_are_those_of_each(column: Column) -> None:
-    """Many files, so that they are decoded at once and columns have their densest forms."""
+    """Many files are decoded together, and the columns get their densest forms."""
     for seed in range(3):
         rng = Random(seed)
         rows = [
@@ -118,7 +118,7 @@ def file(
 
 
 def answers(expression: Expression, files: Sequence[RowMetrics]) -> tuple[list[bool], list[bool]]:
-    """Inclusive and strict; equal to those of each file."""
+    """Return inclusive and strict answers after checking that they equal those of each file."""
     metrics = metrics_of_files(files)
     check(expression, files, metrics)
     return (
@@ -187,7 +187,7 @@ def test_files_without_values_or_rows() -> None:
 
 
 def test_strings_are_ordered_by_code_points() -> None:
-    """UTF-16, which Java's own comparison of strings uses, orders these two otherwise."""
+    """Java's string comparison uses UTF-16 and orders these two values differently."""
     lower, upper = "\uffff".encode(), "\U00010000".encode()
     assert answers(compare("string", "lt", "\U00010000"), [file(lower, upper)])[0] == [True]
     assert answers(compare("string", "gt", "\U00010000"), [file(lower, upper)])[0] == [False]
@@ -244,8 +244,8 @@ def test_decimals_of_any_length() -> None:
 @pytest.mark.parametrize("operation", [Operation.IN, Operation.NOT_IN])
 @pytest.mark.parametrize("count", [2, 199, 200, 201, 1_000])
 def test_sets_of_many_literals(operation: Operation, count: int) -> None:
-    """Above 200 literals a file may always match, as in Java; that all rows must match is shown
-    with any number."""
+    """As in Java, a file may always match a set of more than 200 literals. Whether all rows must
+    match is decided for any number."""
     rng = Random(count)
     values = frozenset(rng.sample(range(-(10**6), 10**6), count))
     numbers = [rng.randint(-(10**6), 10**6) for _ in range(300)]
@@ -270,7 +270,7 @@ def test_sets_of_many_literals(operation: Operation, count: int) -> None:
 
 
 def test_a_literal_that_does_not_fit_the_column() -> None:
-    """As a projection or an older client may give it."""
+    """A projection or an older client may send such literals."""
     one = (1).to_bytes(4, "little")
     for literal in (2**40, -(2**40), 2**70, -(2**70)):
         for operation in ("lt", "gt", "eq", "not-eq"):

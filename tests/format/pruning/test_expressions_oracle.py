@@ -1,9 +1,9 @@
-"""PyIceberg's evaluators and projections as an oracle, and what it is known not to do.
+"""PyIceberg's evaluators and projections as a reference, and their known gaps.
 
-Known gaps of PyIceberg, for which Java's rules are asserted by hand below: terms that are
-transforms, files that `not-eq` and `not-in` exclude because they hold one value, sets none of
-whose values lies between the bounds, negative times written one too large, strict answers about
-prefixes, and strict answers for counts that are not known.
+Known gaps of PyIceberg, for which tests below assert Java's rules by hand: terms that are
+transforms, files that `not-eq` and `not-in` exclude because they have only one value, sets
+without a value between the bounds, negative times that were written one too large, strict
+answers about prefixes, and strict answers for unknown counts.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ SCHEMA = parse_schema(json.dumps(SCHEMA_JSON).encode())
 ORACLE_SCHEMA = OracleSchema.model_validate(SCHEMA_JSON)
 TYPES = {name: SCHEMA.fields_by_id[IDS[name]].type for name in COLUMNS}
 
-# Times are not negative here: PyIceberg does not allow for those that old versions wrote wrong.
+# Times are not negative, because PyIceberg does not allow for the wrong ones of old versions.
 DAYS = [f"{year}-{rest}" for year in (1970, 1971) for rest in ("01-01", "01-02", "12-31")]
 LITERALS: dict[str, list[Any]] = {
     "i": [-11, -10, -1, 0, 1, 10, 11],
@@ -120,9 +120,10 @@ def oracle(value: dict[str, Any]) -> BooleanExpression:
 
 
 def check(value: dict[str, Any], ours: bool, theirs: bool) -> None:
-    """The same answer; for sets ours may exclude what theirs keeps, never the other way.
+    """Check that both answers are equal; for sets, ours may be stricter.
 
-    PyIceberg holds a set against each bound alone, Java each of its values against both.
+    PyIceberg compares a set with each bound separately. Java compares each value with both
+    bounds.
     """
     if '"in"' in json.dumps(value):
         assert theirs or not ours
@@ -132,7 +133,7 @@ def check(value: dict[str, Any], ours: bool, theirs: bool) -> None:
 
 @st.composite
 def files(draw: st.DrawFn) -> DataFile:
-    """Metrics that need not be true of any rows, with any of them missing except null counts."""
+    """Draw a file with metrics that need not match any rows. All but null counts may be missing."""
     rows = draw(st.integers(0, 3))
     metrics: dict[str, Any] = {
         "value_counts": {},
@@ -150,7 +151,7 @@ def files(draw: st.DrawFn) -> DataFile:
             metrics["nan_value_counts"][field_id] = draw(st.integers(0, rows - nulls))
         values = st.sampled_from(INTERNAL[name])
         lower, upper = sorted([draw(values), draw(values)])
-        # A NaN marks bounds as unreliable; writers that have one write it as both of them.
+        # A NaN marks bounds as unreliable; writers that have a NaN write it as both bounds.
         if lower != lower or upper != upper:
             nan = to_binary(TYPES[name], float("nan"))
             metrics["lower_bounds"][field_id] = metrics["upper_bounds"][field_id] = nan
@@ -175,7 +176,7 @@ def test_inclusive_metrics(value: dict[str, Any], file: DataFile) -> None:
 def test_strict_metrics(value: dict[str, Any], file: DataFile) -> None:
     ours = strict_metrics_evaluator(bind(parse_expression(value), SCHEMA))(_as_metrics(file))
     theirs = _StrictMetricsEvaluator(ORACLE_SCHEMA, oracle(value)).eval(file)
-    # PyIceberg proves nothing about prefixes, and holds a set against each bound alone.
+    # PyIceberg proves nothing about prefixes, and compares a set with each bound separately.
     if any(kind in json.dumps(value) for kind in ("starts-with", '"not-in"')):
         assert ours or not theirs
     else:
@@ -218,7 +219,7 @@ PARTITION_VALUES: dict[str, list[Any]] = {
 
 
 def partition_values(spec_json: dict[str, Any]) -> list[tuple[Any, list[Any]]]:
-    """For each field its type and values to draw partitions from."""
+    """Return for each field its type and values to draw partitions from."""
     found: list[tuple[Any, list[Any]]] = []
     for part in parse_partition_spec(json.dumps(spec_json).encode()).fields:
         source = SCHEMA.fields_by_id[part.source_id].type
@@ -248,7 +249,7 @@ def test_projections(value: dict[str, Any], spec_json: dict[str, Any], data: st.
             partition_type, theirs(ORACLE_SCHEMA, oracle_spec)(oracle(value)), True
         )(Record(*partition))
         answer = partition_evaluator(ours(tree, spec), spec)(partition)
-        # What is after the first period of all must be strict about the wrong values before it.
+        # After 1970 began, strict answers must still allow for wrong values from before.
         if ours is strict_projection and any(n in json.dumps(value) for n in ('"t"', '"d"')):
             assert expected or not answer
         else:

@@ -1,4 +1,4 @@
-"""Java's rules for single predicates, where no oracle in Python follows them."""
+"""Java's rules for single predicates that no Python library implements."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_transform_terms_match_equal_partition_fields(project: Any) -> None:
     unknown = ALWAYS_FALSE if project is strict_projection else ALWAYS_TRUE
     for other in ("bucket[8]", "truncate[4]", "void"):
         assert project(expression, spec_of("i", other)) == unknown
-    # Java compares the column itself with the bucket here; the bucket of the value is meant.
+    # Java compares the column itself with the bucket here. We compare the bucket of the value.
     itself = project(expression, spec_of("i", "identity"))
     assert isinstance(itself.term, BoundTransform)
 
@@ -178,7 +178,7 @@ def members(expression: Expression) -> tuple[str, set[Any]]:
 
 
 def test_negative_times_allow_for_what_old_versions_wrote() -> None:
-    """`ProjectionUtil.fixInclusiveTimeProjection` and `fixStrictTimeProjection`."""
+    """The rules are `ProjectionUtil.fixInclusiveTimeProjection` and `fixStrictTimeProjection`."""
     hours, before = spec_of("t", "hour"), "1969-12-31T22:30:00"
     assert literal(inclusive_projection(bound("lt", "t", before), hours)) == ("lt-eq", -1)
     assert literal(inclusive_projection(bound("gt", "t", before), hours)) == ("gt-eq", -2)

@@ -1,6 +1,7 @@
-"""Soundness against rows: real rows, their real partitions and metrics, and random expressions.
+"""Soundness against rows: real rows with their partitions and metrics, and random expressions.
 
-If any row matches, everything inclusive must say so; if something strict says yes, all rows match.
+If any row matches, every inclusive answer must be true. If a strict answer is true, all rows
+must match.
 """
 
 from __future__ import annotations
@@ -146,7 +147,8 @@ class Metrics:
 
 
 def truncated(value: Any, upper: bool, width: int = 2) -> Any:
-    """A bound as writers shorten it; the upper one must grow, and has none if it cannot."""
+    """Return a bound as writers truncate it. An upper bound is incremented, or None if that is
+    impossible."""
     if not isinstance(value, str | bytes) or len(value) <= width:
         return value
     if not upper:
@@ -222,7 +224,8 @@ def specs(draw: st.DrawFn) -> PartitionSpec:
 
 
 def partition_of(row: Mapping[int, Any], spec: PartitionSpec, wrong: bool = False) -> list[Any]:
-    """The partition values of a row; `wrong` are the negative times of old versions of Java."""
+    """Return the partition values of a row; `wrong` applies the error of old Java versions for
+    negative times."""
     found = []
     for part in spec.fields:
         source = SCHEMA.fields_by_id[part.source_id].type
@@ -235,7 +238,8 @@ def partition_of(row: Mapping[int, Any], spec: PartitionSpec, wrong: bool = Fals
 
 
 def _bound(type_: Type, value: Any) -> bytes:
-    """A truncated value may lie outside of its type; then the bound cannot be read."""
+    """Encode a bound. A truncated value may be invalid for its type; then the bound cannot be
+    read."""
     try:
         return to_binary(type_, value)
     except InvalidValue:
@@ -285,5 +289,6 @@ def test_projections_are_sound(
 
 
 def _has_transform(tree: Expression) -> bool:
-    """As in Java, a transform that a filter names itself is compared with no allowance."""
+    """Return whether a filter names a transform. As in Java, it is then compared without an
+    allowance for wrong negative times."""
     return "BoundTransform" in repr(tree)

@@ -1,4 +1,4 @@
-"""The statistics of manifests, decoded into columns, are those of each entry."""
+"""The statistics of manifests, decoded into columns, equal those of each entry."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_files_alike(number: int, block_entries: int, monkeypatch: pytest.Monkey
 
 
 def uneven(rng: random.Random, number: int) -> DataFile:
-    """With columns of its own, in its own order, or none at all."""
+    """Return a file with its own columns in its own order, or none."""
     maps: dict[str, Any] = {}
     for name in MAPS:
         ids = rng.sample([1, 2, 3, 64, 65, 70_000, 2**31 - 1, 5, 6], rng.randint(0, 6))
@@ -129,7 +129,7 @@ def test_a_map_that_names_a_column_twice_means_the_last() -> None:
 
 
 def test_maps_in_several_blocks() -> None:
-    """As Avro allows them: with their sizes in bytes, or without, and any number of them."""
+    """Avro allows any number of map blocks, with or without their sizes in bytes."""
     encoder = encoder_of()
     record = encoder.data_file(data_file(1, value_counts={1: 5, 2: 6}))
     whole = b"\x04\x02\x0a\x04\x0c\x00"
@@ -250,7 +250,7 @@ def test_a_manifest_that_is_not_the_one_of_the_columns_is_refused() -> None:
 @settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_damaged_manifests_are_refused_or_read(data: st.DataObject) -> None:
-    """Whatever the bytes are, nothing but UnreadableAvro is raised."""
+    """No input raises any error other than UnreadableAvro."""
     content = _HOSTILE[data.draw(st.integers(0, 1))]
     columns = decode_columns(content)
     at = data.draw(st.integers(len(content) // 3, len(content) - 1))

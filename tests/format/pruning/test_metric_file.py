@@ -1,4 +1,4 @@
-"""Statistics kept on disk come back as they were; what is damaged or of another kind does not."""
+"""Statistics on disk are read unchanged; damaged or incompatible files are not read."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_damage_is_found() -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_a_head_that_does_not_fit_its_arrays_is_refused_or_read(seed: int) -> None:
-    """With a checksum that is right, as another version's mistake could leave it."""
+    """The checksum is valid, as after a bug in another version."""
     rng = random.Random(seed)
     frame = struct.Struct("<15sBIQ")
     magic, version, _, head_size = frame.unpack_from(CONTENT)
