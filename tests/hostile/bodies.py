@@ -1,7 +1,7 @@
-"""Commit bodies: one valid example of everything, and the ways in which each can be wrong.
+"""Commit bodies: a valid example of each update and requirement, and ways to make them wrong.
 
-The examples hold marks such as `@location`, which `filled` replaces by what the table at hand has.
-So the same bodies can be drawn again for another table.
+The examples contain marks such as `@location`. `filled` replaces them with the values of a
+table, so that the same bodies work for any table.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ REQUIREMENTS: tuple[dict[str, Any], ...] = (
     {"type": "assert-default-spec-id", "default-spec-id": 0},
     {"type": "assert-default-sort-order-id", "default-sort-order-id": 0},
 )
-"""All but assert-create, which holds only where there is no table."""
+"""All requirements except assert-create, which only applies where there is no table."""
 
 VIEW_UPDATES: tuple[dict[str, Any], ...] = (
     {"action": "assign-uuid", "uuid": "@view-uuid"},
@@ -185,11 +185,12 @@ CREATE_UPDATES: tuple[dict[str, Any], ...] = (
     {"action": "set-location", "location": "@new-location"},
     {"action": "set-properties", "updates": {}},
 )
-"""What the commit of a staged create sends, with assert-create as its only requirement."""
+"""The updates of a staged create's commit, whose only requirement is assert-create."""
 
 
 def number(text: str) -> str:
-    """A number that JSON allows and Python's writer of JSON does not; see `encoded`."""
+    """Return a mark for a number that JSON allows but Python's JSON encoder cannot write.
+    `encoded` replaces it."""
     return f"@number:{text}"
 
 
@@ -198,7 +199,7 @@ def encoded(body: Any) -> bytes:
 
 
 def filled(body: Any, world: World) -> Any:
-    """The same body with its marks replaced by what the world's table and view have."""
+    """Return the body with its marks replaced by the values of the world's table and view."""
     marks: dict[str, Any] = {
         "@uuid": world.uuid,
         "@now": int(time.time() * 1000),
@@ -223,7 +224,7 @@ def _filled(body: Any, marks: Mapping[str, Any]) -> Any:
 
 
 def paths(body: Any, so_far: Path = ()) -> Iterator[Path]:
-    """The place of everything inside a JSON value, but for the value itself."""
+    """Yield the path of everything inside a JSON value, except for the value itself."""
     items: Sequence[tuple[str | int, Any]] = ()
     if isinstance(body, dict):
         items = list(body.items())
@@ -241,7 +242,7 @@ def at(body: Any, path: Path) -> Any:
 
 
 def replaced(body: Any, path: Path, value: Any) -> Any:
-    """A copy with another value at a place."""
+    """Return a copy that has another value at a path."""
     changed = copy.deepcopy(body)
     at(changed, path[:-1])[path[-1]] = value
     return changed

@@ -23,7 +23,7 @@ def hostile_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def allowed_folder(hostile_folder: Path) -> Path:
-    """Outside the warehouse, and allowed."""
+    """Provide an allowed folder outside the warehouse."""
     folder = hostile_folder / "allowed"
     folder.mkdir()
     return folder
@@ -31,7 +31,7 @@ def allowed_folder(hostile_folder: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def reached(hostile_folder: Path) -> Reached:
-    """What the engine of the shared server was asked to do."""
+    """Provide the record of what the engine of the shared server applied."""
     return Reached(hostile_folder / "reached")
 
 
@@ -39,7 +39,7 @@ def reached(hostile_folder: Path) -> Reached:
 def shared_server(
     hostile_folder: Path, allowed_folder: Path, reached: Reached
 ) -> Iterator[RunningServer]:
-    """One real server for all hostile requests: what one of them breaks, the others notice."""
+    """Provide one real server for all hostile requests: if one breaks it, later tests fail."""
     flags = ("--allow-location", str(allowed_folder), "--plan-page-files", "1")
     with running_server(
         hostile_folder / "server", *flags, env=reached.environment(), command=COMMAND
@@ -69,8 +69,8 @@ def module_world(
 
 @pytest.fixture
 def world(module_world: World, request: pytest.FixtureRequest) -> World:
-    """A namespace with a table and a view, for all tests of a module: each leaves it unchanged or
-    makes again what it destroyed."""
+    """Provide a namespace with a table and a view for all tests of a module. Each test leaves it
+    unchanged or restores what it destroyed."""
     request.node.stash.setdefault(SERVERS, []).append(module_world.server)
     return module_world
 
@@ -82,6 +82,6 @@ def new_world(
     allowed_folder: Path,
     request: pytest.FixtureRequest,
 ) -> World:
-    """A namespace of this test's own, with a table and a view."""
+    """Provide a namespace with a table and a view for this test alone."""
     request.node.stash.setdefault(SERVERS, []).append(shared_server)
     return _build(shared_server, shared_client, allowed_folder)

@@ -1,7 +1,8 @@
-"""`frazil serve` as it is, but telling which updates and requirements its engine was given.
+"""`frazil serve`, with a record of the updates and requirements that reached its engine.
 
-Run as a program it starts the server after wrapping the engine's own dispatch: what is written
-down has really been called, inside the server, by a request that came over HTTP.
+As a program, this module wraps the engine's own dispatch and then starts the server. Each
+recorded function was therefore really called, inside the server, by a request that came over
+HTTP.
 """
 
 from __future__ import annotations
@@ -26,26 +27,26 @@ REFUSED = "refused"
 
 
 class Reached:
-    """What the file of a running server says so far."""
+    """Reads what a running server has recorded so far."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def environment(self, patience_s: float | None = None) -> dict[str, str]:
-        """For the server to run with. `patience_s`: how long it waits for a head or a body, which
-        is no setting of the product."""
+        """Return the environment for the server. `patience_s` is how long it waits for a head or
+        a body, which is not a setting of the product."""
         paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
         patience = {} if patience_s is None else {_PATIENCE: str(patience_s)}
         return {_FILE: str(self._path), "PYTHONPATH": os.pathsep.join(paths), **patience}
 
     def names(self, kind: str, outcome: str | None = None) -> set[str]:
-        """The actions or types that the engine met, with one outcome or with any."""
+        """Return the actions or types that reached the engine, with one outcome or with any."""
         lines = (line.split() for line in self._path.read_text().splitlines())
         return {name for what, name, how in lines if what == kind and outcome in (None, how)}
 
 
 class _Recorder:
-    """Writes each kind, name and outcome down the first time it is met."""
+    """Records each kind, name and outcome the first time it occurs."""
 
     def __init__(self, path: str) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -53,8 +54,8 @@ class _Recorder:
         self._inside = threading.local()
 
     def in_commits(self, function: Callable[..., T]) -> Callable[..., T]:
-        """Marks where a commit's own updates are applied: creating a table uses the same engine
-        with updates of the server's making, which show nothing."""
+        """Mark the calls in which a commit's own updates are applied. Creating a table uses the
+        same engine with updates that the server generates, and those must not be counted."""
 
         def marked(*args: Any, **kwargs: Any) -> T:
             self._inside.commit = True
@@ -66,7 +67,7 @@ class _Recorder:
         return marked
 
     def updates(self, kind: str, dispatch: Any) -> None:
-        """Wraps every function of a dispatch by the type of an update."""
+        """Wrap every function of a dispatch table keyed by update type."""
         for given, function in list(dispatch.items()):
             dispatch[given] = self._counted(kind, function, str(given.__struct_config__.tag))
 

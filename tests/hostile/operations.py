@@ -1,8 +1,9 @@
-"""Cases that Schemathesis makes of an OpenAPI file, most of them aimed at what exists.
+"""Cases that Schemathesis makes from an OpenAPI file, most of them for existing tables and
+views.
 
-A random name is never found and a random body seldom read to its end. So the names in the path
-are pinned to a table and a view that are there, the identifiers in bodies too, and the bodies of
-commits are mostly valid; the rest stays as Schemathesis drew it.
+Random names never exist, and most random bodies fail at the first check. So the names in the
+path are pinned to an existing table and view, as are identifiers in bodies, and most commit
+bodies are valid. The rest stays as Schemathesis drew it.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from tests.hostile.world import SCHEMA, TABLE, VIEW, VIEW_VERSION, World
 Operation: TypeAlias = "APIOperation[Any, Any, Any, Any]"
 
 UPSTREAM = Path(__file__).parents[3] / "shared/openapi/rest-catalog-open-api.yaml"
-"""The specification of Iceberg itself, which is not part of this repository."""
+"""Iceberg's own specification, which is not part of this repository."""
 
 NOT_SERVED = {
     "getToken",
@@ -73,7 +74,7 @@ def own_document() -> dict[str, Any]:
 
 
 def upstream_document() -> dict[str, Any]:
-    """Without the prefix: this server hands none to its clients, who then leave it out."""
+    """Return the document without the prefix: this server sends none, so clients leave it out."""
     document: dict[str, Any] = yaml.safe_load(UPSTREAM.read_text())
     document["paths"] = {
         path.replace(_PREFIX, ""): _without_prefix(item) for path, item in document["paths"].items()
@@ -92,7 +93,7 @@ def documents() -> dict[str, dict[str, Any]]:
 
 
 def operations(document: dict[str, Any]) -> dict[str, Operation]:
-    """By operation id."""
+    """Return the operations by operation id."""
     schema = schemathesis.openapi.from_dict(document)
     found = [result.ok() for result in schema.get_all_operations() if isinstance(result, Ok)]
     return {operation.definition.raw["operationId"]: operation for operation in found}
@@ -100,7 +101,7 @@ def operations(document: dict[str, Any]) -> dict[str, Operation]:
 
 def _cases(operation: Operation) -> st.SearchStrategy[Case[Any]]:
     positive = operation.as_strategy(generation_mode=GenerationMode.POSITIVE)
-    # Without a body, a query or headers there is nothing left to be wrong but the pinned path.
+    # Without a body, a query or headers only the path could be wrong, and the path is pinned.
     if not (len(operation.body) or len(operation.query) or len(operation.headers)):
         return positive
     return positive | _drawable(operation.as_strategy(generation_mode=GenerationMode.NEGATIVE))
@@ -108,7 +109,7 @@ def _cases(operation: Operation) -> st.SearchStrategy[Case[Any]]:
 
 @st.composite
 def _drawable(draw: st.DrawFn, cases: st.SearchStrategy[Case[Any]]) -> Case[Any]:
-    """Now and then a schema that was made wrong on purpose is one that nothing can fit."""
+    """Draw a case. Reject a schema that was made wrong on purpose and that no value can match."""
     try:
         return draw(cases)
     except InvalidSchema:
@@ -116,7 +117,7 @@ def _drawable(draw: st.DrawFn, cases: st.SearchStrategy[Case[Any]]) -> Case[Any]
 
 
 def _bodies(operation_id: str) -> st.SearchStrategy[Any] | None:
-    """Bodies with marks, for operations whose random bodies would lead nowhere."""
+    """Return bodies with marks for operations whose random bodies would fail at once."""
     identifier = {"namespace": ["@namespace"], "name": TABLE}
     transactions = table_commits.map(
         lambda commit: {"table-changes": [{"identifier": identifier, **commit}]}
@@ -161,8 +162,8 @@ def run(
     described: bool,
     first: Sequence[Any] = (),
 ) -> Counter[int]:
-    """Sends all cases, those with the bodies of `first` before any other, and counts the statuses.
-    `described`: the file is our own, so each answer must be in it."""
+    """Send all cases and count the statuses. The bodies of `first` are sent first. `described`
+    means that the OpenAPI file is ours, so that it must describe every answer."""
     runner = _Runner(operation, world, session, described)
     for body in first:
         runner.send_ours(body, {})

@@ -68,7 +68,8 @@ def path(world: World) -> str:
 
 
 def scanned(world: World) -> dict[str, Any]:
-    """Marks for bodies: `@plan-id` and `@plan-task` of a plan, and the `@snapshot` it is of."""
+    """Return marks for bodies: `@plan-id` and `@plan-task` of a plan, and the `@snapshot` it
+    plans."""
     if world.client.head(path(world)).status_code == 404:
         _create(world)
     metadata = world.ok("GET", path(world)).json()["metadata"]

@@ -1,4 +1,4 @@
-"""HTTP byte by byte: what no client library would send."""
+"""HTTP requests as raw bytes that no client library would send."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def request(method: str, path: str, body: bytes = b"", *headers: str) -> bytes:
 
 
 def last(request: bytes) -> bytes:
-    """The same request, after whose answer the server is to close."""
+    """Return the same request with a header that asks the server to close the connection."""
     return request.replace(b"\r\n", b"\r\nConnection: close\r\n", 1)
 
 
 def talk(port: int, *parts: bytes, end: bool = False) -> list[RawAnswer]:
-    """Sends the parts, and reads what comes until the server closes the connection."""
+    """Send the parts, and parse all answers until the server closes the connection."""
     with connected(port) as connection:
         try:
             for part in parts:
@@ -57,7 +57,7 @@ def talk(port: int, *parts: bytes, end: bool = False) -> list[RawAnswer]:
             if end:
                 connection.shutdown(socket.SHUT_WR)
         except OSError:
-            pass  # The server has heard enough; what it said is still to be read.
+            pass  # The server stopped reading, but its answer can still be read.
         return parse(read_all(connection))
 
 
@@ -67,12 +67,12 @@ def read_all(connection: socket.socket) -> bytes:
         while chunk := connection.recv(1 << 16):
             received += chunk
     except ConnectionResetError:
-        pass  # Closed with bytes of ours unread.
+        pass  # The server closed before it read all of our bytes.
     return received
 
 
 def read_one(connection: socket.socket) -> RawAnswer:
-    """The next answer, of a connection that stays open."""
+    """Read the next answer from a connection that stays open."""
     received = b""
     while True:
         head, separator, body = received.partition(b"\r\n\r\n")
@@ -86,7 +86,7 @@ def read_one(connection: socket.socket) -> RawAnswer:
 
 
 def parse(received: bytes) -> list[RawAnswer]:
-    """The answers in a stream of bytes; nothing may be left over."""
+    """Parse all answers in a stream of bytes. Nothing may be left over."""
     answers = []
     while received:
         head, separator, rest = received.partition(b"\r\n\r\n")

@@ -1,4 +1,5 @@
-"""Random commit bodies, most of each valid: what is wholly random stops at the first check."""
+"""Random commit bodies. Most of each body is valid, because a fully random one fails at the
+first check."""
 
 from __future__ import annotations
 
@@ -63,7 +64,7 @@ HOSTILE: tuple[Any, ...] = (
 
 @st.composite
 def spoiled(draw: st.DrawFn, example: Any) -> Any:
-    """An example with one or two places replaced, removed or added."""
+    """Return an example with one or two values replaced, removed or added."""
     body = example
     for _ in range(draw(st.integers(1, 2))):
         places = list(paths(body))
@@ -83,7 +84,7 @@ def spoiled(draw: st.DrawFn, example: Any) -> Any:
 def _commits(
     updates: tuple[dict[str, Any], ...], requirements: tuple[dict[str, Any], ...]
 ) -> st.SearchStrategy[dict[str, Any]]:
-    """Half of them wholly valid in form, half with something spoiled."""
+    """Draw commits: half of them fully valid in form, half with something spoiled."""
     valid = st.fixed_dictionaries(
         {
             "requirements": st.lists(st.sampled_from(requirements), max_size=2),
@@ -98,7 +99,7 @@ view_commits = _commits(VIEW_UPDATES, VIEW_REQUIREMENTS)
 
 
 def one_of_each(updates: tuple[Any, ...], requirements: tuple[Any, ...]) -> list[dict[str, Any]]:
-    """A commit for each update alone, and one for each requirement alone."""
+    """Return a commit for each update alone, and one for each requirement alone."""
     return [
         *({"requirements": [], "updates": [update]} for update in updates),
         *({"requirements": [requirement], "updates": []} for requirement in requirements),

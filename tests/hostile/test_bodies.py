@@ -1,4 +1,5 @@
-"""Bodies that are no JSON, too deep, too large, compressed with ill will or of another type."""
+"""Bodies that are not JSON, are too deep or too large, are compression bombs, or have another
+type."""
 
 from __future__ import annotations
 
@@ -119,7 +120,7 @@ def test_another_content_encoding(world: World, coding: str) -> None:
 
 
 def _nested(depth: int, kind: str) -> bytes:
-    """The JSON of a type, deeper than Python's own writer goes."""
+    """Return the JSON of a type, nested deeper than Python's own encoder can write."""
     outer = {
         "list": b'{"type":"list","element-id":%d,"element-required":false,"element":%s}',
         "map": b'{"type":"map","key-id":%d,"key":"string","value-id":%d,'
@@ -160,8 +161,9 @@ def test_values_nested_too_deeply(world: World, field: str) -> None:
 
 
 def test_nesting_that_is_accepted_can_be_read_again(new_world: World) -> None:
-    """Every object of a request may carry unknown fields, down to the depth that the edge takes;
-    what is written must be read by this server, and by others that take a thousand levels."""
+    """Every object of a request may have unknown fields, down to the depth that the REST layer
+    accepts. This server must be able to read what it wrote, and so must readers that accept a
+    thousand levels."""
     world = new_world
     for depth in (250, 480, 494, 497):
         deep = b"[" * depth + b"]" * depth
@@ -201,7 +203,7 @@ def test_numbers_where_an_id_is_wanted(world: World, text: str) -> None:
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """A server that takes bodies of at most a mebibyte."""
+    """Provide a server that accepts bodies of at most one mebibyte."""
     folder = tmp_path_factory.mktemp("small")
     flags = ("--max-request-bytes", str(MAX_BYTES))
     with (
@@ -245,7 +247,7 @@ def test_a_bomb(small: World, members: int) -> None:
 
 
 def _memory_bytes(world: World) -> int:
-    """The most that the server has ever held."""
+    """Return the peak memory of the server."""
     status = Path(f"/proc/{world.server.process.pid}/status").read_text()
     return next(int(line.split()[1]) << 10 for line in status.splitlines() if "VmHWM" in line)
 
@@ -272,7 +274,8 @@ def test_gzip_that_is_not(small: World) -> None:
 
 
 def test_a_wide_request(world: World) -> None:
-    """Many fields, levels and updates: slow is fine, wrong or fatal is not."""
+    """Requests with many fields, levels and updates may be slow, but must not fail or crash the
+    server."""
     many = [{"action": "set-properties", "updates": {str(n): "x"}} for n in range(20_000)]
     world.committed(*many)
     assert world.commit(

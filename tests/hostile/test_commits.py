@@ -1,4 +1,5 @@
-"""Random commits, mostly valid: taken whole or refused whole, and what is written can be read."""
+"""Random commits, mostly valid. Each is applied or refused as a whole, and its result is
+readable."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ def file_of(answer: httpx.Response) -> bytes:
 
 
 def check_table(world: World, body: Any, version: int) -> None:
-    """One commit to the table as `create_table` leaves it, and what has to hold afterwards."""
+    """Send one commit to the table that `create_table` makes, and check what must hold
+    afterward."""
     before = world.pointer("tables", "t")
     answer = world.send("POST", world.table_path, encoded(filled(body, world)))
     if answer.status_code != 200:
@@ -57,7 +59,8 @@ def check_view(world: World, body: Any) -> None:
 
 
 def check_transaction(world: World, body: Any) -> None:
-    """A second table takes part with a change that is always right: both change, or none."""
+    """Send a transaction whose change to the second table is always valid. Either both tables
+    change or none does."""
     before = [world.pointer("tables", name) for name in ("t", "second")]
     change = {"action": "set-properties", "updates": {"a": str(uuid.uuid4())}}
     second = {"identifier": world.identifier("second"), "requirements": [], "updates": [change]}
@@ -78,7 +81,7 @@ def check_transaction(world: World, body: Any) -> None:
 
 
 def check_create(world: World, body: Any) -> None:
-    """The commit of a staged create: a whole table, or none."""
+    """Commit a staged create. Either the whole table exists afterward or nothing does."""
     world.known |= {
         "@new-uuid": str(uuid.uuid4()),
         "@new-location": f"{world.allowed}/{uuid.uuid4()}",
@@ -89,7 +92,7 @@ def check_create(world: World, body: Any) -> None:
         decode_metadata_file(file_of(answer), 1 << 30, summaries=True)
         world.ok("DELETE", path)
     else:
-        # Without assert-create it is a commit to a table that is not there.
+        # Without assert-create the body is a commit to a table that does not exist.
         assert_refused(answer, 400, 404, 409)
         assert_refused(world.send("GET", path), 404)
 

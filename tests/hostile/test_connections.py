@@ -1,4 +1,4 @@
-"""Clients that are slow, go away, talk over themselves or come in crowds."""
+"""Clients that are slow, disconnect, pipeline their requests or connect in large numbers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CONNECTIONS = 200
 
 @pytest.fixture(scope="module")
 def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """A server that waits for a head or a body no longer than three seconds."""
+    """Provide a server that waits at most three seconds for a head or a body."""
     folder = tmp_path_factory.mktemp("impatient")
     environment = Reached(folder / "reached").environment(PATIENCE_S)
     with (
@@ -88,7 +88,7 @@ def test_a_head_that_does_not_end(impatient: World, sent: bytes) -> None:
 
 
 def test_a_second_head_that_does_not_end(impatient: World) -> None:
-    """The request before it has its answer."""
+    """The first request on the connection still gets its answer."""
     with connected(impatient.server.port) as connection:
         connection.sendall(request("GET", "/healthz"))
         assert read_one(connection).status == 200
@@ -115,7 +115,7 @@ def test_a_client_that_goes_away_within_its_body(world: World) -> None:
             with connected(world.server.port) as connection:
                 connection.sendall(whole[:length])
         with connected(world.server.port) as connection:
-            # RST instead of FIN: what was sent may not even be read.
+            # RST instead of FIN: the server may not even read what was sent.
             linger = (1).to_bytes(4, "little") + (0).to_bytes(4, "little")
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
             connection.sendall(whole[:-1])
@@ -123,7 +123,8 @@ def test_a_client_that_goes_away_within_its_body(world: World) -> None:
 
 
 def test_a_client_that_does_not_wait_for_its_answer(new_world: World) -> None:
-    """Its commit happened or not, never half: each that did is one metadata file and one step."""
+    """Each commit happened completely or not at all, and each one that happened wrote one
+    metadata file and added one entry to the log."""
     world = new_world
     keys = [f"key-{number}" for number in range(30)]
     before = world.table()
@@ -142,12 +143,12 @@ def test_a_client_that_does_not_wait_for_its_answer(new_world: World) -> None:
     chain = [*log, after["metadata-location"]]
     assert [Path(file).name for file in chain] == [file.name for file in written]
     assert before["metadata-location"] in chain
-    # A head that was read whole is a request that is carried out, whoever waits for it.
+    # The server carries out a complete request even if its client is gone.
     assert done
 
 
 def _settled(world: World) -> dict[str, Any]:
-    """The table once the requests whose clients are gone have had their turn."""
+    """Return the table once the requests of disconnected clients have been processed."""
     found = world.table()
     for _ in range(100):
         time.sleep(0.05)
@@ -162,7 +163,7 @@ def _settled(world: World) -> dict[str, Any]:
 
 
 def test_pipelined_requests(new_world: World) -> None:
-    """Answered in their order, each with its own answer."""
+    """Pipelined requests are answered in order, each with its own answer."""
     world = new_world
     requests = []
     for number in range(20):
@@ -195,8 +196,8 @@ def test_a_crowd_of_connections(world: World) -> None:
 
 
 def test_a_malformed_request_fails_alone_in_its_group(new_world: World) -> None:
-    """Commits to one table that wait together are applied together; also where appends may be
-    rebased, for which the server looks into every request of the group at once."""
+    """Waiting commits to one table are applied together. This must also work if appends may be
+    rebased, where the server inspects every request of the group at once."""
     world = new_world
     world.committed(
         {"action": "set-properties", "updates": {"frazil.commit.rebase-appends": "true"}}

@@ -1,4 +1,4 @@
-"""Every field of every update, requirement and request, with everything it cannot hold."""
+"""Every field of every update, requirement and request, with every value it cannot have."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.hostile.world import SCHEMA, SPEC, VIEW_VERSION, World, assert_refuse
 
 UNREADABLE = number("1e99999999999999999999")
 
-# What a JSON type cannot hold. A null stands in for an absent field, so it is no wrong type.
+# Wrong values for each JSON type. A null is allowed and means that the field is absent.
 WRONG: dict[type, tuple[Any, ...]] = {
     int: ("1", True, 1.5, number("1e400"), UNREADABLE, 2**63, [], {}),
     str: (1, True, 1.5, number("1e400"), [], {}),
@@ -35,7 +35,7 @@ WRONG: dict[type, tuple[Any, ...]] = {
 }
 
 OPEN = ("summary", "properties", "updates")
-"""Objects whose keys the client chooses: their names are data."""
+"""Objects whose keys the client chooses: their keys are data."""
 
 
 def wrong_values(body: Any) -> Iterator[tuple[Path, Any]]:
@@ -64,8 +64,9 @@ def _is_int32(path: Path) -> bool:
 
 
 def naming(path: Path, value: Any) -> set[str]:
-    """The names of which the message must carry one: the field's own, or that of what holds it
-    where that is a list, an object whose keys are data, or where its number cannot be read."""
+    """Return the names of which the message must contain one. This is usually the field's own
+    name. The parent's name also counts if the parent is an object with data as keys, and any
+    name of the path counts if the number is unreadable."""
     names = [part for part in path if isinstance(part, str)]
     if value == UNREADABLE:
         return set(names)
@@ -73,7 +74,7 @@ def naming(path: Path, value: Any) -> set[str]:
 
 
 def refuse_all(world: World, method: str, url: str, body: Any, prefix: Path) -> None:
-    """Sends the body once for every wrong value below a place, and looks what was changed."""
+    """Send the body once for every wrong value below a path, and check that it is refused."""
     for path, value in wrong_values(at(body, prefix)):
         where = (*prefix, *path)
         answer = world.send(method, url, encoded(replaced(body, where, value)))
@@ -108,7 +109,7 @@ def test_a_field_of_a_view_commit(world: World, part: str, example: dict[str, An
 
 
 def requests(world: World) -> dict[str, tuple[str, dict[str, Any]]]:
-    """The other requests with a body; `@` stands for this world's namespace."""
+    """Return the other requests with a body. `@` stands for this world's namespace."""
     here = world.identifier
     new_table = {
         "name": "new",
@@ -176,7 +177,8 @@ def test_a_field_that_no_request_has(world: World, name: str) -> None:
 
 
 def closed_objects(body: Any) -> Iterator[Path]:
-    """Identifiers and table changes; objects of metadata are open to fields of later versions."""
+    """Yield the paths of identifiers and table changes. Metadata objects may have fields of
+    later versions, so they are left out."""
     for path in paths(body):
         if isinstance(at(body, path), dict) and {"namespace", "updates"} & set(at(body, path)):
             yield path

@@ -1,4 +1,4 @@
-"""Metadata files that somebody changed behind the server's back."""
+"""Metadata files that were changed without the server's knowledge."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ HARM: dict[str, Callable[[Path], object]] = {
 
 
 def test_a_table_whose_metadata_was_harmed(server: ServerFactory, tmp_path: Path) -> None:
-    """Its commits are refused, never in doubt; its reads fail alone; it can be dropped."""
+    """Commits are refused with a clear outcome, only this table's reads fail, and it can be
+    dropped."""
     directory = tmp_path / "server"
     first = server(directory=directory)
     with httpx.Client(base_url=first.url, timeout=HANG_S) as client:

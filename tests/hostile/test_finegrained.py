@@ -1,4 +1,4 @@
-"""Random fine-grained commits, mostly valid: taken whole or refused whole, whatever is in them."""
+"""Random fine-grained commits, mostly valid. Each is applied or refused as a whole."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ fine_grained_commits = _valid | _valid.flatmap(spoiled)
 
 
 def build_table(world: World, version: int) -> None:
-    """A table with two live files and a staged snapshot, all made by the server."""
+    """Create a table with two live files and a staged snapshot, all written by the server."""
     body = {
         "name": TABLE,
         "schema": SCHEMA,
@@ -174,7 +174,7 @@ def check(world: World, body: Any, version: int) -> None:
     before = world.pointer("tables", TABLE)
     answer = world.send("POST", world.table_path, encoded(filled(body, world)))
     if answer.status_code != 200:
-        # 403: a path in a place that is not allowed.
+        # 403 is for a path outside the allowed locations.
         assert_refused(answer, 400, 403, 409)
         assert world.pointer("tables", TABLE) == before
         return
@@ -207,7 +207,8 @@ def test_random_fine_grained_commits(new_world: World, version: int, max_example
 
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_each_action_alone_is_taken(new_world: World, version: int) -> None:
-    """Or random commits would show nothing: what is drawn from is valid where the format is."""
+    """Every action is valid alone where the format allows it. Otherwise random commits would
+    prove nothing."""
     new_world.ok("DELETE", new_world.table_path)
     build_table(new_world, version)
     for update in ACTIONS:
@@ -215,7 +216,7 @@ def test_each_action_alone_is_taken(new_world: World, version: int) -> None:
         allowed = {1: not formats, 2: "puffin" not in formats, 3: "parquet" not in formats}
         body = {"requirements": [], "updates": [update]}
         if update["action"] == "replace" and version == 1:
-            continue  # data-sequence-number
+            continue  # A version 1 table has no data-sequence-number.
         answer = new_world.send("POST", new_world.table_path, encoded(filled(body, new_world)))
         if allowed[version] and update.get("delete-row-filter") not in _PARTIAL:
             assert answer.status_code == 200, (update, answer.text)

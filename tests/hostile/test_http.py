@@ -1,4 +1,4 @@
-"""Requests that are not HTTP, or that two readers of HTTP would read differently."""
+"""Requests that are not HTTP, or that two HTTP parsers would read differently."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CHANGE = b'{"requirements":[],"updates":[{"action":"set-properties","updates":{"
 
 
 def assert_refused_and_closed(answers: list[RawAnswer]) -> None:
-    """One clear refusal, or none at all; and the server is still there for others."""
+    """Check that there is at most one answer and that it is a clear refusal."""
     assert len(answers) <= 1, answers
     for answer in answers:
         assert 400 <= answer.status < 500, answer
@@ -64,7 +64,7 @@ def test_a_second_request_cannot_be_smuggled(world: World, name: str) -> None:
 
 @pytest.mark.parametrize("method", ["GET", "DELETE", "HEAD"])
 def test_a_body_that_nobody_reads_is_not_a_request(world: World, method: str) -> None:
-    """The route takes no body; what was sent as one must not be taken for the next request."""
+    """The route takes no body. If a client sends one, it must not be read as the next request."""
     inner = request("POST", world.table_path, CHANGE)
     path = f"{world.path}/tables/missing"
     outer = request(method, path, inner) + last(request("GET", "/healthz"))
@@ -164,7 +164,7 @@ def test_headers_that_change_nothing(world: World, header: str) -> None:
 
 
 def test_an_answer_cannot_be_split(world: World) -> None:
-    """Names of the client's choosing appear in messages, never as headers of their own."""
+    """Names that the client chooses appear in messages, but cannot add headers."""
     for path in (
         "/v1/namespaces/a%0d%0aX-Injected:%201",
         "/v1/x%0d%0aX-Injected:%201",

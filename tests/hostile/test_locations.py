@@ -1,4 +1,4 @@
-"""Locations outside the allowed places, through every field that carries one."""
+"""Locations outside the allowed folders, through every field that contains a location."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tests.hostile.world import SCHEMA, VIEW_VERSION, World, assert_refused
 
 @pytest.fixture(scope="module")
 def outside(module_world: World) -> dict[str, str]:
-    """Locations that lead out of the warehouse, each by another trick."""
+    """Provide locations outside the warehouse, each of which uses a different trick."""
     allowed, warehouse = module_world.allowed, module_world.server.warehouse
     secret = allowed.parent / "secret"
     secret.mkdir()
     (allowed / "escape").symlink_to(secret)
     (allowed / "loop").symlink_to(allowed / "loop")
-    # The name of a folder that exists and begins like an allowed one.
+    # An existing folder whose name starts with the name of an allowed one.
     beside = Path(f"{warehouse}_other")
     beside.mkdir()
     return {
@@ -167,7 +167,7 @@ def _register(route: str) -> Attempt:
 
 
 def _registered_with(change: Callable[[dict[str, Any], str], None]) -> Attempt:
-    """A metadata file in an allowed place that itself names a place that is not."""
+    """Register a metadata file in an allowed folder that contains a location outside of them."""
 
     def attempt(world: World, location: str) -> httpx.Response:
         metadata = world.known["registrable"] | {"table-uuid": str(uuid.uuid4())}
@@ -241,7 +241,7 @@ for _name in PROPERTIES:
     ATTEMPTS[f"set {_name}"] = (_name, _set_property(_name))
     ATTEMPTS[f"registered {_name}"] = (_name, _registered_with(_put("properties", _name)))
 
-# The warehouse itself is an allowed place; only a table's own folder may not hold it.
+# The warehouse itself is allowed for these. Only a table's own location must not contain it.
 NOT_FOLDERS_OF_TABLES = ("register", "register-view", "statistics", "partition statistics")
 VIEWS = ("view", "registered view")
 
@@ -275,7 +275,7 @@ def _of_view(name: str) -> bool:
 
 
 class _untouched:  # noqa: N801
-    """Nothing is written beside the allowed places either."""
+    """Checks that nothing is written next to the allowed folders."""
 
     def __init__(self, world: World) -> None:
         self._roots = (world.allowed.parent / "secret", Path(f"{world.server.warehouse}_other"))
@@ -299,7 +299,7 @@ class _untouched:  # noqa: N801
 )
 @pytest.mark.parametrize("where", ["{0}", "{0}/", "{0}/data", "{0}/data/x", "{0}/..", "{1}"])
 def test_the_location_of_another_table(world: World, attempt: Attempt, where: str) -> None:
-    """Equal to it, inside it, around it: a table's files are its own."""
+    """A location that equals, is inside or contains another table's location is refused."""
     other = world.ok("GET", f"{world.path}/tables/second").json()["metadata"]["location"]
     location = where.format(other, other.rpartition("/")[0])
     with world.unchanged():
@@ -331,7 +331,8 @@ def test_a_file_where_a_folder_should_be(world: World) -> None:
 
 
 def test_a_purge_deletes_nothing_outside_of_its_table(new_world: World) -> None:
-    """Also where the snapshots, manifests and statistics say that it should."""
+    """A purge must not follow snapshots, manifests or statistics that name files outside of the
+    table."""
     world = new_world
     bystander = world.allowed / f"bystander-{world.namespace}.avro"
     bystander.write_text("not yours")

@@ -107,7 +107,7 @@ def test_a_name_that_is_refused_everywhere(world: World, name: str) -> None:
 
 @pytest.mark.parametrize("name", REFUSED[1:], ids=ascii)
 def test_a_name_that_is_refused_in_every_path(world: World, name: str) -> None:
-    # A level separator between two levels that are there is a namespace, which is not there.
+    # `a`, the level separator and `b` form a valid namespace, which does not exist.
     missing = 404 if name == "a\x1fb" else 400
     with world.unchanged():
         for method, path in (
@@ -127,7 +127,7 @@ def test_a_name_that_is_refused_in_every_path(world: World, name: str) -> None:
 
 @pytest.mark.parametrize("name", ACCEPTED, ids=ascii)
 def test_a_name_that_is_odd_but_a_name(world: World, name: str) -> None:
-    """It is stored and found as it is, one folder deep below its namespace, and nothing else."""
+    """The name is stored and found unchanged, and its folder is directly below its namespace."""
     table, view = f"{world.path}/tables/{encoded(name)}", f"{world.path}/views/{encoded(name)}"
     before = set(world.server.warehouse.iterdir())
     created = world.ok("POST", f"{world.path}/tables", {"name": name, "schema": SCHEMA}).json()
@@ -211,7 +211,7 @@ def test_paths_that_are_no_route(world: World) -> None:
 
 @pytest.mark.parametrize("name", ["\x00", "main\n", "x" * 100_000, "../main", "*", "", "main"])
 def test_names_of_refs(new_world: World, name: str) -> None:
-    """A ref's name is the client's own affair, but for an empty one and for main as a tag."""
+    """Any ref name is allowed, except for an empty one and for main as a tag."""
     world = new_world
     answer = world.commit(set_ref(1, name, "tag"))
     if name in ("", "main"):

@@ -1,4 +1,4 @@
-"""Schemathesis over our OpenAPI file and over Iceberg's own, against a real server."""
+"""Schemathesis runs our OpenAPI file and Iceberg's own against a real server."""
 
 from __future__ import annotations
 
@@ -103,7 +103,8 @@ def test_the_config_names_what_is_served_and_nothing_else(
 def test_every_update_and_requirement_reaches_the_engine(
     tmp_path: Path, session: requests.Session
 ) -> None:
-    """Counted inside the server, where each is applied: what the edge refuses does not count."""
+    """They are counted inside the server where each is applied. What the REST layer refuses does
+    not count."""
     reached = Reached(tmp_path / "reached")
     allowed = tmp_path / "allowed"
     allowed.mkdir()

@@ -1,4 +1,4 @@
-"""Scans of trees that a client has built, and filters that nobody means well by."""
+"""Scans of manifest trees that a client has built, and hostile filters."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _planned(world: World, **request: Any) -> Any:
 
 
 def _listed(world: World, manifest_list: str) -> None:
-    """The table's head is a snapshot with this manifest list."""
+    """Commit a snapshot with this manifest list and make it the table's current one."""
     world.committed(
         {
             "action": "add-snapshot",
@@ -72,7 +72,7 @@ def test_deep_filters_are_refused(world: World) -> None:
 
 
 def test_large_filters_are_planned(world: World) -> None:
-    """Too large for ids and tokens: everything comes at once."""
+    """These filters do not fit into plan ids and tokens, so the answer contains the whole plan."""
     scans.scanned(world)
     values = [f"{number:09}-{'x' * 60}" for number in range(30_000)]
     request = {"filter": {"type": "not-in", "term": "note", "values": values}}

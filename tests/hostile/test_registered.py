@@ -1,4 +1,4 @@
-"""Metadata files written with ill will, registered, and committed to."""
+"""Hostile metadata files that are registered and then committed to."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ INT, LONG = 2**31 - 1, 2**63 - 1
 
 @pytest.fixture
 def folder(world: World) -> Path:
-    """A new table's folder in an allowed place."""
+    """Provide the folder of a new table in an allowed location."""
     made = world.allowed / str(uuid.uuid4())
     (made / "metadata").mkdir(parents=True)
     return made
 
 
 def metadata(folder: Path, **changes: Any) -> dict[str, Any]:
-    """A valid table without snapshots, changed; `_` in a name stands for `-`."""
+    """Return the metadata of a valid table without snapshots, with changes. In their names `_`
+    stands for `-`."""
     return {
         "format-version": 2,
         "table-uuid": str(uuid.uuid4()),
@@ -191,7 +192,8 @@ def test_no_file_at_all(world: World, folder: Path) -> None:
 
 @pytest.mark.parametrize("route", ["register", "register-view"])
 def test_a_gigabyte_in_a_small_file(world: World, folder: Path, route: str) -> None:
-    """A megabyte that claims to be a gigabyte costs the server neither time nor memory."""
+    """A compressed megabyte that expands to a gigabyte must cost the server neither time nor
+    memory."""
     bomb = gzip.compress(b" " * (16 << 20), 9) * 64
     file = folder / "metadata" / "00000-a.gz.metadata.json"
     file.write_bytes(bomb)
@@ -204,13 +206,13 @@ def test_a_gigabyte_in_a_small_file(world: World, folder: Path, route: str) -> N
 
 
 def _memory_bytes(world: World) -> int:
-    """The most that the server has ever held."""
+    """Return the peak memory of the server."""
     status = Path(f"/proc/{world.server.process.pid}/status").read_text()
     return next(int(line.split()[1]) << 10 for line in status.splitlines() if "VmHWM" in line)
 
 
 def test_special_files(world: World, folder: Path) -> None:
-    """A FIFO that nobody writes to must not hang the server, a device not be read for ever."""
+    """A FIFO without a writer must not block the server, and a device must not be read forever."""
     os.mkfifo(folder / "fifo")
     (folder / "zero").symlink_to("/dev/zero")
     (folder / "null").symlink_to("/dev/null")
@@ -325,7 +327,7 @@ def commits(location: str) -> Iterator[list[dict[str, Any]]]:
         {"action": "set-default-sort-order", "sort-order-id": -1},
     ]
     yield [{"action": "add-snapshot", "snapshot": new}, set_ref(12345)]
-    # The same again: whether it has happened is looked up in the history of main.
+    # The same commit again: the server checks the history of main for whether it already happened.
     yield [{"action": "add-snapshot", "snapshot": new}, set_ref(12345)]
     yield [{"action": "add-snapshot", "snapshot": {**new, "snapshot-id": 1}}, set_ref(1)]
     yield [{"action": "add-snapshot", "snapshot": {**new, "parent-snapshot-id": 9}}, set_ref(9)]
@@ -337,7 +339,7 @@ def commits(location: str) -> Iterator[list[dict[str, Any]]]:
 
 @pytest.mark.parametrize("name", ODD)
 def test_commits_on_odd_metadata(world: World, folder: Path, name: str) -> None:
-    """Each is taken or refused, soon; and what is written can be read by anyone else."""
+    """Each commit is soon applied or refused, and the metadata that it writes is readable."""
     answer = register(world, folder, metadata(folder) | ODD[name])
     assert answer.status_code == 200, answer.text
     path = f"{world.path}/tables/{folder.name}"
@@ -357,7 +359,8 @@ def test_commits_on_odd_metadata(world: World, folder: Path, name: str) -> None:
 
 
 def test_a_table_cannot_be_registered_over_another(world: World, folder: Path) -> None:
-    """By its uuid, by its location, or by its file: a table is in the catalog once."""
+    """A table is in the catalog once, whether it is recognized by its uuid, its location or its
+    file."""
     copied = metadata(folder, table_uuid=world.uuid)
     above = world.location.rpartition("/")[0]
     (folder / "metadata" / "00000-a.metadata.json").touch()
@@ -372,7 +375,7 @@ def test_a_table_cannot_be_registered_over_another(world: World, folder: Path) -
 
 
 def test_a_long_history_is_walked_once(world: World, folder: Path) -> None:
-    """The time limit of a test is the proof: a walk for each ancestor would go beyond it."""
+    """A walk for each ancestor would exceed the time limit of this test."""
     length = 20_000
     history = [old(n, n - 1 if n > 1 else None) for n in range(1, length + 1)]
     changes = {"snapshots": history, "current_snapshot_id": length}

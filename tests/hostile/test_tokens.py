@@ -1,4 +1,4 @@
-"""Who has no token learns nothing and changes nothing, however the header is written."""
+"""A request without a valid token learns nothing and changes nothing, whatever its header is."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.server import running_server
 
 TOKEN = "frz_0123456789abcdefghij"
 ODD = "p\u00e4ss:w\u00f6rd/=+~!\u00ff"
-"""As latin-1, which is what HTTP makes of such bytes."""
+"""Latin-1 characters: HTTP decodes such header bytes as latin-1."""
 
 
 def _hash(token: str) -> str:
@@ -119,7 +119,7 @@ def test_health_needs_no_token(guarded: World) -> None:
 
 
 def test_a_body_without_a_token_is_not_waited_for(guarded: World) -> None:
-    """Nobody unknown makes the server hold a body."""
+    """A client without a token cannot make the server wait for a body."""
     start = request("POST", guarded.table_path, b"x" * 1_000_000)
     with guarded.unchanged():
         answers = talk(guarded.server.port, last(start)[:500])

@@ -1,7 +1,7 @@
-"""A catalog with something in it, and the questions a hostile request is followed by.
+"""A catalog with a table and a view, and the checks that follow a hostile request.
 
-Every test has a namespace of its own on one shared server. `state` is everything a client or an
-operator could see of the catalog; after a refusal it must be what it was before.
+Every test has its own namespace on one shared server. `state` is everything that a client or an
+operator could see of the catalog. A refused request must not change it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ VIEW_VERSION: dict[str, Any] = {
 
 
 def snapshot(location: str, snapshot_id: int, sequence_number: int, **more: Any) -> dict[str, Any]:
-    """A snapshot as a stock client sends it; its manifest list need not exist to be named."""
+    """Return a snapshot as a stock client sends it. Its manifest list need not exist."""
     return {
         "snapshot-id": snapshot_id,
         "sequence-number": sequence_number,
@@ -68,7 +68,7 @@ def set_ref(snapshot_id: int, name: str = "main", kind: str = "branch") -> dict[
 
 
 def assert_refused(answer: httpx.Response, *statuses: int) -> str:
-    """A clear 4xx in the standard shape; returns its message."""
+    """Check that the answer is a clear 4xx in the standard shape, and return its message."""
     status = answer.status_code
     assert 400 <= status < 500, f"{status}: {answer.text[:500]}"
     assert not statuses or status in statuses, f"{status}: {answer.text[:500]}"
@@ -76,7 +76,7 @@ def assert_refused(answer: httpx.Response, *statuses: int) -> str:
 
 
 def error_message(answer: httpx.Response) -> str:
-    """The message of an error, which must have the standard shape."""
+    """Return the message of an error, which must have the standard shape."""
     assert answer.headers["content-type"] == "application/json"
     error = answer.json()["error"]
     assert error["code"] == answer.status_code
@@ -94,7 +94,7 @@ class World:
     client: httpx.Client
     namespace: str
     allowed: Path
-    """A folder outside the warehouse that the server was told to allow."""
+    """An allowed folder outside the warehouse."""
     location: str = ""
     uuid: str = ""
     known: dict[str, Any] = field(default_factory=dict)
@@ -122,7 +122,8 @@ class World:
         self.create_view()
 
     def create_table(self, version: int = 2, **properties: str) -> None:
-        """A partitioned table with two snapshots, a branch, a tag, statistics and a property."""
+        """Create a partitioned table with two snapshots, a branch, a tag, statistics and a
+        property."""
         body = {
             "name": TABLE,
             "schema": SCHEMA,
@@ -150,7 +151,7 @@ class World:
         self.known["view"] = self.ok("POST", f"{self.path}/views", body).json()["metadata"]
 
     def ensure(self) -> None:
-        """Makes again whatever a case has destroyed."""
+        """Create again whatever a case has destroyed."""
         if self.client.head(self.path).status_code == 404:
             self.ok("POST", "/v1/namespaces", {"namespace": [self.namespace]})
         if self.client.head(self.table_path).status_code == 404:
@@ -163,7 +164,8 @@ class World:
     # --- sending ----------------------------------------------------------------------------------
 
     def send(self, method: str, path: str, body: Any = None, **headers: str) -> httpx.Response:
-        """Any body: bytes as they are, everything else as JSON. The path goes out as it is too."""
+        """Send any body: bytes unchanged, everything else as JSON. The path is sent unchanged
+        too."""
         sent = {"content-type": "application/json"} if body is not None else {}
         sent |= {name.replace("_", "-"): value for name, value in headers.items()}
         content = body if isinstance(body, bytes | None) else json.dumps(body).encode()
@@ -193,7 +195,7 @@ class World:
     # --- looking ----------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
-        """All namespaces, tables, views and files there are, with what they point to."""
+        """Return all namespaces, tables, views and files, with what they point to."""
         namespaces = self.ok("GET", "/v1/namespaces").json()["namespaces"]
         properties = self.ok("GET", self.path).json()["properties"]
         pointers = {
@@ -222,7 +224,7 @@ class World:
 
     @contextmanager
     def unchanged(self) -> Iterator[None]:
-        """Nothing that can be seen of the catalog differs after the block."""
+        """Check that nothing visible of the catalog differs after the block."""
         before = self.state()
         yield
         assert self.state() == before
