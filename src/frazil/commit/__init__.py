@@ -1,1 +1,2 @@
-"""The commit room: it owns the control flow of everything that changes the catalog."""
+"""Commits changes to tables, views and namespaces. Everything that changes the catalog runs
+here."""

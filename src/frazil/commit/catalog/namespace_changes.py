@@ -1,4 +1,4 @@
-"""Namespaces: each change is one transaction on one row."""
+"""Changes namespaces. Each change is one transaction on one row."""
 
 from __future__ import annotations
 
@@ -41,15 +41,16 @@ class Namespaces:
         self.properties(namespace)
 
     def described(self, namespace: Namespace, properties: dict[str, str]) -> dict[str, str]:
-        """Return the properties as clients see them. Like Java's JdbcCatalog this adds a `location`
-        where none was set: without one Trino does not stage the creation of tables."""
+        """Return the properties as clients see them. Like Java's JdbcCatalog this adds a
+        `location` if none is set, because Trino does not stage the creation of tables without
+        one."""
         default = default_namespace_location(self._warehouse, namespace)
         return {LOCATION: default} | properties
 
     def new_location(self, identifier: Identifier) -> str:
-        """Return a folder that no other table or view ever has, so that a name that is used again
-        never shares files with its former owner. It lies in the namespace's own location if that
-        is allowed."""
+        """Return a folder that no other table or view ever gets, so that a reused name never
+        shares files with its former owner. The folder is in the namespace's own location if
+        that is allowed."""
         own = self.properties(identifier.namespace).get(LOCATION)
         if own is None or not self._locations.is_allowed(own):
             own = default_namespace_location(self._warehouse, identifier.namespace)
@@ -90,7 +91,7 @@ class Namespaces:
 
 
 def _attempt(operation: Operation, change: Change, body: bytes | None) -> Attempt:
-    """Return the attempt of a change whose whole answer is known before it is sent."""
+    """Return the attempt of a change whose answer is known before the transaction is sent."""
     if body is None:
         return operation.carry_out([change], key_row(operation.context, 204), [], NoContent)
     keys = key_row(operation.context, 200, body=body)

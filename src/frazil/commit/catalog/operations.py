@@ -1,8 +1,8 @@
 """The catalog: every operation of the REST specification, without HTTP.
 
-Methods that may wait in a table's queue return a future; all others block the calling thread for
-the time of a database transaction. The server's event loop calls only those that return a future:
-they do nothing but put a request in a queue.
+Methods that may wait in a table's queue return a future. All others block the calling thread for
+one database transaction. The server's event loop calls only the methods that return a future,
+because they only put a request in a queue.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class Catalog:
         return ManifestReader(self._manifests, self._store, self._check_readable)
 
     def manifest_counts(self) -> CacheCounts:
-        """Return what that cache has done so far."""
+        """Return the counts of the cache of commits."""
         return self._manifests.counts()
 
     def load_view(self, identifier: Identifier) -> LoadedView:
@@ -212,7 +212,7 @@ class Catalog:
         )
 
     def _run_here(self, context: Context, prepare: Callable[[Operation], Attempt]) -> Answer:
-        """Carry out an operation on this thread: it needs no table's queue."""
+        """Run an operation on this thread, because it needs no table's queue."""
         operation = Operation(context=context, prepare=prepare)
         running = self._idempotency.join(context, operation.future)
         if running is not None:
@@ -328,7 +328,7 @@ class Catalog:
         answered: Future[Answer] | None = None,
     ) -> Future[Answer]:
         """Queue a request, or join a running request with the same key. `answered` is the future
-        to answer with, where that is not the request's own."""
+        to return if it is not the request's own."""
         answered = answered or pending.future
         if pending.context.key is None:
             self._enqueue(identifiers, pending)
@@ -336,7 +336,7 @@ class Catalog:
         running = self._idempotency.join(pending.context, answered)
         if running is not None:
             return running
-        # The key is looked up on another thread, so that this one never waits.
+        # Look the key up on another thread, because this one must not block.
         self._workers.submit(self._enqueue_unless_finished, identifiers, pending)
         return answered
 
@@ -360,7 +360,7 @@ class Catalog:
     def _purge(
         self, done: Future[Answer], dropped: Sequence[Relation], answered: Future[Answer]
     ) -> None:
-        """Answer a purge when the files are gone, without keeping the name's queue waiting."""
+        """Answer a purge after its files are deleted, without blocking the queue of the name."""
         error = done.exception()
         if error is not None:
             answered.set_exception(error)
@@ -376,12 +376,12 @@ class Catalog:
     # --- life --------------------------------------------------------------------------------
 
     def ready(self) -> None:
-        """Raises when the database cannot be reached."""
+        """Check that the database is reachable. Raises DatabaseUnavailable."""
         self._database.ping()
 
     def close(self) -> None:
-        """Finish what is in flight, take nothing new, and end the worker threads. The database and
-        the store belong to whoever opened them."""
+        """Finish running requests, accept no new ones, and stop the worker threads. The caller
+        that opened the database and the store closes them."""
         self._stop.set()
         if not self._queues.close(_DRAIN_TIMEOUT_S):
             logger.warning("closed with commits still in flight")
@@ -391,8 +391,8 @@ class Catalog:
         self._forgetter.join(timeout=5)
 
     def _forget(self) -> None:
-        """Delete old rows now and then. Key rows are kept for twice the advertised time, by the
-        database's clock; a commit id is needed only while its outcome is in doubt."""
+        """Delete old rows periodically. Key rows are kept for twice the advertised time, by the
+        database's clock. A commit id is needed only while its outcome is unknown."""
         while not self._stop.wait(_FORGET_EVERY_S):
             try:
                 self._database.forget_keys(2 * self._lifetime_s)

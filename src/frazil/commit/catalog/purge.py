@@ -20,7 +20,8 @@ logger = logging.getLogger("frazil.commit")
 MANIFEST_LIMITS: Final = AvroLimits(
     file_bytes=256 << 20, decoded_bytes=1 << 30, records=10_000_000, record_bytes=4 << 20
 )
-"""Larger than for a commit: a purge may take long, and it reads one entry at a time."""
+"""Larger than the limits of a commit, because a purge may take long and reads one entry at a
+time."""
 
 
 def log_problem(message: str) -> None:
@@ -35,15 +36,15 @@ def files_of_table(
     metadata_location: str | None = None,
     problem: Callable[[str], None] = log_problem,
 ) -> Iterator[str]:
-    """Yield every file that a snapshot of the table reaches and that lies `within` the table's own
-    location, in the order in which they can be deleted: data and delete files first, then
-    manifests, manifest lists, statistics and metadata files, the current one last. So a purge that
-    was cut short can be started again from what is left.
+    """Yield every file that a snapshot of the table references and that is `within` the table's
+    own location. The order is the order of deletion: data and delete files first, then
+    manifests, manifest lists, statistics and metadata files, the current one last. So an
+    interrupted purge can be started again with the files that are left.
 
-    As in Java's CatalogUtil.dropTableData, data files stay where `gc.enabled` is false, for other
-    tables may refer to them. A file that is missing or broken goes to `problem` and what it would
-    have led to is left behind; nothing is raised. A data file that several manifests name comes
-    several times.
+    As in Java's CatalogUtil.dropTableData, data files are kept if `gc.enabled` is false, because
+    other tables may refer to them. A file that is missing or broken is reported to `problem`,
+    and the files that it references are kept; nothing is raised. A data file that several
+    manifests name is yielded several times.
     """
     walk = _Walk(store, within, problem)
     lists, manifests = walk.manifests(metadata)
@@ -81,7 +82,8 @@ class _Walk:
         return list(lists), list(manifests)
 
     def content_files(self, manifest: str) -> Iterator[str]:
-        """Yield every file of a manifest, also deleted ones: an older snapshot had them."""
+        """Yield every file of a manifest, including deleted ones, which an older snapshot may
+        reference."""
         content = self._get(manifest, MANIFEST_LIMITS.file_bytes)
         if content is None:
             return
@@ -109,7 +111,7 @@ class _Walk:
         if location is None:
             return list(snapshot.manifests or ())
         if not self._is_within(location):
-            return []  # reported by the caller, who looks at the list's own location
+            return []  # The caller checks the list's own location and reports this.
         if snapshot.key_id is not None:
             self._problem(f"{location} is encrypted, files it leads to are left")
             return []
@@ -126,7 +128,7 @@ class _Walk:
     def _is_within(self, location: str) -> bool:
         try:
             return self._within(location)
-        except FrazilError:  # a location that cannot be parsed is not the table's own
+        except FrazilError:  # A location that cannot be parsed does not belong to the table.
             return False
 
     def _get(self, location: str, max_bytes: int) -> bytes | None:

@@ -1,4 +1,4 @@
-"""What tables and views share as rows: lookup, drop and rename."""
+"""Looks up, drops and renames the rows of tables and views."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from frazil.wire.identifiers import Identifier
 
 
 class RelationRows:
-    """Rows of one kind."""
+    """The rows of tables, or the rows of views."""
 
     def __init__(self, kind: Kind, database: Database) -> None:
         self.kind = kind
@@ -36,7 +36,7 @@ class RelationRows:
         keys: Callable[[Relation], tuple[KeyRow, ...]] | None = None,
         answer: Callable[[Relation], Answer] | None = None,
     ) -> Attempt:
-        """Delete the row. `keys` and `answer` get the row as it was."""
+        """Delete the row. `keys` and `answer` are called with the deleted row."""
         row = self.row(identifier)
         context = operation.context
         return operation.carry_out(
@@ -62,6 +62,6 @@ class RelationRows:
 
 
 def last_event(context: Context, row: Relation, event_name: str) -> EventRow:
-    """Return the event after which this row does not exist any more."""
+    """Return the last event of a row, after which the row no longer exists."""
     payload = pointer_payload(row.metadata_location)
     return event(context, replace(row, version=row.version + 1), event_name, payload)

@@ -1,4 +1,4 @@
-"""Tables as a whole: create, register, unregister, purge."""
+"""Creates, registers, unregisters and purges tables."""
 
 from __future__ import annotations
 
@@ -75,7 +75,8 @@ class Tables:
         created = self._creation.created(identifier, metadata, is_new_uuid=True)
         self._creation.make_folders(created)
         if request.stage_create:
-            # Answer with the metadata the table would have. Only the folders are kept.
+            # A staged create writes no metadata file. The answer has the metadata that the table
+            # would get.
             staged = TableAnswer(LoadedTable(identifier, CachedTable(metadata), None))
             return Attempt(lambda: [(operation, staged)])
         relation, file = created.relation, created.file
@@ -110,7 +111,7 @@ class Tables:
         target = self._locations.check(location, "metadata-location")
         metadata = self._cache.read_table(location, thorough=True)
         uuid = row_uuid(metadata)
-        # A table that was dropped and comes back goes on counting where it stopped.
+        # Continue the version numbers of a table that was dropped and is registered again.
         version = self._database.last_version(uuid) + 1
         relation = Relation(Kind.TABLE, identifier, uuid, location, version)
         owner = self._database.owner_of_location(str(target))
@@ -133,14 +134,14 @@ class Tables:
         if existing is not None and existing.uuid == relation.uuid:
             moved_back = self._branches_moved_back(existing, metadata)
             if moved_back is None:
-                # Dropping the row also drops everything that was remembered of the table.
+                # Dropping the row also deletes the table's stream rows.
                 changes.insert(0, DropRelation(existing))
             else:
                 changes = [SwapRelation(existing, relation, locations)]
                 forget_streams = tuple((relation.uuid, branch) for branch in sorted(moved_back))
         elif existing is not None:
             changes.insert(0, DropRelation(existing))
-            # The table that had the name is gone, so there is an event for whoever follows it.
+            # The table that had the name is gone. Its consumers need a drop event.
             events.insert(0, last_event(context, existing, "drop"))
 
         def answer() -> TableAnswer:
@@ -158,8 +159,8 @@ class Tables:
     def _branches_moved_back(
         self, existing: Relation, metadata: TableMetadata
     ) -> frozenset[str] | None:
-        """Return the branches that a registered file moves back; None where that is unknown because
-        the present metadata file cannot be read. That may be why it is replaced."""
+        """Return the branches that a registered file moves back. Return None if the current
+        metadata file cannot be read, which may be the reason for replacing it."""
         try:
             before = self._cache.table(existing.metadata_location).metadata
         except FrazilError:
@@ -169,8 +170,8 @@ class Tables:
     # --- drop --------------------------------------------------------------------------------
 
     def purge(self, row: Relation) -> None:
-        """Delete the files of a table that is gone from the catalog. What cannot be deleted is
-        logged and left: the drop itself has happened."""
+        """Delete the files of a table that was removed from the catalog. The drop is already
+        committed, so a failure is only logged."""
         try:
             metadata = self._cache.table(row.metadata_location).metadata
             files = files_of_table(
@@ -186,7 +187,7 @@ class Tables:
 
     def unregister(self, operation: Operation, identifier: Identifier) -> Attempt:
         def keys(row: Relation) -> tuple[KeyRow, ...]:
-            # The row is gone afterwards, so a replay needs the pointer itself.
+            # The row will be gone, so a replay needs the metadata location itself.
             name = [*identifier.namespace, identifier.name]
             pointer = {"identifier": name, "at": row.metadata_location}
             return key_row(operation.context, 200, committed=msgspec.json.encode(pointer))

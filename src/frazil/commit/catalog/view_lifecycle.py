@@ -1,4 +1,4 @@
-"""Views as a whole: create and register. Commits, drops and renames are as for tables."""
+"""Creates and registers views. Commits, drops and renames are the same as for tables."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Views:
         event_name: str,
     ) -> Attempt:
         view_uuid = file.metadata.view_uuid
-        # A view that was dropped and comes back goes on counting where it stopped.
+        # Continue the version numbers of a view that was dropped and is registered again.
         version = self._database.last_version(view_uuid) + 1
         relation = Relation(Kind.VIEW, identifier, view_uuid, file.location, version)
 

@@ -1,1 +1,1 @@
-"""Owns the control flow of a commit, from the queue to the swap."""
+"""Controls the steps of a commit, from the queue to the swap."""

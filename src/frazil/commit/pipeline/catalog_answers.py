@@ -1,4 +1,4 @@
-"""The answers of the catalog's operations. `rest` renders them, a replay builds them again."""
+"""The answers of the catalog's operations. `rest` renders them, and replays create them again."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from frazil.wire.identifiers import Identifier
 
 @dataclass(frozen=True, slots=True)
 class NoContent:
-    """The operation succeeded, and its answer has no body."""
+    """The answer of an operation that succeeded without a body."""
 
 
 @dataclass(frozen=True, slots=True)
 class JsonAnswer:
-    """A small answer, ready to send."""
+    """A small encoded answer."""
 
     body: bytes
     status: int = 200
@@ -30,18 +30,19 @@ class LoadedTable:
     identifier: Identifier
     cached: CachedTable
     metadata_location: str | None
-    """None for a staged table: nothing has been written yet."""
+    """None for a staged table, which has no metadata file yet."""
 
     @property
     def metadata(self) -> TableMetadata:
         return self.cached.metadata
 
     def json_chunks(self, refs_only: bool = False) -> list[bytes]:
-        """Return the JSON of the metadata in chunks, with `refs_only` only snapshots of refs."""
+        """Return the JSON of the metadata in chunks. With `refs_only` only snapshots of refs are
+        included."""
         return self.cached.refs_chunks() if refs_only else self.cached.chunks()
 
     def etag(self, refs_only: bool = False) -> str:
-        # A location never stands for two contents, so it identifies what is sent.
+        # A location always has the same content, so it identifies the answer.
         return _etag(f"{self.metadata_location}#{'refs' if refs_only else 'all'}")
 
 
@@ -66,9 +67,10 @@ class LoadedView:
 class TableAnswer:
     table: LoadedTable
     committed: bytes | None = None
-    """The `committed` list as JSON: which update made which snapshot."""
+    """The `committed` list as JSON, which maps updates to their snapshots."""
     already_committed: bool = False
-    """Whether the epoch of a request with `once` was committed before, so that nothing was done."""
+    """Whether the epoch of a request with `once` was committed before, so that nothing was
+    applied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,7 @@ Answer: TypeAlias = NoContent | JsonAnswer | TableAnswer | TransactionAnswer | V
 
 
 class ReplayedError(Exception):
-    """An error that was finalised under an idempotency key: sent again as it was."""
+    """An error that was stored under an idempotency key and is sent again unchanged."""
 
     def __init__(self, status: int, body: bytes) -> None:
         super().__init__(f"replayed answer with status {status}")

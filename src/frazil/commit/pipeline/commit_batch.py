@@ -1,9 +1,9 @@
 """A batch: requests for one table or view, or one transaction over several tables.
 
-The requests of a batch are applied in turn to the metadata in memory. A request that fails its
-checks fails alone. All others share one metadata file for each table and one swap, and each gets
-an answer of its own. A transaction is a batch of one request with several tables: they all move or
-none does, and nothing is rebased in it.
+The requests of a batch are applied one after another to the metadata in memory. A request that
+fails its checks does not affect the others. All accepted requests share one metadata file for
+each table and one swap, and each gets its own answer. A transaction is a batch of one request
+with several tables. Either all its tables change or none, and nothing in it is rebased.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ from frazil.wire.errors import CommitFailed, FrazilError
 from frazil.wire.identifiers import Identifier
 
 MAX_AHEAD_MS = 1000
-# What is judged by then is committed; the rest of the batch waits for the next round.
+# The time for checking requests. The rest of the batch waits for the next round.
 MAX_JUDGING_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class BatchTools:
-    """What every batch works with."""
+    """The services that every batch uses."""
 
     database: Database
     writer: FileWriter
@@ -62,7 +62,7 @@ class BatchTools:
 
 @dataclass(frozen=True, slots=True)
 class _Accepted:
-    """A request that fits, with what it makes of each of its tables."""
+    """An accepted request, with the result for each of its tables."""
 
     pending: PendingCommit
     applied: tuple[Applied[Any], ...]
@@ -74,21 +74,21 @@ class _Head:
 
     identifier: Identifier
     row: Relation | None
-    """None where the table is created, or where there is none."""
+    """None if the relation does not exist or is being created."""
     base: Any
-    """The metadata as it was loaded."""
+    """The metadata that was loaded."""
     state: Any
     environment: Environment
     streams: Streams
     accepted: list[tuple[PendingCommit, RelationChange, Applied[Any]]] = field(default_factory=list)
-    """The requests that changed it."""
+    """The requests that changed this table or view."""
     created: CreatedTable | None = None
     file: NextFile[Any] | None = None
     """The metadata file that the round writes."""
 
     @property
     def new_row(self) -> Relation:
-        """The row as it will be after the swap."""
+        """The row after the swap."""
         if self.created is not None:
             return self.created.relation
         assert self.row is not None
@@ -143,7 +143,7 @@ class Batch:
     def _head(self, identifier: Identifier, row: Relation | None) -> _Head:
         kind = self._kind
         if row is not None and row.identifier != identifier:
-            row = None  # Renamed since its name was looked up.
+            row = None  # The relation was renamed after its name was looked up.
         base = None
         if row is not None and row.kind is kind.kind:
             base = kind.load(row.metadata_location)
@@ -160,18 +160,19 @@ class Batch:
     def _judge(
         self, heads: Sequence[_Head], waiting: Sequence[PendingCommit], writing: Writing
     ) -> tuple[list[_Accepted], list[tuple[PendingCommit, FrazilError]]]:
-        """Apply the requests in turn. What is not judged in time waits for the next round, so that
-        the first ones need not wait for all others."""
+        """Apply the requests in order. When the time is up, the rest waits for the next round,
+        so that the first requests are not delayed by all others."""
         accepted: list[_Accepted] = []
         rejected: list[tuple[PendingCommit, FrazilError]] = []
-        # The sort is stable: among equals the request that came first stays first.
+        # The sort is stable, so requests of equal priority stay in the order of arrival.
         in_order = sorted(waiting, key=lambda pending: not self._goes_first(heads, pending))
         time_is_up = time.monotonic() + MAX_JUDGING_S
         for number, pending in enumerate(in_order, start=1):
             if accepted and time.monotonic() > time_is_up:
                 break
             try:
-                # Each snapshot of a group has a time of its own, and the last one the present.
+                # Each snapshot of a group gets a different time. The last one gets the current
+                # time.
                 applied = self._applied(heads, pending, number - len(in_order))
             except FrazilError as error:
                 rejected.append((pending, error))
@@ -181,7 +182,8 @@ class Batch:
         return accepted, rejected
 
     def _goes_first(self, heads: Sequence[_Head], pending: PendingCommit) -> bool:
-        """A classic commit would always be stale behind one that fits on any head."""
+        """Return whether a request must be applied first, because any commit before it makes it
+        stale."""
         base = heads[0].base
         return base is not None and self._kind.is_exclusive(base, pending.changes[0].request)
 
@@ -206,7 +208,7 @@ class Batch:
     ) -> Applied[Any]:
         applied, head.created = self._kind.apply(head.state, change, environment, alone=alone)
         if head.created is None and head.row is not None:
-            # A bad location is the fault of one request, so it is not left to the transaction.
+            # Check locations here, because the transaction would fail for the whole batch.
             for location in self._kind.owned_if_changed(head.state, applied.metadata) or ():
                 self._tools.database.check_location_is_free(location, head.row.uuid)
         return applied
@@ -281,8 +283,9 @@ class Batch:
                 self._discard_superseded(head.base, head.file.metadata)
 
     def _location_now(self, head: _Head, accepted: Sequence[_Accepted]) -> str:
-        """Where nothing was swapped, a stream's row may be newer than the head that was loaded
-        before it. The answer must contain the snapshots that it names."""
+        """Return the location to answer with. If nothing was swapped, a stream's row may be
+        newer than the loaded head. The row is then loaded again, because the metadata of the
+        answer must contain the snapshots that the stream's row names."""
         if not accepted:
             return ""
         row = head.new_row
@@ -293,7 +296,8 @@ class Batch:
         return row.metadata_location
 
     def _note_stale(self, pending: PendingCommit, error: FrazilError) -> None:
-        """Make room for a stock client whose head has moved on."""
+        """Pause commits that can wait after a classic commit was refused because the head had
+        changed."""
         if len(pending.changes) == 1 and isinstance(error, CommitFailed):
             (change,) = pending.changes
             if self._kind.asserts_ref(change.request):
@@ -306,7 +310,8 @@ class Batch:
 def _environments(
     heads: Sequence[_Head], pending: PendingCommit, earlier_ms: int
 ) -> Iterator[Environment]:
-    """In a transaction the snapshots of each table have ids of their own."""
+    """Yield the environment for each table. In a transaction each table gets its own snapshot
+    ids."""
     if len(heads) == 1:
         (shared,) = (head.environment for head in heads)
         yield shared.of(pending.commit_uuid, shared.now_ms + earlier_ms)
@@ -319,10 +324,10 @@ def _environments(
 
 
 def _pace(ahead_ms: int, requests: int) -> None:
-    """Wait as long as the time that the batch uses up, if the table's times run ahead.
+    """Wait one millisecond per request if the timestamps of the table are ahead of the clock.
 
-    Every snapshot is at least a millisecond younger than its parent. Where more come in a second
-    than it has milliseconds, or another clock is ahead, the times of the table run into the future.
+    Every snapshot is at least a millisecond newer than its parent. If there are more than a
+    thousand per second, or another clock is ahead, the timestamps move into the future.
     """
     if ahead_ms > MAX_AHEAD_MS:
         time.sleep(min(requests, ahead_ms - MAX_AHEAD_MS) / 1000)
@@ -333,7 +338,7 @@ def _moved(row: Relation, location: str, requests: int) -> Relation:
 
 
 def _events(head: _Head) -> Iterator[EventRow]:
-    """One event for each request; its version counts the requests, not the swaps."""
+    """Yield one event for each request. The version counts requests, not swaps."""
     assert head.file is not None
     location = head.file.location
     for number, (pending, change, applied) in enumerate(head.accepted, start=1):

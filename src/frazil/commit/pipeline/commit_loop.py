@@ -1,9 +1,9 @@
-"""The commit loop: every change of the catalog is carried out here.
+"""The commit loop, which executes every change of the catalog.
 
-Each round loads the rows, judges the requests that wait, makes their files durable and sends one
-database transaction. Who loses a race to another replica goes into another round: a request is
-intent that can be applied to any head. Files are deleted only when it is proven that the
-transaction did not happen.
+Each round loads the rows, checks the waiting requests, makes their files durable and sends one
+database transaction. If another replica wins the race, the requests run in another round,
+because a request can be applied to any head. Files are deleted only if the transaction provably
+did not happen.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from frazil.wire.identifiers import Identifier
 
 logger = logging.getLogger("frazil.commit")
 
-# After two lost swaps the rows are locked before they are loaded, so that a replica with slow
-# commits does not lose for ever against a fast one.
+# After two lost swaps the rows are locked before they are loaded. Otherwise a replica with slow
+# commits could lose every race against a fast one.
 LOCK_AFTER_LOST = 2
 LOCK_TIMEOUT_S = 10.0
 GIVE_UP_AFTER_S = 60.0
@@ -44,7 +44,7 @@ RESOLVE_TIMEOUT_S = 20.0
 
 
 class Committer(Protocol):
-    """A database, or a session that holds row locks."""
+    """A database, or a session that has locked rows."""
 
     def commit(self, transaction: Transaction) -> TransactionOutcome: ...
 
@@ -63,7 +63,7 @@ class CommitLoop:
         self._batch_tools = batch_tools
 
     def run_group(self, _: Identifier, group: Sequence[Pending]) -> None:
-        """Carry out the requests that a queue hands over together."""
+        """Execute a group of requests from a queue."""
         first = group[0]
         if isinstance(first, Operation):
             self.run(first)
@@ -72,7 +72,7 @@ class CommitLoop:
             self.run(Batch(self._batch_tools, commits))
 
     def run_unless_finished(self, operation: Operation) -> None:
-        """Carry out an operation that waited in no queue."""
+        """Execute an operation that was not queued."""
         try:
             self._idempotency.replay_finished([operation])
         except DatabaseUnavailable as error:
@@ -80,7 +80,7 @@ class CommitLoop:
         self.run(operation)
 
     def run(self, work: Work) -> None:
-        """Answer every request of the work, whatever happens."""
+        """Answer every request of the work, even after unexpected errors."""
         try:
             self._run_rounds(work)
         except FrazilError as error:
@@ -115,7 +115,7 @@ class CommitLoop:
     def _loaded_rows(
         self, identifiers: Sequence[Identifier], lost_swaps: int
     ) -> Iterator[tuple[list[Relation | None], Committer]]:
-        """Load the rows, after repeated losses under locks that last until the block ends."""
+        """Load the rows. After repeated losses, lock them until the block ends."""
         rows = [self._database.relation(identifier) for identifier in identifiers]
         uuids = sorted(row.uuid for row in rows if row is not None)
         if lost_swaps < LOCK_AFTER_LOST or not uuids:
@@ -127,7 +127,7 @@ class CommitLoop:
     def _round(
         self, work: Work, rows: Sequence[Relation | None], committer: Committer
     ) -> TransactionOutcome:
-        """Load, judge, write and swap once."""
+        """Load, check, write and swap once."""
         writing = self._writer.begin(at_once=len(work.waiting()) == 1)
         try:
             attempt = work.attempt(rows, writing)
@@ -154,7 +154,7 @@ class CommitLoop:
         committer: Committer,
         writing: Writing,
     ) -> TransactionOutcome:
-        """Commit the transaction, and delete its files where it is proven not to have happened."""
+        """Commit the transaction, and delete its files if it provably did not happen."""
         try:
             outcome = send(self._database, committer, transaction, uuids)
         except TooManyRequests:
@@ -176,8 +176,8 @@ class CommitLoop:
             self._idempotency.refuse(pending, error)
 
     def _refuse_unwritten(self, attempt: Attempt, failed: dict[str, Exception]) -> None:
-        """Refuse the requests whose own files could not be written; the others go on waiting. The
-        transaction was never sent, so each of them may be sent again."""
+        """Refuse the requests whose own files could not be written. The others keep waiting. The
+        transaction was never sent, so each request may be sent again."""
         for location, cause in failed.items():
             if location not in attempt.file_owners:
                 raise not_written("the metadata file could not be written", cause) from cause
@@ -187,8 +187,9 @@ class CommitLoop:
                 self._idempotency.refuse(pending, not_written("a file could not be written", cause))
 
     def _refuse_alone(self, work: Work, error: FrazilError) -> None:
-        """The database refused the transaction, for example because another table took a location.
-        Commit the requests one by one to find out whose fault it is."""
+        """Commit the requests one by one after the database refused their transaction, for
+        example because another table owns a location. This finds the request that caused the
+        error."""
         parts = work.split()
         if len(parts) == 1:
             self._refuse(work.waiting(), error)
@@ -200,10 +201,10 @@ class CommitLoop:
 def send(
     database: Database, committer: Committer, transaction: Transaction, uuids: Sequence[str]
 ) -> TransactionOutcome:
-    """Commit the transaction, and find out what happened if the answer is lost.
+    """Commit the transaction. If the answer is lost, find out whether it was committed.
 
-    Raises TooManyRequests when it is proven that nothing happened, CommitStateUnknown when that
-    could not be found out in time: then no file of this commit may be deleted.
+    Raises TooManyRequests if nothing happened, and CommitStateUnknown if this could not be
+    determined in time. In the second case no file of this commit may be deleted.
     """
     try:
         return committer.commit(transaction)
@@ -227,7 +228,7 @@ def _resolve(
     logger.warning(
         "commit %s: %s", transaction.commit_id, "took effect" if happened else "did not happen"
     )
-    # A proven rejection is the same as a lost race: the intent is applied again.
+    # A transaction that did not happen is treated like a lost race: the requests are applied again.
     return Committed() if happened else SwapLost(0)
 
 

@@ -1,8 +1,8 @@
-"""The same Idempotency-Key gives the same outcome.
+"""Answers requests with the same Idempotency-Key with the same outcome.
 
-Inside this process a duplicate joins the request that is already running. Between replicas the
-unique index of the key's row decides: it is written in the very transaction that changes the
-catalog, so there is no reservation to expire and nothing to clean up after a crash.
+Inside this process a duplicate joins the running request. Between replicas the unique index on
+the key's row decides. The row is written in the same transaction that changes the catalog, so
+there is no reservation that expires and nothing to clean up after a crash.
 """
 
 from __future__ import annotations
@@ -53,9 +53,10 @@ class Idempotency:
         self._lock = threading.Lock()
 
     def join(self, context: Context, answered: Future[Answer]) -> Future[Answer] | None:
-        """Return the future of a running request with the same key; None if this one is the first.
+        """Return the future of a running request with the same key, or None if this request is
+        the first.
 
-        `answered` is what later duplicates of this request get.
+        `answered` is the future that later duplicates of this request get.
         """
         if context.key is None:
             return None
@@ -70,7 +71,7 @@ class Idempotency:
         return None
 
     def replay_finished(self, requests: Iterable[Pending]) -> None:
-        """Answer the requests that were finished before, perhaps by another replica."""
+        """Answer the requests that were already finished, possibly by another replica."""
         for pending in requests:
             key = pending.context.key
             row = key and self._database.key(pending.context.principal, key.key)
@@ -87,8 +88,8 @@ class Idempotency:
                 self._replay(pending, row)
 
     def refuse(self, pending: Pending, error: FrazilError) -> None:
-        """Answer a request with an error, kept under its key if it is terminal. Where another
-        replica already finished the same request, its outcome is the answer."""
+        """Answer a request with an error. A terminal error is stored under the request's key. If
+        another replica already finished the same request, answer with its outcome."""
         standing: KeyRow | None = None
         try:
             for row in error_row(pending.context, error):
@@ -96,7 +97,7 @@ class Idempotency:
                 if standing == row:
                     standing = None
         except DatabaseUnavailable:
-            # The refusal stands without its row: a retry is judged again.
+            # The error is sent even without its row. A retry is then checked again.
             logger.warning("could not keep a refusal under its key")
         if standing is None:
             pending.future.set_exception(error)
@@ -110,7 +111,7 @@ class Idempotency:
     # --- replay ------------------------------------------------------------------------------
 
     def _replay(self, pending: Pending, row: KeyRow) -> None:
-        """Answer as before, with the catalog's current metadata."""
+        """Send the stored answer again, with the catalog's current metadata."""
         try:
             _check_fingerprint(pending.context, row.fingerprint)
             if row.status >= 400:
@@ -163,19 +164,20 @@ def _check_fingerprint(context: Context, fingerprint: str) -> None:
 
 
 class KeptCommit(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
-    """What a replay of a commit says of one table beside its metadata."""
+    """The stored fields that a replay of a commit needs for one table, besides its metadata."""
 
     committed: msgspec.Raw
     already_committed: bool = False
     uuid: str | None = None
-    """The table's, in a transaction. A commit of one table has it in its key's row."""
+    """The uuid of a table in a transaction. For a commit of one table, the key's row has it."""
 
 
 _KEPT: msgspec.json.Decoder[KeptCommit] = msgspec.json.Decoder(KeptCommit)
 
 
 def kept_from_json(content: bytes) -> KeptCommit:
-    """Read a key's row: the `committed` list alone, or an object where there is more to keep."""
+    """Decode a key's row, which is either only the `committed` list or an object with more
+    fields."""
     if content.startswith(b"["):
         return KeptCommit(committed=Raw(content))
     return _KEPT.decode(content)
@@ -189,7 +191,7 @@ def key_row(
     relation_uuid: str | None = None,
     committed: bytes | None = None,
 ) -> tuple[KeyRow, ...]:
-    """Return the row for this request's key, or nothing where the request has no key."""
+    """Return the row for this request's key, or nothing if the request has no key."""
     if context.key is None:
         return ()
     return (
@@ -206,7 +208,7 @@ def key_row(
 
 
 def commit_row(context: Context, kept: KeptCommit) -> tuple[KeyRow, ...]:
-    """Return the row of a commit to one table or view, sent to its own route."""
+    """Return the row of a commit to one table or view through its own route."""
     own = bytes(kept.committed)
     if kept.already_committed:
         own = msgspec.json.encode(replace(kept, uuid=None))
@@ -214,12 +216,12 @@ def commit_row(context: Context, kept: KeptCommit) -> tuple[KeyRow, ...]:
 
 
 def transaction_row(context: Context, tables: Sequence[KeptCommit]) -> tuple[KeyRow, ...]:
-    """Return the row of a transaction; each table is named by its uuid."""
+    """Return the row of a transaction. Each table is identified by its uuid."""
     return key_row(context, 204, committed=msgspec.json.encode(tables))
 
 
 def error_row(context: Context, error: FrazilError) -> tuple[KeyRow, ...]:
-    """Return the row of a terminal error; what a retry may turn into a success has none."""
+    """Return the row of a terminal error. Errors that a retry may resolve have no row."""
     terminal = 400 <= error.status < 500 and not isinstance(error, CommitFailed | TooManyRequests)
     if not terminal:
         return ()

@@ -1,4 +1,4 @@
-"""Outbox rows: what happened, written in the transaction that made it happen."""
+"""Creates outbox rows, which are written in the transaction of the change that they describe."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from frazil.db.base import EventRow, Relation
 
 
 def event(context: Context, relation: Relation, operation: str, payload: bytes) -> EventRow:
-    """The event that made this relation what it is: its version is the event's."""
+    """Return the event of a change. It has the version that the relation has after the change."""
     return EventRow(
         uuid=relation.uuid,
         version=relation.version,
@@ -36,7 +36,7 @@ def rename_payload(source: str, destination: str) -> bytes:
 def commit_payload(
     request: Any, committed: tuple[CommittedSnapshot, ...], metadata_location: str
 ) -> bytes:
-    """What an event says of a commit: the kinds of updates and the snapshots they made."""
+    """Return the payload of a commit event: the kinds of updates and the snapshots they made."""
     actions = [type(update).__struct_config__.tag for update in request.updates]
     return msgspec.json.encode(
         {

@@ -1,4 +1,4 @@
-"""Requests on their way through the queues, and the attempts that carry them out."""
+"""Defines queued requests and the attempts that execute them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from frazil.wire.identifiers import Identifier
 
 @dataclass(frozen=True, slots=True)
 class IdempotencyKey:
-    """The client's key, and a hash over method, path and body of the request it came with."""
+    """The client's key, and a hash of the method, path and body of its request."""
 
     key: str
     fingerprint: str
@@ -35,24 +35,24 @@ class IdempotencyKey:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Who sent a request, for logs, idempotency keys and events."""
+    """The sender of a request, for logs, idempotency keys and events."""
 
     principal: str
     request_id: str
     key: IdempotencyKey | None = None
     request_bytes: int = 0
-    """The decoded size of the body. Queues are bounded by bytes too."""
+    """The decoded size of the body. Queues have a limit in bytes too."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Pending:
-    """A request and the promise to answer it."""
+    """A request and the future of its answer."""
 
     context: Context
     group_key: Hashable | None = None
-    """Requests with the same key may share a swap; None: the request goes alone."""
+    """Requests with the same key may share a swap. With None the request runs alone."""
     can_wait: bool = False
-    """Whether the request fits on any head, because the server builds its snapshots."""
+    """Whether the request can be applied to any head, because the server builds its snapshots."""
     future: Future[Answer] = field(default_factory=Future)
 
     @property
@@ -67,9 +67,9 @@ class PendingCommit(Pending):
     kind: RelationKind[Any, Any]
     changes: tuple[RelationChange, ...]
     in_transaction: bool = False
-    """Whether the request came to the route for transactions, which answers differently."""
+    """Whether the request used the route for transactions, which has a different answer."""
     commit_uuid: bytes = field(default_factory=lambda: uuid.uuid4().bytes)
-    """Drawn once, so that snapshots keep their ids however often the request is applied."""
+    """Drawn once, so that snapshots have the same ids in every attempt."""
 
 
 Outcome: TypeAlias = tuple[Pending, Answer | FrazilError]
@@ -77,19 +77,19 @@ Outcome: TypeAlias = tuple[Pending, Answer | FrazilError]
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One try to carry out requests: a transaction, its files, and the answers if it commits."""
+    """One attempt to execute requests: a transaction, its files, and the answers if it commits."""
 
     outcomes: Callable[[], Iterable[Outcome]]
-    """Called once the transaction is committed, or at once where there is none."""
+    """Called after the transaction is committed, or immediately if there is none."""
     transaction: Transaction | None = None
     files: Mapping[str, Sequence[bytes]] = field(default_factory=dict)
-    """Written before the transaction, beside those that are being written already."""
+    """Written before the transaction, in addition to files that are already being written."""
     file_owners: Mapping[str, Pending] = field(default_factory=dict)
-    """Files that only one request needs. Without any other file the whole attempt fails."""
+    """Files that only one request needs. If any other file is missing, the whole attempt fails."""
 
     @property
     def uuids(self) -> list[str]:
-        """The rows to wait for when the answer of the database is lost."""
+        """The rows to wait for if the answer of the database is lost."""
         changes = () if self.transaction is None else self.transaction.changes
         return [
             change.expected.uuid
@@ -99,7 +99,7 @@ class Attempt:
 
 
 class Work(Protocol):
-    """Requests that are carried out by one database transaction."""
+    """Requests that are executed by one database transaction."""
 
     @property
     def identifiers(self) -> Sequence[Identifier]:
@@ -109,18 +109,18 @@ class Work(Protocol):
         """Return the requests that have no answer yet."""
 
     def attempt(self, rows: Sequence[Relation | None], writing: Writing) -> Attempt:
-        """Judge the waiting requests against the rows. `writing` takes files that are ready."""
+        """Check the waiting requests against the rows. `writing` accepts files that are ready."""
 
     def split(self) -> Sequence[Work]:
-        """Return work for each waiting request alone."""
+        """Return separate work for each waiting request."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Operation(Pending):
-    """A change of rows that shares its transaction with no other request, such as a drop."""
+    """A change of rows that runs in a transaction of its own, such as a drop."""
 
     prepare: Callable[[Operation], Attempt]
-    """Reads the rows and may refuse. It is called again after a lost swap."""
+    """Reads the rows and may refuse the request. It is called again after a lost swap."""
     identifiers: Sequence[Identifier] = ()
 
     def waiting(self) -> Sequence[Pending]:
@@ -143,7 +143,7 @@ class Operation(Pending):
         forget_streams: tuple[tuple[str, str], ...] = (),
         streams: tuple[StreamRow, ...] = (),
     ) -> Attempt:
-        """Return the attempt to make these changes."""
+        """Return an attempt with these changes."""
         transaction = Transaction(
             str(uuid.uuid4()), tuple(changes), keys, tuple(events), forget_streams, streams
         )

@@ -1,4 +1,4 @@
-"""What differs between commits to tables and commits to views."""
+"""Implements the differences between commits to tables and commits to views."""
 
 from __future__ import annotations
 
@@ -48,39 +48,39 @@ _DELETE_OLD_FILES = "write.metadata.delete-after-commit.enabled"
 
 @dataclass(frozen=True, slots=True)
 class RelationChange:
-    """What a request wants of one table or view."""
+    """A request's changes to one table or view."""
 
     identifier: Identifier
     request: Any
-    """CommitTableRequest or CommitViewRequest. It is never changed."""
+    """A CommitTableRequest or CommitViewRequest. It is never changed."""
     creates: bool = False
-    """Whether the request requires that the table does not exist yet."""
+    """Whether the request requires that the relation does not exist yet."""
 
 
 class RelationKind(Protocol[M, R]):
-    """The steps of a commit that depend on what is committed to."""
+    """The steps of a commit that differ between tables and views."""
 
     kind: Kind
 
     def load(self, location: str) -> M: ...
 
     def time_ms(self, state: M) -> int:
-        """Return the latest time in the metadata."""
+        """Return the latest timestamp in the metadata."""
 
     def is_exclusive(self, state: M, request: R) -> bool:
-        """Whether the request fits on this state and on no later one."""
+        """Return whether the request can be applied to this state and to no later one."""
 
     def asserts_ref(self, request: R) -> bool:
-        """Whether the request fits only on a head that its client has seen."""
+        """Return whether the request requires a certain head."""
 
     def apply(
         self, state: M | None, change: RelationChange, environment: Environment, *, alone: bool
     ) -> tuple[Applied[M], CreatedTable | None]:
-        """Apply a request, or refuse it. `state` is None where the catalog has no such relation;
+        """Apply a request, or refuse it. `state` is None if the catalog has no such relation.
         `alone` is False for a part of a transaction over several tables."""
 
     def has_happened(self, state: M, request: R) -> bool:
-        """Whether the request was committed before, and only its answer was lost."""
+        """Return whether the request was already committed and only its answer was lost."""
 
     def make_folders(self, created: CreatedTable) -> None: ...
 
@@ -94,7 +94,7 @@ class RelationKind(Protocol[M, R]):
         """Cache metadata that was just committed."""
 
     def superseded(self, base: M, new: M) -> list[str]:
-        """Return old metadata files to delete."""
+        """Return the old metadata files to delete."""
 
     def answer(self, identifier: Identifier, location: str, applied: Applied[M]) -> Answer: ...
 
@@ -146,9 +146,10 @@ class TableKind:
     def _repeated_create(
         self, state: TableMetadata, change: RelationChange, environment: Environment, alone: bool
     ) -> Applied[TableMetadata]:
-        """The table is there. It is the client's own if it has the uuid that the client got when it
-        staged the create: then an answer was lost and nothing is left to do. The uuid alone does
-        not prove that these very files were committed; only the epoch of a stream does."""
+        """Answer a create for a table that exists. If the table has the uuid that the client got
+        when it staged the create, an answer was lost and nothing is left to do. The uuid
+        alone does not prove that these files were committed. For fine-grained updates only
+        the epoch of a stream proves it."""
         request: CommitTableRequest = change.request
         taken = CommitFailed(f"Requirement failed: table already exists: {change.identifier}")
         if is_fine_grained(request.updates) or not alone:
@@ -169,7 +170,7 @@ class TableKind:
         try:
             return already_happened(state, request.updates, added_snapshots(request.updates))
         except CommitFailed:
-            # The request is stale for this table: its requirements will not hold.
+            # The request is stale for this table, so its requirements will fail.
             return False
 
     def make_folders(self, created: CreatedTable) -> None:
@@ -193,7 +194,7 @@ class TableKind:
         self._cache.remember_table(file.location, CachedTable(file.metadata))
 
     def superseded(self, base: TableMetadata, new: TableMetadata) -> list[str]:
-        """Only files of the table's own location, and only where the table asks for it."""
+        """Return only files in the table's own location, and only if the table asks for it."""
         if new.properties.get(_DELETE_OLD_FILES, "false").lower() != "true":
             return []
         dropped = dropped_from_metadata_log(base, new)
@@ -217,7 +218,7 @@ class ViewKind:
         return self._cache.view(location).metadata
 
     def time_ms(self, state: ViewMetadata) -> int:
-        """Versions of a view need not follow each other in time."""
+        """Return 0, because the versions of a view need not have increasing timestamps."""
         return 0
 
     def is_exclusive(self, state: ViewMetadata, request: CommitViewRequest) -> bool:
@@ -244,7 +245,7 @@ class ViewKind:
         return False
 
     def make_folders(self, created: CreatedTable) -> None:
-        """Views have no folders."""
+        """Do nothing, because views have no folders."""
 
     def branches_moved_back(
         self, before: ViewMetadata | None, after: ViewMetadata

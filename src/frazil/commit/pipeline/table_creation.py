@@ -1,4 +1,4 @@
-"""Creates tables: by a create request, or by the commit of a staged create."""
+"""Creates tables from create requests and from commits of staged creates."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from frazil.wire.rest_messages import CreateTableRequest
 
 @dataclass(frozen=True, slots=True)
 class CreatedTable:
-    """A table that does not exist yet, as it will be."""
+    """The row and first metadata file of a table that does not exist yet."""
 
     relation: Relation
     file: NextFile[TableMetadata]
@@ -33,7 +33,7 @@ class TableCreation:
         self._locations = locations
 
     def check_name_is_free(self, identifier: Identifier) -> None:
-        """Check early to give a clear message. The database decides again in the transaction."""
+        """Check early to give a clear message. The database checks again in the transaction."""
         row = self._database.relation(identifier)
         if row is not None and row.kind is Kind.VIEW:
             raise AlreadyExists(f"View with same name already exists: {identifier}")
@@ -51,7 +51,7 @@ class TableCreation:
         locations = self._locations.owned(metadata)
         self._locations.check_statistics(None, metadata)
         file = table_file(metadata, 0)
-        # A client may choose a uuid that was used before: then its versions are counted on.
+        # If the client chose a uuid that was used before, the version numbers continue.
         last_version = 0
         if metadata.table_uuid is not None and not is_new_uuid:
             last_version = self._database.last_version(metadata.table_uuid)
@@ -61,10 +61,11 @@ class TableCreation:
         return CreatedTable(relation, file, locations)
 
     def make_folders(self, created: CreatedTable) -> None:
-        """Make the table's folders before its row: a client may write there once it sees the table.
+        """Create the table's folders before its row, because a client may write there once it
+        sees the table.
 
-        Asks first whose location it is, so that a refused request leaves no folder in another
-        table. The database decides again in the transaction.
+        The owner of the location is checked first, so that a refused request leaves no folder in
+        another table. The database checks again in the transaction.
         """
         for location in created.locations:
             self._database.check_location_is_free(location, created.relation.uuid)
@@ -88,9 +89,11 @@ def metadata_of_create(request: CreateTableRequest, location: str, now_ms: int) 
 
 
 def _table_folders(metadata: TableMetadata) -> list[str]:
-    """Return the folders that clients expect when they write local files before the commit.
+    """Return the folders in which clients write local files before the commit.
 
-    Those that the client chose come first: if one cannot be made, no other was made yet."""
+    The folders that the client chose are first. If one of them cannot be created, no other was
+    created before.
+    """
     base = metadata.location.rstrip("/")
     folders = {"write.data.path": f"{base}/data", "write.metadata.path": f"{base}/metadata"}
     chosen = {name: text for name, text in metadata.properties.items() if name in folders}

@@ -1,15 +1,14 @@
-"""One queue for each table: a single thread at a time drains it, a group after the other.
+"""Queues the jobs of each table. One thread at a time drains a queue, one group after another.
 
-A queue has jobs. Jobs that can share a swap (commits of one table) are handed to the runner
-together; a job that must be alone (a drop, a rename, a create) is a group of one. Among those that
-may share a swap, jobs that cannot wait go first. A transaction over several tables takes the locks
-of their queues instead, always in the order of their names, so that two transactions can never wait
-for each other.
+Jobs that can share a swap (commits of one table) are passed to the runner together. A job that
+must run alone (a drop, a rename, a create) is a group of one. Among jobs that may share a swap,
+those that cannot wait are first. A transaction over several tables locks their queues instead,
+always in the order of their names, so that two transactions never deadlock.
 
-A fine-grained commit fits on any head, a classic one only on the head it was built on: beside busy
-fine-grained writers it would always be stale. When one was refused for that, the jobs that can wait
-pause until the next classic commit of the table comes: for half a second at most, and for at most a
-third of the time.
+A fine-grained commit can be applied to any head, a classic one only to the head it was built on.
+Classic commits would always be stale next to busy fine-grained writers. After a classic commit
+was refused for this reason, the jobs that can wait pause until the next classic commit of the
+table arrives. A pause lasts at most half a second, and pauses take at most a third of the time.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from frazil.wire.identifiers import Identifier
 
 MAX_PAUSE_S: Final = 0.5
 _PAUSE_REST_FACTOR: Final = 2
-"""After a pause there is none for at least this many times its length."""
+"""The minimum time between two pauses, as a multiple of the first one's length."""
 
 
 @dataclass(slots=True)
@@ -37,7 +36,7 @@ class _Pause:
     began: float
     ends: float
     next_from: float
-    """Before this no other pause begins."""
+    """The earliest time of the next pause."""
 
 
 class Pauses:
@@ -49,7 +48,7 @@ class Pauses:
         self._lock = threading.Lock()
 
     def refused(self, identifier: Identifier) -> None:
-        """Note that a classic commit was refused because its head had moved on."""
+        """Begin a pause, because a classic commit was refused after its head had changed."""
         with self._lock:
             now = self._clock()
             known = self._tables.get(identifier)
@@ -60,7 +59,7 @@ class Pauses:
             self._tables[identifier] = _Pause(now, ends, ends + _PAUSE_REST_FACTOR * MAX_PAUSE_S)
 
     def came(self, identifier: Identifier) -> None:
-        """Note that a classic commit of the table has come: it ends the pause."""
+        """End the pause, because a classic commit of the table has arrived."""
         with self._lock:
             pause, now = self._tables.get(identifier), self._clock()
             if pause is not None and now < pause.ends:
@@ -68,7 +67,7 @@ class Pauses:
                 pause.next_from = now + _PAUSE_REST_FACTOR * (now - pause.began)
 
     def remaining_s(self, identifier: Identifier) -> float:
-        """Return how long jobs that can wait still have to; 0 if they need not."""
+        """Return how long jobs that can wait must still wait, or 0."""
         pause = self._tables.get(identifier)
         return 0.0 if pause is None else max(0.0, pause.ends - self._clock())
 
@@ -78,7 +77,7 @@ class Pauses:
             del self._tables[name]
 
 
-# If the last group was large and recent, wait a few milliseconds for its writers to come back.
+# If the last group was large and recent, wait a few milliseconds for more requests of its writers.
 _LARGE_GROUP = 4
 _RECENT_S = 0.02
 _GATHER_S = 0.004
@@ -87,7 +86,7 @@ _MAX_REMEMBERED_GROUPS = 10_000
 
 
 class Job(Protocol):
-    """Something queued. Jobs with the same `group_key` other than None may run as one group."""
+    """A queued job. Jobs with the same `group_key` may run as one group, unless it is None."""
 
     @property
     def group_key(self) -> Hashable | None: ...
@@ -97,7 +96,8 @@ class Job(Protocol):
 
     @property
     def can_wait(self) -> bool:
-        """Whether the job fits on any state of its table, so that others may go before it."""
+        """Whether the job can be applied to any state of its table, so that others may run
+        before it."""
 
 
 J = TypeVar("J", bound=Job)
@@ -106,12 +106,12 @@ J = TypeVar("J", bound=Job)
 @dataclass(frozen=True, slots=True)
 class QueueLimits:
     max_queued_requests: int = 4096
-    """For one table."""
+    """The limit for one table."""
     max_queued_bytes: int = 1 << 30
-    """For the whole server."""
+    """The limit for the whole server."""
     max_group_requests: int = 64
     max_group_bytes: int = 32 << 20
-    """A request that is larger is a group of its own."""
+    """A larger request is a group of its own."""
 
 
 @dataclass(slots=True, eq=False)
@@ -120,9 +120,9 @@ class _TableQueue(Generic[J]):
     lock: threading.Lock = field(default_factory=threading.Lock)
     scheduled: bool = False
     timer: threading.Timer | None = None
-    """Runs while a pause makes all jobs wait."""
+    """Set while a pause delays all jobs."""
     users: int = 0
-    """Drains and holders that still need this object. At 0 it is forgotten."""
+    """The number of threads and waiting transactions that use this object. At 0 it is removed."""
 
 
 class Queues(Generic[J]):
@@ -145,7 +145,7 @@ class Queues(Generic[J]):
         self._last_groups: dict[Identifier, tuple[int, float]] = {}
 
     def submit(self, identifier: Identifier, job: J) -> None:
-        """Queue a job. Raises TooManyRequests, with nothing queued, when there is no room."""
+        """Queue a job. Raises TooManyRequests, without queueing anything, if a queue is full."""
         with self._mutex:
             self._check_open()
             queue = self._queues.get(identifier)
@@ -163,7 +163,7 @@ class Queues(Generic[J]):
                 self._schedule(identifier, queue)
 
     def submit_holding(self, identifiers: Sequence[Identifier], job: J) -> None:
-        """Have a job run that needs several tables at once, while their queues wait."""
+        """Run a job that locks several tables at once, while their queues wait."""
         with self._mutex:
             self._check_open()
         self._executor.submit(self._run_holding, identifiers, job)
@@ -178,7 +178,7 @@ class Queues(Generic[J]):
 
     @contextmanager
     def holding(self, identifiers: Sequence[Identifier]) -> Iterator[None]:
-        """Keep the queues of several tables waiting until the block ends."""
+        """Block the queues of several tables until the block ends."""
         ordered = sorted(set(identifiers))
         with self._mutex:
             queues = [self._queues.setdefault(name, _TableQueue()) for name in ordered]
@@ -195,7 +195,7 @@ class Queues(Generic[J]):
                     self._release(name, queue)
 
     def close(self, timeout_s: float) -> bool:
-        """Take no more jobs and wait until all are done; return False when time ran out."""
+        """Accept no more jobs and wait until all are done. Return False if time ran out."""
         with self._idle:
             self._closed = True
             for identifier, queue in list(self._queues.items()):
@@ -204,7 +204,7 @@ class Queues(Generic[J]):
             return self._idle.wait_for(lambda: not self._queues, timeout_s)
 
     def _schedule(self, identifier: Identifier, queue: _TableQueue[J]) -> None:
-        """Have the queue drained: at once, or when the pause is over that all its jobs wait for."""
+        """Drain the queue now, or after the pause if all of its jobs can wait."""
         pause_s = 0.0 if self._closed else self._pauses.remaining_s(identifier)
         if pause_s and all(job.can_wait for job in queue.jobs):
             if queue.timer is None:
@@ -221,7 +221,7 @@ class Queues(Generic[J]):
 
     def _pause_over(self, identifier: Identifier, queue: _TableQueue[J]) -> None:
         with self._mutex:
-            # Another job may have ended the pause in the meantime.
+            # Another job may have already ended the pause.
             if queue.timer is threading.current_thread():
                 queue.timer = None
                 if queue.jobs and not queue.scheduled:
@@ -231,7 +231,7 @@ class Queues(Generic[J]):
         try:
             with queue.lock:
                 self._gather(identifier, queue)
-                # Taken only now, so that jobs that came while the table was held join this group.
+                # Take the group late, so that jobs that arrived while the table was locked join it.
                 with self._mutex:
                     group = self._take_group(queue)
                 self._run_group(identifier, group)
@@ -240,15 +240,15 @@ class Queues(Generic[J]):
             with self._mutex:
                 queue.scheduled = False
                 if queue.jobs:
-                    # At the end of the executor's queue, so that other tables and waiting
-                    # transactions get their turn between two groups.
+                    # This appends to the executor's queue, so that other tables and waiting
+                    # transactions run between two groups.
                     self._schedule(identifier, queue)
                 self._release(identifier, queue)
 
     def _gather(self, identifier: Identifier, queue: _TableQueue[J]) -> None:
-        """Wait a moment for other jobs. Writers that were answered together send their next
-        request together: the first of them would be a group of its own, and all others would wait
-        for it."""
+        """Wait briefly for other jobs. Writers that were answered together send their next
+        requests together. Without the wait, the first request would run alone and all others
+        would wait for it."""
         jobs, ended = self._last_groups.get(identifier, (0, 0.0))
         now = time.monotonic()
         if jobs < _LARGE_GROUP or now > ended + _RECENT_S:
@@ -287,9 +287,9 @@ class Queues(Generic[J]):
 
 
 def _impatient_first(jobs: deque[J], at_most: int) -> None:
-    """Move jobs that cannot wait before those that can, among the ones that may share a group with
-    the first. At most `at_most` jobs move, so that the others get their turn too. Nothing moves
-    across a job that must be alone."""
+    """Move jobs that cannot wait before those that can, among the jobs that may share a group
+    with the first. At most `at_most` jobs move, so that the others are not starved. No job
+    moves past a job that must run alone."""
     if len(jobs) < 2 or jobs[0].group_key is None:
         return
     key = jobs[0].group_key

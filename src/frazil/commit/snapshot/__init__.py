@@ -1,1 +1,1 @@
-"""Builds a snapshot from declared files."""
+"""Builds snapshots from declared files."""

@@ -1,9 +1,10 @@
-"""The fine-grained actions: one function for each builds its snapshot, as Java's producers do.
+"""Builds the snapshots of fine-grained actions, with one function for each action, like Java's
+producers.
 
-Every action checks its files against the table, its clauses against the history since its base and
-its removals against the head of its branch. Then the manifests and the summary are built. Nothing
-is changed and nothing is written: a lost swap is answered by building again on a fresh head, under
-the same snapshot id.
+Every action checks its files against the table, its clauses against the history since its base,
+and its removals against the head of its branch. Then it builds the manifests and the summary. It
+changes and writes nothing, so after a lost swap the same snapshot id is built again on the new
+head.
 """
 
 from __future__ import annotations
@@ -57,8 +58,9 @@ def snapshot_of_action(
     index: int,
     environment: Environment,
 ) -> NewSnapshot:
-    """Build the snapshot of one update. `metadata` is what the earlier updates of the request made
-    of `before`: clauses look at history without them, removals at what they left."""
+    """Build the snapshot of one update. `metadata` is `before` with the earlier updates of the
+    request. Clauses check the history without those updates, and removals check the state
+    after them."""
     _refuse_encrypted(metadata)
     json_path = f"{environment.json_prefix}updates[{index}]"
     action = Action(
@@ -152,7 +154,8 @@ def _paths(update: Delete | Overwrite | Replace) -> list[str]:
 
 
 def _refuse_encrypted(metadata: TableMetadata) -> None:
-    """Manifests of an encrypted table must be encrypted too, by keys that only clients have."""
+    """Refuse encrypted tables. Their manifests must be encrypted with keys that only clients
+    have."""
     if _ENCRYPTION_KEY in metadata.properties:
         raise BadRequest(
             f"the table is encrypted ({_ENCRYPTION_KEY}): the server cannot build its manifests, "
@@ -198,7 +201,7 @@ def _grouped(
     content: int,
     data_sequence_number: int | None = None,
 ) -> list[AddedFiles]:
-    """Group added files by spec; within a spec they keep the order of the request."""
+    """Group added files by spec. Within a spec they stay in the order of the request."""
     distinct = set(spec_ids)
     if len(distinct) == 1:
         return [AddedFiles(spec_ids[0], content, files, data_sequence_number)]
@@ -239,7 +242,7 @@ def _check_clauses(
 def _partitions_to_replace(
     metadata: TableMetadata, added: Sequence[AddedFiles]
 ) -> _Partitions | None:
-    """Return what `replace-partitions` replaces; None where it is the whole table."""
+    """Return the partitions that `replace-partitions` replaces, or None for the whole table."""
     spec = metadata.spec(added[0].spec_id)
     if spec is None or spec.is_unpartitioned:
         return None
@@ -266,8 +269,8 @@ def _check_data_sequence_number(action: Action, update: Replace) -> None:
 
 
 def _operation_of_overwrite(update: Overwrite) -> str:
-    """Derive the operation from what was asked, as Java's producers do: the checks of other writers
-    read it."""
+    """Derive the operation from the request, like Java's producers. The checks of other writers
+    depend on it."""
     removes_data = bool(update.remove_data_files) or _filters_rows(update)
     if update.replace_partitions:
         return OVERWRITE
@@ -277,13 +280,13 @@ def _operation_of_overwrite(update: Overwrite) -> str:
 
 
 def _filters_rows(update: Overwrite) -> bool:
-    """As in Java a filter that matches nothing at the moment asks for a removal; a filter that
-    never matches anything does not."""
+    """Return whether the update removes rows by a filter. As in Java, a filter that currently
+    matches nothing counts, but a filter that can never match does not."""
     raw = update.delete_row_filter
     if raw is None:
         return False
     try:
         return parse_expression(msgspec.json.decode(raw)) != ALWAYS_FALSE
     except (BadRequest, msgspec.DecodeError):
-        # Refused with its JSON path when it is bound.
+        # Binding the filter later refuses it with its JSON path.
         return True

@@ -1,7 +1,8 @@
-"""A commit request applied to the metadata at hand: what it makes, or why it is refused.
+"""Applies a commit request to metadata and returns the result, or raises the reason for a
+refusal.
 
-A request is immutable intent. Applying it reads the state and never changes it, so a lost swap
-is answered by applying the same request to a fresh head.
+Applying a request reads the state and never changes the request. So after a lost swap the same
+request is applied to the new head.
 """
 
 from __future__ import annotations
@@ -58,17 +59,17 @@ REBASE_APPENDS = "frazil.commit.rebase-appends"
 
 @dataclass(frozen=True, slots=True)
 class Applied(Generic[M]):
-    """What a request makes of a table's or view's metadata."""
+    """The result of a request for one table or view."""
 
     metadata: M
-    """The very object it was applied to, where nothing changed."""
+    """The same object as before if nothing changed."""
     committed: tuple[CommittedSnapshot, ...] = ()
     files: tuple[tuple[str, bytes], ...] = ()
-    """What must be durable before the swap, beside the metadata file."""
+    """The files that must be durable before the swap, in addition to the metadata file."""
     streams: tuple[StreamRow, ...] = ()
-    """What is remembered of the stream that the request came from."""
+    """The rows to store for the stream that sent the request."""
     already_committed: bool = False
-    """Whether the stream's epoch had been committed before, so that nothing was applied."""
+    """Whether the stream's epoch was committed before, so that nothing was applied."""
 
 
 AppliedTable: TypeAlias = Applied[TableMetadata]
@@ -77,8 +78,8 @@ AppliedTable: TypeAlias = Applied[TableMetadata]
 def apply_or_rebase(
     state: TableMetadata, request: CommitTableRequest, environment: Environment
 ) -> AppliedTable:
-    """Apply a request to the state. A classic commit that was committed before changes nothing, and
-    a stale append is rebuilt on the head where the table asks for it."""
+    """Apply a request to the state. A repeated classic commit changes nothing. A stale append is
+    built again on the head if the table asks for it."""
     if is_fine_grained(request.updates):
         return apply_request(state, request, environment)
     added = added_snapshots(request.updates)
@@ -93,7 +94,7 @@ def apply_or_rebase(
 def apply_request(
     base: TableMetadata | None, request: CommitTableRequest, environment: Environment
 ) -> AppliedTable:
-    """Apply a request to this very base; without a base it creates the table."""
+    """Apply a request to exactly this base. Without a base it creates the table."""
     once, updates = request.once, request.updates
     if base is not None:
         if once is not None:
@@ -118,7 +119,8 @@ def is_fine_grained(updates: Sequence[CommitUpdate]) -> bool:
 def _apply_updates(
     base: TableMetadata | None, updates: Sequence[CommitUpdate], environment: Environment
 ) -> AppliedTable:
-    """Apply the updates in order: Iceberg's own, and those whose snapshot the server builds."""
+    """Apply the updates in order: Iceberg's own updates, and those whose snapshot the server
+    builds."""
     now_ms = environment.now_ms
     state = (
         empty_state(updates, now_ms=now_ms) if base is None else TableState.of(base, now_ms=now_ms)
@@ -135,7 +137,7 @@ def _apply_updates(
         new = _build_snapshot(before, metadata, update, index, environment)
         for own in new.updates:
             apply_update(state, own)
-        # The next update may read them before they are written.
+        # The next update may read these files before they are written.
         environment.pending.update(new.files)
         files += new.files
         committed.append(new.committed)
@@ -163,7 +165,7 @@ def apply_view_commit(state: ViewMetadata, request: CommitViewRequest, now_ms: i
 
 
 def added_snapshots(updates: Sequence[CommitUpdate]) -> list[tuple[int, Snapshot]]:
-    """The snapshots a request adds, with the index of the update that does."""
+    """Return the snapshots that a request adds, with the index of each update."""
     return [
         (index, _snapshot_of(update))
         for index, update in enumerate(updates)
@@ -181,11 +183,11 @@ def _snapshot_of(update: AddSnapshot) -> Snapshot:
 def already_happened(
     state: TableMetadata, updates: Sequence[CommitUpdate], added: list[tuple[int, Snapshot]]
 ) -> bool:
-    """Whether these snapshots are in the table because this very request was sent before.
+    """Return whether these snapshots are in the table because the same request was sent before.
 
-    Snapshot ids are drawn by the client, so an id that is in the table and in the history of
-    the ref the request sets can only mean that an earlier answer was lost. Refusing it would
-    make Java's client append the same files again.
+    Clients draw snapshot ids. So an id that is in the table and in the history of the ref that
+    the request sets can only mean that an earlier answer was lost. If the request were refused,
+    Java's client would append the same files again.
     """
     present = [snapshot for _, snapshot in added if state.snapshot(snapshot.snapshot_id)]
     if not present:
@@ -224,7 +226,7 @@ def committed_snapshots(
 
 
 def is_create(request: CommitTableRequest) -> bool:
-    """Whether a commit creates its table. Such a commit can require nothing else."""
+    """Return whether a commit creates its table. Such a commit can have no other requirement."""
     create = any(isinstance(item, AssertCreate) for item in request.requirements)
     if create and not all(isinstance(item, AssertCreate) for item in request.requirements):
         raise BadRequest(
@@ -235,15 +237,16 @@ def is_create(request: CommitTableRequest) -> bool:
 
 
 def asserts_ref(request: CommitTableRequest) -> bool:
-    """Whether a request fits only on the head of a branch that its client has seen."""
+    """Return whether a request requires a certain head of a branch."""
     return any(isinstance(item, AssertRefSnapshotId) for item in request.requirements)
 
 
 def is_exclusive(state: TableMetadata, request: CommitTableRequest) -> bool:
-    """Whether this request can be applied to this very state and to no later one.
+    """Return whether this request can be applied to this state and to no later one.
 
-    Such a request goes first in its group: a commit that is applied before it would always make it
-    stale, while one that the server can build on any head loses nothing by waiting.
+    Such a request is applied first in its group, because any commit before it would make it
+    stale. Requests whose snapshots the server builds can be applied to any head, so they can
+    wait.
     """
     if not asserts_ref(request) or not _holds(state, request.requirements):
         return False
@@ -260,8 +263,8 @@ def _rebase(
     environment: Environment,
     stale: CommitFailed,
 ) -> AppliedTable:
-    """The server's own rebuild of a stale append, where the table asks for it and the client's
-    manifests prove that it is nothing else. Otherwise the refusal stands."""
+    """Build a stale append again on the current head, if the table asks for it and the client's
+    manifests prove that it only appends. Otherwise raise the original error."""
     target = _rebase_target(state, request, added)
     if target is None:
         raise stale
@@ -296,7 +299,7 @@ def _rebase(
 def _rebase_target(
     state: TableMetadata, request: CommitTableRequest, added: list[tuple[int, Snapshot]]
 ) -> tuple[Snapshot, SetSnapshotRef] | None:
-    """The one added snapshot and the branch it goes to, if the request has the right shape."""
+    """Return the one added snapshot and its branch, or None if the request cannot be rebased."""
     if not _rebases_appends(state):
         return None
     refs = [update for update in request.updates if isinstance(update, SetSnapshotRef)]
@@ -320,11 +323,12 @@ def _rebases_appends(state: TableMetadata) -> bool:
 
 
 def _looks_like_append(request: CommitTableRequest) -> bool:
-    """By its own word, which decides the order and nothing else."""
+    """Return whether the summary calls the request an append. This only affects the order of
+    requests."""
     try:
         added = added_snapshots(request.updates)
     except BadRequest:
-        # Refused when its turn comes, and alone: the others of its group are not at fault.
+        # The request is refused later by itself, so that the rest of its group is not affected.
         return False
     return len(added) == 1 and added[0][1].operation == "append"
 
@@ -347,7 +351,8 @@ def _parent_fits(
     head_id: int,
     own: Sequence[TableRequirement],
 ) -> bool:
-    """The client's base must lie in the branch's history, and be the base it also asserted."""
+    """Check that the client's base is in the branch's history and equals the base that it
+    asserted."""
     parent = snapshot.parent_snapshot_id
     asserted = [item.snapshot_id for item in own if isinstance(item, AssertRefSnapshotId)]
     if parent is None:

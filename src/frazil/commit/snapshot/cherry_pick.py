@@ -1,8 +1,9 @@
-"""Publishing a staged snapshot on a branch (Java's CherryPickOperation).
+"""Publishes a staged snapshot on a branch (Java's CherryPickOperation).
 
-Where the branch still stands at the snapshot's parent, the branch is moved to it. Otherwise what it
-did is done again on the head: an append always, a replacement of partitions only while nothing new
-lies in them. Everything else was checked against a state that is no longer there.
+If the head of the branch is the snapshot's parent, the branch moves to the snapshot. Otherwise
+its changes are applied again on the head. This is always possible for an append, and for a
+replacement of partitions only if nobody has added files to them. All other operations are
+refused, because their checks were made against an older state.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _Partition = tuple[int, tuple[Any, ...]]
 
 
 def cherry_pick(action: Action, update: CherryPick) -> NewSnapshot:
-    """Publish a staged snapshot: move the branch to it, or do again what it did."""
+    """Publish a staged snapshot: move the branch to it, or apply its changes again."""
     picked = action.metadata.snapshot(update.snapshot_id)
     if picked is None:
         raise _refused(action, f"Cannot cherry-pick unknown snapshot ID: {update.snapshot_id}")
@@ -79,7 +80,8 @@ class _Pick:
         return self.picked.operation == OVERWRITE and is_replacement
 
     def check_not_published(self) -> None:
-        """By its own id, as the source of another snapshot, or by its wap.id."""
+        """Refuse a snapshot that was published under its own id, as a source snapshot, or by its
+        wap.id."""
         own, wap_id = str(self.picked.snapshot_id), self.picked.summary.get(STAGED_WAP_ID)
         for ancestor in self._ancestors():
             if ancestor.snapshot_id == self.picked.snapshot_id:
@@ -130,7 +132,8 @@ class _Pick:
     # --- what the picked snapshot did --------------------------------------------------------
 
     def _added(self) -> tuple[AddedFiles, ...]:
-        """Its new data files; they get row ids of their own once they are published."""
+        """Return the new data files of the snapshot. They get new row ids when they are
+        published."""
         groups: list[AddedFiles] = []
         for listed, columns in self._manifests_of(self.picked):
             rows = self._rows(columns, listed, ADDED, self.picked)
@@ -141,7 +144,7 @@ class _Pick:
         return tuple(groups)
 
     def _remove_replaced(self, changes: HeadChanges) -> None:
-        """Remove the files that it replaced: all of them must still be there."""
+        """Remove the files that the snapshot replaced. All of them must still be live."""
         missing = changes.remove_data_files(
             [
                 columns.path(row)
@@ -170,7 +173,7 @@ class _Pick:
             )
 
     def _check_partitions(self, added: Sequence[AddedFiles]) -> None:
-        """No file may have been added to the replaced partitions since."""
+        """Check that no file was added to the replaced partitions since the snapshot's parent."""
         replaced: set[_Partition] = {
             (group.spec_id, file.partition) for group in added for file in group.files
         }
@@ -200,7 +203,7 @@ class _Pick:
         return self.action.metadata.ancestors(self.action.branch.head.snapshot_id)
 
     def _manifests_of(self, snapshot: Snapshot) -> list[tuple[ManifestFile, ManifestColumns]]:
-        """The data manifests that a snapshot added."""
+        """Return the data manifests that a snapshot added."""
         listed = [
             one
             for one in self.action.environment.reader.manifest_list(snapshot).manifests

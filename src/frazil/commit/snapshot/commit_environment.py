@@ -1,4 +1,5 @@
-"""What applying a request may use beside the metadata: manifests, locations, files, the clock."""
+"""Defines what a request may use besides the metadata: manifests, locations, files and the
+clock."""
 
 from __future__ import annotations
 
@@ -20,44 +21,46 @@ from frazil.store.object_store import Store
 
 
 def now_ms() -> int:
-    """Return the time in milliseconds, as Iceberg's metadata has it."""
+    """Return the current time in milliseconds, the unit of Iceberg's metadata."""
     return time.time_ns() // 1_000_000
 
 
 def no_stream(branch: str, stream_id: str) -> StreamRow | None:
-    """Load the stream of a table that does not exist yet."""
+    """Return None, because a table that does not exist yet has no streams."""
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """For one request in one round of a commit."""
+    """The environment of one request in one round of a commit."""
 
     store: Store
-    """Includes the files of this round that are not written yet."""
+    """A store that also contains the unwritten files of this round."""
     pending: dict[str, bytes]
-    """Those files, by location."""
+    """The unwritten files by location."""
     check_readable: Callable[[str], None]
-    """Raises where the server must not read a location named inside a client's files."""
+    """Raises if the server must not read a location that a client's file names."""
     manifests: ManifestCache
     reader: ManifestReader
     check_paths: Callable[[TableMetadata, Sequence[str], str], None]
-    """Refuses paths that a table must not name; the last argument is their JSON path."""
+    """Raises if the table must not name one of the paths. The last argument is their JSON path."""
     verify_files: Callable[[TableMetadata, Sequence[DataFile], Sequence[DeleteFile], str], None]
     now_ms: int
     load_stream: LoadStream = no_stream
-    """What the streams of the table have committed, with what this round adds to it."""
+    """Loads the last epoch of a stream of the table, including the accepted requests of this
+    round."""
     table_uuid: str = ""
     """The uuid of the table's row."""
     commit_uuid: bytes = field(default_factory=lambda: uuid.uuid4().bytes)
-    """Drawn once for a request: its snapshot ids follow from it, however often it is applied."""
+    """Drawn once per request. Snapshot ids are derived from it, so they are the same in every
+    attempt."""
     json_prefix: str = ""
     """The JSON path of the table's part of a transaction, such as `table-changes[1].`."""
     summary: tuple[tuple[str, str], ...] = ()
-    """What the server adds to the summaries of the request."""
+    """The entries that the server adds to the snapshot summaries of the request."""
 
     def of(self, commit_uuid: bytes, time_ms: int) -> Environment:
-        """Return the environment of another request of the round."""
+        """Return the environment of another request in the same round."""
         return replace(self, commit_uuid=commit_uuid, now_ms=time_ms)
 
     def with_summary(self, summary: tuple[tuple[str, str], ...]) -> Environment:
@@ -65,7 +68,7 @@ class Environment:
 
 
 class Environments:
-    """Makes the environment of each round."""
+    """Creates the environment of each round."""
 
     def __init__(
         self,

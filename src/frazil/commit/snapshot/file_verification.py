@@ -1,16 +1,16 @@
-"""Checks declared files before they are committed, as far as the table asks for it.
+"""Checks declared files before they are committed, if the table asks for it.
 
-By default the server trusts what is declared. The table property `frazil.commit.verify-files`
+By default the server trusts the declarations. The table property `frazil.commit.verify-files`
 makes it check files, in parallel:
 
     none     nothing is checked
     exists   every file exists and has the declared size
-    footer   also, for Parquet: the number of rows agrees, and the columns fit the table's schema;
-             for a deletion vector: it can be read, and deletes that many rows of that data file.
-             For ORC and Avro files the same as `exists`.
+    footer   also, for Parquet: the number of rows is correct, and the columns fit the table's
+             schema; for a deletion vector: it can be read, and it deletes the declared number of
+             rows of its data file. For ORC and Avro files the same as `exists`.
 
-A file that does not agree is a BadRequest that names the file and the field. A store that cannot
-be reached is a StoreError: then nothing is known about the files.
+A file that does not match raises a BadRequest that names the file and the field. An unreachable
+store raises a StoreError, because nothing is known about the files.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ VERIFY_FILES: Final = "frazil.commit.verify-files"
 
 _WORKERS: Final = 16
 _WINDOW: Final = 8 * _WORKERS
-"""How many checks are queued at once, so that a large commit does not queue all of its files."""
+"""The number of checks that are queued at once, so that a large commit does not queue all its
+files."""
 _FIRST_READ_BYTES: Final = 64 << 10
 """Nearly every footer fits into the first read from the end of a file."""
 
@@ -67,7 +68,7 @@ class Verification(StrEnum):
 
 
 def verification(metadata: TableMetadata) -> Verification:
-    """Return how much the table wants to have checked."""
+    """Return the level of verification that the table asks for."""
     text = metadata.properties.get(VERIFY_FILES, Verification.NONE)
     try:
         return Verification(text)
@@ -86,10 +87,11 @@ def verify_files(
     executor: Executor | None = None,
     json_path: str = "",
 ) -> None:
-    """Refuse files that are not what they are declared to be, with the first one's reason.
+    """Check that files match their declarations. Raises the error of the first file that does
+    not.
 
-    `json_path` is put before the names of the lists, such as `updates[0].`. Without an executor the
-    call makes its own threads.
+    `json_path` is the prefix of the list names in messages, such as `updates[0].`. Without an
+    executor the function creates its own threads.
     """
     level = verification(metadata)
     if level is Verification.NONE or not (data_files or delete_files):
@@ -107,7 +109,7 @@ def verify_files(
 
 
 def require_pyarrow() -> None:
-    """Name the missing package before any file is read."""
+    """Raise an error that names the missing package before any file is read."""
     try:
         import pyarrow.parquet  # noqa: F401
     except ModuleNotFoundError as error:
@@ -130,7 +132,7 @@ class _Declared:
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """What is declared about one object: one file, or the vectors of one Puffin file."""
+    """The declarations about one object: one file, or all vectors of one Puffin file."""
 
     declared: tuple[_Declared, ...]
 
@@ -154,7 +156,8 @@ def _jobs(files: Iterable[ContentFile], name: str) -> list[_Job]:
 def _run(verifier: _Verifier, jobs: Sequence[_Job], executor: Executor) -> None:
     for window in _windows(jobs):
         futures = [executor.submit(verifier.verify, job) for job in window]
-        # Wait for all, so that no thread still reads for a request that has been answered.
+        # Wait for all of them, so that no thread still reads for a request that was already
+        # answered.
         problems = [future.exception() for future in futures]
         for problem in problems:
             if problem is not None:
@@ -168,7 +171,7 @@ def _windows(items: Sequence[T]) -> Iterator[list[T]]:
 
 
 class _Verifier:
-    """Checks one object at a time; used by many threads."""
+    """Checks one object at a time. Many threads share it."""
 
     def __init__(self, metadata: TableMetadata, store: Store, level: Verification) -> None:
         self._metadata = metadata
@@ -317,7 +320,7 @@ def _table_columns(metadata: TableMetadata) -> TableColumns:
 
 
 def _refuse_unassigned_ids(columns: Iterable[FileColumn], last_column_id: int) -> None:
-    """Refuse ids that the table has not assigned yet: they may become those of other columns."""
+    """Refuse ids that the table has not assigned yet, because other columns may get them later."""
     for column in all_columns(columns):
         if column.field_id is not None and last_column_id < column.field_id < FIRST_RESERVED_ID:
             raise ColumnMisfit(
@@ -332,11 +335,11 @@ _MAX_FOOTER_BYTES: Final = 64 << 20
 _MAGIC: Final = b"PAR1"
 _ENCRYPTED_MAGIC: Final = b"PARE"
 _TAIL: Final = struct.Struct("<I4s")
-"""The length of the footer and the magic bytes, which end a file."""
+"""The length of the footer and the magic bytes at the end of a file."""
 
 
 class _InvalidParquet(ValueError):
-    """The bytes are not the end of a Parquet file that can be read."""
+    """The bytes are not the end of a valid Parquet file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,7 +376,7 @@ def _parse_footer(tail: bytes) -> _ParquetFooter:
     import pyarrow.parquet as pq
 
     try:
-        # pyarrow finds the footer from its end, so that it needs nothing else of the file.
+        # pyarrow locates the footer from the end, so it needs no other part of the file.
         metadata: Any = pq.read_metadata(pa.BufferReader(_MAGIC + tail))
         return _ParquetFooter(metadata.num_rows, columns_of_footer(metadata))
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:

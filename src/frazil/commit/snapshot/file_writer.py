@@ -1,4 +1,4 @@
-"""Writes the files of a commit before its swap, and deletes them after a proven rejection."""
+"""Writes the files of a commit before its swap, and deletes them if the commit provably failed."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ class FileWriter:
         self._executor = executor
 
     def begin(self, *, at_once: bool) -> Writing:
-        """Return a writing for files that come one after another. `at_once` starts to write each
-        of them while the rest is built: right for a single request. Many files are written faster
-        together at the end, when no thread builds snapshots beside those that write."""
+        """Return a `Writing` for files that are added one after another. `at_once` writes each
+        file while the next ones are built, which is best for a single request. Many files are
+        written faster together at the end, when no thread builds snapshots at the same time."""
         return Writing(self._store, self._executor, at_once)
 
     def discard_later(self, locations: Callable[[], Iterable[str]]) -> None:
-        """Delete files that nobody needs any more, on another thread."""
+        """Delete unneeded files on another thread."""
         self._executor.submit(lambda: self.discard(locations()))
 
     def discard(self, locations: Iterable[str]) -> None:
-        """Delete files of a commit that is proven not to have happened. A failure leaves an orphan
-        behind, which is harmless: no pointer names it."""
+        """Delete the files of a commit that provably did not happen. If this fails, the
+        remaining files are harmless orphans, because no metadata names them."""
         unused = list(locations)
         try:
             self._store.delete(unused)
@@ -62,7 +62,7 @@ class FileWriter:
 
 
 class Writing:
-    """The files of one attempt on their way to the store."""
+    """The files of one attempt that are being written to the store."""
 
     def __init__(self, store: Store, executor: Executor, at_once: bool) -> None:
         self._store = store
@@ -73,11 +73,11 @@ class Writing:
 
     @property
     def locations(self) -> list[str]:
-        """All files that may have been written."""
+        """Return all files that may have been written."""
         return [*self._started, *self._waiting]
 
     def add(self, files: Iterable[tuple[str, bytes]]) -> None:
-        """Take files. Whether they could be written is known after `finish`."""
+        """Add files. `finish` reports whether they could be written."""
         if not self._at_once:
             self._waiting.update((location, [content]) for location, content in files)
             return
@@ -87,7 +87,7 @@ class Writing:
             )
 
     def finish(self, files: Mapping[str, Sequence[bytes]]) -> dict[str, Exception]:
-        """Write the last files; return what failed, by location. Everything else is durable."""
+        """Write the last files and return the failures by location. All other files are durable."""
         self._waiting.update(files)
         if not self._waiting and not self._started:
             return {}
@@ -101,7 +101,8 @@ class Writing:
         return failed
 
     def abandon(self) -> list[str]:
-        """Wait for what has begun; return the locations, to be discarded."""
+        """Wait for the writes that have begun and return their locations, so that the caller can
+        discard the files."""
         self._wait()
         return list(self._started)
 
@@ -115,10 +116,10 @@ class Writing:
 
 
 def not_written(what: str, error: Exception) -> FrazilError:
-    """Return the error for a file or folder that could not be made, before any swap was sent.
+    """Return the error for a file or folder that could not be written before any swap was sent.
 
-    A file in the place of a folder will be there the next time too, so that is the fault of the
-    location. Anything else may pass: the request may be sent again as it is.
+    If a file has the name of the folder, a retry fails too, so the location is wrong. Any other
+    failure may be temporary, and the client may send the same request again.
     """
     cause = error.__cause__
     if isinstance(cause, OSError) and cause.errno in (errno.ENOTDIR, errno.ENAMETOOLONG):
@@ -127,7 +128,7 @@ def not_written(what: str, error: Exception) -> FrazilError:
 
 
 class PendingStore:
-    """The store as it will be once the files of a round are written: reads see them already."""
+    """A store that already returns the unwritten files of a round."""
 
     def __init__(self, store: Store, pending: Mapping[str, bytes]) -> None:
         self._store = store
@@ -171,7 +172,7 @@ class PendingStore:
         self._store.make_folders(locations)
 
     def close(self) -> None:
-        """Do nothing: the store behind belongs to someone else."""
+        """Do nothing, because the underlying store belongs to the caller."""
 
 
 def table_file(metadata: TableMetadata, version: int) -> NextFile[TableMetadata]:

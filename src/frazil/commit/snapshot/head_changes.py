@@ -1,7 +1,7 @@
-"""What an action changes at the head of its branch, and what speaks against it.
+"""Collects the changes of an action at the head of its branch, and the conflicts.
 
-Files named by a request are found by their paths, never by the partition that a client sent with
-them: a wrong one would be a silent miss.
+Files named by a request are looked up by path, never by the partition that the client sent,
+because a file with a wrong partition would be missed silently.
 """
 
 from __future__ import annotations
@@ -38,10 +38,8 @@ _SHOWN_FILES: Final = 5
 
 
 class HeadChanges:
-    """Collects the files that one action removes from the head, and its conflicts.
-
-    The conflicts are reported all together by `finish`.
-    """
+    """Collects the files that one action removes from the head, and its conflicts. `finish`
+    reports all conflicts together."""
 
     def __init__(self, action: Action, added: Sequence[AddedFiles] = ()) -> None:
         self.head = action.read_head()
@@ -51,11 +49,11 @@ class HeadChanges:
         self._added = added
         self._removed: dict[str, dict[int, ManifestRow]] = {}
         self._opened: set[str] = set()
-        """Manifests that a filter had to look into, whatever was found there."""
+        """Manifests that a filter had to read, even if nothing matched."""
         self._conflicts: list[Conflict] = []
 
     def finish(self, *, keeps_dangling_deletes: bool = False) -> FileChanges:
-        """Return the changes. Raises ValidationError with all conflicts that were found."""
+        """Return the changes. Raises ValidationError with all conflicts."""
         if self._conflicts:
             raise rejected(self._conflicts)
         if not keeps_dangling_deletes:
@@ -65,7 +63,7 @@ class HeadChanges:
     # --- by name -----------------------------------------------------------------------------
 
     def name_data_files(self, removed: Sequence[str] = (), *, may_be_missing: bool = False) -> None:
-        """Remove data files by path, and refuse added ones that are live already."""
+        """Remove data files by path, and refuse added files that are already live."""
         added: list[str] = []
         if self._rejects_duplicates:
             added = [file.file_path for file in self._added_files(DATA)]
@@ -81,7 +79,7 @@ class HeadChanges:
     def name_delete_files(
         self, removed: Sequence[RemovedDeleteFile], *, may_be_missing: bool = False
     ) -> None:
-        """Remove delete files by path and offset, and refuse added ones that are live already."""
+        """Remove delete files by path and offset, and refuse added files that are already live."""
         added: list[DeleteFile] = []
         if self._rejects_duplicates:
             added = [file for file in self._added_files(DELETES) if isinstance(file, DeleteFile)]
@@ -114,7 +112,8 @@ class HeadChanges:
     def _rows_named(
         self, rows: Sequence[ManifestRow], offset: int | None, named: RemovedDeleteFile
     ) -> list[ManifestRow]:
-        """Return the rows of a removed delete file. A deletion vector needs its offset."""
+        """Return the rows of a removed delete file. A deletion vector is identified by its
+        offset too."""
         size = named.content_size_in_bytes if isinstance(named, NamedDeleteFile) else None
         chosen: list[ManifestRow] = []
         for row in rows:
@@ -128,7 +127,8 @@ class HeadChanges:
         return chosen
 
     def _refuse_missing(self, missing: list[ConflictFile], may_be_missing: bool) -> None:
-        """Java ignores missing files in a delete or an overwrite, unless it is told to fail."""
+        """Refuse missing files, except where Java ignores them by default: in a delete or an
+        overwrite."""
         ignored = may_be_missing and _is_on(self._metadata, IGNORE_MISSING, default=False)
         if missing and not ignored:
             self._conflict(
@@ -155,7 +155,8 @@ class HeadChanges:
     # --- by filter and by partition ----------------------------------------------------------
 
     def remove_matching(self, row_filter: Any, case_sensitive: bool) -> None:
-        """Remove the files whose rows all match. Data files that match partly are a conflict."""
+        """Remove the files whose rows all match. Data files that match only in part are a
+        conflict."""
         if row_filter is None:
             return
         bound = bound_filter(
@@ -205,7 +206,7 @@ class HeadChanges:
         ]
 
     def remove_partitions(self, partitions: Collection[tuple[int, tuple[Any, ...]]] | None) -> None:
-        """Remove all files of these partitions; None means of the whole table."""
+        """Remove all files of these partitions. None means the whole table."""
         chosen = None if partitions is None else PartitionSet(partitions, self._metadata)
         for content in (DATA, DELETES):
             listed = self.head.live(content)
@@ -222,8 +223,9 @@ class HeadChanges:
     # --- what follows from the removals ------------------------------------------------------
 
     def refuse_deletes_of_removed(self) -> None:
-        """Refuse a delete file for a data file that the same commit removes. Its work would be
-        lost, and its writer read another state (Java's RowDelta refuses it when asked)."""
+        """Refuse a delete file for a data file that the same commit removes. Its deletes would
+        be lost, and its writer used another state (Java's RowDelta has an option for this
+        check)."""
         removed = {row.file_path for row in self._removed_rows(DATA)}
         referenced = (
             referenced_data_file(
@@ -256,10 +258,10 @@ class HeadChanges:
             )
 
     def _remove_dangling_deletes(self) -> None:
-        """Remove delete files that apply to nothing any more: deletion vectors of removed data
-        files, and files older than every live data file. Without removed data files only manifests
-        are searched that were read anyway (Java's dropDeleteFilesOlderThan and
-        removeDanglingDeletesFor)."""
+        """Remove delete files that no longer apply to any data file: deletion vectors of removed
+        data files, and files older than every live data file. If no data files are removed,
+        only manifests that were already read are searched (Java's dropDeleteFilesOlderThan
+        and removeDanglingDeletesFor)."""
         removed_paths = {row.file_path for row in self._removed_rows(DATA)}
         listed = self.head.live(DELETES)
         if not removed_paths:
@@ -273,8 +275,8 @@ class HeadChanges:
             self._remove(ManifestRow(manifest, columns, row) for row in rows)
 
     def _min_data_sequence_number(self) -> int:
-        """Return that of the data files that stay, and of added ones that keep an old number. Java
-        leaves the latter out, and so loses deletes that still apply to them."""
+        """Return the minimum of the remaining data files and of added files that keep an old
+        number. Java ignores the latter and so loses deletes that still apply to them."""
         oldest = self._metadata.last_sequence_number
         for group in self._added:
             if group.data_sequence_number is not None:
@@ -295,7 +297,7 @@ class HeadChanges:
     # --- rows --------------------------------------------------------------------------------
 
     def _remove(self, rows: Iterable[ManifestRow]) -> None:
-        """Mark rows as removed. A row that is marked twice is removed once."""
+        """Mark rows as removed. Marking a row twice has no further effect."""
         for row in rows:
             self._removed.setdefault(row.listed.manifest_path, {})[row.row] = row
 
@@ -316,7 +318,8 @@ class HeadChanges:
         return list(zip(listed, self._reader.columns_of(listed), strict=True))
 
     def _live_by_path(self, content: int, paths: Sequence[str]) -> dict[str, list[ManifestRow]]:
-        """Return the live rows of each path that has any. A writer may have added a path twice."""
+        """Return the live rows of each path that has any. A path has several rows if a writer
+        added it twice."""
         found: dict[str, list[ManifestRow]] = {}
         if not paths:
             return found

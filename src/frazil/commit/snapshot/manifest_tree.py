@@ -1,7 +1,8 @@
-"""The tree of a new snapshot: manifests written, rewritten and merged, and the list of them.
+"""Builds the manifests of a new snapshot and their list.
 
-What does not change is not touched: a manifest that loses no entry and is not merged stays the file
-it is. Nothing is written here; the files are handed back to be made durable before the swap.
+Manifests are written, rewritten or merged only if necessary. A manifest that loses no entry and
+is not merged is listed unchanged. This module writes nothing to the store. The caller must write
+the returned files before the swap.
 """
 
 from __future__ import annotations
@@ -53,18 +54,18 @@ _FALLBACK_CODEC = "deflate"
 
 @dataclass(frozen=True, slots=True)
 class AddedFiles:
-    """New files of one spec and content, on their way into manifests of their own."""
+    """New files of one spec and content, which will get manifests of their own."""
 
     spec_id: int
     content: int
     files: Sequence[ContentFile]
     data_sequence_number: int | None = None
-    """Given only where rewritten rows keep theirs; otherwise it is that of the commit."""
+    """Set only if rewritten rows keep their number. Otherwise the files get that of the commit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The state a snapshot is built on: the head of its branch, or nothing."""
+    """The state that a snapshot is built on: the head of its branch, or an empty table."""
 
     snapshot: Snapshot | None
     manifests: ManifestList | None
@@ -73,7 +74,8 @@ class Head:
 
     @classmethod
     def at(cls, snapshot: Snapshot, manifests: ManifestList) -> Head:
-        """Every commit goes through all manifests of its head several times: sorted once here."""
+        """Return the head with its manifests grouped once, because a commit iterates over them
+        several times."""
         by_content: dict[int, list[ManifestFile]] = {DATA: [], DELETES: []}
         for one in manifests.manifests:
             by_content[one.content].append(one)
@@ -84,14 +86,14 @@ class Head:
         return self._by_content.get(content, ())
 
     def live(self, content: int) -> Sequence[ManifestFile]:
-        """Those that have live files."""
+        """Return the manifests that may have live files."""
         return self._live.get(content, ())
 
 
 @dataclass(frozen=True, slots=True)
 class Tree:
     manifest_list: str
-    """Its location."""
+    """The location of the manifest list."""
     files: tuple[tuple[str, bytes], ...]
     written: WrittenManifestList
     manifests_created: int
@@ -101,7 +103,7 @@ class Tree:
 
 @dataclass(frozen=True, slots=True)
 class TreeTarget:
-    """Which snapshot the tree is for."""
+    """The snapshot that the tree is built for."""
 
     metadata: TableMetadata
     snapshot_id: int
@@ -115,7 +117,7 @@ def build_tree(
     removed: Mapping[str, Sequence[int]],
     reader: ManifestReader,
 ) -> Tree:
-    """The tree after files are added and rows (by manifest path, then entry) are removed."""
+    """Return the tree after adding files and removing rows (by manifest path, then by entry)."""
     builder = _Builder(target, reader)
     return builder.build(list(added), removed)
 
@@ -139,7 +141,7 @@ class _New:
 
     @property
     def few_files(self) -> Sequence[ContentFile]:
-        """The files, if they are few and inherit all their numbers."""
+        """The files, if there are few and all inherit their numbers. Otherwise empty."""
         inherit = self.added.data_sequence_number is None
         return self.added.files if inherit and len(self.added.files) <= MAX_FILES else ()
 
@@ -158,7 +160,7 @@ class _Old:
     read: Callable[[ManifestFile], bytes]
     removed: frozenset[int]
     new: NewManifest | None = None
-    """Its files, where they are still at hand."""
+    """The files of the manifest, if they are still in memory."""
 
     def write_into(self, writer: RollingManifestWriter) -> None:
         if self.new is not None and not self.removed:
@@ -181,9 +183,9 @@ class _Written:
     manifest: WrittenManifest
     piece: _Piece
     whole: bool = True
-    """Whether the piece is this manifest alone; new files may fill several."""
+    """Whether the piece became exactly this manifest. New files may need several manifests."""
     new_files: Sequence[ContentFile] = ()
-    """Where it holds a few new files and nothing else."""
+    """The files of a manifest that has only a few new files. Otherwise empty."""
 
     @property
     def partition_spec_id(self) -> int:
@@ -202,7 +204,7 @@ class _Written:
 
 
 _Part: TypeAlias = ManifestFile | _Written
-"""A manifest of the new list: one that stays as it is, or a new one."""
+"""A manifest of the new list: an unchanged one or a new one."""
 
 
 @dataclass(slots=True)
@@ -242,7 +244,7 @@ class _Builder:
     def _merged(self, parts: list[_Part]) -> list[_Part]:
         settings = MergeSettings.of(self.target.metadata.properties)
         if settings.enabled:
-            # Java lists manifests by spec, the newest first, where it may merge them.
+            # If merging is enabled, Java lists manifests by spec, the newest first.
             parts = sorted(parts, key=lambda part: -part.partition_spec_id)
         sizes = [
             mergeable(part) if isinstance(part, ManifestFile) else part.mergeable()
@@ -266,10 +268,11 @@ class _Builder:
         return result
 
     def _written(self, piece: _Piece) -> list[_Written]:
-        # A new file inherits the snapshot; only format version 1 has to say it.
+        # New files inherit the snapshot id. Format version 1 has no inheritance and must write it.
         inherits = isinstance(piece, _New) and self.target.metadata.format_version > 1
         snapshot_id = None if inherits else self.target.snapshot_id
-        # Who removes a file from a large manifest pays for all of it; the next one does not.
+        # Removing a file rewrites its whole manifest. Smaller results make the next removal
+        # cheaper.
         most = MAX_MERGED_ENTRIES if isinstance(piece, _Old) else MAX_ENTRIES
         writer = self._writer(piece.spec_id, piece.content, snapshot_id, most)
         piece.write_into(writer)
@@ -357,7 +360,7 @@ class _Builder:
             first_row_id=metadata.next_row_id if version > 2 else None,
             codec=_FALLBACK_CODEC,
         )
-        # The name is Java's: the first attempt of a commit that has its own uuid.
+        # This is Java's name for the first attempt of a commit with its own uuid.
         location = (
             f"{metadata_folder(metadata)}/snap-{target.snapshot_id}-1-{self.commit_uuid}.avro"
         )
@@ -378,8 +381,8 @@ class _Builder:
 def schema_for_spec(
     schemas: tuple[Schema, ...], current_schema_id: int, spec: PartitionSpec
 ) -> Schema:
-    """The current schema, or the newest that still has every source column of an older spec: the
-    types of partition values are those of their sources."""
+    """Return the current schema if it has every source column of the spec, otherwise the newest
+    schema that has them. The types of partition values depend on their source columns."""
     current = next(schema for schema in schemas if schema.schema_id == current_schema_id)
     for schema in (current, *reversed(schemas)):
         if all(schema.find_type(part.source_id) is not None for part in spec.fields):
@@ -388,7 +391,8 @@ def schema_for_spec(
 
 
 def _codec(metadata: TableMetadata) -> str:
-    """A codec that we cannot write is a wish about size that gzip fulfils as well."""
+    """Return the table's codec, or gzip if we cannot write it, because the codec only affects
+    size."""
     try:
         return avro_codec(metadata.properties.get(_COMPRESSION_CODEC, "gzip"))
     except BadRequest:

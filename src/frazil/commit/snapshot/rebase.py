@@ -1,4 +1,4 @@
-"""Rebuilds a stale classic append on a newer head, if `rebase_proof` shows that it is one."""
+"""Builds a stale classic append again on a newer head, if `rebase_proof` accepts it."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ T = TypeVar("T")
 @dataclass(frozen=True, slots=True)
 class RebasedAppend:
     snapshot: bytes
-    """The new snapshot's JSON: same id, unknown fields kept."""
+    """The JSON of the new snapshot, with the same id and all unknown fields."""
     files: tuple[tuple[str, bytes], ...]
-    """Location and content of the new manifest list, and of new manifests where needed."""
+    """Location and content of the new manifest list and of any new manifests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +61,9 @@ def rebase_append(
     *,
     cache: ManifestCache | None = None,
 ) -> RebasedAppend | NotRebasable:
-    """Build a client's append again on the head of `branch`, if its manifests prove that it is an
-    append. Writes nothing. `allowed` is asked before any location is read, and raises where it
-    must not be; a StoreError that may pass is raised as well."""
+    """Build a client's append again on the head of `branch`, if its manifests prove that it is
+    an append. Write nothing. `allowed` is called before any location is read and raises if
+    the location must not be read. A StoreError that may be temporary is raised as well."""
     reader = _Reader(store, allowed, cache)
     try:
         target = rebase_target(head, snapshot, branch)
@@ -104,7 +104,7 @@ def _rebase(target: RebaseTarget, reader: _Reader) -> RebasedAppend:
         first_row_id=target.metadata.next_row_id if target.metadata.format_version > 2 else None,
         codec=own.codec,
     )
-    # The name is Java's: the first attempt of a commit that has its own uuid.
+    # This is Java's name for the first attempt of a commit with its own uuid.
     location = f"{folder}/snap-{target.snapshot.snapshot_id}-1-{commit_uuid}.avro"
     files.append((location, written.content))
     reader.remember(location, written.parsed)
@@ -124,7 +124,7 @@ def _only_added(target: RebaseTarget, item: AddedManifest, reader: _Reader) -> b
 
 
 class _Reader:
-    """Reads manifests and lists for one rebase, with checks of their locations and sizes."""
+    """Reads manifests and lists for one rebase, and checks their locations and sizes."""
 
     def __init__(
         self, store: Store, allowed: Callable[[str], None], cache: ManifestCache | None
@@ -144,7 +144,8 @@ class _Reader:
         return content
 
     def remember(self, location: str, parsed: ManifestList) -> None:
-        """Cache a list that was just built. If it is never written, nothing asks for it."""
+        """Cache a list that was just built. If it is never written, nobody will read its
+        location."""
         if self._cache is not None:
             self._cache.put(location, parsed)
 
@@ -162,7 +163,7 @@ class _Reader:
         return parsed
 
     def manifests(self, listed: Sequence[ManifestFile]) -> dict[str, Manifest]:
-        """Read manifests at the same time, because a merge replaces a hundred or more."""
+        """Read manifests in parallel, because a merge may replace a hundred or more."""
         paths = [manifest.manifest_path for manifest in listed]
         if len(paths) < 3:
             return {path: self._manifest(path) for path in paths}

@@ -1,10 +1,11 @@
-"""Moving a classic append to a newer head: the proof that it is one, and the new snapshot. Pure.
+"""Proves that a classic commit only appends, and builds its snapshot on a newer head. Reads and
+writes no files.
 
-A stock client builds its snapshot on the head it loaded. When the head has moved on, an append can
-be built again by the server: its new files are listed before whatever the head lists now. That it
-is nothing but an append is proven from manifests. The summary proves nothing, but an operation
-other than `append` disproves it: an overwrite that found nothing to remove at its own base has only
-additions too, and might have removed files from the newer head.
+A stock client builds its snapshot on the head that it loaded. If the head has changed since
+then, the server can build an append again: it lists the new files before everything that the
+head lists now. Only the manifests can prove that the commit is a pure append. The summary
+cannot, but an operation other than `append` disproves it: an overwrite that found nothing to
+remove at its base has only additions too, and might have removed files of the newer head.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from frazil.format.metadata.snapshots import Snapshot
 from frazil.format.metadata.table_metadata import MAX_FORMAT_VERSION, TableMetadata
 
 MAX_MANIFESTS: Final = 5_000
-"""How many manifests one proof may read; a merge of more is for the client to do again."""
+"""The most manifests that one proof reads. If a merge replaces more, the client must retry."""
 
 _TOTALS: Final = (
     "total-records",
@@ -42,16 +43,16 @@ _TOTALS: Final = (
     "total-equality-deletes",
 )
 _FOREIGN_INTENT: Final = ("source-snapshot-id", "published-wap-id")
-"""Left by a cherry-pick, whose own checks were made against the client's base."""
+"""Set by a cherry-pick, whose own checks were made against the client's base."""
 
 
 class RebaseRefused(Exception):
-    """Not a proven append, or not to be rebased; the message is the reason."""
+    """The commit is not a proven append or must not be rebased. The message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class RebaseTarget:
-    """The snapshots that take part: the client's, its base, and the head to move it to."""
+    """The snapshots of a rebase: the client's snapshot, its parent, and the new head."""
 
     metadata: TableMetadata
     snapshot: Snapshot
@@ -67,23 +68,23 @@ class RebaseTarget:
 
 @dataclass(frozen=True, slots=True)
 class ListDifference:
-    """How a client's manifest list differs from that of its parent."""
+    """The difference between a client's manifest list and that of its parent."""
 
     added: tuple[ManifestFile, ...]
     replaced: tuple[ManifestFile, ...]
-    """Manifests of the parent that the client's list does not have."""
+    """The manifests of the parent that are missing in the client's list."""
 
 
 @dataclass(frozen=True, slots=True)
 class AddedManifest:
-    """A manifest of the client with entries to append."""
+    """A manifest of the client that has entries to append."""
 
     listed: ManifestFile
     manifest: Manifest
     entries: tuple[ManifestEntry, ...]
-    """The ADDED ones."""
+    """The ADDED entries."""
     rewrite: bool
-    """Whether it also holds what must not be taken over, so that it cannot be listed as it is."""
+    """Whether it has other entries too, so that it must be rewritten before it can be listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,7 @@ class RewrittenManifest:
 
 
 def rebase_target(metadata: TableMetadata, snapshot: Snapshot, branch: str) -> RebaseTarget:
-    """Finds the snapshots by the metadata alone. Raises RebaseRefused."""
+    """Find the snapshots of a rebase from the metadata alone. Raises RebaseRefused."""
     if metadata.format_version > MAX_FORMAT_VERSION:
         raise RebaseRefused(f"format version {metadata.format_version} is not supported")
     ref = metadata.refs.get(branch)
@@ -136,7 +137,7 @@ def _check_intent(snapshot: Snapshot) -> None:
 def list_difference(
     target: RebaseTarget, own: ManifestList, parent: ManifestList | None
 ) -> ListDifference:
-    """Compares the client's list with that of its parent. Raises RebaseRefused."""
+    """Compare the client's manifest list with that of its parent. Raises RebaseRefused."""
     of_parent = _by_path(() if parent is None else parent.manifests)
     of_client = _by_path(own.manifests)
     added: list[ManifestFile] = []
@@ -159,9 +160,9 @@ def list_difference(
 def prove_append(
     target: RebaseTarget, difference: ListDifference, manifests: Mapping[str, Manifest]
 ) -> tuple[AddedManifest, ...]:
-    """What the client appends. Raises RebaseRefused unless its manifests show that it appends and
-    does nothing else: every live entry of a manifest that it replaced is carried over, and all
-    other entries are additions of its own."""
+    """Return the manifests that the client appends. Raises RebaseRefused unless they prove a
+    pure append: every live entry of a replaced manifest is carried over, and all other
+    entries are the client's own additions."""
     expected = _live_entries(difference.replaced, manifests)
     carried: set[str] = set()
     added: list[AddedManifest] = []
@@ -195,7 +196,8 @@ def _by_path(manifests: Sequence[ManifestFile]) -> dict[str, ManifestFile]:
 
 
 def _facts(manifest: ManifestFile) -> tuple[Any, ...]:
-    """What never changes about a listed manifest. Row ids do, once, after an upgrade to v3."""
+    """Return the fields of a listed manifest that never change. Row ids are not among them,
+    because an upgrade to v3 sets them once."""
     return (
         manifest.content,
         manifest.partition_spec_id,
@@ -237,7 +239,8 @@ def _check_entry(snapshot: Snapshot, listed: ManifestFile, entry: ManifestEntry)
 def _live_entries(
     replaced: Iterable[ManifestFile], manifests: Mapping[str, Manifest]
 ) -> dict[str, tuple[ManifestEntry, tuple[int | None, ...]]]:
-    """Every live entry of the replaced manifests by its path, with its partition's field ids."""
+    """Return every live entry of the replaced manifests by path, with the field ids of its
+    partition."""
     found: dict[str, tuple[ManifestEntry, tuple[int | None, ...]]] = {}
     for listed in replaced:
         manifest = manifests[listed.manifest_path]
@@ -267,8 +270,8 @@ def _check_carried(
     entry: ManifestEntry,
     fields: tuple[int | None, ...],
 ) -> None:
-    """An EXISTING entry must be that of the parent. Its metrics are not compared: nothing of the
-    client's copy is taken over."""
+    """Check that an EXISTING entry equals the parent's entry. Metrics are not compared, because
+    the client's copy is not used."""
     if expected is None:
         raise RebaseRefused(f"{entry.file_path} is not in a manifest that it replaced")
     original, original_fields = expected
@@ -295,7 +298,7 @@ def _identity(entry: ManifestEntry, fields: tuple[int | None, ...]) -> tuple[Any
 
 
 def _comparable(value: Any) -> Any:
-    """NaN is equal to itself here."""
+    """Return a form of the value in which NaN equals itself."""
     return struct.pack("<d", value) if isinstance(value, float) else value
 
 
@@ -319,8 +322,8 @@ def listed_on_head(
     added: Sequence[AddedManifest],
     rewritten: Mapping[str, RewrittenManifest],
 ) -> list[ListedManifest]:
-    """The manifests of the new list: the client's first, then the head's as they are. `rewritten`
-    has, by the client's path, the manifests that stand for those which must be rewritten."""
+    """Return the manifests of the new list: the client's first, then the head's unchanged.
+    `rewritten` maps the path of a client's manifest to its rewritten version."""
     entries = [
         ListedManifest(
             item.listed,
@@ -375,7 +378,8 @@ def rebased_snapshot(
     kept_manifests: int,
     assigned_rows: int,
 ) -> bytes:
-    """The client's snapshot on the new head, as JSON: same id, unknown fields kept."""
+    """Return the client's snapshot on the new head as JSON. It has the same id and all unknown
+    fields."""
     snapshot, head = target.snapshot, target.head
     changes: dict[str, Any] = {
         "parent-snapshot-id": head.snapshot_id,
@@ -394,8 +398,9 @@ def rebased_snapshot(
 def _summary(
     target: RebaseTarget, added: Sequence[AddedManifest], kept_manifests: int
 ) -> dict[str, str]:
-    """The client's summary with the totals of the head plus what the manifests really add. As in
-    Java's SnapshotProducer a total goes on only from one that is there and is a number."""
+    """Return the client's summary with totals computed from the head and the added manifests. As
+    in Java's SnapshotProducer, a total is dropped if the head's total is missing or not a
+    number."""
     entries = [entry for manifest in added for entry in manifest.entries]
     additions = {
         "total-records": sum(entry.record_count for entry in entries),

@@ -1,4 +1,4 @@
-"""The new snapshot of an action: its manifests, its summary, and the updates that add it."""
+"""Builds the new snapshot of an action: its manifests, its summary, and the updates that add it."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ _MAX_LONG: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """The branch that a snapshot goes to."""
+    """The target branch of a snapshot."""
 
     name: str
     ref: SnapshotRef | None
-    """None for a branch that does not exist yet."""
+    """None if the branch does not exist yet."""
     head: Snapshot | None
 
 
@@ -50,14 +50,14 @@ class Action:
     """One fine-grained update of a request, and the table it is applied to."""
 
     metadata: TableMetadata
-    """As the earlier updates of the request left it."""
+    """The metadata after the earlier updates of the request."""
     branch: Branch
     head_before: Snapshot | None
     """The head of the branch before the request."""
     index: int
-    """Of the update in its request."""
+    """The index of the update in its request."""
     json_path: str
-    """Where the update stands in the request, such as `table-changes[1].updates[0]`."""
+    """The JSON path of the update, such as `table-changes[1].updates[0]`."""
     environment: Environment
 
     def read_head(self) -> Head:
@@ -72,12 +72,12 @@ class FileChanges:
 
     added: Sequence[AddedFiles]
     removed: dict[str, dict[int, ManifestRow]]
-    """By the path of their manifest, then by row number."""
+    """The removed rows by manifest path, then by row number."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewSnapshot:
-    """What an action yields: the updates that bring its snapshot into the table, and its files."""
+    """The result of an action: the updates that add its snapshot to the table, and its files."""
 
     updates: tuple[AddSnapshot | SetSnapshotRef, ...]
     committed: CommittedSnapshot
@@ -85,7 +85,7 @@ class NewSnapshot:
 
 
 def branch_of_table(metadata: TableMetadata, name: str, json_path: str) -> Branch:
-    """Return the branch to commit to. One that does not exist yet starts at main's head."""
+    """Return the branch to commit to. A branch that does not exist yet starts at main's head."""
     ref = metadata.ref(name)
     if ref is not None and not ref.is_branch:
         raise BadRequest(
@@ -106,7 +106,7 @@ def build_snapshot(
     properties: Sequence[tuple[str, str]],
     stage_only: bool,
 ) -> NewSnapshot:
-    """Build the manifests, the summary and the snapshot that these changes make of the head."""
+    """Build the manifests, the summary and the snapshot that apply these changes to the head."""
     metadata, environment = action.metadata, action.environment
     version = metadata.format_version
     snapshot_id = _snapshot_id(environment.commit_uuid, action.index)
@@ -141,7 +141,8 @@ def build_snapshot(
 
 
 def moved_ref(branch: Branch, snapshot_id: int) -> SetSnapshotRef:
-    """Move the branch to a new head; how long its snapshots are kept stays as it is."""
+    """Return the update that moves the branch to a new head. Its retention settings do not
+    change."""
     ref = branch.ref
     return SetSnapshotRef(
         ref_name=branch.name,
@@ -160,8 +161,8 @@ def _row_lineage(metadata: TableMetadata, tree: Tree) -> dict[str, int]:
 
 
 def _snapshot_id(commit_uuid: bytes, index: int) -> int:
-    """Return a positive number that depends on the request alone. If the table should have it
-    already, the request is refused, and the next one draws another id."""
+    """Return a positive id that depends only on the request. If the table already has this id,
+    the request is refused, and a new request gets another id."""
     digest = hashlib.blake2b(b"%d" % index, key=commit_uuid, digest_size=8).digest()
     return int.from_bytes(digest, "big") & _MAX_LONG or 1
 
@@ -177,7 +178,8 @@ def _summary(
     operation: str,
     properties: Sequence[tuple[str, str]],
 ) -> dict[str, str]:
-    """Count the added and removed files. The totals go on from those of the head."""
+    """Return the summary: counts of added and removed files, and totals based on those of the
+    head."""
     builder = SummaryBuilder()
     for group in changes.added:
         of_partition = _partition_changes(metadata, builder, group.spec_id)
@@ -226,7 +228,8 @@ def _count_removed(metadata: TableMetadata, changes: FileChanges, builder: Summa
 
 
 def _row(columns: ManifestColumns, row: int) -> tuple[int, bool, int, int]:
-    """Return content, whether it is a deletion vector, records and size."""
+    """Return the content type, whether the row is a deletion vector, its record count and its
+    size."""
     size, is_vector = int(columns.file_size_in_bytes[row]), False
     if columns.deletes is not None and columns.deletes.content_offset[row] != NONE:
         is_vector, size = True, int(columns.deletes.content_size_in_bytes[row])
@@ -236,7 +239,8 @@ def _row(columns: ManifestColumns, row: int) -> tuple[int, bool, int, int]:
 def _partition_changes(
     metadata: TableMetadata, builder: SummaryBuilder, spec_id: int
 ) -> Callable[[tuple[Any, ...]], Changes]:
-    """Return a function that finds the counts of a partition; each path is made only once."""
+    """Return a function that returns the counts of a partition. Each partition path is computed
+    once."""
     spec = metadata.spec(spec_id)
     if spec is None or not spec.fields:
         unpartitioned = builder.partition("")

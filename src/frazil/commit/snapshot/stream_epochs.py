@@ -1,11 +1,11 @@
-"""Exactly once for streams: an epoch that a stream has committed before is not applied again.
+"""Applies each epoch of a stream exactly once.
 
-What decides is the stream's row, written in the transaction of the swap. Where there is none, the
-summaries of the branch's ancestors do, as in Java's SparkWrite: a stream that another server or a
-classic client has committed for is recognised too. A branch that moves backwards loses its rows,
-because it lost the files of those epochs.
+The stream's row, written in the transaction of the swap, is authoritative. If there is none, the
+summaries of the branch's ancestors are searched, as in Java's SparkWrite. This also recognizes
+streams that another server or a classic client has committed. If a branch moves backwards, its
+rows are deleted, because the branch no longer has the files of those epochs.
 
-Everything here is pure but for the rows that `Streams` asks for.
+All functions are pure, except that `Streams` loads rows.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from frazil.wire.rest_updates import AssignUUID
 
 @dataclass(frozen=True, slots=True)
 class CommittedSnapshot:
-    """One entry of an answer's `committed` list."""
+    """One entry of the `committed` list of an answer."""
 
     update: int
     snapshot_id: int
@@ -52,7 +52,7 @@ def committed_json(committed: Iterable[CommittedSnapshot]) -> bytes:
 
 
 def committed_from_json(content: bytes) -> tuple[CommittedSnapshot, ...]:
-    """What `committed_json` wrote, read again."""
+    """Decode the output of `committed_json`."""
     return tuple(
         CommittedSnapshot(e.update, e.snapshot_id, e.sequence_number, e.operation)
         for e in _ENTRIES.decode(content)
@@ -63,14 +63,14 @@ QUERY_ID: Final = "spark.sql.streaming.queryId"
 EPOCH_ID: Final = "spark.sql.streaming.epochId"
 
 LoadStream: TypeAlias = Callable[[str, str], StreamRow | None]
-"""The row of a branch and a stream's id, as the requests before have left it."""
+"""Loads the row of a stream by branch and stream id, including changes by earlier requests."""
 
 _NEVER_ESCAPED: Final = frozenset(string.ascii_letters + string.digits + "-_.")
 
 
 @dataclass(frozen=True, slots=True)
 class CommittedEpoch:
-    """The last epoch of a stream that is in a branch, and the snapshots that it made there."""
+    """The last epoch that a stream committed to a branch, and the snapshots of that epoch."""
 
     epoch: int
     committed: tuple[CommittedSnapshot, ...]
@@ -79,10 +79,12 @@ class CommittedEpoch:
 def already_committed(
     state: TableMetadata, once: Once, updates: Sequence[CommitUpdate], load: LoadStream
 ) -> tuple[CommittedSnapshot, ...] | None:
-    """What a request's epoch has already committed; None: it is to be applied.
+    """Return the snapshots that the request's epoch has already committed. Return None if the
+    epoch is new and must be applied.
 
-    Asked before the requirements are checked, since those held when the epoch was first sent. The
-    tuple is empty for an epoch below the last one, whose snapshots nobody remembers.
+    This is checked before the requirements, because those were true when the epoch was first
+    sent. The tuple is empty for an epoch before the last one, because its snapshots are not
+    stored.
     """
     branch = branch_of(updates)
     last = committed_epoch(state, once, branch, load(branch, once.id), updates)
@@ -94,8 +96,8 @@ def already_committed(
 def repeated_epoch(
     state: TableMetadata, request: CommitTableRequest, load: LoadStream
 ) -> tuple[CommittedSnapshot, ...] | None:
-    """What a stream's epoch has committed that was to create the table, and comes again; None
-    where the table is not the one that the request names by its uuid, or the epoch is new."""
+    """Return the snapshots of a repeated epoch whose request was to create the table. Return
+    None if the request assigns another uuid than the table's or the epoch is new."""
     once, updates = request.once, request.updates
     own = any(isinstance(item, AssignUUID) and item.uuid == state.table_uuid for item in updates)
     return already_committed(state, once, updates, load) if own and once is not None else None
@@ -108,7 +110,7 @@ def committed_epoch(
     row: StreamRow | None,
     updates: Sequence[CommitUpdate] = (),
 ) -> CommittedEpoch | None:
-    """The last epoch of this stream in the branch; None: there is none."""
+    """Return the last epoch of this stream in the branch, or None."""
     if row is not None:
         return CommittedEpoch(row.epoch, committed_from_json(row.committed))
     found = _last_of_history(state, once.id, branch)
@@ -119,24 +121,25 @@ def committed_epoch(
 
 
 def branch_of(updates: Sequence[CommitUpdate]) -> str:
-    """The one branch that the updates of a request under `once` name."""
+    """Return the single branch that all updates of a request with `once` name."""
     return next(update.branch for update in updates if isinstance(update, FineGrainedUpdate))
 
 
 def summary_of(once: Once | None) -> tuple[tuple[str, str], ...]:
-    """What the summaries of a request's snapshots say of its stream."""
+    """Return the summary entries that identify the stream and epoch of a request."""
     return () if once is None else ((QUERY_ID, once.id), (EPOCH_ID, str(once.epoch)))
 
 
 def stream_row(
     uuid: str, once: Once, branch: str, committed: Iterable[CommittedSnapshot]
 ) -> StreamRow:
-    """The row that a request leaves behind when it is applied."""
+    """Return the row to store when a request is applied."""
     return StreamRow(uuid, branch, once.id, once.epoch, committed_json(committed))
 
 
 def branches_moved_back(before: TableMetadata, after: TableMetadata) -> frozenset[str]:
-    """Branches that are gone, or whose head no longer has the old head as its ancestor."""
+    """Return the branches that were removed, or whose new head does not descend from the old
+    head."""
     if before.refs is after.refs:
         return frozenset()
     return frozenset(
@@ -147,25 +150,26 @@ def branches_moved_back(before: TableMetadata, after: TableMetadata) -> frozense
 
 
 class Streams:
-    """The rows of a table's streams during a round, as one accepted request after another leaves
-    them; in the end, what the swap's transaction has to write."""
+    """The stream rows of a table during a round, updated by each accepted request. At the end
+    they are what the transaction of the swap must write."""
 
     def __init__(self, uuid: str, load: Callable[[str, str, str], StreamRow | None]) -> None:
-        """`load` is `stream` of the database, or of the session that holds the table's row."""
+        """Use `load`, the `stream` method of the database or of the session that has locked the
+        table's row."""
         self._uuid = uuid
         self._load = load
         self._rows: dict[tuple[str, str], StreamRow] = {}
         self._forgotten: set[str] = set()
 
     def __call__(self, branch: str, stream_id: str) -> StreamRow | None:
-        """A request sees what the requests before it in its group have committed."""
+        """Return the row of a stream, including changes by earlier requests of the group."""
         row = self._rows.get((branch, stream_id))
         if row is not None or branch in self._forgotten:
             return row
         return self._load(self._uuid, branch, stream_id)
 
     def accept(self, moved_back: Iterable[str], rows: Iterable[StreamRow] = ()) -> None:
-        """Takes in what a request has done: `branches_moved_back` by it, then its rows."""
+        """Record the effects of a request: first the branches it moved back, then its rows."""
         for branch in moved_back:
             self._forgotten.add(branch)
             for key in [key for key in self._rows if key[0] == branch]:
@@ -175,12 +179,12 @@ class Streams:
 
     @property
     def written(self) -> tuple[StreamRow, ...]:
-        """For `Transaction.streams`."""
+        """The value for `Transaction.streams`."""
         return tuple(self._rows.values())
 
     @property
     def forgotten(self) -> tuple[tuple[str, str], ...]:
-        """For `Transaction.forget_streams`."""
+        """The value for `Transaction.forget_streams`."""
         return tuple((self._uuid, branch) for branch in sorted(self._forgotten))
 
 
@@ -190,10 +194,11 @@ class Streams:
 def _last_of_history(
     state: TableMetadata, stream_id: str, branch: str
 ) -> tuple[int, list[Snapshot]] | None:
-    """The epoch of the newest ancestor that names the stream, and its snapshots, oldest first.
+    """Return the epoch of the newest ancestor that names the stream, and its snapshots, oldest
+    first.
 
-    The snapshots of one request stand in a row. A branch that does not exist yet will start at the
-    head of main, with all that is in it.
+    The snapshots of one request are consecutive ancestors. A branch that does not exist yet will
+    start at the head of main, so main's history is searched for it.
     """
     ref = state.ref(branch) or state.ref(MAIN_BRANCH)
     if ref is None:
@@ -212,8 +217,8 @@ def _last_of_history(
 
 
 def _that_may_name(state: TableMetadata, stream_id: str, head_id: int) -> Iterator[Snapshot | None]:
-    """The ancestors, newest first; None for one that cannot name the stream. Their text is
-    searched first: decoding ten thousand summaries takes its time."""
+    """Yield the ancestors, newest first, with None for each that cannot name the stream. The
+    JSON text is searched first, because decoding ten thousand summaries is slow."""
     plain = _NEVER_ESCAPED.issuperset(stream_id)
     needle = (stream_id if plain else QUERY_ID).encode()
     segments = [segment for segment in state.snapshots.segments if needle in segment.json]
@@ -229,15 +234,15 @@ def _epoch_of(snapshot: Snapshot, stream_id: str) -> int | None:
     if summary.get(QUERY_ID) != stream_id:
         return None
     text = summary.get(EPOCH_ID, "")
-    # A writer that names the stream without an epoch has not committed one.
+    # A snapshot that names the stream without an epoch does not count as a committed epoch.
     return int(text) if text.isascii() and text.isdigit() else None
 
 
 def _as_committed(
     snapshots: Sequence[Snapshot], updates: Sequence[CommitUpdate]
 ) -> tuple[CommittedSnapshot, ...]:
-    """Says which update made which snapshot, where the request that comes again has as many
-    updates that make one; the history alone does not know."""
+    """Match the snapshots with the updates of the repeated request. The history does not record
+    which update made which snapshot, so the result is empty if the numbers differ."""
     indexes = [index for index, update in enumerate(updates) if isinstance(update, FileUpdate)]
     if len(indexes) != len(snapshots):
         return ()
@@ -253,7 +258,7 @@ def _goes_on(before: TableMetadata, after: TableMetadata, name: str, old_id: int
         return False
     seen: set[int] = set()
     wanted: int | None = ref.snapshot_id
-    # The request may have expired what lies between: then the old state still knows it.
+    # The request may have expired snapshots in between, so look them up in the old state too.
     while wanted is not None and wanted not in seen:
         if wanted == old_id:
             return True

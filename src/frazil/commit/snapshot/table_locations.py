@@ -1,5 +1,5 @@
 """Decides which locations a table owns, which paths it may name and which files the server may
-touch."""
+access."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ from frazil.wire.errors import BadRequest, FrazilError
 
 
 def row_uuid(metadata: TableMetadata) -> str:
-    """The uuid of the table's row: its own, or one of ours for a version 1 table without."""
+    """Return the uuid for the table's row. A version 1 table without a uuid gets a random one."""
     if metadata.table_uuid is None:
         return str(uuid.uuid4())
     return check_uuid(metadata.table_uuid, "table-uuid")
 
 
 def check_uuid(text: str, field: str) -> str:
-    """Other texts may be of any length, and assign-uuid could never have set them."""
+    """Refuse a text that is not a UUID. It could have any length, and assign-uuid would not
+    accept it."""
     try:
         proper = str(uuid.UUID(text)) == text.lower()
     except ValueError:
@@ -40,7 +41,7 @@ def check_uuid(text: str, field: str) -> str:
     return text
 
 
-# Properties that move a table's files elsewhere; the last two are the older names of the first.
+# Properties that move a table's files elsewhere. The last two are older names of the first.
 PATH_PROPERTIES = (
     "write.data.path",
     "write.metadata.path",
@@ -59,20 +60,22 @@ class TableLocations:
         self._places: dict[str, tuple[Location, float]] = {}
 
     def owned(self, metadata: TableMetadata) -> tuple[str, ...]:
-        """The canonical locations this table owns; each must be in an allowed place."""
+        """Return the canonical locations that the table owns. Raises if one of them is not
+        allowed."""
         named = [("location", metadata.location), *_path_properties(metadata)]
         places = (self._allowed.check_table(text, field) for field, text in named)
         return tuple(sorted({reading for place in places for reading in place.readings()}))
 
     def owned_if_changed(self, base: TableMetadata, new: TableMetadata) -> tuple[str, ...] | None:
-        """None where the places stay as they are: a table registered under older rules can
-        still be committed to."""
+        """Return the new locations, or None if they did not change. Unchanged locations are not
+        checked, so a table that was registered under older rules still accepts commits."""
         if base.location == new.location and _path_properties(base) == _path_properties(new):
             return None
         return self.owned(new)
 
     def check_statistics(self, base: TableMetadata | None, new: TableMetadata) -> None:
-        """Statistics files that a request adds; what a registered table came with stays."""
+        """Check the statistics files that a request adds. Files that the table already had are
+        accepted."""
         for field, known, given in (
             ("statistics", base.statistics if base else (), new.statistics),
             (
@@ -86,13 +89,13 @@ class TableLocations:
                     self._allowed.check(file.statistics_path, f"{field}.statistics-path")
 
     def check_view(self, new: ViewMetadata, base: ViewMetadata | None = None) -> None:
-        """A view owns no place, but its metadata files may only go where they are allowed."""
+        """Check that the metadata files of a view may be written. A view owns no location."""
         for field, text in _view_places(new):
             if base is None or (field, text) not in _view_places(base):
                 self._allowed.check(text, field)
 
     def check(self, location: str, field: str) -> Location:
-        """Raises where the location is not in an allowed place."""
+        """Return the parsed location. Raises if it is not allowed."""
         return self._allowed.check(location, field)
 
     def is_allowed(self, location: str) -> bool:
@@ -106,7 +109,8 @@ class TableLocations:
         self._allowed.check(location, "a file named in the snapshot")
 
     def belongs_to(self, metadata: TableMetadata, location: str) -> bool:
-        """Whether a file lies inside the table's own places: only then may it be deleted."""
+        """Return whether a file is inside the table's own locations. Only such files may be
+        deleted."""
         try:
             file = self._allowed.check(location, "file")
             places = (metadata.location, *(text for _, text in _path_properties(metadata)))
@@ -115,9 +119,9 @@ class TableLocations:
             return False
 
     def _place(self, text: str) -> Location:
-        """A table's own place. It is asked for with every file of every commit, and finding out
-        where a local folder really is takes longer than the rest: so it is remembered for a
-        moment."""
+        """Return a canonical location of the table. Every file of every commit needs it, and
+        resolving a local folder is the slowest part of the check, so results are cached
+        briefly."""
         now = time.monotonic()
         known = self._places.get(text)
         if known is not None and now < known[1]:
@@ -139,8 +143,8 @@ def _view_places(metadata: ViewMetadata) -> list[tuple[str, str]]:
     return [("location", metadata.location), *([("write.metadata.path", path)] if path else [])]
 
 
-# What the canonicaliser takes as it is written: printable ASCII but for `?`, `#` and backslashes,
-# and no segment that is empty or made of dots alone.
+# A path segment that the canonicalizer does not change: printable ASCII except `?`, `#` and
+# backslashes. A segment that is empty or consists of dots does not match.
 _SEGMENT: Final = r"(?!\.\.?(?:/|\Z))[ !\"$-.0->@-\[\]-~]+"
 _PLAIN_NAME: Final = re.compile(_SEGMENT)
 _MAX_PLAIN_BYTES: Final = 1000
@@ -152,12 +156,12 @@ _OBJECT_SCHEMES: Final = ("s3://", "s3a://", "s3n://", "memory://")
 
 
 OwnerOfLocation = Callable[[str], str | None]
-"""The uuid of the table that owns a canonical location or one that holds it."""
+"""Returns the uuid of the table that owns a canonical location or a folder above it."""
 
 
 class OwnFolders:
-    """Folders that were found in a table's own places a moment ago: most commits write to the same.
-    Where a local folder really is takes longer to find out than all the rest."""
+    """Caches folders that were recently found inside a table's own locations. Most commits write
+    to the same folders, and resolving a local folder is the slowest part of the check."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, ...], tuple[str, float]] = {}
@@ -180,9 +184,9 @@ def check_paths(
     owner_of_location: OwnerOfLocation,
     own_folders: OwnFolders | None = None,
 ) -> None:
-    """Refuses, with a BadRequest that names it, a path where no file of the table may lie.
+    """Refuse paths where the table must not have files. Raises a BadRequest that names the path.
 
-    `place` says where the list of files stands, such as `updates[0].add-data-files`.
+    `place` is the JSON path of the list of files, such as `updates[0].add-data-files`.
     """
     own = _own_paths(metadata, locations)
     checker = _Checker(metadata, locations, owner_of_location, own_folders or OwnFolders())
@@ -193,7 +197,8 @@ def check_paths(
 
 
 def _own_paths(metadata: TableMetadata, locations: TableLocations) -> re.Pattern[str] | None:
-    """Matches object keys in the table's own places. A local path is never known by its text."""
+    """Return a pattern for object keys in the table's own locations. Local paths never match,
+    because they may contain links."""
     properties = metadata.properties
     named = (metadata.location, *(properties[key] for key in PATH_PROPERTIES if key in properties))
     prefixes = {
@@ -208,7 +213,7 @@ def _own_paths(metadata: TableMetadata, locations: TableLocations) -> re.Pattern
 
 
 class _Checker:
-    """Judges paths folder by folder."""
+    """Checks paths, with one full check for each folder."""
 
     def __init__(
         self,
@@ -225,7 +230,7 @@ class _Checker:
         self._locations = locations
         self._owner_of_location = owner_of_location
         self._uuid = None if metadata.table_uuid is None else row_uuid(metadata)
-        # The good folders; local ones, where there may be links, with what is known of these.
+        # Folders that passed the check. Local folders have an object that knows their links.
         self._folders: dict[str, _LocalFolder | None] = {}
 
     def check(self, path: str, place: str, index: int) -> None:
@@ -243,7 +248,8 @@ class _Checker:
         is_own = self._locations.belongs_to(self._metadata, path)
         if not is_own:
             self._refuse_in_other_tables(location, path, field)
-        # What a link or an odd name leads to says nothing of the other files of its folder.
+        # If the name is a link or was rewritten, the result is not valid for other files of the
+        # folder.
         if location.decoded_path is None and location.path.endswith(f"/{name}"):
             real = location.path[: -len(name)] if location.scheme == "file" else ""
             is_there = os.path.isdir(real)
@@ -252,14 +258,15 @@ class _Checker:
                 self._own_folders.put((*self._key, folder), real)
 
     def _is_plain(self, path: str, folder: str, name: str) -> bool:
-        """Whether the file lies where its folder does, whatever that is."""
+        """Return whether the file is certainly in its folder, so that the folder's check applies
+        to it."""
         if (
             len(path) > _MAX_PLAIN_BYTES
             or len(name) > _MAX_PLAIN_NAME_BYTES
             or not _PLAIN_NAME.fullmatch(name)
         ):
             return False
-        # A local path has a second reading where it is escaped, and may be a link.
+        # An escaped local path has a second reading, which may be a link.
         if "%" in name and not path.startswith(_OBJECT_SCHEMES):
             return False
         local = self._folders[folder]
@@ -275,7 +282,8 @@ class _Checker:
 
 
 class _LocalFolder:
-    """Tells which files of a folder are links: one by one, or for many files from one listing."""
+    """Finds the links in a folder. For few files each is checked alone, for many the folder is
+    listed."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -291,7 +299,8 @@ class _LocalFolder:
         return os.path.islink(self._path + name)
 
     def _list(self) -> frozenset[str] | None:
-        """None where the folder holds so much that asking for each file is no slower."""
+        """Return the links, or None if the folder is so large that checking each file is as
+        fast."""
         links: list[str] = []
         try:
             with os.scandir(self._path) as entries:

@@ -1,1 +1,1 @@
-"""Judges commit validations."""
+"""Checks commit validations."""

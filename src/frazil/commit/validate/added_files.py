@@ -1,4 +1,5 @@
-"""The clauses on what was added since the base: data files, delete files, deletes of data files."""
+"""Checks the clauses on files added since the base: data files, delete files, and deletes of
+data files."""
 
 from __future__ import annotations
 
@@ -54,8 +55,8 @@ def _keeps_sequence_number(update: FileUpdate) -> bool:
 def deletes_of_rewritten_rows(
     changes: BranchChanges, deletes: list[ManifestRow]
 ) -> list[ManifestRow]:
-    """Leave out equality deletes if the rewritten rows keep their sequence number: they still apply
-    to those rows."""
+    """Leave out equality deletes if the rewritten rows keep their sequence number, because the
+    deletes still apply to those rows."""
     if not _keeps_sequence_number(changes.scope.update):
         return deletes
     return [entry for entry in deletes if not entry.is_equality_delete]
@@ -82,10 +83,10 @@ def new_deletes_for(
 def _deletes_by_data_file(
     changes: BranchChanges, paths: Collection[str], deletes: list[ManifestRow], base: int | None
 ) -> dict[str, list[ManifestRow]]:
-    """Return the data files that have a new delete, with their deletes.
+    """Return the data files that have new deletes, with these deletes.
 
-    As in Java the data files count as no newer than the base. Their rows are only looked up if a
-    delete applies by partition.
+    As in Java, the data files are treated as no newer than the base. Their rows are looked up
+    only if a delete applies by partition.
     """
     if not deletes or not paths:
         return {}
@@ -130,7 +131,7 @@ def _data_file(
 def _data_file_rows(
     changes: BranchChanges, paths: Collection[str], base: int | None
 ) -> dict[str, ManifestRow]:
-    """Look data files up on the head or, if they are gone, on the base."""
+    """Look data files up on the head or, if they are no longer live, on the base."""
     scope = changes.scope
     found = live_rows(scope.head, DATA, paths, changes.reader)
     missing = [path for path in paths if path not in found]

@@ -1,4 +1,4 @@
-"""What changed on a branch since a base snapshot, and what is live at its head."""
+"""Finds the changes on a branch since a base snapshot, and the live files at its head."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ from frazil.read.manifest_row import ManifestRow
 
 ADDING_DATA: Final = frozenset({APPEND, OVERWRITE})
 ADDING_DELETES: Final = frozenset({OVERWRITE, DELETE})
-"""Without `replace`, whose delete files delete no further rows, and `append`, which has none."""
+"""The operations that can add deletes. `replace` deletes no further rows, and `append` adds no
+delete files."""
 REMOVING: Final = frozenset({OVERWRITE, REPLACE, DELETE})
 ANY_OPERATION: Final = frozenset({APPEND, OVERWRITE, REPLACE, DELETE})
 
@@ -46,11 +47,11 @@ class Removal:
 
     found: ConflictingFile
     inside: bool
-    """Whether the clause is about it."""
+    """Whether the clause applies to the file."""
 
 
 class BranchChanges:
-    """Looks up the changes of one update's branch; reads the history once for each base."""
+    """Looks up the changes of one update's branch. Reads the history once for each base."""
 
     def __init__(self, scope: Scope, reader: ManifestReader) -> None:
         self.scope = scope
@@ -58,7 +59,7 @@ class BranchChanges:
         self._histories: dict[int | None, History | UnknownHistory] = {}
 
     def history(self, base: int | None) -> History:
-        """Raises UnknownHistory."""
+        """Return the history since a base. Raises UnknownHistory."""
         known = self._histories.get(base)
         if known is None:
             scope = self.scope
@@ -72,14 +73,16 @@ class BranchChanges:
         return known
 
     def sequence_number(self, base: int | None) -> int:
-        """Return that of the base; 0 without one, so that every delete file is newer."""
+        """Return the sequence number of the base, or 0 without a base, so that every delete file
+        is newer."""
         snapshot = None if base is None else self.scope.metadata.snapshots.bare(base)
         return 0 if snapshot is None else snapshot.sequence_number
 
     def live_paths(self, content: int, paths: Collection[str]) -> set[str]:
         """Return the paths that are live, before the request or after its earlier updates.
 
-        Clauses do not see what the request does, but it may rely on files it has just added.
+        Clauses ignore the changes of the request itself, but it may rely on files it has just
+        added.
         """
         scope = self.scope
         found = live_paths(scope.head, content, paths, self.reader)
@@ -89,7 +92,7 @@ class BranchChanges:
         return found
 
     def live_rows(self, content: int, paths: Collection[str]) -> dict[str, list[ManifestRow]]:
-        """Return the same with the manifest rows of each path."""
+        """Return the live paths with their manifest rows."""
         scope = self.scope
         found = live_rows(scope.head, content, paths, self.reader)
         if len(found) < len(paths) and scope.present_head != scope.head:
@@ -116,7 +119,7 @@ class BranchChanges:
     def removals_of(
         self, content: int, paths: Collection[str], where: Where, base: int | None
     ) -> list[Removal]:
-        """Return the removals of files with these paths, also those outside the clause."""
+        """Return the removals of files with these paths, including those outside the clause."""
         if not paths:
             return []
         history = self.history(base)
@@ -141,7 +144,7 @@ class BranchChanges:
         return removals
 
     def new_deletes(self, where: Where, base: int | None) -> list[ManifestRow]:
-        """Return the delete files added after the base, also those that are gone again."""
+        """Return the delete files added after the base, including those that were removed again."""
         if self.scope.metadata.format_version < 2 or self.scope.head is None:
             return []
         base_number = self.sequence_number(base)
@@ -232,15 +235,15 @@ def _of_status(status: int, snapshot_ids: Collection[int]) -> _Test:
 def _by_one_of(
     manifest: HistoryManifest, columns: ManifestColumns, snapshot_ids: Collection[int]
 ) -> Any:
-    """Return a mask of the rows of these snapshots. A manifest has rows of few snapshots, but a
-    history may have thousands."""
+    """Return a mask of the rows of these snapshots. A manifest has rows of only a few snapshots,
+    but a history may have thousands."""
     by = columns.inherited(manifest.listed).snapshot_id
     distinct, at = np.unique(by, return_inverse=True)
     return np.array([snapshot_id in snapshot_ids for snapshot_id in distinct.tolist()], bool)[at]
 
 
 def _may_have_added(listed: ManifestFile) -> bool:
-    """A missing count may hide files."""
+    """Return whether a manifest may have added files. A missing count may hide some."""
     return listed.added_files_count != 0
 
 

@@ -1,4 +1,4 @@
-"""The five clauses of `commit-validations`, judged as Java's MergingSnapshotProducer judges them.
+"""Checks the five clauses of `commit-validations` like Java's MergingSnapshotProducer.
 
 | clause | snapshots since the base | looks at |
 |---|---|---|
@@ -8,9 +8,9 @@
 | required-data-files | overwrite, replace, delete | DELETED data files; with paths the head too |
 | required-delete-files | overwrite, replace, delete | the head; DELETED delete files |
 
-A clause that names no files is about the rows of its filter. Without a filter it is about the
-replaced partitions if the update replaces partitions, otherwise about all rows. All clauses are
-judged, so that one answer reports every conflict.
+A clause that names no files applies to the rows of its filter. Without a filter it applies to
+the replaced partitions if the update replaces partitions, otherwise to all rows. All clauses are
+checked, so that one answer reports every conflict.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ _EXPIRED: Final = (
 
 
 def check_validations(scope: Scope, reader: ManifestReader) -> None:
-    """Check all clauses of an update. Raises ValidationError with those that do not hold, and
+    """Check all clauses of an update. Raises ValidationError with those that fail, and
     BadRequest for a filter that does not bind. `check_base` checks the base snapshots."""
     clauses = scope.update.validations
-    # All filters are bound before any file is read: a wrong one is not the table's fault.
+    # Bind all filters before any file is read, because a wrong filter is an error of the request.
     wheres = [_where(scope, number, clause) for number, clause in enumerate(clauses)]
     changes = BranchChanges(scope, reader)
     conflicts: list[Conflict] = []
@@ -77,7 +77,7 @@ def _base_of(update: FileUpdate, clause: CommitValidation) -> int | None:
 
 
 def _where(scope: Scope, number: int, clause: CommitValidation) -> Where:
-    """Return what a clause is about, apart from the files it names."""
+    """Return the rows or partitions that a clause applies to, apart from the files it names."""
     if clause.filter is not None:
         return bound_filter(
             clause.filter,
@@ -89,7 +89,7 @@ def _where(scope: Scope, number: int, clause: CommitValidation) -> Where:
     names_files = getattr(clause, "file_paths", None) is not None
     if scope.replaced_partitions is not None and not names_files:
         specs = [scope.metadata.spec(spec_id) for spec_id, _ in scope.replaced_partitions]
-        # With an unpartitioned spec the whole table is replaced, whatever specs its files have.
+        # With an unpartitioned spec the whole table is replaced, whatever specs its files use.
         if all(spec is not None and not spec.is_unpartitioned for spec in specs):
             return PartitionSet(scope.replaced_partitions, scope.metadata)
     return every_row(scope.metadata)

@@ -1,7 +1,7 @@
-"""The scope of an update's checks, and the conflicts that they report.
+"""Defines the scope of an update's checks, and formats the conflicts that they report.
 
 A message begins with the sentence of Java's library, because people search for it. Then it names
-the snapshots that caused the conflict and says what to do.
+the snapshots that caused the conflict and suggests what to do.
 """
 
 from __future__ import annotations
@@ -31,22 +31,23 @@ class Scope:
     """An update and the table it is checked against."""
 
     metadata: TableMetadata
-    """As it is before this update, after the earlier updates of the request."""
+    """The metadata before this update, after the earlier updates of the request."""
     head: Snapshot | None
-    """Of the target branch before the request: clauses do not see its own snapshots."""
+    """The head of the target branch before the request. Clauses ignore the request's own
+    snapshots."""
     update: FileUpdate
     index: int
-    """Of the update in the request's `updates`."""
+    """The index of the update in the request's `updates`."""
     replaced_partitions: frozenset[tuple[int, tuple[Any, ...]]] | None = None
-    """(spec id, partition) of the files that a `replace-partitions` adds. Clauses without a filter
-    are about these partitions."""
+    """(spec id, partition) of the files that a `replace-partitions` adds. Clauses without a
+    filter apply to these partitions."""
     json_prefix: str = ""
     """The JSON path of the table's part of a transaction, such as `table-changes[1].`."""
 
     @property
     def present_head(self) -> Snapshot | None:
-        """Return the head after the earlier updates of the request: "live" refers to it. A branch
-        that does not exist yet starts at main's head."""
+        """Return the head after the earlier updates of the request, which defines "live". A
+        branch that does not exist yet starts at main's head."""
         ref = self.metadata.ref(self.update.branch) or self.metadata.ref(MAIN_BRANCH)
         return None if ref is None else self.metadata.snapshot(ref.snapshot_id)
 
@@ -63,14 +64,14 @@ class ConflictingFile:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Why a clause does not hold."""
+    """The reason why a clause failed."""
 
     message: str
     found: Sequence[ConflictingFile]
 
 
 def rejected(conflicts: Sequence[Conflict]) -> ValidationError:
-    """Return the error for these conflicts; its message is that of the first."""
+    """Return the error for these conflicts. Its message is that of the first conflict."""
     message = conflicts[0].message
     more = len(conflicts) - 1
     if more:
@@ -85,8 +86,8 @@ def conflict_with(
     found: Iterable[ConflictingFile] = (),
     validation: int | None = None,
 ) -> Conflict:
-    """Return a conflict. `validation` is the index of the clause, None for a check that is always
-    made."""
+    """Return a conflict. `validation` is the index of the clause, or None for a check that
+    always runs."""
     files = list(found)
     return conflict(
         clause,

@@ -1,8 +1,8 @@
-"""Checks that a new deletion vector loses no deletes, whatever the clauses of an update are.
+"""Checks that a new deletion vector loses no deletes, independent of the clauses of an update.
 
-A data file has at most one vector, so a new one must contain the positions of the one before. Java
-looks for concurrent vectors only inside a row delta's conflict filter, and accepts a second vector
-on a file; both would lose deletes.
+A data file has at most one vector, so a new vector must contain the positions of the previous
+one. Java looks for concurrent vectors only inside a row delta's conflict filter, and it accepts
+a second vector on a file. Both would lose deletes.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ from frazil.wire.file_actions import Append, Replace
 def check_deletion_vectors(
     scope: Scope, added: Sequence[DeleteFile], reader: ManifestReader
 ) -> None:
-    """Refuse a vector for a data file that got one since the base, and a vector beside a live one
-    that stays. Where the history since the base is unknown, only the live vectors decide."""
+    """Refuse a vector for a data file that got one since the base, and a vector next to a live
+    one that is not removed. If the history since the base is unknown, only the live vectors
+    are checked."""
     data_files = frozenset(
         file.referenced_data_file
         for file in added
@@ -61,16 +62,16 @@ def check_deletion_vectors(
 
 
 def _concurrent(changes: BranchChanges, data_files: frozenset[str]) -> list[ManifestRow]:
-    """Return the vectors added since the base. As in Java a row delta without a base is checked
-    against the whole history. A replace is not: it names the vectors that it knows and removes,
-    and they must be live."""
+    """Return the vectors added since the base. As in Java, a row delta without a base is checked
+    against the whole history. A replace is not, because it names the vectors that it removes,
+    and these must be live."""
     update = changes.scope.update
     if update.base_snapshot_id is None and isinstance(update, Replace):
         return []
     try:
         return changes.new_deletion_vectors(data_files, update.base_snapshot_id)
     except UnknownHistory:
-        # The live vectors are enough: the update knows the vectors that it removes by name.
+        # Checking the live vectors is enough, because the update names the vectors that it removes.
         return []
 
 

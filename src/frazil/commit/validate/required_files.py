@@ -1,4 +1,4 @@
-"""The clauses on files that must still be there: data files and delete files."""
+"""Checks the clauses that require live files: data files and delete files."""
 
 from __future__ import annotations
 
@@ -34,8 +34,9 @@ def removed_files(
 def missing_data_files(
     changes: BranchChanges, clause: RequiredDataFiles, where: Where, base: int | None
 ) -> Finding | None:
-    """Refuse a path that was removed since the base, even if it was added again, unless the
-    operation is allowed. Removals outside the filter are ignored. All other paths must be live."""
+    """Return the required paths that conflict. A path must not have been removed since the base,
+    even if it was added again, unless the operation is allowed. Removals outside the filter
+    are ignored. All other paths must be live."""
     paths = list(dict.fromkeys(clause.file_paths or ()))
     removals = changes.removals_of(DATA, paths, where, base)
     allowed = clause.allowed_operations
@@ -54,10 +55,11 @@ def missing_data_files(
 def missing_delete_files(
     changes: BranchChanges, clause: RequiredDeleteFiles, where: Where, base: int | None
 ) -> Finding | None:
-    """Refuse delete files that are not live. Removals outside the filter are ignored.
+    """Return the required delete files that are not live. Removals outside the filter are
+    ignored.
 
-    A path without an offset means all deletes of the file: some of them must be live, and none may
-    have been removed since the base, if there is one.
+    A path without an offset means all deletes of the file: some of them must be live, and none
+    may have been removed since the base, if there is one.
     """
     keys = dict.fromkeys(delete_file_key(file) for file in clause.file_paths or ())
     live = changes.live_rows(DELETES, list(dict.fromkeys(path for path, _ in keys)))
@@ -70,7 +72,7 @@ def missing_delete_files(
     if base is not None:
         watched |= {path for path, offset in keys if offset is None}
     elif clause.filter is None:
-        # Without a base and a filter it does not matter who removed a missing file.
+        # Without a base and a filter, the snapshot that removed a missing file is irrelevant.
         watched = set()
     removals = changes.removals_of(DELETES, watched, where, base)
     removed = [
