@@ -1,4 +1,4 @@
-"""What must hold for a table after anything that was done to it, read from its files alone."""
+"""Invariants of a table after any operation, checked on its files only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.commit.finegrained.trees import Tree, check_tree, local
 
 
 def audit(table: Table) -> dict[str, Any]:
-    """Checks the tree of every snapshot and that no file is left over; answers the metadata."""
+    """Check the tree of every snapshot and that there are no stray files. Return the metadata."""
     metadata: dict[str, Any] = json.loads(local(table.metadata_location).read_text())
     trees = [check_tree(metadata, found["snapshot-id"]) for found in metadata.get("snapshots", ())]
     known = {local(path) for tree in trees for path in _files(tree)}
@@ -27,7 +27,7 @@ def audit(table: Table) -> dict[str, Any]:
 
 
 def data_files(table: Table) -> set[Path]:
-    """Every Parquet file below the table's location."""
+    """Return every Parquet file below the table's location."""
     return {path for path in _written(local(table.location())) if path.suffix == ".parquet"}
 
 
@@ -49,7 +49,7 @@ _checked: set[str] = set()
 
 
 def _check_live_files(tree: Tree) -> None:
-    """What was declared of a file is what its footer says."""
+    """Check that the declared values of each file match its footer."""
     for entry in tree.live.values():
         if entry.file_path in _checked:
             continue
@@ -69,5 +69,5 @@ def _check_live_files(tree: Tree) -> None:
 
 
 def operations(metadata: Mapping[str, Any]) -> list[str]:
-    """What each snapshot did, in the order in which they were made."""
+    """Return the operation of each snapshot in the order of creation."""
     return [found["summary"]["operation"] for found in metadata.get("snapshots", ())]

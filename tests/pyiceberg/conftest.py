@@ -1,4 +1,4 @@
-"""One server for PyIceberg through Frazil, a namespace for each test, and stock tables beside."""
+"""One server for PyIceberg through Frazil, a namespace for each test, and stock tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ IMPLEMENTATION = "frazil.pyiceberg.FrazilCatalog"
 
 
 def frazil_catalog(url: str, **properties: str) -> Catalog:
-    """What a user gets who has changed one word of the configuration."""
+    """Return the catalog of a user who changed only the implementation in the configuration."""
     return load_catalog("frazil", **{"py-catalog-impl": IMPLEMENTATION, "uri": url}, **properties)
 
 
@@ -28,14 +28,14 @@ def one_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServ
 
 @pytest.fixture
 def catalog_server(one_server: RunningServer, request: pytest.FixtureRequest) -> RunningServer:
-    """The one server; a test that fails shows its log."""
+    """Return the shared server; its log is shown if the test fails."""
     request.node.stash.setdefault(SERVERS, []).append(one_server)
     return one_server
 
 
 @pytest.fixture
 def frazil(catalog_server: RunningServer) -> Iterator[Catalog]:
-    """PyIceberg through Frazil, on the one server."""
+    """Return PyIceberg through Frazil on the shared server."""
     catalog = frazil_catalog(catalog_server.url)
     yield catalog
     catalog.close()
@@ -43,7 +43,7 @@ def frazil(catalog_server: RunningServer) -> Iterator[Catalog]:
 
 @pytest.fixture
 def namespace(frazil: Catalog) -> str:
-    """A namespace of this test's own."""
+    """Create a namespace for this test."""
     name = f"ns_{uuid.uuid4().hex[:8]}"
     frazil.create_namespace(name)
     return name
@@ -51,7 +51,7 @@ def namespace(frazil: Catalog) -> str:
 
 @pytest.fixture
 def stock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalog]:
-    """Stock PyIceberg on a catalog in memory: what it does is what is wanted."""
+    """Return stock PyIceberg on an in-memory catalog; its behavior is the reference."""
     folder = tmp_path_factory.mktemp("stock")
     catalog = SqlCatalog("stock", uri="sqlite:///:memory:", warehouse=f"file://{folder}")
     catalog.create_namespace("ns")

@@ -1,4 +1,4 @@
-"""Several PyIceberg processes that start their writes at the same moment."""
+"""PyIceberg processes that start their writes at the same moment."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WRITERS = 8
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one write: no error, or its class, its bases and how much it explains."""
+    """The outcome of one write: no error, or its class, its base classes and its conflicts."""
 
     error: str | None = None
     bases: tuple[str, ...] = ()
@@ -28,7 +28,7 @@ class Outcome:
 
 
 class Crew:
-    """Processes are started once: importing PyIceberg takes longer than most of their writes."""
+    """Worker processes, started once because importing PyIceberg takes longer than most writes."""
 
     def __init__(self, url: str) -> None:
         pairs = [socket.socketpair() for _ in range(WRITERS)]
@@ -44,7 +44,7 @@ class Crew:
     def write(
         self, table: str, writes: Sequence[Sequence[Mapping[str, Any]]]
     ) -> list[list[Outcome]]:
-        """Each worker does its list, one after another; all have loaded the table before."""
+        """Let each worker do its list of writes, after all workers have loaded the table."""
         assert self._is_whole, "an earlier test has left the workers in the midst of their writes"
         self._is_whole = False
         busy = self._wires[: len(writes)]
@@ -59,7 +59,7 @@ class Crew:
         return [[_outcome(one) for one in own] for own in heard]
 
     def dismiss(self) -> None:
-        """Each worker ends when nobody can tell it anything any more."""
+        """Close all connections, on which the workers end."""
         for wire, end in zip(self._wires, self._ends, strict=True):
             wire.close()
             end.close()

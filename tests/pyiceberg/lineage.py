@@ -1,6 +1,7 @@
-"""Row lineage of version 3, read off manifests and Parquet columns alone.
+"""Row lineage of version 3, read from manifests and Parquet columns only.
 
-The rules are those of the specification's "Row Lineage": what a file has no value for, it implies.
+The rules are those of the specification's "Row Lineage": missing values are inherited from the
+file.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def metadata_of(table: Table) -> dict[str, Any]:
 
 
 def lineage(table: Table, ref: str = "main") -> dict[int, Lineage]:
-    """The lineage of each row by its `id`; ids of rows and keys of rows are unique."""
+    """Return the lineage of each row by its `id`; row ids must be unique, and so must `id`."""
     metadata = metadata_of(table)
     tree = read_tree(metadata, metadata["refs"][ref]["snapshot-id"])
     found: dict[int, Lineage] = {}
@@ -61,7 +62,7 @@ def _rows(entry: Entry) -> list[tuple[int, Lineage]]:
 
 
 def _column(file: Any, name: str, field_id: str) -> list[int | None]:
-    """A reserved column is known by its field id."""
+    """Return a reserved column, which is identified by its field id."""
     for field in file.schema:
         if (field.metadata or {}).get(b"PARQUET:field_id") == field_id.encode():
             assert field.name == name

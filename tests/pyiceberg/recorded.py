@@ -1,4 +1,4 @@
-"""What a catalog of PyIceberg sends, seen on its own session, and what it leaves in storage."""
+"""Requests that a PyIceberg catalog sends, recorded on its session, and files that it leaves."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.commit.finegrained.trees import local
 
 
 class Commits:
-    """The commits that a catalog has sent since this was made."""
+    """The commits that a catalog has sent since this object was created."""
 
     def __init__(self, catalog: Catalog) -> None:
         self.bodies: list[dict[str, Any]] = []
@@ -45,7 +45,7 @@ class Commits:
 
 
 def clauses(update: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The clauses of an update by their names."""
+    """Return the clauses of an update by their names."""
     found = {clause["type"]: clause for clause in update.get("commit-validations", [])}
     assert len(found) == len(update.get("commit-validations", []))
     return found

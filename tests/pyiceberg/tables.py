@@ -1,4 +1,4 @@
-"""The table of the matrix, its partitionings, its rows, and the operations on it."""
+"""The test table of the matrix, its partitionings and rows, and the operations on it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ Write: TypeAlias = Callable[[Table, str], None]
 
 
 def row(number: int, *, shift: int = 0, amount: int | None = None) -> dict[str, Any]:
-    """A row of this id; its place in all partitionings but those by id moves with the shift."""
+    """Return a row with this id; `shift` moves it to another partition, except in partitions by
+    id."""
     place = number + shift
     day = datetime.datetime(2026, 5, 1 + place % 4, 12, 30) + datetime.timedelta(minutes=number)
     return {
@@ -76,7 +77,7 @@ def create(
 
 
 def read(table: Table, ref: str = "main") -> list[Row]:
-    """All rows of the ref, sorted; one that is there twice comes twice."""
+    """Return all rows of the ref, sorted and with duplicates."""
     scan = table.scan() if table.current_snapshot() is None else table.scan().use_ref(ref)
     found = scan.to_arrow()
     columns = sorted(found.column_names)
@@ -94,7 +95,7 @@ def ids(table: Table, ref: str = "main") -> list[int]:
 
 
 def partition_of(partitioning: str, one: Mapping[str, Any]) -> Any:
-    """The partition value of a row, by PyIceberg's transforms."""
+    """Compute the partition value of a row with PyIceberg's transforms."""
     (field,) = PARTITIONINGS[partitioning].fields
     source = SCHEMA.find_field(field.source_id)
     value = one[source.name]
@@ -104,7 +105,7 @@ def partition_of(partitioning: str, one: Mapping[str, Any]) -> Any:
 
 
 # --- operations -----------------------------------------------------------------------------------
-# The table has ids 1 to 12 from one append and 13 to 20 from another.
+# One append adds ids 1 to 12 and another one ids 13 to 20.
 
 FIRST = range(1, 13)
 SECOND = range(13, 21)
@@ -134,7 +135,7 @@ def _dynamic_partition_overwrite(table: Table, ref: str) -> None:
 
 
 def replacement() -> pa.Table:
-    """Rows of some partitions and not of all, in every partitioning; no null among them."""
+    """Return rows without nulls that cover some of the partitions in every partitioning."""
     return rows(5, 17, 25, amount=7)
 
 
@@ -160,9 +161,10 @@ def _add_files(table: Table, ref: str) -> None:
 
 
 def importable_files(table: Table, *first_ids: int) -> list[str]:
-    """Files without field ids beside the table's own, each of two rows in one partition.
+    """Write files without field ids next to the table's own, each with two rows of one
+    partition.
 
-    Only a partition by bucket cannot be read off a footer.
+    Only a bucket partition cannot be derived from a footer.
     """
     paths = []
     for number in first_ids:
@@ -175,7 +177,7 @@ def importable_files(table: Table, *first_ids: int) -> list[str]:
 
 
 def _transaction(table: Table, ref: str) -> None:
-    """Each operation sees what those before it have left."""
+    """Run several operations in one transaction; each one sees the changes of the previous ones."""
     with table.transaction() as transaction:
         several(transaction, ref)
 

@@ -58,7 +58,9 @@ def test_one_word_of_configuration_is_enough(
         lines.append(f"    py-catalog-impl: {IMPLEMENTATION}")
     (tmp_path / ".pyiceberg.yaml").write_text("\n".join(lines))
     monkeypatch.setenv("PYICEBERG_HOME", str(tmp_path))
-    monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())  # As a new process reads it.
+    monkeypatch.setattr(
+        "pyiceberg.catalog._ENV_CONFIG", Config()
+    )  # Load the configuration as a new process does.
     if place == "file":
         catalog = load_catalog("prod")
     else:
@@ -105,7 +107,7 @@ def test_a_token_goes_along_with_commits(server: ServerFactory) -> None:
     table.append(id_name(1))
     assert pyiceberg_ids(table.refresh()) == [1]
     before = data_files_on_disk(table)
-    # As if the token had been taken away between loading the table and committing to it.
+    # Remove the token, as if it had been revoked between loading the table and the commit.
     catalog._session.auth = None  # type: ignore[attr-defined]
     catalog._refresh_token = lambda: None  # type: ignore[attr-defined]
     with pytest.raises(UnauthorizedError):
@@ -156,7 +158,7 @@ def test_an_append_is_one_request_without_assertions_about_the_branch(
 def test_no_manifest_is_written_by_the_client(
     frazil: Catalog, stock: Catalog, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Everything PyIceberg writes goes through its FileIO, so that this sees what it writes."""
+    """PyIceberg writes everything through its FileIO, which this test records."""
     from pyiceberg.io.pyarrow import PyArrowFileIO
 
     written: list[str] = []

@@ -1,4 +1,4 @@
-"""PyIceberg's expressions in Iceberg's JSON, as the server's own reader takes them."""
+"""PyIceberg's expressions as Iceberg JSON that the server's own parser accepts."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ SCHEMA = Schema(
     ),
 )
 
-# PyIceberg's classes take their arguments by place; its types say otherwise.
+# PyIceberg's classes take positional arguments, but their type annotations disagree.
 equal: Any = _EqualTo
 inside: Any = _In
 
@@ -79,7 +79,7 @@ inside: Any = _In
 def json_of(expression: BooleanExpression | str, **more: bool) -> dict[str, Any]:
     parsed = parse(expression) if isinstance(expression, str) else expression
     document = filter_json(parsed, SCHEMA, **more)
-    # Whatever is sent, the server must be able to read.
+    # The server must be able to parse every document that the client sends.
     parse_expression(msgspec.json.decode(msgspec.json.encode(document)))
     return document
 
@@ -188,7 +188,7 @@ def test_equalities_of_one_column_become_one_set() -> None:
 
 
 def test_a_long_chain_is_neither_deep_nor_recursive() -> None:
-    """Longer than Python's own stack is deep."""
+    """The chain is longer than Python's recursion limit."""
     chain: BooleanExpression = equal("number", 0)
     for number in range(1, 3000):
         chain = Or(chain, And(equal("number", number), equal("text", str(number))))
@@ -228,7 +228,7 @@ def test_keys_of_different_columns_are_left_as_they_are() -> None:
 
 
 def test_a_negation_is_never_widened() -> None:
-    """What is wider inside a negation is narrower outside it."""
+    """Widening an operand of a negation would narrow the whole expression."""
     keys = [And(equal("number", n), equal("text", str(n))) for n in range(IN_LIMIT + 1)]
     negation: Any = Not
     document = wide(negation(Or(*keys)))

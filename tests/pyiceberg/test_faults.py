@@ -1,6 +1,6 @@
 """PyIceberg through Frazil on a bad network: committed once or not at all, no file lost.
 
-What was written is deleted only where it is proven that nothing was committed.
+Written files are deleted only if it is certain that nothing was committed.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def proxy(catalog_server: RunningServer) -> Iterator[Proxy]:
 
 @pytest.fixture
 def direct(frazil: Catalog, namespace: str) -> Table:
-    """The table as the server has it, not through the proxy."""
+    """Return the table as loaded from the server, not through the proxy."""
     table = frazil.create_table(f"{namespace}.t", SCHEMA, properties=QUICK)
     table.append(arrow(BEFORE))
     return table
@@ -110,7 +110,7 @@ def written(direct: Table) -> set[str]:
 
 
 def declared(direct: Table) -> set[str]:
-    """Every data file that some snapshot has."""
+    """Return every data file that any snapshot references."""
     files: set[str] = set()
     for snapshot in direct.refresh().snapshots():
         for path in direct.inspect.data_files(snapshot.snapshot_id)["file_path"].to_pylist():
@@ -142,10 +142,10 @@ def test_a_fault_does_not_change_what_is_done(
     assert proxy.unplayed == 0
     check_keys(proxy.changes)
     assert rows(direct) == expected
-    # All snapshots of the call came by one swap, and there was no other.
+    # All snapshots of the call were committed by one swap, and there was no other swap.
     assert len(direct.refresh().metadata.metadata_log) == before + 1
     assert written(direct) == declared(direct)
-    # What the client holds is what the server has.
+    # The client's table has the same rows as the server's.
     assert dict(table.scan().to_arrow().to_pydict()) == dict(direct.scan().to_arrow().to_pydict())
 
 
@@ -184,7 +184,7 @@ def test_a_refusal_takes_what_was_written_with_it(
 def test_a_server_that_cannot_be_asked_proves_nothing(
     table: Table, direct: Table, proxy: Proxy
 ) -> None:
-    """The answer is lost, and then the proxy says that there is no such table."""
+    """The response is lost, and then the proxy claims that the table does not exist."""
     before = written(direct)
     proxy.script(DropAnswer(), Respond(404))
     with pytest.raises(CommitStateUnknownException):

@@ -25,7 +25,7 @@ Lineage: TypeAlias = dict[int, tuple[int, int]]
 
 @pytest.fixture
 def table(frazil: Catalog, namespace: str) -> Table:
-    """Ids 1 to 8, then 11 to 14."""
+    """Return a table with ids 1 to 8 in one file and 11 to 14 in another."""
     table = create(frazil, f"{namespace}.t", version=3)
     table.append(rows(*range(1, 9)))
     table.append(rows(*range(11, 15)))
@@ -33,7 +33,7 @@ def table(frazil: Catalog, namespace: str) -> Table:
 
 
 def lineage(table: Table) -> Lineage:
-    """As the specification has it: by columns, and where they are null by file and position."""
+    """Return the lineage by the specification: from columns, or by file and position where null."""
     head = table.metadata.current_snapshot_id
     assert head is not None
     found: Lineage = {}
@@ -49,7 +49,7 @@ def lineage(table: Table) -> Lineage:
 
 
 def delete_by_vector(table: Table, frazil: Catalog, **positions_by_first_id: list[int]) -> None:
-    """Deletes rows by deletion vectors, which PyIceberg cannot write."""
+    """Delete rows with deletion vectors, which PyIceberg cannot write."""
     from frazil import Client
 
     by_first_id = {
@@ -229,7 +229,7 @@ def test_an_updated_row_keeps_its_id_and_is_updated_now(table: Table) -> None:
 
 
 def test_rows_of_files_that_an_upsert_drops_unread(table: Table) -> None:
-    """All rows of the second file are updated, so that PyIceberg drops it by its metrics."""
+    """All rows of the second file are updated, so PyIceberg drops it because of its metrics."""
     before = lineage(table)
     table.upsert(changed(11, 12, 13, 14))
     after = lineage(table)

@@ -1,7 +1,7 @@
-"""Each write of PyIceberg through Frazil, beside stock PyIceberg on a catalog in memory.
+"""Every PyIceberg write through Frazil, compared with stock PyIceberg on an in-memory catalog.
 
-Stock writes the same rows to a table of version 2 by the same calls. After each step both hold the
-same rows, and in the end both have made the same kinds of snapshots.
+Stock PyIceberg writes the same rows to a table of version 2 with the same calls. After each step
+both tables have the same rows. In the end both have the same kinds of snapshots.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def test_write_leaves_what_stock_leaves(
 
 
 def _make_branch(table: Table) -> None:
-    """Main goes on by itself, so that whoever reads or writes the wrong one is found out."""
+    """Create a branch and append to main afterwards, so that using the wrong one is detected."""
     head = table.current_snapshot()
     assert head is not None
     table.manage_snapshots().create_branch(head.snapshot_id, BRANCH).commit()
@@ -94,12 +94,13 @@ def _make_branch(table: Table) -> None:
 
 
 def _is_refused(operation: str, partitioning: str) -> bool:
-    """A bucket cannot be read off bounds, and without partitions there is none to replace."""
+    """Return whether the operation is refused. Bounds do not determine a bucket, and a table
+    without partitions has none to replace."""
     return (operation, partitioning) in {(DYNAMIC, "unpartitioned"), ("add_files", "bucket")}
 
 
 def _replaced_partitions(partitioning: str, before: list[Row]) -> list[Row]:
-    """What dynamic overwrite means, for transforms that stock does not do."""
+    """Return the rows after a dynamic overwrite, for transforms that stock does not support."""
     given = replacement().to_pylist()
     partitions = {partition_of(partitioning, one) for one in given}
     names = sorted(given[0])
@@ -113,14 +114,14 @@ def _replaced_partitions(partitioning: str, before: list[Row]) -> list[Row]:
 
 
 def _append_later(table: Table, ref: str) -> None:
-    """The next one to come finds the table in order, whatever was done to it."""
+    """Check that a later append works on the table."""
     before = ids(table, ref)
     table.append(rows(*LATER), branch=ref)
     assert ids(table, ref) == [*before, *LATER]
 
 
 class Pair:
-    """Two tables to which the same is done."""
+    """Two tables that receive the same operations."""
 
     def __init__(self, ours: Table, stock: Table) -> None:
         self.ours = ours

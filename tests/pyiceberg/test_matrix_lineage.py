@@ -1,4 +1,4 @@
-"""Row lineage through PyIceberg on tables of version 3: a carried row stays the same."""
+"""Row lineage through PyIceberg on tables of version 3: copied rows keep their ids."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_carried_rows_keep_their_lineage(
     assert len(after) < len(before)
     assert after == {number: before[number] for number in after}
 
-    # What was carried once is carried again, out of columns and not out of the manifest.
+    # Rows that were copied before have lineage columns and are copied again from these.
     table.delete("id = 1 or id = 13 or id = 6")
     again = lineage(table)
     assert again == {number: before[number] for number in set(after) - {1, 13, 6}}
@@ -84,7 +84,7 @@ def test_written_rows_are_new_or_updated(
 def test_lineage_goes_through_a_transaction_of_rewrites(
     frazil: Catalog, namespace: str, partitioning: str
 ) -> None:
-    """Rows that are rewritten twice in a transaction come from files that were never committed."""
+    """Rows that a transaction rewrites twice come from files that were never committed."""
     table = create(frazil, f"{namespace}.t", partitioning, 3)
     fill(table)
     before, next_row_id = lineage(table), metadata_of(table)["next-row-id"]

@@ -1,4 +1,4 @@
-"""Where tables are and how the catalog is reached: on S3, below a prefix, read by DuckDB."""
+"""Table locations and catalog addresses: on S3, below a prefix, and read by DuckDB."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.proxy import running_proxy
 from tests.support.s3 import ACCESS_KEY_ID, REGION, SECRET_ACCESS_KEY, S3Server
 from tests.support.server import RunningServer, ServerFactory
 
-# Whatever looks for credentials of the machine must not leave it: nobody listens on port 9.
+# Nothing listens on port 9, so a search for the machine's credentials never leaves it.
 NO_METADATA_SERVICE = {
     "AWS_METADATA_ENDPOINT": "http://127.0.0.1:9",
     "AWS_EC2_METADATA_SERVICE_ENDPOINT": "http://127.0.0.1:9",
@@ -42,7 +42,8 @@ NO_METADATA_SERVICE = {
 def on_s3(
     server: ServerFactory, s3_server: S3Server, s3_bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> Catalog:
-    """Only the keys are the client's own: endpoint, region and path style come from the server."""
+    """Return a catalog on S3. The client only has keys; the server sends endpoint, region and
+    path style."""
     for name, value in NO_METADATA_SERVICE.items():
         monkeypatch.setenv(name, value)
     environment = {**s3_server.environ(), **NO_METADATA_SERVICE}
@@ -55,7 +56,7 @@ def on_s3(
 
 @pytest.fixture
 def objects(s3_server: S3Server) -> Callable[[Table], set[str]]:
-    """Lists the data files that lie below a table's location."""
+    """Return a function that lists the data files below a table's location."""
     store = pyarrow.fs.S3FileSystem(
         access_key=ACCESS_KEY_ID,
         secret_key=SECRET_ACCESS_KEY,
@@ -102,7 +103,7 @@ def test_writes_on_s3_leave_no_object_behind(
 def test_commits_go_below_the_prefix(
     frazil: Catalog, catalog_server: RunningServer, namespace: str
 ) -> None:
-    """This server knows no prefix: that it is asked below one is shown by its not finding it."""
+    """This server has no prefix, so its 404 shows that the request used one."""
     table = create(frazil, f"{namespace}.t")
     fill(table)
     before = data_files(table)

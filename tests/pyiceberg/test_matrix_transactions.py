@@ -1,4 +1,4 @@
-"""What a transaction reads of its own changes, and the result after its commit."""
+"""A transaction reads its own changes, and its commit has the same result."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_failing_reader_leaves_no_file(frazil: Catalog, namespace: str) -> None:
 
 
 def test_tables_are_kept_by_other_means_too(frazil: Catalog, namespace: str) -> None:
-    """What is no write of rows is stock's own: expiry, tags, specs and properties."""
+    """Expiry, tags, specs and properties do not write rows; they use stock PyIceberg's code."""
     table: Table = create(frazil, f"{namespace}.t", "bucket")
     fill(table)
     first = table.snapshots()[0].snapshot_id

@@ -1,4 +1,4 @@
-"""Values of every type as partitions and bounds: declared in JSON, they mean the same to stock."""
+"""Partition values and bounds of every type, declared in JSON, mean the same to stock PyIceberg."""
 
 from __future__ import annotations
 
@@ -65,10 +65,10 @@ class Kind:
     iceberg: IcebergType
     arrow: pa.DataType
     values: tuple[Any, ...]
-    """Ascending; the first and the last one are awkward."""
+    """Values in ascending order; the first and the last are edge cases."""
     transforms: tuple[Transform[Any, Any], ...] = ()
     upserts: bool = True
-    """Whether Arrow can compare such values, which PyIceberg's upsert asks of it."""
+    """Whether Arrow can compare such values, as PyIceberg's upsert requires."""
 
 
 KINDS: Mapping[str, Kind] = {
@@ -133,7 +133,8 @@ KINDS: Mapping[str, Kind] = {
     "uuid": Kind(
         UUIDType(),
         pa.binary(16),
-        # All of one half: Java orders uuids as signed numbers, PyIceberg as bytes.
+        # All UUIDs have the same first bit: Java orders UUIDs as signed numbers, PyIceberg as
+        # bytes.
         (uuid.UUID(int=0), uuid.UUID(int=1), uuid.UUID(int=2**127 - 1)),
         (BucketTransform(5),),
         upserts=False,
@@ -229,7 +230,8 @@ def _rows(kind: Kind, values: list[Any], first: int = 0) -> pa.Table:
 def test_numbers_that_json_has_not(
     frazil: Catalog, stock: Catalog, namespace: str, name: str, value: float
 ) -> None:
-    """As bounds they do no harm; as a partition they cannot be declared, which is said at once."""
+    """Such numbers do no harm as bounds. As a partition value they are refused before the
+    request is sent."""
     kind = KINDS[name]
     schema = Schema(
         NestedField(1, "id", LongType(), required=True),
@@ -248,7 +250,7 @@ def test_numbers_that_json_has_not(
 
     spec = PartitionSpec(PartitionField(2, 1000, IDENTITY, "part"))
     if value != value:
-        return  # stock's writer itself ends in an error
+        return  # stock PyIceberg's writer fails too
     parted = frazil.create_table(f"{namespace}.parted", schema, partition_spec=spec)
     with pytest.raises(ValueError, match=r"(inf|nan) cannot be written as a JSON number"):
         parted.append(_rows(kind, [1.5, value]))

@@ -1,7 +1,7 @@
-"""Eight PyIceberg processes at once on one table.
+"""Eight PyIceberg processes write to one table at once.
 
-What does not meet all lands, by one request each. What does meet is refused, with a reason, and
-leaves neither rows nor files.
+Writes that do not conflict all succeed with one request each. Conflicting writes are refused
+with a reason, and leave neither rows nor files.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ KEYS: Mapping[str, Sequence[str]] = {
     "truncate": ["id"],
     "day": ["at", "id"],
 }
-"""What an upsert joins on: with these a filter on the keys is also one on the partition."""
+"""The join columns of an upsert, so that a filter on them also filters the partition."""
 
 
 @pytest.fixture(scope="package")
@@ -41,7 +41,8 @@ def crew(one_server: RunningServer) -> Iterator[Crew]:
 
 
 def row_of(writer: int, number: int, amount: int) -> dict[str, Any]:
-    """A row in the writer's own partition by item and by day; ids of all writers are mixed."""
+    """Return a row in the writer's own partition by item and by day; ids of all writers are
+    mixed."""
     day = datetime.datetime(2026, 3, 1 + writer, 6, tzinfo=datetime.UTC)
     return {
         "id": number,
@@ -52,7 +53,7 @@ def row_of(writer: int, number: int, amount: int) -> dict[str, Any]:
 
 
 def ids_of(partitioning: str, count: int) -> list[list[int]]:
-    """For each writer ids that are in no partition of another's."""
+    """Return ids for each writer that share no partition with another writer's ids."""
     if partitioning == "truncate":
         return [list(range(writer * 8, writer * 8 + count)) for writer in range(WRITERS)]
     if partitioning == "bucket":
@@ -70,7 +71,7 @@ def rows_in_order(given: Sequence[Mapping[str, Any]]) -> list[Row]:
 
 
 def commits(server: RunningServer, table: str, wanted: int) -> list[str]:
-    """The status of each commit request that the server got for the table."""
+    """Return the statuses of the commit requests that the server received for the table."""
     pattern = re.compile(rf"operation=updateTable table={re.escape(table)} status=(\d+)")
     wait_until(lambda: len(pattern.findall(server.log)) >= wanted, "a commit was not logged")
     return pattern.findall(server.log)
@@ -170,7 +171,7 @@ def test_disjoint_deletes_all_land(
 
 
 def parts(own: Sequence[int]) -> list[Sequence[int]]:
-    """Three deletes of one writer; two rows stay."""
+    """Return the ids of one writer's three deletes, which leave two of its rows."""
     return [own[0:1], own[2:4], own[4:5]]
 
 
@@ -204,7 +205,7 @@ def test_disjoint_upserts_all_land(
     table.append(from_json(wanted.values()))
     writes: list[list[dict[str, Any]]] = [[] for _ in range(WRITERS)]
     for writer, own in enumerate(numbers):
-        # The last two ids of each are new, and then they are updated.
+        # The last two ids of each writer are inserted first and updated later.
         for amount, touched in enumerate((own[1:5], own[3:6], own[0:6:2]), start=1):
             new = {number: row_of(writer, number, amount) for number in touched}
             writes[writer].append(
@@ -235,7 +236,8 @@ def test_disjoint_upserts_all_land(
 def test_one_of_those_that_meet_lands(
     frazil: Catalog, crew: Crew, namespace: str, partitioning: str, version: int, write: str
 ) -> None:
-    """All have seen the same rows and change the same ones: whoever is first, no other may land."""
+    """All writers have read the same rows and change the same ones, so only the first can
+    commit."""
     name = f"{namespace}.t"
     table = create(frazil, name, partitioning, version)
     base = [row_of(0, number, 0) for number in range(1, 7)]
@@ -267,7 +269,7 @@ def _meeting_write(write: str, writer: int) -> dict[str, Any]:
 
 
 def test_deletes_race_appends_of_such_rows(frazil: Catalog, crew: Crew, namespace: str) -> None:
-    """Either a delete was first, or none has landed; every append has."""
+    """A delete commits only if it is the first commit. Every append commits."""
     name = f"{namespace}.t"
     table = create(frazil, name, "bucket", 2)
     base = [row_of(0, number, 0) for number in range(1, 9)]

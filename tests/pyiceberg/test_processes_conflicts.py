@@ -1,7 +1,7 @@
-"""Two writers with the same base: which of the second one's writes land, and which are refused.
+"""Two writers with the same base: which writes of the second one commit, and which are refused.
 
-The interleaving is fixed: both have loaded the table, then the first commits, then the second.
-What was refused left nothing, and what landed left the rows of one after the other.
+The interleaving is fixed: both load the table, then the first commits, then the second. A
+refused write leaves nothing. A committed one leaves the rows of both writes in order.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class Meeting:
     first: Write
     second: Write
     lands: bool
-    """Under serializable isolation."""
+    """Whether the second write commits under serializable isolation."""
     lands_under_snapshot: bool | None = None
-    """None: as under serializable isolation."""
+    """The same under snapshot isolation; None means as under serializable isolation."""
     partitionings: tuple[str, ...] = tuple(PARTITIONINGS)
 
 
@@ -83,7 +83,7 @@ def in_transaction(*writes: Write) -> Write:
     return write
 
 
-# Ids 1 to 12 are in files of their own, and so are 13 to 20. 5 and 10 share no partition.
+# Ids 1 to 12 and ids 13 to 20 are in separate files. Ids 5 and 10 share no partition.
 MEETINGS: Mapping[str, Meeting] = {
     "append, append": Meeting(append(30), append(30), True),
     "overwrite, append": Meeting(overwrite(30), append(31), True),
@@ -129,7 +129,8 @@ MEETINGS: Mapping[str, Meeting] = {
 
 
 def _cases() -> list[Any]:
-    """Each meeting once, with the partitionings and versions in turn; all of them in a full run."""
+    """Return each pair once, with varying partitionings and versions; a full run has all of
+    them."""
     cases = []
     for place, (name, meeting) in enumerate(MEETINGS.items()):
         chosen = meeting.partitionings[place % len(meeting.partitionings)], place % 3 + 1
@@ -179,7 +180,7 @@ def test_snapshot_isolation_does_not_lose_changes(frazil: Catalog, namespace: st
 
 
 def test_snapshot_isolation_does_not_see_a_new_key(frazil: Catalog, namespace: str) -> None:
-    """Two inserts of a key do not see each other: why serializable isolation is the default."""
+    """Two inserts of one key do not see each other, so serializable isolation is the default."""
     table, stale = _base(frazil, f"{namespace}.t", "bucket", 2, SNAPSHOT)
     meeting = MEETINGS[NEW_KEY]
     meeting.first(table)
@@ -244,7 +245,7 @@ def _serially(
 def test_overwrite_of_an_empty_table_meets_an_append(
     frazil: Catalog, namespace: str, version: int
 ) -> None:
-    """Whoever saw no rows has seen that there were none."""
+    """A writer that read an empty table relies on it having no rows."""
     name = f"{namespace}.t"
     table = create(frazil, name, "truncate", version)
     overwriting, upserting = frazil.load_table(name), frazil.load_table(name)
@@ -262,7 +263,7 @@ def test_overwrite_of_an_empty_table_meets_an_append(
 def test_file_is_added_once_and_never_deleted(
     frazil: Catalog, namespace: str, partitioning: str
 ) -> None:
-    """A file that is handed in is the user's, whatever becomes of the commit."""
+    """A file from the user is never deleted, whatever the outcome of the commit."""
     table, stale = _base(frazil, f"{namespace}.t", partitioning, 2, {})
     first, second = importable_files(table, 64, 72)
     table.add_files([first])
@@ -310,7 +311,7 @@ def test_writers_outlive_changes_of_schema_and_spec(frazil: Catalog, namespace: 
 
 
 def test_two_changes_of_the_schema_meet(frazil: Catalog, namespace: str) -> None:
-    """What has nothing to do with files is stock's own: a requirement that no longer holds."""
+    """Schema changes involve no files; stock PyIceberg refuses the second by its requirement."""
     table, stale = _base(frazil, f"{namespace}.t", "bucket", 2, {})
     files = data_files(table)
     with table.update_schema() as schema:

@@ -1,7 +1,7 @@
-"""Writers that have all seen the same table, in any mixture: what landed is one after another.
+"""Random mixtures of writers that have read the same table: the result is a serial order.
 
-Under serializable isolation the rows in the end are those of the landed writes in some order, each
-as if it had run alone. A model of rows in plain Python says what that is.
+Under serializable isolation the final rows are those of the committed writes in some order, each
+run alone. A model of rows in plain Python computes them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Rows = Counter[Row]
 
 
 class NotDefined(Exception):
-    """PyIceberg refuses such a write for reasons of its own."""
+    """PyIceberg refuses such a write for its own reasons."""
 
 
 def row_of(number: int, amount: int) -> Row:
@@ -60,7 +60,7 @@ def column(one: Row, name: str) -> Any:
 
 @dataclass(frozen=True)
 class Filter:
-    """`column op value`; null matches nothing."""
+    """A filter `column op value`; null never matches."""
 
     column: str
     symbol: str
@@ -120,7 +120,7 @@ class Upsert:
 
     def do(self, table: Table) -> None:
         if any(count > 1 for count in Counter(ids(table)).values()):
-            # What it does with several rows of a key depends on the files that they are in.
+            # With duplicate keys the result depends on the files that have the rows.
             raise NotDefined
         table.upsert(rows(*self.numbers, amount=self.amount))
 
@@ -175,7 +175,7 @@ class Plan:
     version: int
     changes: tuple[Change, ...]
     fresh: tuple[bool, ...]
-    """Whether a writer looks again before it writes."""
+    """Whether each writer refreshes the table before it writes."""
 
 
 @st.composite
@@ -189,7 +189,7 @@ def plans(draw: st.DrawFn) -> Plan:
 
 
 def run(catalog: Catalog, plan: Plan) -> tuple[Rows, list[Change], Table]:
-    """The rows of the base, what landed in the order of commits, and the table."""
+    """Return the base rows, the committed changes in order, and the table."""
     name = f"model.t{uuid.uuid4().hex}"
     table = create(catalog, name, plan.partitioning, plan.version)
     table.append(rows(*range(1, 7)))

@@ -1,4 +1,4 @@
-"""Transactions through Frazil: what is staged is seen, what is committed is one request."""
+"""Transactions through Frazil read their own staged changes and commit with one request."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.stock_clients.stock import ID_NAME, id_name, operations, pyiceberg_id
 
 @pytest.fixture
 def table(frazil: Catalog, namespace: str) -> Table:
-    """Ids 0 to 9 in one file, 10 to 19 in another."""
+    """Return a table with ids 0 to 9 in one file and 10 to 19 in another."""
     table = frazil.create_table((namespace, "t"), ID_NAME)
     table.append(id_name(*range(10)))
     table.append(id_name(*range(10, 20)))
@@ -33,7 +33,7 @@ def table(frazil: Catalog, namespace: str) -> Table:
 
 
 def seen(transaction: Transaction) -> list[int]:
-    """What the transaction itself reads."""
+    """Return the ids that the transaction itself reads."""
     found = transaction._scan().to_arrow()
     return sorted(found["id"].to_pylist())
 

@@ -1,4 +1,4 @@
-"""What two writers may do at once, by a fixed interleaving: one reads, the other commits first."""
+"""Which writes of two writers may overlap: one reads a state, and the other commits first."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def race(
     version: int = 2,
     properties: Mapping[str, str] | None = None,
 ) -> Table:
-    """Both read the same state with ids 1 to 8; `first` commits before `second` does."""
+    """Let two writers read the same state with ids 1 to 8, and commit `first` before `second`."""
     table = create(catalog, f"{namespace}.t", partitioning, version, properties or {})
     table.append(rows(*range(1, 9)))
     stale = catalog.load_table(table.name())
@@ -55,7 +55,7 @@ def race(
 
 
 def other_partition(partitioning: str, number: int) -> int:
-    """An id above 8 that lies in another partition than the given one."""
+    """Return an id above 8 that is in another partition than the given id."""
     mine = partition_of(partitioning, row(number))
     return next(one for one in range(9, 99) if partition_of(partitioning, row(one)) != mine)
 
@@ -106,7 +106,7 @@ def test_snapshot_isolation_leaves_rows_that_came(
 def test_rows_of_another_partition_are_no_conflict(
     frazil: Catalog, namespace: str, change: str, partitioning: str
 ) -> None:
-    """By metrics alone they would be: the added file's ids are around the changed one."""
+    """The change and the concurrent append affect different partitions."""
     away = other_partition(partitioning, 1)
     if partitioning in ("bucket", "truncate"):
         act = CHANGES[change]
@@ -208,7 +208,8 @@ def test_an_unknown_isolation_level_is_named(frazil: Catalog, namespace: str) ->
 def test_a_file_is_rewritten_once(
     frazil: Catalog, namespace: str, change: str, version: int, properties: dict[str, str]
 ) -> None:
-    """Under every isolation level: the rows of the file would come back."""
+    """A second rewrite is refused under every isolation level, because it would restore the
+    rows."""
     with pytest.raises(ValidationError) as refused:
         race(
             frazil,

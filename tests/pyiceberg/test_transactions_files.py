@@ -25,7 +25,7 @@ from tests.support.server import RunningServer
 
 
 class Broken(Exception):
-    """What the test itself raises."""
+    """The error that tests raise."""
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def table(frazil: Catalog, namespace: str) -> Table:
 
 
 def breaking_reader(batches: int) -> pa.RecordBatchReader:
-    """Rows that end in an error, each batch of them a file."""
+    """Return a reader that raises an error after some batches; each batch becomes a file."""
 
     def rows() -> Iterator[pa.RecordBatch]:
         for number in range(batches):
@@ -57,7 +57,7 @@ def test_rows_that_end_in_an_error(frazil: Catalog, table: Table) -> None:
 
 
 def test_an_overwrite_that_ends_in_an_error(table: Table) -> None:
-    """Its delete has rewritten a file already."""
+    """The delete of the overwrite has already rewritten a file."""
     before = data_files_on_disk(table)
     with pytest.raises(Broken):
         table.overwrite(breaking_reader(3), "id = 1")
@@ -87,7 +87,7 @@ def test_what_went_well_before_a_failed_operation_stays(table: Table) -> None:
 
 
 def test_a_request_that_the_server_finds_wrong(frazil: Catalog, table: Table) -> None:
-    """Its location is that of another table, which only the server knows."""
+    """The request names a file below another table's location, which only the server can detect."""
     other = frazil.create_table((*table.name()[:-1], "other"), ID_NAME)
     other.append(id_name(1))
     (foreign,) = data_files_on_disk(other)

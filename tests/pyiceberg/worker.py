@@ -1,8 +1,8 @@
 """PyIceberg processes that follow instructions: `python -m tests.pyiceberg.worker URL FD...`.
 
-Modules are loaded once, then a process is forked for each file descriptor, a socket. One line of
-JSON names a table and a list of writes. The worker loads the table with a catalog of its own, says
-`ready`, waits for a line, does the writes and says what became of each.
+The modules are loaded once; then a process is forked for each file descriptor, which is a
+socket. One line of JSON names a table and a list of writes. The worker loads the table with its
+own catalog, sends `ready`, waits for a line, does the writes and reports the outcome of each.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.pyiceberg.tables import ARROW
 
 
 def from_json(given: Iterable[Mapping[str, Any]]) -> pa.Table:
-    """Rows as Arrow has them; times are microseconds in JSON."""
+    """Return rows as an Arrow table; times are microseconds in JSON."""
     fields = [f.with_type(pa.int64()) if f.name == "at" else f for f in ARROW]
     plain = pa.schema(fields)
     return pa.Table.from_pylist(list(given), schema=plain).cast(ARROW)

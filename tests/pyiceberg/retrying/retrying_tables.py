@@ -1,4 +1,4 @@
-"""Tables on PyIceberg's SqlCatalog, and ways to let one writer come between another's steps."""
+"""Tables on PyIceberg's SqlCatalog, and ways to interleave two writers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ Row = tuple[int | None, str | None, int | None]
 
 
 class InterleavedCatalog(SqlCatalog):
-    """PyIceberg's own, with a place for what happens right before and right after a swap."""
+    """PyIceberg's SqlCatalog with hooks that run right before and right after a swap."""
 
     def __init__(self, name: str, **properties: str) -> None:
         super().__init__(name, **properties)
@@ -103,7 +103,7 @@ def local(path: str) -> Path:
 
 
 def stray_metadata(table: Table) -> set[str]:
-    """Manifests and manifest lists in the table's folder that no snapshot refers to."""
+    """Return manifests and manifest lists in the table's folder that no snapshot references."""
     current = table.catalog.load_table(table.name())
     reachable = set()
     for snapshot in current.metadata.snapshots:
@@ -114,7 +114,7 @@ def stray_metadata(table: Table) -> set[str]:
 
 
 def stray_data(table: Table) -> set[str]:
-    """Parquet files in the table's folder that no snapshot has ever had."""
+    """Return Parquet files in the table's folder that no snapshot has ever referenced."""
     current = table.catalog.load_table(table.name())
     known = set()
     for snapshot in current.metadata.snapshots:
@@ -139,7 +139,7 @@ class _DeletesWriter(ManifestWriterV2):
 
 
 class _RowDelta(_FastAppendFiles):
-    """Adds delete files, which PyIceberg reads but does not write."""
+    """Adds delete files, which PyIceberg can read but not write."""
 
     deletes: list[DataFile]
 
@@ -156,7 +156,7 @@ class _RowDelta(_FastAppendFiles):
 
 
 def commit_deletes(table: Table, deletes: Iterable[DataFile]) -> None:
-    """As another engine commits a row delta, on the newest state of the table."""
+    """Commit a row delta on the newest state of the table, as another engine does."""
     current = table.catalog.load_table(table.name())
     transaction = current.transaction()
     producer = _RowDelta(Operation.DELETE, transaction, current.io)
@@ -166,7 +166,7 @@ def commit_deletes(table: Table, deletes: Iterable[DataFile]) -> None:
 
 
 def position_delete(table: Table, data_file: DataFile, *positions: int, **changes: Any) -> DataFile:
-    """A position delete of one data file, written into the table's data folder."""
+    """Write a position delete of one data file into the table's data folder."""
     folder = local(table.metadata.location) / "data"
     path = folder / f"deletes-{len(list(folder.glob('deletes-*')))}.parquet"
     written = pa.table(

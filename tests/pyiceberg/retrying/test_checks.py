@@ -1,4 +1,4 @@
-"""Which new delete file reaches which data file, by the rules of Java's `DeleteFileIndex`."""
+"""Which new delete file applies to which data file, by the rules of Java's `DeleteFileIndex`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ UNPARTITIONED_SPEC = 1
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
-    """Partitioned by `part` under spec 0, unpartitioned under spec 1."""
+    """Return a table that is partitioned by `part` under spec 0 and unpartitioned under spec 1."""
     catalog = sql_catalog(tmp_path_factory.mktemp("checks"))
     created = catalog.create_table("db.t", SCHEMA, partition_spec=BY_PART)
     with created.update_spec() as update:
@@ -95,7 +95,7 @@ EQUALITY_CASES: list[tuple[str, int, dict[str, Any], bool]] = [
 
 
 def delete(content: DataFileContent, spec_id: int, fields: dict[str, Any]) -> DataFile:
-    """As read from a manifest: with the fields that PyIceberg's own reader leaves out."""
+    """Return a delete file as in a manifest, with the fields that PyIceberg's own reader drops."""
     given = {"_table_format_version": 3, **fields}
     if content == EQUALITY:
         given["equality_ids"] = [1]
@@ -171,7 +171,7 @@ def test_a_new_equality_delete_of_a_row_that_a_rewrite_carries_along(
 
 
 class Compaction(_OverwriteFiles):
-    """PyIceberg can read of a `replace`, but not make one."""
+    """A `replace` snapshot, which PyIceberg can read but not create."""
 
     def _summary(self, snapshot_properties: dict[str, str] = EMPTY_DICT) -> Summary:
         made = super()._summary(snapshot_properties)
@@ -179,7 +179,7 @@ class Compaction(_OverwriteFiles):
 
 
 def compact(table: Table, part: str) -> None:
-    """Writes the rows of one partition into a new file, as a `replace`."""
+    """Rewrite the rows of one partition into a new file with a `replace` snapshot."""
     current = table.catalog.load_table(table.name())
     scan = current.scan(row_filter=f"part = '{part}'")
     with current.transaction() as transaction:

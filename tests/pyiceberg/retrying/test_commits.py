@@ -1,4 +1,4 @@
-"""The loop: what is tried again, what is kept and what is deleted, by fixed interleavings."""
+"""The commit loop: what it retries, keeps and deletes, in fixed interleavings."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def catalog(tmp_path: Path) -> InterleavedCatalog:
 
 @pytest.fixture
 def table(catalog: InterleavedCatalog) -> Table:
-    """With one row, partitioned, quick to retry."""
+    """Return a table with one row, partitioned and with short retry waits."""
     created = catalog.create_table("db.t", SCHEMA, partition_spec=BY_PART, properties=QUICK)
     created.append(rows(A))
     return created
@@ -120,7 +120,7 @@ def test_several_operations_of_a_transaction_land_together_on_a_new_head(table: 
 
 
 def test_sequence_numbers_are_those_of_the_attempt_that_landed(table: Table) -> None:
-    """A second producer has read the first's manifest list of the lost attempt."""
+    """A second snapshot producer has read the manifest list of the first one's failed attempt."""
     transaction = held(table).transaction()
     transaction.append(rows(B, C))
     transaction.delete("part = 'b'")
@@ -236,7 +236,7 @@ def test_branches_are_checked_each_for_itself(table: Table) -> None:
 def test_files_are_kept_when_an_attempt_ended_without_a_proof(
     table: Table, catalog: InterleavedCatalog, tmp_path: Path
 ) -> None:
-    """PyIceberg's catalog answers with a bare error where another branch took the number."""
+    """PyIceberg's catalog raises a plain error if another branch has used the sequence number."""
     head = table.metadata.current_snapshot_id
     assert head is not None
     table.manage_snapshots().create_branch(head, "side").commit()
@@ -379,7 +379,7 @@ def test_an_unknown_outcome_that_is_not_found_keeps_every_file(
 def test_a_commit_reported_as_failed_that_has_landed_is_not_repeated(
     table: Table, catalog: InterleavedCatalog
 ) -> None:
-    """As when a proxy sends a request twice and answers with the second's failure."""
+    """This happens if a proxy sends a request twice and returns the second response."""
     catalog.after_swap.append(lambda: fail(CommitFailedException("already there")))
     held(table).append(rows(B))
     assert read(table) == [A, B]
@@ -389,7 +389,7 @@ def test_a_commit_reported_as_failed_that_has_landed_is_not_repeated(
 def test_a_former_attempt_that_landed_late_keeps_its_manifests(
     table: Table, catalog: InterleavedCatalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first attempt is reported as failed and lands while the second is being built."""
+    """The first attempt is reported as failed and takes effect while the second is being built."""
     mine = held(table)
     seen: list[tuple[Any, ...]] = []
     commit = catalog.commit_table

@@ -1,4 +1,4 @@
-"""Every pair of operations: one is planned at a base and committed on a newer head."""
+"""Every pair of operations: one is planned on a base and committed on a newer head."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def upsert(*given: Row, **options: Any) -> Plan:
 def run(
     directory: Path, spec: PartitionSpec, beside: Plan, planned: Plan, **properties: str
 ) -> Table:
-    """Plans an operation, lets another writer commit, then commits the planned one."""
+    """Plan an operation, commit another writer's change, then commit the planned operation."""
     catalog = sql_catalog(directory)
     table = catalog.create_table(
         "db.t", SCHEMA, partition_spec=spec, properties={**QUICK, **properties}
@@ -296,7 +296,7 @@ def test_new_position_deletes_are_refused_only_for_the_files_they_reach(
 
 
 def test_a_long_list_of_keys_does_not_meet_every_file(tmp_path: Path) -> None:
-    """PyIceberg's metrics evaluator gives up on lists over 200 values."""
+    """PyIceberg's metrics evaluator does not evaluate lists of more than 200 values."""
     keys = [(number, "k", number) for number in range(1000, 1300)]
     table = run(tmp_path, UNPARTITIONED, append((50, "a", 50)), upsert(*keys))
     assert len(read(table)) == len(BASE) + 1 + len(keys)

@@ -1,7 +1,7 @@
-"""Defects of PyIceberg's own loop, and the behavior of `retrying` in the same cases.
+"""Defects of PyIceberg's own commit loop, and the behavior of `retrying` in the same cases.
 
-The tests named `stock` hold PyIceberg's behaviour fast: one that fails after an upgrade says that
-the library has changed and that the difference is gone.
+The tests named `stock` record PyIceberg's behavior. If one fails after an upgrade, the library
+has changed and the difference is gone.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def catalog(tmp_path: Path) -> InterleavedCatalog:
 
 
 def rewrite(table: Table, old: DataFile) -> Transaction:
-    """A compaction in the making: one file replaced by another with the same rows."""
+    """Return an open compaction that replaces one file by another with the same rows."""
     transaction = table.transaction()
     rewritten = table.scan().to_arrow()
     new = next(iter(_dataframe_to_data_files(table.metadata, rewritten, table.io)))
@@ -84,7 +84,7 @@ def test_a_row_that_was_deleted_beside_a_rewrite_stays_deleted(catalog: Interlea
 
 
 def ids_of_two_buckets() -> tuple[list[int], list[int]]:
-    """Ids whose ranges cover each other and whose buckets differ."""
+    """Return two lists of ids whose ranges overlap and whose buckets differ."""
     numbers = range(1, 100)
     first, second = BUCKET(1), next(BUCKET(each) for each in numbers if BUCKET(each) != BUCKET(1))
     return (
@@ -101,7 +101,7 @@ def bucket_table(catalog: InterleavedCatalog) -> tuple[Table, list[int], list[in
 
 
 def two_deletes(catalog: InterleavedCatalog, wrap: Wrap) -> tuple[list[int], list[int]]:
-    """Each deletes two inner ids of its own bucket, so that both must rewrite a file."""
+    """Run two deletes of two inner ids of different buckets; each of them must rewrite a file."""
     table, mine, theirs = bucket_table(catalog)
     first, second = wrap(catalog.load_table("db.t")), wrap(catalog.load_table("db.t"))
     first.delete(f"id in ({mine[1]}, {mine[2]})")
@@ -122,7 +122,7 @@ def test_deletes_in_different_buckets_both_land(catalog: InterleavedCatalog) -> 
 
 
 def two_upserts(catalog: InterleavedCatalog, wrap: Wrap) -> tuple[list[int], list[int]]:
-    """Each updates an inner id of its own bucket."""
+    """Run two upserts that each update an inner id of its own bucket."""
     table, mine, theirs = bucket_table(catalog)
     first, second = wrap(catalog.load_table("db.t")), wrap(catalog.load_table("db.t"))
     first.upsert(rows((mine[1], "a", 1)), join_cols=["id"])

@@ -1,4 +1,4 @@
-"""The example of docs/retrying.md runs as written."""
+"""The example in docs/retrying.md runs as written."""
 
 from __future__ import annotations
 

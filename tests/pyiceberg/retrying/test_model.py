@@ -1,8 +1,8 @@
 """Random concurrent writers: the result equals that of some serial order.
 
-All transactions are planned on the same base and then committed one after another, on a stale head
-for all but the first. Under serializable isolation the rows must in the end be those that the
-transactions which landed give when they run alone, one after the other, in some order.
+All transactions are planned on the same base and then committed one after another; all but the
+first commit to a stale head. Under serializable isolation the final rows must equal those of the
+committed transactions, run alone in some order.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Append:
 
 @dataclass(frozen=True)
 class Filter:
-    """Either some ids, or a part, or all values below one."""
+    """A filter on ids, on the part, or on values below a limit."""
 
     ids: frozenset[int] = frozenset()
     part: str | None = None
@@ -106,7 +106,7 @@ class Upsert:
         transaction.upsert(rows(*self.rows), join_cols=["id"])
 
     def apply(self, state: State) -> State:
-        """Rows of a key that is there more than once are refused by PyIceberg, not planned here."""
+        """Return the state after the upsert. PyIceberg refuses duplicate keys when it plans one."""
         for row in self.rows:
             others = Counter({old: n for old, n in state.items() if old[0] != row[0]})
             state = others + Counter([row])
@@ -115,7 +115,7 @@ class Upsert:
 
 @dataclass(frozen=True)
 class Replace:
-    """Of the partitions of its rows, on a table that is partitioned by the part."""
+    """A dynamic overwrite of the partitions of its rows, on a table partitioned by the part."""
 
     rows: tuple[Row, ...]
 
@@ -152,7 +152,7 @@ def transactions(spec: PartitionSpec) -> st.SearchStrategy[tuple[Operation, ...]
         unique_rows.map(Upsert),
         *([unique_rows.map(Replace)] if spec is BY_PART else []),
     )
-    # PyIceberg's upsert refuses a table with a key twice: nothing that can double one precedes it.
+    # PyIceberg's upsert refuses duplicate keys, so only deletes precede another operation.
     return st.one_of(st.tuples(operations), st.tuples(deletes, operations))
 
 
@@ -194,7 +194,7 @@ def run(
     second: Iterable[Row],
     planned: list[tuple[Operation, ...]],
 ) -> tuple[list[tuple[Operation, ...]], State]:
-    """The transactions that landed, and the rows in the end."""
+    """Return the committed transactions and the final rows."""
     catalog = sql_catalog(folder)
     table = catalog.create_table("db.t", SCHEMA, partition_spec=spec, properties=QUICK)
     table.append(rows(*first))

@@ -1,4 +1,4 @@
-"""`retrying` on a plain REST catalog: PyIceberg's own client, our server taking classic commits."""
+"""`retrying` on a plain REST catalog: PyIceberg's client sends classic commits to our server."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalog]:
 
 @pytest.fixture
 def name(request: pytest.FixtureRequest) -> str:
-    """A table of the test's own."""
+    """Return the name of a table for this test."""
     return f"db.{request.node.name}"
 
 
@@ -93,7 +93,8 @@ def test_history_is_found_when_only_heads_are_loaded(catalog: Catalog, name: str
 
 
 def declare_position_delete(table: Table, target: DataFile) -> None:
-    """Names its data file in the entry alone, as Java does: PyIceberg's reader drops that field."""
+    """Commit a position delete that names its data file only in the entry, as Java does.
+    PyIceberg's reader drops that field."""
     path = local(table.location()) / "data" / "deletes.parquet"
     columns = {"file_path": pa.array([target.file_path]), "pos": pa.array([0], pa.int64())}
     pq.write_table(pa.table(columns), path)
