@@ -1,4 +1,4 @@
-"""Fixtures for all tests: real components, each started once a run, when a test asks for it."""
+"""Fixtures for all tests: real components, each started on first use and once per run."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ SERVERS = pytest.StashKey[list[RunningServer]]()
 LOG_CHARACTERS = 6_000
 REQUIRE_ALL = os.environ.get("FRAZIL_REQUIRE_ALL") == "1"
 
-# Of two workers, one runs all tests that need Spark and the other one the rest, so that Spark and
-# PostgreSQL start once a run.
+# Of two workers, one runs all tests that need Spark and the other one runs the rest, so Spark and
+# PostgreSQL start only once per run.
 SPARK_FOLDERS = ("tests/stock_clients/", "tests/oracle/", "tests/spark/")
 SPARK_FILES = {
     "tests/benchmarks/test_spark.py",
@@ -39,8 +39,8 @@ SPARK_FILES = {
     "tests/datafiles/arrow/test_arrow.py",
 }
 
-# `make test` repeats its examples; `make test-full` looks for new ones. There are no deadlines,
-# because they measure the machine.
+# `make test` repeats its examples; `make test-full` searches for new ones. There are no deadlines,
+# because those would depend on the machine's speed.
 _slow = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile("default", derandomize=True, deadline=None, suppress_health_check=_slow)
 settings.register_profile("full", max_examples=1000, deadline=None, suppress_health_check=_slow)
@@ -60,16 +60,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def runs_with_spark(nodeid: str) -> bool:
-    """Return whether the test belongs to the worker that has Spark."""
+    """Return whether the test belongs to the worker with Spark."""
     path = nodeid.partition("::")[0]
     return path in SPARK_FILES or path.startswith(SPARK_FOLDERS)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Give each worker its half of the tests.
+    """Give each worker its part of the tests.
 
-    xdist's own groups would do, but xdist 3.8 cannot set them with pytest 9.2.
+    xdist's own groups would suffice, but xdist 3.8 cannot set them with pytest 9.2.
     """
     if config.getoption("--fast"):
         return None
@@ -127,7 +127,7 @@ def _refuse_skip(report: Report) -> Report:
 
 @pytest.fixture(scope="session")
 def processes() -> None:
-    """Asked for by fixtures that start a process: `--fast` leaves out the tests that use them."""
+    """Mark fixtures that start a process: `--fast` skips all tests that use this fixture."""
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,7 @@
 """A stock PyIceberg writer in its own process.
 
-It loads the table, says so, and waits: all writers start from the same snapshot. Then it appends
-one row a commit, and ends with the ids it appended.
+It loads the table, reports that it is ready and waits, so that all writers start from the same
+snapshot. Then it appends one row per commit, and finally prints the ids that it appended.
 """
 
 from __future__ import annotations

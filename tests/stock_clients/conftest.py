@@ -1,4 +1,4 @@
-"""One server that every stock client of this folder uses, and a namespace for each test."""
+"""One server for all stock clients of this folder, and a namespace for each test."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SPARK_CATALOG = "frazil"
-"""A Spark session never forgets a catalog, so this name belongs to the one server here."""
+"""A Spark session never forgets a catalog, so this name always refers to the one server."""
 
 
 @pytest.fixture(scope="package")
@@ -29,14 +29,14 @@ def one_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServ
 
 @pytest.fixture
 def catalog_server(one_server: RunningServer, request: pytest.FixtureRequest) -> RunningServer:
-    """The one server; a test that fails shows its log."""
+    """Return the shared server; a failed test prints its log."""
     request.node.stash.setdefault(SERVERS, []).append(one_server)
     return one_server
 
 
 @pytest.fixture
 def iceberg(catalog_server: RunningServer) -> Iterator[Catalog]:
-    """Stock PyIceberg on the one server."""
+    """Return stock PyIceberg connected to the shared server."""
     catalog = pyiceberg_catalog(catalog_server.url)
     yield catalog
     catalog.close()
@@ -44,7 +44,7 @@ def iceberg(catalog_server: RunningServer) -> Iterator[Catalog]:
 
 @pytest.fixture
 def namespace(iceberg: Catalog) -> str:
-    """A namespace of this test's own, without properties."""
+    """Return a new namespace for this test, without properties."""
     name = f"ns_{uuid.uuid4().hex[:8]}"
     iceberg.create_namespace(name)
     return name
@@ -52,7 +52,7 @@ def namespace(iceberg: Catalog) -> str:
 
 @pytest.fixture
 def duck(catalog_server: RunningServer) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Stock DuckDB with the one server attached as `ice`."""
+    """Return stock DuckDB with the shared server attached as `ice`."""
     from tests.support.duck import attach, connect
 
     with connect() as connection:
@@ -72,7 +72,7 @@ def spark_catalog(spark: SparkSession, one_server: RunningServer) -> str:
 def sql(
     spark: SparkSession, spark_catalog: str, catalog_server: RunningServer, namespace: str
 ) -> Iterator[SparkSession]:
-    """Stock Spark whose current catalog and namespace are the one server's and the test's."""
+    """Return stock Spark, with the shared server as current catalog and the test's namespace."""
     spark.sql(f"USE {spark_catalog}.{namespace}")
     yield spark
     spark.sql(f"USE {spark_catalog}")

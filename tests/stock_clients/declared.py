@@ -1,6 +1,7 @@
-"""Tables with real files: Parquet and Puffin, written here and declared to the catalog.
+"""Tables with real Parquet and Puffin files, which the tests write and declare to the catalog.
 
-What a client of the fine-grained interface does: write the files, describe them, send one POST.
+A client of the fine-grained interface works the same way: it writes the files, describes them
+and sends one POST.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ FLAT: Json = {"fields": []}
 Row = tuple[int, str, str]
 
 _FILE_PATH_ID, _POS_ID = 2147483546, 2147483545
-"""The reserved columns of position delete files."""
+"""The reserved ids of the columns in position delete files."""
 
 
 class Http:
-    """Sends requests to a server over a connection of its own."""
+    """Sends requests to a server over its own connection."""
 
     def __init__(self, url: str) -> None:
         self.client = httpx.Client(base_url=url, timeout=HANG_S)
@@ -62,7 +63,7 @@ class RealTable(Table):
     """A table of ids, names and parts."""
 
     def write(self, name: str, *ids: int, part: str = "a", partition: Any = "part") -> Json:
-        """A data file of these ids; by default in the partition of its part."""
+        """Write a data file of these ids; by default in the partition of its part."""
         content = rows(*ids, part=part)
         columns = {
             "id": pa.array([row[0] for row in content], pa.int64()),
@@ -104,7 +105,7 @@ class RealTable(Table):
         return described | {"content": "equality-deletes", "equality-ids": [1]}
 
     def write_vectors(self, name: str, *vectors: tuple[Json, Sequence[int]]) -> list[Json]:
-        """One Puffin file with a deletion vector for each data file."""
+        """Write one Puffin file with a deletion vector for each data file."""
         made = [(target, DeletionVector.from_positions(positions)) for target, positions in vectors]
         blobs = [deletion_vector_blob(vector, target["file-path"]) for target, vector in made]
         content, placed = write_puffin(blobs, {"created-by": "a test"})
@@ -123,7 +124,7 @@ class RealTable(Table):
         ]
 
     def write_deletes(self, name: str, target: Json, *positions: int) -> Json:
-        """Deletes by position, in the kind of the table's format version."""
+        """Write deletes by position, in the form that the table's format version requires."""
         if self.version >= 3:
             return self.write_vectors(name, (target, positions))[0]
         return self.write_position_deletes(name, target, *positions)
@@ -146,7 +147,7 @@ class RealTable(Table):
 
 
 def _with_ids(table: pa.Table, field_ids: Sequence[int]) -> pa.Table:
-    """Iceberg finds a column of a Parquet file by its field id."""
+    """Set the field ids, because Iceberg finds a Parquet column by its field id."""
     fields = [
         column.with_metadata({"PARQUET:field_id": str(field_id)})
         for column, field_id in zip(table.schema, field_ids, strict=True)

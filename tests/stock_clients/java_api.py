@@ -1,6 +1,6 @@
-"""Iceberg's Java library, called through PySpark's gateway.
+"""Calls Iceberg's Java library through PySpark's gateway.
 
-Every Python thread drives a thread of its own in the JVM, so that Java writers really race.
+Each Python thread uses its own JVM thread, so Java writers run truly concurrently.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class JavaCatalog:
         return self._catalog.loadTable(self._iceberg.catalog.TableIdentifier.parse(table))
 
     def data_file(self, table: Any, *ids: int) -> Any:
-        """Writes a Parquet file of these ids into the table's folder and describes it to Java."""
+        """Write a Parquet file of these ids into the table's folder; return its Java `DataFile`."""
         rows = with_field_ids(id_name(*ids, name="java"))
         folder = Path(table.location().removeprefix("file:").replace("///", "/")) / "data"
         path = folder / f"java-{'-'.join(map(str, ids))}.parquet"
@@ -42,10 +42,10 @@ class JavaCatalog:
         return builder.withFileSizeInBytes(size).withRecordCount(len(ids)).build()
 
     def built(self, table: Any, update: Any) -> Callable[[], None]:
-        """The commit of a snapshot that Java has built on the present head, to be sent later.
+        """Build a snapshot on the current head; return a function that commits it later.
 
-        `update.commit()` would load the head once more before it builds and sends: between the two
-        nobody could step in. The request is the one that Java sends either way.
+        `update.commit()` would load the head again just before it builds and sends, so no other
+        commit could be made in between. The request is the same either way.
         """
         snapshot = update.apply()
         operations = table.operations()
@@ -59,7 +59,7 @@ class JavaCatalog:
 
 
 def with_field_ids(rows: pa.Table) -> pa.Table:
-    """Iceberg finds a column of a Parquet file by its field id."""
+    """Set the field ids, because Iceberg finds a Parquet column by its field id."""
     fields = [
         field.with_metadata({"PARQUET:field_id": str(number)})
         for number, field in enumerate(rows.schema, 1)
@@ -68,6 +68,6 @@ def with_field_ids(rows: pa.Table) -> pa.Table:
 
 
 def java_class(error: BaseException) -> str:
-    """The class of the exception that Java threw."""
+    """Return the class of the exception that Java threw."""
     thrown = getattr(error, "java_exception", None)
     return str(thrown.getClass().getSimpleName()) if thrown is not None else ""

@@ -22,18 +22,18 @@ ID_NAME = Schema(
 
 
 def pyiceberg_catalog(url: str, **properties: str) -> Catalog:
-    """The catalog a user gets; only the address of the server is named."""
+    """Return the catalog as a user opens it, with only the server's address configured."""
     return load_catalog("frazil", type="rest", uri=url, **properties)
 
 
 def id_name(*ids: int, name: str = "row") -> pa.Table:
-    """Rows of `ID_NAME`: the id and a name made of it."""
+    """Build rows of `ID_NAME`: each id with a name derived from it."""
     names = [f"{name}-{number}" for number in ids]
     return pa.table({"id": pa.array(ids, pa.int64()), "name": pa.array(names, pa.string())})
 
 
 def pyiceberg_ids(table: Table, **scan: Any) -> list[int]:
-    """The ids PyIceberg reads, sorted: a row that is there twice comes twice."""
+    """Return the sorted ids that PyIceberg reads, including duplicates."""
     found = table.scan(selected_fields=("id",), **scan).to_arrow()
     return cast("list[int]", sorted(found["id"].to_pylist()))
 
@@ -47,12 +47,12 @@ def spark_rows(spark: SparkSession, query: str) -> list[tuple[Any, ...]]:
 
 
 def spark_column(spark: SparkSession, query: str) -> list[Any]:
-    """The first column of the answer, in the query's order."""
+    """Return the first column of the result, in the query's order."""
     return [row[0] for row in spark.sql(query).collect()]
 
 
 def operations(table: Table) -> list[str]:
-    """What each snapshot of the table says it did, oldest first."""
+    """Return the operation of each snapshot of the table, oldest first."""
     snapshots = sorted(table.metadata.snapshots, key=lambda found: found.sequence_number or 0)
     return [found.summary.operation.value for found in snapshots if found.summary is not None]
 

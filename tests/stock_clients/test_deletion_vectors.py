@@ -1,4 +1,4 @@
-"""Iceberg's Java library reads our Puffin files and deletion vectors, and we read its own."""
+"""Iceberg's Java library reads our Puffin files and deletion vectors, and we read Java's."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from frazil.values.deletion_vectors import (
 from frazil.values.puffin import Blob, read_blob, read_footer, write_puffin
 
 ALL_KINDS = [1, 3, 70_000, *range(200_000, 300_000), *((1 << 32) + 9 * n for n in range(9_000))]
-"""Arrays, runs and, from key 1 on, containers of bits."""
+"""These positions use array and run containers and, from key 1 on, bitmap containers."""
 
 
 class JavaVectors:
@@ -31,7 +31,8 @@ class JavaVectors:
         self.iceberg = self.jvm.org.apache.iceberg
 
     def read(self, data: bytes, record_count: int) -> Any:
-        """The index that Java reads from a blob; it compares both sizes with its delete file."""
+        """Return the index that Java reads from a blob; Java compares both sizes with the delete
+        file."""
         builder = self.iceberg.FileMetadata.deleteFileBuilder(
             self.iceberg.PartitionSpec.unpartitioned()
         )
@@ -51,7 +52,7 @@ class JavaVectors:
         return bytes(index.serialize().array())
 
     def blobs(self, path: Path) -> list[tuple[Any, bytes]]:
-        """What Java finds in a Puffin file."""
+        """Return the blobs that Java reads from a Puffin file."""
         reader = self.iceberg.puffin.Puffin.read(self.iceberg.Files.localInput(str(path))).build()
         pairs = reader.readAll(reader.fileMetadata().blobs()).iterator()
         found = []

@@ -1,4 +1,4 @@
-"""The page on clients matches the tests."""
+"""The documentation page on clients matches the tests."""
 
 from __future__ import annotations
 

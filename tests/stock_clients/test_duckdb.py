@@ -27,7 +27,7 @@ from tests.support.server import RunningServer
 
 
 class Cycle:
-    """Runs steps in the test's schema; `{t}` in a statement is the schema's full name."""
+    """Runs statements in the test's schema; `{s}` in a statement is the schema's full name."""
 
     def __init__(self, duck: duckdb.DuckDBPyConnection, namespace: str) -> None:
         self._duck = duck
@@ -37,7 +37,7 @@ class Cycle:
         return duck_rows(self._duck, statement.replace("{s}", self.schema))
 
     def refused(self, statement: str, reason: str) -> None:
-        """DuckDB itself declines: the words of its error are kept for the table of clients."""
+        """Check that DuckDB itself refuses; the table of clients quotes its error text."""
         with pytest.raises(duckdb.Error, match=re.escape(reason)):
             self.run(statement)
 
@@ -274,7 +274,7 @@ def test_every_type_is_written_and_read_back(
     cycle.run(f"CREATE TABLE {{s}}.t ({columns})")
     cycle.run(f"INSERT INTO {{s}}.t VALUES ({', '.join(text for text, _ in TYPES.values())})")
     wanted = tuple(value for _, value in TYPES.values())
-    # DuckDB's Python package needs pytz for a time with a zone: it is read as an instant.
+    # DuckDB's Python package needs pytz for a time with a zone, so read it as microseconds.
     instant = list(TYPES).index("TIMESTAMPTZ")
     (found,) = cycle.run(f"SELECT * REPLACE (epoch_us(c{instant}) AS c{instant}) FROM {{s}}.t")
     since_epoch_us = int(wanted[instant].timestamp() * 1_000_000)
@@ -346,7 +346,7 @@ def test_what_duckdb_declines_itself(cycle: Cycle) -> None:
 
 
 def test_version_1_is_not_written_by_duckdb(cycle: Cycle, iceberg: Catalog, namespace: str) -> None:
-    """It sends a sequence number, which a table of version 1 cannot have (Java refuses it too)."""
+    """DuckDB sends a sequence number, which version 1 does not allow (Java also rejects it)."""
     cycle.run("CREATE TABLE {s}.t (id BIGINT) WITH ('format-version' = 1)")
     cycle.refused("INSERT INTO {s}.t VALUES (1)", "must be 0 in format v1")
     cycle.refused("DELETE FROM {s}.t", "Delete from Iceberg V1 tables")

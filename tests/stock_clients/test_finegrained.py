@@ -1,6 +1,7 @@
-"""Stock readers read the trees that the server builds, row for row: PyIceberg, DuckDB and Spark.
+"""PyIceberg, DuckDB and Spark read the correct rows from the trees that the server builds.
 
-What a reader does not support is asserted as refused, so that it is noticed when it learns it.
+If a reader does not support a feature, the test asserts its refusal. The test then fails when
+the reader gains support.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class Readers:
         return sorted(spark_rows(self.spark, f"SELECT id, name, part FROM t {end}"))
 
     def read(self, wanted: list[Row], *, without: tuple[str, ...] = ()) -> None:
-        """All of them read these rows, but for those that refuse; Spark reads everything."""
+        """Check that all readers except `without` return these rows; Spark must read everything."""
         assert self.sparks() == sorted(wanted)
         if "pyiceberg" not in without:
             assert self.pyiceberg() == sorted(wanted)
@@ -118,7 +119,7 @@ def test_appends_overwrites_deletes_and_rewrites(
 def test_filters_find_their_files(
     new_table: Callable[..., RealTable], readers: Readers, version: int
 ) -> None:
-    """Partition summaries of lists, partitions and bounds of entries: none hides a row."""
+    """Partition summaries, partition values and bounds do not hide any matching row."""
     table = new_table(version=version)
     for start in range(0, 40, 4):
         part = "even" if start % 8 == 0 else "odd"
@@ -157,7 +158,7 @@ def test_branches_staged_snapshots_and_cherry_picks(
 def test_codecs_of_manifests(
     new_table: Callable[..., RealTable], readers: Readers, codec: str
 ) -> None:
-    """DuckDB's reader of Avro files ends the whole process when it meets Zstandard."""
+    """DuckDB's Avro reader crashes the whole process when it reads Zstandard."""
     table = new_table(spec=FLAT, properties={"write.manifest.compression-codec": codec})
     for number in range(3):
         answer = table.post(
@@ -206,7 +207,8 @@ def test_equality_deletes(
     readers.read(rows(2, 3), without=("pyiceberg",))
     with pytest.raises(ValueError, match="equality delet"):
         readers.pyiceberg()
-    # Rewritten under the newer delete, with the old sequence number: it still applies.
+    # Rewrite the file after the newer delete, with the old sequence number, so that it still
+    # applies.
     table.append(table.write("other", 9), branch="other")
     table.replace(remove=[a], add=[table.write("a2", 1, 2, 3)], base=base, data_sequence_number=1)
     readers.read(rows(2, 3), without=("pyiceberg",))
@@ -220,7 +222,7 @@ def test_equality_deletes_of_one_partition(
     table.append(table.write("a", 1, 2), table.write("b", 1, 2, part="b"))
     table.overwrite(add_deletes=[table.write_equality_deletes("eq", 1)])
     readers.read(rows(2) + rows(1, 2, part="b"), without=("pyiceberg", "duckdb"))
-    # DuckDB takes them for deletes of the whole table.
+    # DuckDB applies these deletes to the whole table.
     assert readers.duckdb() == rows(2) + rows(2, part="b")
 
 
@@ -241,7 +243,7 @@ def test_deletion_vectors(new_table: Callable[..., RealTable], readers: Readers)
 
 
 def test_a_table_grows_up(new_table: Callable[..., RealTable], readers: Readers) -> None:
-    """From version 1 to 3: what each version wrote is still there."""
+    """After upgrades from version 1 to 3, the rows written in each version remain readable."""
     table = new_table(version=1)
     a = table.write("a", 1, 2, 3)
     table.append(a)
@@ -317,7 +319,7 @@ def test_spark_writes_on_our_trees_and_we_on_its(
 def test_we_go_on_with_trees_of_pyiceberg(
     new_table: Callable[..., RealTable], readers: Readers, version: int
 ) -> None:
-    """Its manifests are rewritten and merged by copying what it encoded."""
+    """Our server rewrites and merges PyIceberg's manifests by copying their encoded entries."""
     table = new_table(version=version, properties={"commit.manifest.min-count-to-merge": "2"})
     stock = readers.iceberg.load_table((readers.namespace, "t"))
     for start in (0, 10):

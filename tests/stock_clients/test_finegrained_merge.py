@@ -1,4 +1,4 @@
-"""A stock Spark MERGE beside sixteen writers that declare files still commits."""
+"""A stock Spark MERGE commits while sixteen writers declare files."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ MERGE_ON_READ = {"write.merge.mode": "merge-on-read"}
 
 @dataclass
 class Appenders:
-    """Sixteen connections, each appending a file of one row after the other until it is told to
-    end, or has appended enough for Spark to read."""
+    """Sixteen connections, each of which appends files of one row until it is stopped or has
+    appended enough for Spark to read."""
 
     url: str
     table: RealTable

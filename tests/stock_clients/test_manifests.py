@@ -60,7 +60,7 @@ SPEC = json.dumps(
 
 
 class JavaManifests:
-    """A snapshot as Java finds it: through its manifest list."""
+    """Reads a snapshot through Java, starting at its manifest list."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         jvm = spark._jvm
@@ -75,7 +75,7 @@ class JavaManifests:
         self._folder = folder
 
     def read(self, written: Sequence[WrittenManifest], version: int) -> list[Any]:
-        """Every live file, as Java gives it to its scans."""
+        """Return every live file, as Java passes it to its scans."""
         snapshot = self._snapshot(written, version)
         found: list[Any] = []
         for manifest in snapshot.allManifests(self._io):
@@ -164,7 +164,7 @@ def deletes(number: int, content: int, **changes: Any) -> DeleteFile:
 
 
 def python_value(value: Any) -> Any:
-    """Java's maps and lists as Python's, which alone are equal to Python's."""
+    """Convert Java's maps and lists, which never equal Python's."""
     if isinstance(value, Mapping):
         return {key: value[key] for key in value}
     return list(value) if isinstance(value, Sequence) else value

@@ -1,8 +1,8 @@
-"""Stock readers have their scans planned by the server, and read the rows they read without it.
+"""Stock readers return the same rows with and without server-side scan planning.
 
-Each comparison also looks into the server's log: the one reader must have asked for a plan, and
-the other must not. What a reader cannot do is asserted as refused, so that it is noticed when it
-learns it.
+Each comparison also checks the server's log: one reader must have requested a plan, and the
+other must not. If a reader does not support a feature, the test asserts its refusal. The test
+then fails when the reader gains support.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ WITH_DELETES = pytest.mark.parametrize("version", [2, 3])
 
 @dataclass
 class Readers:
-    """Spark and PyIceberg, each with and without the server's planning."""
+    """Spark and PyIceberg, each with and without server-side planning."""
 
     spark: SparkSession
     server: RunningServer
@@ -43,21 +43,24 @@ class Readers:
     table: str = "t"
 
     def plans(self) -> int:
-        """How many plans of the table the server has answered."""
+        """Count the plans of the table that the server has returned."""
         name = f"table={self.namespace}.{self.table} status=200"
         lines = self.server.log.splitlines()
         return sum("operation=planTableScan" in line and name in line for line in lines)
 
     def _counted(self, read: Callable[[], list[Any]], wanted: int = 0) -> tuple[list[Any], int]:
-        """The rows, and how many plans were asked for; so many are waited for, because a request is
-        logged just after its answer has gone."""
+        """Return the rows and the number of plans that the read requested.
+
+        Wait for `wanted` plans, because the server logs a request just after it sends the
+        answer.
+        """
         before = self.plans()
         found = sorted(read(), key=repr)
         wait_until(lambda: self.plans() - before >= wanted, "a plan was not logged")
         return found, self.plans() - before
 
     def spark_reads(self, end: str = "", columns: str = "*") -> list[Any]:
-        """The rows both ways, which must be the same."""
+        """Return Spark's rows after checking that both ways to plan give the same rows."""
 
         def read(catalog: str) -> list[Any]:
             name = f"{catalog}.{self.namespace}.{self.table}"
@@ -66,11 +69,11 @@ class Readers:
         own, none = self._counted(lambda: read(self.spark_local))
         planned, some = self._counted(lambda: read(self.spark_planned), 1)
         assert (none, some > 0) == (0, True), end
-        assert repr(planned) == repr(own), end  # By their texts: a NaN is not equal to itself.
+        assert repr(planned) == repr(own), end  # Compare texts, because NaN is not equal to itself.
         return planned
 
     def pyiceberg_reads(self, **scan: Any) -> list[Any]:
-        """The same for PyIceberg, with the count that it answers from the plan alone."""
+        """Do the same with PyIceberg, including the count that it computes from the plan alone."""
 
         def read(catalog: Catalog) -> list[Any]:
             found = catalog.load_table((self.namespace, self.table)).scan(**scan)
@@ -175,7 +178,7 @@ def test_filters_over_partitions_and_columns(
 def test_an_empty_table(new_table: Callable[..., RealTable], readers: Readers) -> None:
     new_table()
     assert readers.pyiceberg_reads() == []
-    # Spark plans no scan of a table without a snapshot, so it asks nobody.
+    # Spark does not plan scans of a table without a snapshot, so it sends no request.
     assert spark_rows(readers.spark, f"SELECT * FROM planned.{readers.namespace}.t") == []
 
 
@@ -217,7 +220,7 @@ def test_equality_deletes(
 
 
 def test_spark_deletes_and_merges_what_was_planned(readers: Readers, sql: SparkSession) -> None:
-    """Row-level operations read by a plan what they then rewrite."""
+    """Row-level operations use a plan to read the rows that they then rewrite."""
     name = f"planned.{readers.namespace}.t"
     for mode in ("copy-on-write", "merge-on-read"):
         sql.sql(
@@ -264,7 +267,8 @@ def test_time_travel(new_table: Callable[..., RealTable], readers: Readers) -> N
     assert readers.spark_reads("WHERE label <> 'x'") == rows(3, part="b")
     assert len(readers.pyiceberg_reads()) == 1
     with pytest.raises(Py4JJavaError, match="Cannot find field 'name'"):
-        # Java's client reads a residual by the table's present schema, whatever the snapshot's.
+        # Java's client binds a residual to the table's current schema, whatever the snapshot's
+        # schema.
         readers.spark_reads(f"VERSION AS OF {first['snapshot-id']} WHERE name = 'row-1'")
 
 
@@ -318,7 +322,7 @@ def test_null_partition_values(readers: Readers, sql: SparkSession) -> None:
     assert readers.spark_reads("WHERE part = 'a'", "id") == [(1,)]
     assert readers.pyiceberg_reads(row_filter="part == 'a'") == [(1, "a")]
     with pytest.raises(ValidationError, match="partition"):
-        # PyIceberg's model of an answer has no null among partition values.
+        # PyIceberg's response model does not allow null partition values.
         readers.planned.load_table((readers.namespace, "t")).scan().to_arrow()
 
 
@@ -328,7 +332,7 @@ def test_null_partition_values(readers: Readers, sql: SparkSession) -> None:
 def test_a_table_that_says_so_is_planned_by_the_server(
     new_table: Callable[..., RealTable], readers: Readers, duck: duckdb.DuckDBPyConnection
 ) -> None:
-    """Java's client obeys the table's config; PyIceberg and DuckDB read on as they did."""
+    """Java's client follows the table's config; PyIceberg and DuckDB ignore it."""
     table = new_table(properties=TABLE_SAYS_SO)
     table.append(table.write("a", 1, 2, 3), table.write("b", 4, 5, part="b"))
     name = f"{readers.spark_local}.{readers.namespace}.t"

@@ -1,7 +1,8 @@
-"""Iceberg's Java library reads our plans: files, statistics, deletes and residuals as its own.
+"""Iceberg's Java library reads files, statistics, deletes and residuals from our plans
+correctly.
 
-Its own planner and its client of the server plan the same scans of the same table; what they hold
-afterwards must be the same, field by field.
+Java's own planner and its client of the server plan the same scans of the same table. The
+resulting objects must be equal, field by field.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ def rows(schema: Schema, *numbers: int) -> pa.Table:
 
 
 class Scans:
-    """A table in two of Java's catalogs, one of which has its scans planned."""
+    """A table in two of Java's catalogs, one of which uses server-side planning."""
 
     def __init__(self, spark: SparkSession, url: str, table: str) -> None:
         jvm = spark._jvm
@@ -115,13 +116,13 @@ class Scans:
     def plan(
         self, filter: dict[str, Any] | bool = True, stats: Sequence[str] = (), **how: Any
     ) -> list[Any]:
-        """The tasks of both, which must be the same."""
+        """Return the planned tasks after checking that both catalogs give the same tasks."""
         case_sensitive = how.get("case_sensitive", True)
         both = [self._tasks(table, filter, stats, **how) for table in self._tables]
         struct = self._tables[0].schema().asStruct()
         equivalent = self._iceberg.expressions.ExpressionUtil.equivalent
         for expected, found in zip(*both, strict=True):
-            # A filter may be written in several ways that mean the same.
+            # Equivalent filters can be written in different ways.
             residuals = expected.pop("residual"), found.pop("residual")
             assert equivalent(*residuals, struct, case_sensitive), [str(one) for one in residuals]
             assert found == expected
@@ -166,7 +167,7 @@ class Scans:
 
 
 def by_field_id(file: dict[str, Any]) -> dict[str, Any]:
-    """The two lists of a map have no order."""
+    """Turn the key and value lists of each map into a dict, because their order does not matter."""
     return {
         name: dict(sorted(zip(value["keys"], value["values"], strict=True)))
         if isinstance(value, dict)
@@ -176,13 +177,13 @@ def by_field_id(file: dict[str, Any]) -> dict[str, Any]:
 
 
 def without_statistics(file: dict[str, Any]) -> dict[str, Any]:
-    """Of delete files a plan says what is needed to read them."""
+    """Drop statistics: for delete files, a plan contains only what is needed to read them."""
     return {k: v for k, v in file.items() if not k.endswith(("-counts", "-bounds", "-sizes"))}
 
 
 @pytest.fixture
 def typed(iceberg: Catalog, namespace: str) -> str:
-    """A table with a column of each type, in three files of one partition each and more."""
+    """Create a table with a column of each type and files in several partitions."""
     schema = Schema(*FIELDS)
     table = iceberg.create_table((namespace, "t"), schema, partition_spec=SPEC)
     table.append(rows(table.schema(), 0, 1))
@@ -203,7 +204,7 @@ def test_statistics_of_every_type(scans: Scans) -> None:
     assert not any("lower-bounds" in task["file"] for task in bare)
     full = scans.plan(stats=COLUMNS)
     for task in full:
-        # PyIceberg writes no bounds of nested columns (st.a is 16 now) and counts no NaN.
+        # PyIceberg writes no bounds for nested columns (st.a is 16 now) and does not count NaN.
         assert task["file"]["value-counts"] == dict.fromkeys([*range(1, 15), 16], 1)
         lower, upper = (set(task["file"][name]) for name in ("lower-bounds", "upper-bounds"))
         assert lower >= set(range(1, 15)) - {4, 11}
@@ -271,7 +272,7 @@ def test_deletes(
 def test_java_polls_and_fetches_pages(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """With no time to wait and one file a page: every plan is submitted, polled and fetched."""
+    """With no wait time and one file per page, every plan is submitted, polled and fetched."""
     flags = ("--plan-wait-s", "0", "--plan-page-files", "1")
     with (
         running_server(tmp_path_factory.mktemp("polls"), *flags) as server,
@@ -284,7 +285,7 @@ def test_java_polls_and_fetches_pages(
         with closing(Scans(spark, server.url, "ns.t")) as scans:
             assert len(scans.plan()) == 4
             assert server.log.count("operation=fetchScanTasks") == 3
-            # A plan may now and then be done before anybody can be told to wait.
+            # A plan may finish before the server needs to answer that it is still running.
             for _ in range(20):
                 if "operation=fetchPlanningResult" in server.log:
                     break
@@ -297,5 +298,5 @@ def test_java_polls_and_fetches_pages(
             closing(catalog),
             pytest.raises(NotImplementedError, match="Async scan planning not yet supported"),
         ):
-            for _ in range(20):  # It cannot poll.
+            for _ in range(20):  # PyIceberg cannot poll.
                 scan.plan_files()

@@ -42,9 +42,9 @@ def test_append_overwrite_and_delete(iceberg: Catalog, namespace: str, version: 
     table = iceberg.create_table((namespace, "t"), ID_NAME, properties={"format-version": version})
     table.append(id_name(1, 2, 3), snapshot_properties={"reason": "first rows"})
     table.append(id_name(4, 5))
-    table.delete("id = 2")  # part of a file: the file is written again
+    table.delete("id = 2")  # rewrites a part of a file
     table.overwrite(id_name(40, 41), overwrite_filter="id = 4")
-    table.delete("id >= 40")  # one whole file
+    table.delete("id >= 40")  # removes one whole file
     table.overwrite(id_name(9))
 
     loaded = iceberg.load_table((namespace, "t"))
@@ -314,7 +314,7 @@ def test_history_is_inspected(iceberg: Catalog, namespace: str) -> None:
 
 
 def test_a_stale_commit_is_tried_again_by_pyiceberg(iceberg: Catalog, namespace: str) -> None:
-    """Rows that are refused are built again by the client; a stale schema change is not."""
+    """The client rebuilds rows after a conflict, but not a stale schema change."""
     first = iceberg.create_table((namespace, "t"), ID_NAME)
     second = iceberg.load_table((namespace, "t"))
     first.append(id_name(1))

@@ -1,4 +1,4 @@
-"""Stock PyIceberg: namespaces, tables and how their schema, spec and properties change."""
+"""Stock PyIceberg: namespaces, tables and changes of schema, spec and properties."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_types_of_version_3_are_kept(iceberg: Catalog, namespace: str) -> None:
     table = iceberg.create_table(
         (namespace, "v3"), Schema(*fields), properties={"format-version": "3"}
     )
-    # PyIceberg sends no defaults when it creates a table, but does when it adds a column.
+    # PyIceberg sends no defaults when it creates a table, but it does when it adds a column.
     with table.update_schema() as update:
         update.add_column("n", LongType(), default_value=4, required=True)
     with table.update_schema() as update:
@@ -205,7 +205,7 @@ def test_schema_evolves(iceberg: Catalog, namespace: str) -> None:
         {"title": "one", "id": 1, "place": None, "n": None}
     ]
 
-    # Going back to a schema that was there before finds it instead of adding a fourth.
+    # A change back to an earlier schema reuses that schema instead of adding a fourth.
     with loaded.update_schema() as update:
         update.delete_column("n")
         update.delete_column(("place", "zip"))

@@ -1,4 +1,4 @@
-"""Stock PyIceberg: the view operations that it has."""
+"""Stock PyIceberg: all view operations that it supports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stock PyIceberg and DuckDB with the warehouse on S3, with their own keys."""
+"""Stock PyIceberg and DuckDB with their own keys and a warehouse on S3."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.patience import HANG_S
 from tests.support.s3 import ACCESS_KEY_ID, REGION, SECRET_ACCESS_KEY, S3Server
 from tests.support.server import RunningServer, ServerFactory
 
-# Whatever looks for credentials of the machine must not leave it: nobody listens on port 9.
+# A lookup of machine credentials must not leave this machine; nothing listens on port 9.
 NO_METADATA_SERVICE = {
     "AWS_METADATA_ENDPOINT": "http://127.0.0.1:9",
     "AWS_EC2_METADATA_SERVICE_ENDPOINT": "http://127.0.0.1:9",
@@ -43,7 +43,7 @@ def on_s3(
 
 @pytest.fixture
 def iceberg_s3(on_s3: RunningServer) -> Catalog:
-    """Only the keys are the client's own: endpoint, region and path style come from the server."""
+    """The client has only its own keys; endpoint, region and path style come from the server."""
     keys = {"s3.access-key-id": ACCESS_KEY_ID, "s3.secret-access-key": SECRET_ACCESS_KEY}
     catalog = pyiceberg_catalog(on_s3.url, **keys)
     catalog.create_namespace("db")

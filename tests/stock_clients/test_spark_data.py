@@ -152,7 +152,7 @@ def test_time_travel_branches_and_tags(sql: SparkSession, iceberg: Catalog, name
 def test_only_snapshots_of_refs_are_loaded(
     sql: SparkSession, catalog_server: RunningServer, iceberg: Catalog, namespace: str
 ) -> None:
-    """The rest of the history is loaded when it is asked for."""
+    """The client loads the rest of the history on demand."""
     lazy = f"lazy_{namespace}"
     add_catalog(sql, lazy, catalog_server.url, **{"snapshot-loading-mode": "REFS"})
     sql.sql("CREATE TABLE t (id BIGINT) USING iceberg")

@@ -1,4 +1,4 @@
-"""Stock Spark with Iceberg's runtime jar: the procedures, by CALL."""
+"""Stock Spark with Iceberg's runtime jar: procedures, run by CALL."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.server import RunningServer
 
 @pytest.fixture
 def table(sql: SparkSession, namespace: str) -> str:
-    """A table with ids 1, 2, 3, each in a snapshot and a file of its own."""
+    """Create a table with ids 1, 2 and 3, each in its own snapshot and file."""
     sql.sql("CREATE TABLE t (id BIGINT) USING iceberg")
     for number in (1, 2, 3):
         sql.sql(f"INSERT INTO t VALUES ({number})")

@@ -146,7 +146,7 @@ def test_table_is_renamed_and_dropped(sql: SparkSession, iceberg: Catalog, names
 def test_names_that_look_like_metadata_tables(
     sql: SparkSession, iceberg: Catalog, namespace: str
 ) -> None:
-    """Where `ns.files` is not found, Java's client asks for a table `ns` in no namespace."""
+    """If `ns.files` does not exist, Java's client requests a table `ns` in the empty namespace."""
     for name in ("files", "history", "`with.dot and/slash`"):
         with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
             sql.sql(f"SELECT * FROM {namespace}.{name}")

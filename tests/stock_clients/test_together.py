@@ -1,4 +1,4 @@
-"""PyIceberg, DuckDB and Spark on one server at once: each reads what the others wrote."""
+"""PyIceberg, DuckDB and Spark share one server, and each reads what the others wrote."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Rows = list[tuple[int, str]]
 
 @dataclass(frozen=True)
 class Client:
-    """What a stock client does with a table of `id` and `name` in the test's namespace."""
+    """The operations of a stock client on a table of `id` and `name` in the test's namespace."""
 
     name: str
     create: Callable[[str], object]
@@ -84,7 +84,7 @@ def clients(
 def test_everybody_appends_everywhere_and_reads_the_same(
     clients: list[Client], iceberg: Catalog, namespace: str
 ) -> None:
-    """Each creates a table, all append to all, and all read the same rows."""
+    """Each client creates a table, all append to all tables, and all read the same rows."""
     wanted: dict[str, Rows] = {}
     for owner in clients:
         table = f"of_{owner.name}"
@@ -106,11 +106,11 @@ def test_everybody_appends_everywhere_and_reads_the_same(
 def test_everybody_deletes_what_another_wrote(
     clients: list[Client], iceberg: Catalog, namespace: str
 ) -> None:
-    """PyIceberg rewrites files, DuckDB writes position deletes, Spark does either."""
+    """PyIceberg rewrites files, DuckDB writes position deletes, and Spark does either."""
     clients[2].create("t")
     for number in range(9):
         clients[number % 3].append("t", number)
-    # In turn, each deletes a row that the next client wrote.
+    # Each client in turn deletes a row that the next client wrote.
     for position, client in enumerate(clients):
         client.delete("t", (position + 1) % 3)
     wanted = [(number, f"{clients[number % 3].name}-{number}") for number in range(3, 9)]

@@ -26,7 +26,7 @@ from tests.support.spark import add_catalog
 
 
 def new_token(name: str) -> tuple[str, str]:
-    """As a user gets it: the token, and the line the server keeps."""
+    """Create a token as a user does; return the token and the line for FRAZIL_TOKENS."""
     finished = subprocess.run(
         [sys.executable, "-m", "frazil", "token", "new", name],
         capture_output=True,
@@ -42,7 +42,7 @@ def new_token(name: str) -> tuple[str, str]:
 
 @pytest.fixture
 def guarded(server: ServerFactory) -> tuple[RunningServer, str]:
-    """A server with one token, and the token."""
+    """Start a server that accepts one token; return both."""
     token, line = new_token("alice")
     return server(env={"FRAZIL_TOKENS": line}), token
 
@@ -61,7 +61,7 @@ def test_pyiceberg_and_duckdb_bring_a_token(guarded: tuple[RunningServer, str]) 
         )
         duck.execute("INSERT INTO ice.db.t VALUES (2, 'duck')")
         assert duck_rows(duck, "SELECT id FROM ice.db.t ORDER BY id") == [(1,), (2,)]
-        # The token may also stand in ATTACH itself.
+        # ATTACH itself also accepts the token.
         duck.execute(
             f"ATTACH '' AS other (TYPE iceberg, ENDPOINT '{server.url}', TOKEN '{token}',"
             " ACCESS_DELEGATION_MODE 'none')"

@@ -1,6 +1,6 @@
-"""Many stock writers at once through the classic path, and stale commits one at a time.
+"""Many stock writers commit at once through the classic path; others send single stale commits.
 
-No writer may retry here (`commit.retry.num-retries` is 0): a single 409 fails the test.
+No writer may retry here (`commit.retry.num-retries` is 0), so a single 409 fails the test.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from tests.support.server import RunningServer
 
 NO_RETRY = {"commit.retry.num-retries": "0"}
 REBASE = {**NO_RETRY, "frazil.commit.rebase-appends": "true"}
-# Every third manifest is merged, so that appends also rewrite what was there before.
+# Merge at every third manifest, so that appends also rewrite existing manifests.
 MERGING = {
     "commit.manifest-merge.enabled": "true",
     "commit.manifest.min-count-to-merge": "3",
 }
 COMMITS = 5
-"""Of each writer."""
+"""The number of commits of each writer."""
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_every_append_of_every_writer_lands_once(
 def race(
     url: str, table: str, java_library: JavaCatalog, pyiceberg_writers: int, java_writers: int
 ) -> list[int]:
-    """All writers load the table before the first one appends; answers the ids they appended."""
+    """Run writers that all load the table before the first append; return the appended ids."""
     with ExitStack() as stack:
         processes = [
             stack.enter_context(_appender(url, table, 1000 * (number + 1)))
@@ -134,7 +134,7 @@ def _appender(url: str, table: str, first_id: int) -> subprocess.Popen[str]:
 def _append_by_java(
     java_library: JavaCatalog, name: str, first_id: int, start: threading.Barrier
 ) -> list[int]:
-    """Half of the commits merge manifests, the other half only add one."""
+    """Append by Java: half of the commits merge manifests, the others only add one."""
     table = java_library.load(name)
     ids = list(range(first_id, first_id + COMMITS))
     files = [java_library.data_file(table, number) for number in ids]
@@ -146,7 +146,8 @@ def _append_by_java(
 
 
 def assert_one_line_of_appends(table: Table, commits: int) -> None:
-    """One snapshot a commit, each the child of the one before, with totals that add up."""
+    """Check that each commit made one snapshot whose parent is the one before and whose totals
+    add up."""
     snapshots = sorted(table.snapshots(), key=lambda found: found.sequence_number or 0)
     assert list(sequence_numbers(table)) == list(range(1, commits + 1))
     assert operations(table) == ["append"] * commits
@@ -187,7 +188,7 @@ def test_row_ids_of_version_3_stay_unique(
 
 
 def stale_pair(iceberg: Catalog, name: str, properties: dict[str, str]) -> Table:
-    """A table with ids 1 and 2; the handle that is returned has only seen id 1."""
+    """Create a table with ids 1 and 2; return a stale handle that knows only id 1."""
     table = iceberg.create_table(name, ID_NAME, properties=properties)
     table.append(id_name(1))
     stale = iceberg.load_table(name)
@@ -300,7 +301,7 @@ def test_stale_java_deletes_stay_refused(
 def test_stale_insert_of_duckdb(
     iceberg: Catalog, duck: duckdb.DuckDBPyConnection, namespace: str, rebase: bool
 ) -> None:
-    """DuckDB commits by `transactions/commit`; with one table that is a commit like any other."""
+    """DuckDB commits through `transactions/commit`; with one table this is a normal commit."""
     name = f"{namespace}.t"
     table = iceberg.create_table(name, ID_NAME, properties=REBASE if rebase else NO_RETRY)
     table.append(id_name(1))

@@ -1,8 +1,8 @@
-"""The job of a test on a cluster, for spark-submit: `cluster_job.py URI TABLE FOLDER WRITER`.
+"""The job of a cluster test, for spark-submit: `cluster_job.py URI TABLE FOLDER WRITER`.
 
-One append of four tasks. The first attempt of one task kills its executor when part of its rows is
-written; the first attempt of another never ends, until a speculative copy has taken its place.
-Then a MERGE. What happened is told as JSON in the folder.
+First the job appends with four tasks. The first attempt of one task kills its executor after it
+has written some of its rows. The first attempt of another task blocks until a speculative copy
+has replaced it. Then the job runs a MERGE. It writes its results as JSON to the folder.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from frazil.spark.writing.frame_writer import WriteOptions
 
 TASKS, ROWS = 4, 40_000
 TROUBLE_AT = 20_000
-"""After this many rows a task gets into trouble."""
+"""The number of rows after which a task fails or blocks."""
 PATIENCE_S = 300
 
 
@@ -85,9 +85,9 @@ def troubled(folder: str, data: str) -> Callable[[Any], Iterator[Any]]:
             if place < trouble_at:
                 continue
             if task == 0 and is_first("killed"):
-                # Both tasks that run at first have begun their files.
+                # Wait until both running tasks have started their files.
                 wait_for(lambda: written_files() >= 2)
-                # The worker's parent is a daemon, and that one's parent the executor.
+                # The worker's parent is a daemon, whose parent is the executor.
                 os.kill(parent_of(os.getppid()), signal.SIGKILL)
             elif task == 1 and is_first("overtaken"):
                 wait_for(lambda: False)

@@ -1,7 +1,7 @@
-"""Compiles Java source of a test in a running JVM, with the Janino of PySpark.
+"""Compiles a test's Java source in a running JVM, with the Janino of PySpark.
 
-Neither a JDK nor Maven is asked for. What the source says is done in Java, many things in one call:
-a call from Python costs more than most of them.
+This needs neither a JDK nor Maven. One call can do a lot of work in Java, which is faster
+because a call from Python costs more than most of that work.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def compiled(spark: SparkSession, source: Path) -> Any:
-    """Return an object of the class that the source file is named after."""
+    """Compile the source file; return an object of the class that the file is named after."""
     jvm, gateway = spark._jvm, spark.sparkContext._gateway
     assert jvm is not None
     assert gateway is not None
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
-    # Iceberg's jar is not on the class path of the JVM itself but added by Spark.
+    # Spark adds Iceberg's jar itself, so it is not on the JVM's own class path.
     compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
     compiler.cook(source.read_text())
     (constructor,) = compiler.getClassLoader().loadClass(source.stem).getConstructors()

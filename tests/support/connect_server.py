@@ -89,7 +89,7 @@ def connect_server(java: Java, directory: Path) -> Iterator[ConnectServer]:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
-            # The launcher's scripts are shells: all that they start ends together.
+            # The launcher consists of shell scripts; a new session lets us stop all their children.
             start_new_session=True,
         )
     server = ConnectServer(f"sc://127.0.0.1:{port}", process, log_path)

@@ -1,4 +1,4 @@
-"""DuckDB with its iceberg extension, loaded from wheels: nothing is downloaded."""
+"""Opens DuckDB with its iceberg extension from wheels, without downloads."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import duckdb
 
-# avro before iceberg, which needs it; httpfs brings HTTP and S3.
+# avro must precede iceberg, which needs it; httpfs provides HTTP and S3.
 EXTENSIONS = ("avro", "httpfs", "iceberg")
 
 

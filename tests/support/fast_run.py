@@ -1,7 +1,7 @@
 """The fast run, `pytest --fast`: no Spark, no PostgreSQL and no other child process.
 
-A test is left out if it has the mark `process`, or if one of its fixtures asks for the fixture
-`processes`. An audit hook fails a test that starts a process although neither is so.
+It skips a test that has the mark `process` or uses the fixture `processes`, also indirectly. An
+audit hook fails any other test that starts a process.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _EVENTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.ex
 
 
 class ProcessStarted(Exception):
-    """A test of the fast run starts a process; the message says how to leave the test out."""
+    """A test of the fast run started a process; the message says how to exclude the test."""
 
 
 class FastRun:

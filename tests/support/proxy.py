@@ -1,20 +1,21 @@
 """A small HTTP/1.1 proxy that drops, delays, duplicates and cuts messages by a script.
 
-It stands between a client and a real server, in a thread of the test's process. Requests that the
-script is about (changes, unless said otherwise) meet its faults in turn; all others pass. Bytes are
-forwarded as they came, each request over a connection of its own. What happened is in `exchanges`.
+It runs between a client and a real server, in a thread of the test's process. The script applies
+its faults in order to the selected requests (by default, changes); all others pass. The proxy
+forwards bytes unchanged, and each request over its own connection. `exchanges` records what
+happened.
 
     Fault
-    ├── Pass           forwarded, answered
-    ├── DropRequest    the server never sees it
-    ├── CutRequest     the server gets its first half
-    ├── DropAnswer     the server has answered; the client never hears it
-    ├── Abandon        the server gets all of it, and nobody waits for its answer
-    ├── CutAnswer      the client gets the first half of the answer
-    ├── HoldRequest    forwarded later: when the client has given up or sent it again, or when told
-    ├── HoldAnswer     the server has answered; the client hears it when told, if it still listens
-    ├── Duplicate      forwarded twice; one of the two answers is given
-    └── Respond        the proxy's own answer, with or without the server having got the request
+    ├── Pass           forwards the request and the answer
+    ├── DropRequest    the server never receives the request
+    ├── CutRequest     the server receives the first half
+    ├── DropAnswer     the server has answered, but the client never receives the answer
+    ├── Abandon        the server receives the request, but nobody waits for its answer
+    ├── CutAnswer      the client receives the first half of the answer
+    ├── HoldRequest    forwards once the client has gone or retried, or the test releases it
+    ├── HoldAnswer     sends the answer later in the same way, if the client is still connected
+    ├── Duplicate      forwards the request twice and returns one of the two answers
+    └── Respond        returns the proxy's own answer, with or without forwarding the request
 """
 
 from __future__ import annotations
@@ -63,11 +64,11 @@ class Exchange:
     body: bytes
     fault: str
     forwarded: int = 0
-    """How often the complete request was sent to the server."""
+    """How often the proxy sent the complete request to the server."""
     statuses: list[int] = field(default_factory=list)
     """The statuses that the server answered."""
     answered: int | None = None
-    """The status of the answer that the client got completely."""
+    """The status of the answer that the client received completely."""
 
     @property
     def key(self) -> str | None:
@@ -119,7 +120,7 @@ class Proxy:
 
     @property
     def unplayed(self) -> int:
-        """Return how many faults of the script are left."""
+        """Return how many faults of the script remain."""
         return len(self._script)
 
     def release(self) -> None:
@@ -127,7 +128,7 @@ class Proxy:
         self._loop.call_soon_threadsafe(self._released.set)
 
     def settle(self) -> None:
-        """Release all held messages, and wait until none is on its way."""
+        """Release all held messages and wait until none is in transit."""
         self._run(self._settle())
         if self._broken:
             raise AssertionError("the proxy itself failed") from self._broken[0]
@@ -160,7 +161,7 @@ class Proxy:
                 if not await task or not request.keeps_alive:
                     break
         except (OSError, asyncio.IncompleteReadError):
-            pass  # the client went away, which is its right
+            pass  # the client disconnected, which is allowed
         finally:
             self._connections.discard(writer)
             writer.close()
@@ -176,7 +177,7 @@ class Proxy:
         try:
             goes_on = await fault.play(Play(self, exchange, request, client))
         except Exception as error:
-            # The proxy's own mistake, or its action's, must not look like a fault of the network.
+            # An error in the proxy or its action must not look like a network fault.
             self._broken.append(error)
             return False
         async with self._answered:
@@ -238,7 +239,7 @@ class Play:
             self.client.writer.write(answer.raw)
             await self.client.writer.drain()
         except OSError:
-            return False  # it no longer listens
+            return False  # the client is no longer connected
         self.exchange.answered = answer.status
         return answer.keeps_alive
 
@@ -279,7 +280,8 @@ Moment = Literal["gone", "retried", "released"]
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault of a request. `action` runs at the worst moment; it may restart the server."""
+    """A fault of a request. `action` runs at the most critical moment and may restart the
+    server."""
 
     action: Action | None = field(default=None, kw_only=True)
 
@@ -379,7 +381,7 @@ class Respond(Fault):
     status: int = 503
     retry_after_s: int | None = None
     forwarded: bool = False
-    """Whether the server gets the request and does its work before the gateway gives up."""
+    """Whether the server receives and processes the request before the gateway responds."""
 
     async def play(self, play: Play) -> bool:
         if self.forwarded:

@@ -1,9 +1,9 @@
 """Runs the commands of a document, block by block and in order.
 
-A fence marked `sh` is run by bash, `python` by this Python, `sql` by DuckDB; fences with any
-other mark are shown only. `frazil serve` is started in the background and must be ready before
-the next line; `make ...` is asked what it would do, because the tests run inside one. The port
-8181 stands for a free one.
+Bash runs a fence marked `sh`, this Python runs `python`, and DuckDB runs `sql`. Fences with any
+other mark do not run. `frazil serve` starts in the background and must be ready before the next
+line. `make ...` is a dry run, because the tests themselves run inside one. A free port replaces
+the port 8181.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Reader:
         self._port = str(free_port())
         self._stack = ExitStack()
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-        # The port that commands use where none is given stands for the free one too.
+        # The free port must also replace the default port of commands that do not name one.
         address = f"http://127.0.0.1:{self._port}"
         self._environment = clean_environment(
             {"PATH": path, "PYICEBERG_CATALOG__DEFAULT__URI": address}
@@ -113,7 +113,7 @@ class Reader:
         return finished.stdout
 
     def _sql(self, text: str) -> str:
-        # The extensions come from wheels: installing them would use the network.
+        # The extensions come from wheels, because installing them would use the network.
         statements = [part.strip() for part in text.split(";")]
         wanted = [part for part in statements if part and not re.match(r"(INSTALL|LOAD)\b", part)]
         with connect() as connection:

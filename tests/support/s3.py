@@ -1,6 +1,6 @@
 """A real S3 server for tests: moto in its own process, on a free loopback port.
 
-Its conditional writes hold; it checks no credentials.
+It supports conditional writes and does not check credentials.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SECRET_ACCESS_KEY = "frazil-test-secret"
 _ROOT = Path(__file__).resolve().parents[2]
 _START_ATTEMPTS = 3
 
-# Loopback is never reached through a proxy.
+# Never use an HTTP proxy for loopback addresses.
 _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
@@ -42,7 +42,7 @@ class S3Server:
             return f"s3://{name}"
 
     def environ(self) -> dict[str, str]:
-        """Return the environment variables with which a Frazil server uses this S3."""
+        """Return the environment variables that make a Frazil server use this S3."""
         return {
             "FRAZIL_S3_ENDPOINT": self.endpoint,
             "FRAZIL_S3_REGION": REGION,
@@ -64,7 +64,7 @@ def start_s3() -> S3Server:
     """Start the server and wait until it answers."""
     said = ""
     for _ in range(_START_ATTEMPTS):
-        # Another process may take the port between our look and the start: then try another.
+        # Another process may take the port before the server starts; then try another port.
         with tempfile.TemporaryFile() as output:
             server = _start_on(_free_port(), output)
             if _answers(server):

@@ -1,4 +1,4 @@
-"""A real `frazil serve` as a child process."""
+"""Runs a real `frazil serve` as a child process."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class RunningServer:
     url: str
     process: subprocess.Popen[bytes]
     directory: Path
-    """The working directory: by default it has `warehouse/` and `frazil.db`."""
+    """The working directory, which contains `warehouse/` and `frazil.db` by default."""
     log_path: Path
 
     @property
@@ -49,7 +49,7 @@ class RunningServer:
         try:
             return self.process.wait(HANG_S)
         except subprocess.TimeoutExpired:
-            # SIGABRT makes Python's faulthandler write where each thread stands into the log.
+            # SIGABRT makes Python's faulthandler log the stack of each thread.
             self.process.send_signal(signal.SIGABRT)
             self.process.wait(HANG_S)
             raise AssertionError(

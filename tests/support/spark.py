@@ -30,7 +30,7 @@ def start_spark(java: Java, directory: Path, **others: str) -> SparkSession:
     os.environ["JAVA_HOME"] = str(java.home)
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    # Python workers run functions of the tests, too.
+    # Python workers also run functions of the tests.
     os.environ["PYTHONPATH"] = os.pathsep.join(
         dict.fromkeys([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     )
@@ -65,7 +65,7 @@ def stop_spark(session: SparkSession) -> None:
 
 
 def kill_spark() -> None:
-    """End the JVM of this process without asking it."""
+    """Kill the JVM of this process without a regular shutdown."""
     process = _gateway_process()
     if process is not None:
         process.kill()
@@ -116,9 +116,9 @@ def runtime_settings() -> dict[str, str]:
 
 
 def add_catalog(spark: SparkSession, name: str, url: str, **properties: str) -> None:
-    """Make `name` the REST catalog at the URL; Spark reads it when the name is first used.
+    """Register the REST catalog at the URL as `name`; Spark loads it on first use.
 
-    A session never forgets a catalog it has loaded, so every test takes a name of its own.
+    A session never forgets a loaded catalog, so every test uses its own name.
     """
     spark.conf.set(f"spark.sql.catalog.{name}", CATALOG_CLASS)
     spark.conf.set(f"spark.sql.catalog.{name}.type", "rest")

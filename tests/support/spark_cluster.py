@@ -1,7 +1,7 @@
-"""A real standalone cluster of Spark: a master and two workers, from PySpark's own package.
+"""A real standalone Spark cluster: a master and two workers, from PySpark's own package.
 
-The second worker stands on 127.0.0.2, for a speculative copy of a task never runs on the host of
-the task itself. What runs on the cluster is shipped along: its Python has no `frazil`.
+The second worker uses 127.0.0.2, because a speculative copy never runs on the host of the
+original task. Jobs must ship their code, because the cluster's Python has no `frazil`.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def _start(
 def _wait_for_workers(
     page: int, started: Sequence[subprocess.Popen[bytes]], directory: Path
 ) -> None:
-    """Wait until the master's page counts both workers as alive."""
+    """Wait until the master's page shows both workers as alive."""
     deadline = time.monotonic() + HANG_S
     while time.monotonic() < deadline:
         ended = [process.args for process in started if process.poll() is not None]
@@ -167,7 +167,7 @@ def bare_environment(directory: Path) -> Path:
 
 
 def packed_environment(directory: Path) -> Path:
-    """Pack such an environment, with `frazil`, for spark.archives."""
+    """Pack an environment with `frazil` for spark.archives."""
     folder = bare_environment(directory)
     (packages,) = folder.glob("lib/python3*/site-packages")
     with zipfile.ZipFile(zipped_package(directory)) as archive:

@@ -89,7 +89,7 @@ def snapshot(
 
 
 def commit(base: TableMetadata, document: dict[str, Any], branch: str = "main") -> TableMetadata:
-    """Return the updates of a classic append: a snapshot, and the branch set to it."""
+    """Apply the updates of a classic append: add a snapshot and set the branch to it."""
     return apply(
         base,
         update("add-snapshot", snapshot=document),
@@ -111,7 +111,7 @@ def history(length: int, version: int = 2) -> TableMetadata:
 
 
 def versioned(snapshot_id: int, parent: int | None, version: int) -> dict[str, Any]:
-    """Return a snapshot for the format version; version 3 has ten rows in each."""
+    """Return a snapshot for the format version; in version 3 each has ten rows."""
     if version == 1:
         return snapshot(snapshot_id, parent, sequence_number=0)
     if version == 2:

@@ -1,9 +1,9 @@
-"""Enforces the time limit of a test, and gives the tests after it fresh components.
+"""Enforces the time limit of a test, and gives later tests fresh components.
 
-The limit fires as a signal. The exception can interrupt a py4j call after the request was sent and
-before the answer was read. Every later call of that thread would then read the answer of the call
-before it. So the JVM is killed before the test fails, and all shared fixtures end with the test:
-the next test that asks for Spark gets a new JVM.
+The limit raises an exception from a signal handler. It can interrupt a py4j call after the
+request was sent and before the answer was read. Every later call of that thread would then read
+the answer of the previous call. So the JVM is killed before the test fails, and all shared
+fixtures end with the test. The next test that uses Spark gets a new JVM.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _TIMED_OUT = pytest.StashKey[bool]()
 
 @pytest.hookimpl
 def pytest_timeout_set_timer(item: pytest.Item, settings: Settings) -> bool | None:
-    """Arm the limit; pytest-timeout does it where the method is not the signal."""
+    """Set the timer; pytest-timeout does this itself if the method is not signal."""
     if settings.method != "signal":
         return None
 
@@ -57,9 +57,9 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
 
 
 def _end_shared_fixtures(item: pytest.Item) -> None:
-    """Tear down every fixture of the session; pytest sets up again what later tests ask for.
+    """Tear down every fixture of the session; pytest sets them up again on demand.
 
-    Whatever fails here is a consequence of the failure that the test reports.
+    Any error here is a consequence of the failure that the test reports.
     """
     try:
         item.session._setupstate.teardown_exact(None)

@@ -1,4 +1,4 @@
-"""Builds small tables with known files, and statements that touch them."""
+"""Builds small tables with known files, and the tasks of statements that delete their rows."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ def make_table(client: Client, namespace: str, version: int, **properties: str) 
 
 
 def without_spark(client: Client) -> Context:
-    """Little work is done without it."""
+    """Return a context without Spark, because small statements run without it."""
     return Context(cast(SparkSession, None), client, Settings(), "")
 
 
 def touch(table: Table, positions: Mapping[str, Sequence[int]]) -> list[DeletedRows]:
-    """Return the tasks by file name without suffix."""
+    """Return the tasks for the files that `positions` names, without suffix."""
     touched = {}
     for planned in table.plan(sequence_numbers=True).tasks:
         name = Path(planned.data_file.file_path).stem

@@ -1,8 +1,8 @@
-"""Builds small real tables: stock PyIceberg writes, Frazil's engine commits, on local files.
+"""Builds small real tables on local files: stock PyIceberg writes, and Frazil's engine commits.
 
-PyIceberg builds data files, manifests and snapshots as it always does; only its catalog is replaced
-by one that hands the commit to the test. So two writers can start from one base, and the test
-decides when each of their commits arrives.
+PyIceberg builds data files, manifests and snapshots as usual. Only its catalog is replaced, by
+one that passes the commit to the test. So two writers can start from one base, and the test
+decides when each commit arrives.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def rows(*ids: int) -> pa.Table:
 
 @dataclass(frozen=True)
 class Commit:
-    """The request of a client, and the snapshot in it."""
+    """The request of a client and its snapshot."""
 
     updates: tuple[TableUpdate, ...]
 
@@ -82,7 +82,7 @@ class Commit:
 
 @dataclass
 class Tree:
-    """A table with the current metadata; each commit is one call."""
+    """A table with its current metadata; each commit is one call."""
 
     metadata: TableMetadata
     store: Store = field(default_factory=LocalStore)
@@ -201,7 +201,7 @@ def now_ms() -> int:
 def entry_schema(
     format_version: int, partition: Sequence[Mapping[str, Any]] = ()
 ) -> dict[str, Any]:
-    """Return the Avro schema of a manifest, with one map of metrics only."""
+    """Return the Avro schema of a manifest with only one map of metrics."""
     nullable = {"default": None}
     numbers = [
         {"name": "sequence_number", "type": ["null", "long"], **nullable, "field-id": 3},

@@ -1,4 +1,4 @@
-"""A real Trino with one Iceberg REST catalog, for the fuller target."""
+"""Runs a real Trino with one Iceberg REST catalog, for the full test target."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def unpack_trino() -> Path:
     if target.is_dir():
         return target
     draft = target.with_name(f"{target.name}.{os.getpid()}")
-    # Whole, because jars are hard links between plugins; then all plugins but one can go.
+    # Unpack all of it, because jars are hard links between plugins; then remove other plugins.
     with tarfile.open(archive, "r|gz") as tar:
         tar.extractall(draft, filter="data")
     (unpacked,) = draft.iterdir()
@@ -80,7 +80,8 @@ def _free_port() -> int:
 
 @contextmanager
 def running_trino(directory: Path, url: str, **catalog: str) -> Iterator[TrinoSession]:
-    """Start Trino with the catalog at the URL; more properties configure its storage."""
+    """Start Trino with the catalog at the URL; `catalog` adds properties such as storage
+    settings."""
     home, java, port = unpack_trino(), trino_java(), _free_port()
     directory.mkdir(parents=True, exist_ok=True)
     address = f"http://127.0.0.1:{port}"
@@ -100,7 +101,7 @@ def running_trino(directory: Path, url: str, **catalog: str) -> Iterator[TrinoSe
         "iceberg.rest-catalog.uri": url,
     }
     _write_properties(directory / "etc" / "catalog" / f"{CATALOG}.properties", {**rest, **catalog})
-    # Hadoop's part of the plugin is looked for below the working directory.
+    # Trino expects the Hadoop part of the plugin below the working directory.
     (directory / "plugin").symlink_to(home / "plugin")
     command = [str(java.executable), *JVM_FLAGS, f"-Dconfig={config}"]
     command += ["-cp", str(home / "lib" / "*"), "io.trino.server.TrinoServer"]
@@ -133,7 +134,7 @@ def _wait_until_started(process: subprocess.Popen[bytes], address: str, log: Pat
                 if not json.load(answer)["starting"]:
                     return
         except (urllib.error.URLError, ConnectionError, TimeoutError):
-            pass  # it does not listen yet
+            pass  # Trino does not listen yet
         time.sleep(0.5)
     raise AssertionError(f"Trino did not start:\n{log.read_text(errors='replace')[-4000:]}")
 

@@ -1,4 +1,4 @@
-"""Installs Frazil's wheel in an environment with its declared dependencies only."""
+"""Installs Frazil's wheel in an environment with only its declared dependencies."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def build_wheel(directory: Path) -> Path:
 def make_environment(directory: Path, wheel: Path, extras: Iterable[str]) -> Path:
     """Create an environment with the wheel installed; return its Python.
 
-    The dependencies that the wheel names, and theirs in turn, are linked from the environment of
-    this run, where they stand as the lock has them. One that is missing in the wheel's metadata
-    is missing here too.
+    Link the wheel's direct and indirect dependencies from the environment of this run, which has
+    the locked versions. A dependency that the wheel's metadata does not declare is missing here
+    too.
     """
     venv.create(directory, symlinks=True, with_pip=False)
     python = directory / "bin" / "python"
