@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         ValidationError,
     )
     from frazil.wire.file_actions import Once
-    from frazil.wire.filter_builders import col
+    from frazil.wire.filter_builders import bucket, col, day, hour, month, truncate, year
     from frazil.wire.identifiers import Identifier
     from frazil.wire.scan_planning import FileScanTask
 
@@ -53,8 +53,14 @@ _MODULES = {
     "Table": "frazil.client.declare.client_table",
     "Transaction": "frazil.client.declare.client_transaction",
     "ValidationError": "frazil.wire.errors",
+    "bucket": "frazil.wire.filter_builders",
     "col": "frazil.wire.filter_builders",
+    "day": "frazil.wire.filter_builders",
+    "hour": "frazil.wire.filter_builders",
+    "month": "frazil.wire.filter_builders",
     "read_data_files": "frazil.datafiles.footers.files_from_parquet",
+    "truncate": "frazil.wire.filter_builders",
+    "year": "frazil.wire.filter_builders",
 }
 
 __all__ = [
@@ -78,8 +84,14 @@ __all__ = [
     "Transaction",
     "ValidationError",
     "__version__",
+    "bucket",
     "col",
+    "day",
+    "hour",
+    "month",
     "read_data_files",
+    "truncate",
+    "year",
 ]
 
 
