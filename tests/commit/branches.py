@@ -1,7 +1,7 @@
 """Tables with a hand-made history: real manifests in memory, one call for each snapshot.
 
-Nothing of what builds snapshots in the server takes part, so that its checks can be held against
-histories that it would never make itself.
+No code that builds snapshots in the server is used, so that the checks can be tested on
+histories that the server never creates.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class _Manifest:
 
 @dataclass
 class _Part:
-    """What goes into one manifest."""
+    """The content of one manifest."""
 
     spec_id: int
     content: int
@@ -184,7 +184,7 @@ class CountingStore(MemoryStore):
 
 @dataclass
 class Branches:
-    """A table and the branches on it; a snapshot is what `commit` is told it is."""
+    """A table and its branches; `commit` adds a snapshot with exactly the given files."""
 
     metadata: TableMetadata
     store: CountingStore = field(default_factory=CountingStore)
@@ -207,7 +207,7 @@ class Branches:
 
     @property
     def reader(self) -> ManifestReader:
-        """A fresh one with an empty cache, so that what is read can be counted."""
+        """Return a new reader with an empty cache, so that reads can be counted."""
         return ManifestReader(ManifestCache(), self.store, lambda location: None)
 
     def head(self, branch: str = "main") -> Snapshot | None:
@@ -230,8 +230,8 @@ class Branches:
         branch: str = "main",
         spec_id: int | None = None,
     ) -> int:
-        """A snapshot that adds and removes files. `merge`: all manifests of a spec and content
-        become one, with the added files in it."""
+        """Commit a snapshot that adds and removes files. With `merge`, all manifests of a spec
+        and content become one, which includes the added files."""
         snapshot_id = next(iter(self._ids))
         parent = self.head(branch)
         version = self.metadata.format_version
@@ -333,7 +333,7 @@ class Branches:
         head: Snapshot | None = None,
         **update: Any,
     ) -> list[dict[str, Any]]:
-        """What stands against an update with these clauses; empty where they hold."""
+        """Return the conflicts of an update with these clauses; empty if there are none."""
         scope = self.scope(_update(update, clauses), head=head, added_partitions=added_partitions)
         return conflicts_of(lambda: check_validations(scope, self.reader))
 
@@ -357,7 +357,7 @@ def _update(fields: Mapping[str, Any], clauses: Sequence[Mapping[str, Any]]) -> 
 
 
 def conflicts_of(check: Callable[[], None]) -> list[dict[str, Any]]:
-    """The conflicts as a client reads them."""
+    """Return the conflicts as a client reads them."""
     error: dict[str, Any] | None = None
     try:
         check()

@@ -1,4 +1,4 @@
-"""A real catalog over a real database and a real store; thin wrappers inject faults."""
+"""A real catalog on a real database and a real store; thin wrappers inject faults."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def warehouse(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def make_catalog(database: Database, warehouse: Path) -> Iterator[CatalogFactory]:
-    """Catalogs that share one database and one warehouse, as replicas do."""
+    """Return a function that opens catalogs on one database and one warehouse, like replicas."""
     with ExitStack() as opened:
 
         def make(
@@ -83,7 +83,7 @@ def make_catalog(database: Database, warehouse: Path) -> Iterator[CatalogFactory
 
 @pytest.fixture
 def driver(make_catalog: CatalogFactory) -> Driver:
-    """A catalog with the namespace `ns` and the empty table `ns.t`."""
+    """Return a catalog with the namespace `ns` and the empty table `ns.t`."""
     driver = make_catalog()
     driver.create_namespace("ns")
     driver.create_table("t")

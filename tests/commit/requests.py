@@ -1,4 +1,4 @@
-"""Requests to a catalog and its answers, as on the wire."""
+"""Requests to a catalog and its responses in their JSON form."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ def name(text: str) -> Identifier:
 
 
 def context(key: str | None = None, body: Any = None) -> Context:
-    """Who asks: with a key, its fingerprint is that of the body, as the edge makes it."""
+    """Return a request context; with a key, its fingerprint is that of the body, as in
+    production."""
     fingerprint = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
     keyed = None if key is None else IdempotencyKey(key, fingerprint)
     return Context("tester", str(uuid.uuid4()), keyed)
@@ -66,7 +67,7 @@ def append(
     branch: str | None = "main",
     **more: Any,
 ) -> list[dict[str, Any]]:
-    """A classic append: the catalog never reads the manifest list it names."""
+    """Return the updates of a classic append; the catalog never reads its manifest list."""
     snapshot = {
         "snapshot-id": snapshot_id,
         "sequence-number": snapshot_id if sequence_number is None else sequence_number,
@@ -96,7 +97,7 @@ def head_is(snapshot_id: int | None, ref: str = "main") -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Change:
-    """One table's part of a transaction."""
+    """The part of a transaction that changes one table."""
 
     table: str
     updates: list[dict[str, Any]]
@@ -113,7 +114,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Driver:
-    """Sends requests and waits for their answers."""
+    """Sends requests to a catalog and waits for its responses."""
 
     catalog: Catalog
     database: Database

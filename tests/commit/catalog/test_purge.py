@@ -1,4 +1,4 @@
-"""A purge names every file of a table, in an order that can be resumed, and nothing else."""
+"""A purge lists every file of a table and no others, in an order that allows it to resume."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.trees import Tree, now_ms, rows
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Tree:
-    """Three appends, a delete that rewrites a file, and an append to look back on."""
+    """Create a table with three appends, a delete that rewrites a file, and a last append."""
     tree = Tree.create(tmp_path / "t")
     for number in (1, 2):
         tree.apply(tree.append(number, number + 10))
@@ -52,7 +52,7 @@ def on_disk(tree: Tree) -> set[str]:
 
 
 def kind(path: str) -> int:
-    """The order in which they may be deleted."""
+    """Return the rank of a file in the order of deletion."""
     name = Path(path).name
     if "/data/" in path:
         return 0

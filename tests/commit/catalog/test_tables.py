@@ -1,4 +1,5 @@
-"""Tables and views as a whole: create, stage, register, drop, purge, rename, unregister."""
+"""Operations on whole tables and views: create, stage, register, drop, purge, rename,
+unregister."""
 
 from __future__ import annotations
 
@@ -75,7 +76,7 @@ def test_a_staged_table_is_born_in_its_commit(driver: Driver) -> None:
     assert metadata.properties["made"] == "by stage"
     assert metadata.last_sequence_number == 1
     assert len(metadata.metadata_log) == 0
-    # Its answer was lost; sent again, it is recognised as the client's own.
+    # The response was lost; when the client repeats the request, its own commit is recognized.
     driver.commit("staged", updates, [{"type": "assert-create"}])
     assert driver.snapshot_ids("staged") == [1]
 
@@ -286,7 +287,7 @@ def test_a_namespace_has_a_location_and_its_tables_follow_it(driver: Driver) -> 
     assert catalog.load_namespace(("ns",)) == {"location": f"{root}/ns"}
     catalog.update_namespace_properties(context(), ("ns",), [], {"location": f"{root}/elsewhere"})
     assert driver.create_table("a").table.metadata.location.startswith(f"{root}/elsewhere/a-")
-    # One that is no allowed place is kept as a property and not followed.
+    # A location that is not allowed is stored as a property but has no effect.
     catalog.update_namespace_properties(context(), ("ns",), [], {"location": "file:///etc"})
     assert driver.create_table("b").table.metadata.location.startswith(f"{root}/ns/b-")
     assert catalog.load_namespace(("ns",)) == {"location": "file:///etc"}

@@ -21,7 +21,8 @@ ROOM_BYTES = 1 << 30
 
 @contextmanager
 def fast_folder() -> Iterator[Path]:
-    """In memory where there is room: thousands of small files are written, synced and removed."""
+    """Create a folder, in memory if there is room, because the tests write and sync thousands of
+    files."""
     memory = Path("/dev/shm")
     roomy = memory.is_dir() and shutil.disk_usage(memory).free > ROOM_BYTES
     with tempfile.TemporaryDirectory(prefix="finegrained-", dir=memory if roomy else None) as name:
@@ -45,7 +46,7 @@ def world() -> Iterator[World]:
 
 
 def places(*versions: int) -> list[Any]:
-    """Format versions, each on main or on another branch; every pair in `make test-full`."""
+    """Return format versions with main or another branch; `make test-full` runs every pair."""
     chosen = []
     for version in versions:
         for branch in ("main", "side"):
@@ -68,18 +69,18 @@ class TableFactory(Protocol):
 
 @pytest.fixture(scope="session")
 def new_table(world: World) -> TableFactory:
-    """Makes tables by the fields of `Table`."""
+    """Return a function that creates tables from the fields of `Table`."""
     return lambda **fields: Table(world, **{"namespace": NAMESPACE, **fields}).create()
 
 
 @pytest.fixture
 def place() -> tuple[int, str]:
-    """Format version and branch; a test that says nothing gets version 2 on main."""
+    """Return the format version and branch; the default is version 2 on main."""
     return 2, "main"
 
 
 @pytest.fixture
 def table(new_table: TableFactory, place: tuple[int, str]) -> Table:
-    """Partitioned by bucket[16](data), as the tables of Java's tests are."""
+    """Create a table partitioned by bucket[16](data), as in Java's tests."""
     version, branch = place
     return new_table(version=version, branch=branch, spec=BUCKETS)

@@ -1,9 +1,9 @@
 """A small model of Iceberg's consistency: snapshots are sets of files, and clauses compare them.
 
-A table is a list of snapshots. Each knows its parent, its operation, the data files and delete
-files that are live in it, and what it added and removed. A data file is a bucket and some rows; a
-row is its id. Time is the sequence number: a delete by position applies to files of its own time
-and before, a delete by equality to files before it. Nothing here knows manifests or columns.
+A table is a list of snapshots. Each one has a parent, an operation, the live data files and
+delete files, and the files that it added and removed. A data file has a bucket and some rows; a
+row is its id. Time is the sequence number: a position delete applies to files of its own time
+and before, an equality delete to files before it. The model has no manifests and no columns.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class Delete:
     name: str
     bucket: int
     target: str | None
-    """None: by equality."""
+    """The data file of position deletes; None for equality deletes."""
     values: frozenset[int]
-    """Positions, or ids."""
+    """Positions, or ids for equality deletes."""
     refers: bool = True
-    """Whether the file says which data file it is for; else it counts for its whole bucket."""
+    """Whether the file names its data file; otherwise it applies to its whole bucket."""
     time: int = 0
 
     @property
@@ -55,7 +55,7 @@ class Delete:
         return self.target == file.name and self.time >= file.time
 
     def deletes(self, file: Data) -> set[int]:
-        """The positions of the file's rows that it deletes."""
+        """Return the positions of the file's rows that this deletes."""
         if self.is_equality:
             return {at for at, row in enumerate(file.rows) if row in self.values}
         return set(self.values)
@@ -63,7 +63,7 @@ class Delete:
 
 @dataclass(frozen=True)
 class Filter:
-    """Rows of one bucket, or of a range of ids, or of both."""
+    """A filter on one bucket, on a range of ids, or on both."""
 
     bucket: int | None = None
     ids: tuple[int, int] | None = None
@@ -92,7 +92,7 @@ class Clause:
 
 @dataclass(frozen=True)
 class Change:
-    """What a writer asks for."""
+    """The change that a writer requests."""
 
     action: str
     branch: str = MAIN
@@ -103,11 +103,11 @@ class Change:
     row_filter: Filter | None = None
     replace_partitions: bool = False
     keep_time: bool = False
-    """Rewritten rows keep the time of the base."""
+    """Whether rewritten rows keep the sequence number of the base."""
     base: int | None = None
     clauses: tuple[Clause, ...] = ()
     stage: bool = False
-    """The snapshot is made and no branch moves to it."""
+    """Whether the snapshot is created without moving a branch to it."""
     pick: int | None = None
     """The snapshot that a cherry-pick publishes."""
 
@@ -126,10 +126,10 @@ class Snapshot:
     removed_deletes: tuple[str, ...]
     replaces_partitions: bool = False
     source: int | None = None
-    """The staged snapshot that was published by this one."""
+    """The staged snapshot that this one published."""
 
     def visible(self) -> dict[str, list[int]]:
-        """The ids that a reader sees, by data file."""
+        """Return the ids that a reader sees, by data file."""
         return {name: self.rows_of(file) for name, file in self.data.items()}
 
     def rows_of(self, file: Data) -> list[int]:
@@ -140,7 +140,8 @@ class Snapshot:
         return [row for at, row in enumerate(file.rows) if at not in deleted]
 
     def in_use(self, delete: Delete) -> bool:
-        """Whether it applies to anything; what does not may be dropped at any time."""
+        """Return whether the delete file applies to any file; otherwise it may be dropped at any
+        time."""
         return any(delete.applies_to(file) for file in self.data.values())
 
 
@@ -152,17 +153,18 @@ class Model:
     heads: dict[str, int] = field(default_factory=dict)
 
     def head(self, branch: str, heads: Mapping[str, int] | None = None) -> Snapshot | None:
-        """A branch that is not there begins at main. `heads` are those of another time."""
+        """Return the head of a branch. A missing branch starts at main. `heads` are those of
+        another time."""
         chosen = self.heads if heads is None else heads
         number = chosen.get(branch, chosen.get(MAIN))
         return None if number is None else self.snapshots[number]
 
     def copy(self) -> Model:
-        """Snapshots never change, so that a copy is cheap."""
+        """Return a copy, which is cheap because snapshots never change."""
         return Model(self.has_deletes, self.has_vectors, [*self.snapshots], dict(self.heads))
 
     def ancestors(self, head: Snapshot | None) -> Iterator[Snapshot]:
-        """From the head back, itself first."""
+        """Yield the head and then its ancestors."""
         while head is not None:
             yield head
             head = None if head.parent is None else self.snapshots[head.parent]
@@ -180,10 +182,11 @@ class Model:
     def conflicts(
         self, change: Change, heads: Mapping[str, int] | None = None
     ) -> dict[str, set[str]]:
-        """What stands against a change: clauses, each with the files that may be named.
+        """Return the clauses that conflict with a change, each with the files that may be
+        reported.
 
-        `heads` are those before the request that the change is part of: clauses do not see what the
-        request itself has done, while "live" means after it.
+        `heads` are those before the request that contains the change. Clauses ignore what the
+        request itself has done, but "live" includes it.
         """
         if change.pick is not None:
             return self._unpublishable(change, self.snapshots[change.pick])
@@ -236,7 +239,8 @@ class Model:
     def _deletes_for(
         self, clause: Clause, change: Change, head: Snapshot | None, history: list[Snapshot]
     ) -> set[str]:
-        """A file that is live neither at the head nor at the base lies nowhere."""
+        """Return the new delete files for the clause's data files. A file that is live neither
+        at the head nor at the base has no bucket."""
         places = {} if change.base is None else dict(self.snapshots[change.base].data)
         places |= {} if head is None else head.data
         found = set()
@@ -328,7 +332,7 @@ class Model:
         return picked.parent == (None if head is None else head.number)
 
     def _unpublishable(self, change: Change, picked: Snapshot) -> dict[str, set[str]]:
-        """As Java's CherryPickOperation has it."""
+        """Return the conflicts of a cherry-pick by the rules of Java's CherryPickOperation."""
         refused: dict[str, set[str]] = {"cherry-pick": set()}
         head = self.head(change.branch)
         line = list(self.ancestors(head))
@@ -384,7 +388,7 @@ class Model:
     # --- commits ----------------------------------------------------------------------------------
 
     def commit(self, change: Change) -> Snapshot:
-        """The snapshot of a change that nothing stands against."""
+        """Return the snapshot of a change without conflicts."""
         if change.pick is not None:
             return self._publish(change, self.snapshots[change.pick])
         head = self.head(change.branch)
@@ -433,7 +437,8 @@ class Model:
     def _deletes_of_removed(
         self, change: Change, removed: list[Data], deletes: Mapping[str, Delete]
     ) -> set[str]:
-        """Vectors go with their file; replaced partitions and whole buckets take all deletes."""
+        """Return the delete files that are removed with data files: the vectors of these files,
+        and all deletes of replaced partitions and whole buckets."""
         gone = set()
         names = {file.name for file in removed}
         for name, delete in deletes.items():
@@ -445,7 +450,7 @@ class Model:
 
 
 def operation_of(change: Change) -> str:
-    """As the specification of the interface derives it from what was asked."""
+    """Derive the operation from the request, as the interface specifies."""
     if change.action in ("append", "replace", "delete"):
         return change.action
     if change.replace_partitions:

@@ -1,4 +1,4 @@
-"""Fine-grained updates as JSON: actions, clauses and filters, one small function each."""
+"""Fine-grained updates as JSON: one small function for each action, clause and filter."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ Json = dict[str, Any]
 
 
 def _fields(given: dict[str, Any]) -> Json:
-    """`_` stands for `-`; what is None is not sent."""
+    """Return JSON fields: `_` becomes `-`, and None is omitted."""
     return {name.replace("_", "-"): value for name, value in given.items() if value is not None}
 
 
@@ -20,7 +20,7 @@ def append(*files: Json, **more: Any) -> Json:
 
 
 def delete(*paths: Any, **more: Any) -> Json:
-    """Data files by path; delete files and row filters by name."""
+    """Return a delete of data files by path, with delete files and row filters by keyword."""
     files = {"remove-data-files": [path_of(path) for path in paths]} if paths else {}
     return {"action": "delete"} | files | _removals(more)
 
@@ -53,7 +53,8 @@ _SHORT = {
 
 
 def _removals(more: dict[str, Any]) -> Json:
-    """`add`, `remove`, ... for the long names; files that are removed by what names them."""
+    """Translate short names such as `add` and `remove`, and replace removed files by their
+    references."""
     sent: Json = {}
     for name, value in more.items():
         if value is None:
@@ -71,7 +72,7 @@ def path_of(file: Any) -> str:
 
 
 def delete_reference(file: Any) -> Any:
-    """A path, or for a deletion vector the path and where it begins."""
+    """Return a path, or for a deletion vector the path and its offset."""
     if isinstance(file, dict) and "content-offset" in file:
         return {"file-path": file["file-path"], "content-offset": file["content-offset"]}
     return path_of(file)

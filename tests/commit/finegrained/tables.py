@@ -1,9 +1,9 @@
 """A table behind the catalog's HTTP interface, with one method for each action.
 
-`Table.append`, `.delete`, `.overwrite`, ... commit and answer the new snapshot; `.conflicts` wants
-a refusal and answers its conflicts. Every snapshot that is committed is read back from disk and
-must keep what holds for all of them (`trees.check_tree`); every refusal must leave the table, and
-the files in its folder, as they were.
+`Table.append`, `.delete`, `.overwrite`, ... commit and return the new snapshot. `.conflicts`
+expects a refusal and returns its conflicts. Every committed snapshot is read back from disk and
+must satisfy the general invariants (`trees.check_tree`). Every refusal must leave the table and
+the files in its folder unchanged.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Answer:
 
 
 class Transport(Protocol):
-    """Sends a request to a catalog: in this process, or over a socket."""
+    """Sends a request to a catalog, in this process or over a socket."""
 
     def __call__(
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
@@ -55,7 +55,7 @@ class Transport(Protocol):
 
 @dataclass(frozen=True)
 class Refusal:
-    """An error as a client sees it."""
+    """An error as the client receives it."""
 
     status: int
     type: str
@@ -71,7 +71,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Conflict:
-    """One conflict, its files by their short names."""
+    """A conflict whose files have short names."""
 
     clause: str
     files: set[str]
@@ -97,7 +97,7 @@ class Table:
     totals: bool = True
     """Whether the totals of summaries count from the beginning of the table."""
     last: Any = None
-    """The body of the last answer to a commit."""
+    """The body of the last response to a commit."""
 
     @property
     def path(self) -> str:
@@ -135,7 +135,7 @@ class Table:
         return f"{self.location}/data/{name}.parquet"
 
     def data(self, name: str, *partition: Any, rows: int = 1, size: int = 10, **more: Any) -> Json:
-        """A data file; `ids=(5, 9)` are the bounds of the column `id`."""
+        """Return a data file; `ids=(5, 9)` are the bounds of the column `id`."""
         return {
             "content": "data",
             "file-path": self.data_path(name),
@@ -149,7 +149,8 @@ class Table:
     def position_deletes(
         self, name: str, target: Json | None = None, partition: Sequence[Any] = (), **more: Any
     ) -> Json:
-        """A file of position deletes in the partition of its target; `refer=True` names it."""
+        """Return a file of position deletes in the partition of its target; `refer=True` names
+        the target."""
         refer = more.pop("refer", False)
         file = self.data(name, *(target["partition"] if target else partition), **more)
         if target is not None:
@@ -159,7 +160,7 @@ class Table:
         return file | {"content": "position-deletes"}
 
     def vector(self, name: str, target: Json, offset: int = 4, size: int = 6, **more: Any) -> Json:
-        """A deletion vector for a data file."""
+        """Return a deletion vector for a data file."""
         file = self.data(name, *target["partition"], **more)
         return file | {
             "content": "position-deletes",
@@ -173,7 +174,7 @@ class Table:
         }
 
     def deletes(self, name: str, target: Json, **more: Any) -> Json:
-        """What deletes rows by position in this format version."""
+        """Return a delete file by position in the form of this format version."""
         if self.version >= 3:
             return self.vector(name, target, **more)
         return self.position_deletes(name, target, **more)
@@ -208,7 +209,7 @@ class Table:
         return more if self.branch == "main" else {"branch": self.branch, **more}
 
     def commit(self, *updates: Json, **request: Any) -> Json:
-        """Commits, checks what was committed, and answers the last snapshot of it."""
+        """Commit, check the committed snapshots and return the last one."""
         answer = self.post(*updates, **request)
         assert answer.status == 200, answer.body
         return self.accept(answer)
@@ -241,7 +242,7 @@ class Table:
         return self.call("POST", self.path, body, sent)
 
     def refused(self, *updates: Json, status: int, **request: Any) -> Refusal:
-        """The refusal of a commit, which must have left everything as it was."""
+        """Return the refusal of a commit after checking that nothing has changed."""
         before = self.state()
         answer = self.post(*(self._update(update) for update in updates), **request)
         assert answer.status == status, answer.body
@@ -259,11 +260,11 @@ class Table:
         return update
 
     def bad(self, *updates: Json, **request: Any) -> str:
-        """The message of a 400."""
+        """Return the message of a 400 response."""
         return self.refused(*updates, status=400, **request).message
 
     def conflicts(self, *updates: Json, **request: Any) -> list[Conflict]:
-        """The conflicts of a commit that the table's state forbids."""
+        """Return the conflicts of a commit that the server refuses."""
         refusal = self.refused(*updates, status=409, **request)
         assert refusal.type == "ValidationException", refusal
         assert refusal.conflicts
@@ -290,7 +291,8 @@ class Table:
         )
 
     def state(self) -> tuple[str, set[str]]:
-        """What a refusal must not change: the pointer, and the files in the metadata folder."""
+        """Return what a refusal must not change: the pointer and the files in the metadata
+        folder."""
         self.load()
         folder = local(self.location) / "metadata"
         return self.metadata_location, {path.name for path in folder.iterdir()}
@@ -328,17 +330,17 @@ class Table:
         return read_tree(self.metadata, chosen["snapshot-id"])
 
     def live(self, snapshot: Json | None = None) -> set[str]:
-        """The short names of all live files, data and deletes."""
+        """Return the short names of all live files, data and deletes."""
         if snapshot is None and self.head() is None:
             return set()
         return {self.short(*key) for key in self.tree(snapshot).live}
 
     def entries(self, snapshot: Json | None = None) -> dict[str, Entry]:
-        """Live files by their short names."""
+        """Return live files by their short names."""
         return {self.short(*key): entry for key, entry in self.tree(snapshot).live.items()}
 
     def removed(self, snapshot: Json | None = None) -> set[str]:
-        """What the snapshot itself removed."""
+        """Return the files that the snapshot itself removed."""
         tree = self.tree(snapshot)
         return {
             self.short(*entry.key)
@@ -347,17 +349,18 @@ class Table:
         }
 
     def sequence_numbers(self) -> dict[str, int]:
-        """Data sequence numbers of live files; 0 in format version 1."""
+        """Return the data sequence numbers of live files; 0 in format version 1."""
         return {name: entry.sequence_number or 0 for name, entry in self.entries().items()}
 
     def short(self, path: str, offset: int | None = None) -> str:
-        """`data/a.parquet` is `a`; the vector at 4 of `data/v.puffin` is `v@4`."""
+        """Shorten a path: `data/a.parquet` is `a`, and the vector at 4 of `data/v.puffin` is
+        `v@4`."""
         name = path.removeprefix(f"{self.location}/data/").rsplit(".", 1)[0]
         return name if offset is None else f"{name}@{offset}"
 
 
 def _metrics(more: dict[str, Any], rows: int) -> Json:
-    """`ids=(lowest, highest)` become the counts and bounds of column 1."""
+    """Convert `ids=(lowest, highest)` to the counts and bounds of column 1."""
     found: Json = {}
     bounds = more.pop("ids", None)
     if bounds is not None:

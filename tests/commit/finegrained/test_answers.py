@@ -1,4 +1,4 @@
-"""What a commit answers: `committed`, minimal answers, transactions, and mixed requests."""
+"""Responses to commits: `committed`, minimal responses, transactions, and mixed requests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MINIMAL = {"Prefer": "return=minimal"}
 def transact(
     world: World, *changes: tuple[Table, list[Json]], headers: Any = None, **more: Any
 ) -> Answer:
-    """One transaction over these tables."""
+    """Commit one transaction on these tables."""
     body = {
         "table-changes": [
             {
@@ -347,7 +347,7 @@ def test_a_transaction_of_one_table_is_a_commit(new_table: TableFactory, world: 
 
 @pytest.mark.parametrize("writers", [8])
 def test_transactions_at_once_all_land(new_table: TableFactory, world: World, writers: int) -> None:
-    """Appends of several tables in different orders: nobody waits for nobody."""
+    """Appends to several tables in different orders do not deadlock."""
     tables = [new_table() for _ in range(3)]
 
     def write(number: int) -> int:
@@ -365,7 +365,7 @@ def test_transactions_at_once_all_land(new_table: TableFactory, world: World, wr
 
 
 def test_encryption_keys_and_unknown_fields_survive(new_table: TableFactory, world: World) -> None:
-    """A table of another writer, registered: its keys and what nobody here knows stay."""
+    """Encryption keys and unknown fields of another writer's table remain after registration."""
     table = new_table(version=3)
     key = {"key-id": "k1", "encrypted-key-metadata": "c2VjcmV0", "properties": {"a": "b"}}
     table.commit({"action": "add-encryption-key", "encryption-key": key})

@@ -1,4 +1,4 @@
-"""Appends: drawn from the cases of Java's TestFastAppend and TestMergeAppend."""
+"""Appends: based on the cases of Java's TestFastAppend and TestMergeAppend."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.commit.finegrained.trees import ADDED, EXISTING
 
 
 def wider_spec(table: Table, branch_field: str = "id", transform: str = "identity") -> int:
-    """Partitions by another column as well; answers the id of the new spec."""
+    """Add another partition column and return the id of the new spec."""
     fields = [
         *BUCKETS["fields"],
         {"source-id": 1, "field-id": 1001, "name": branch_field + "_part", "transform": transform},
@@ -254,7 +254,7 @@ def test_a_branch_that_is_not_there_begins_at_main(new_table: TableFactory, vers
     assert table.metadata["current-snapshot-id"] == first["snapshot-id"]
     assert second["parent-snapshot-id"] == first["snapshot-id"]
     assert table.live(table.head("branch")) == {"a", "b"}
-    # Java begins the totals of a new branch at 0.
+    # Java starts the totals of a new branch at 0.
     assert second["summary"]["total-data-files"] == "2"
 
 
@@ -341,7 +341,7 @@ def test_an_append_with_a_clause_is_judged(table: Table) -> None:
 
 @ALL_VERSIONS
 def test_appends_never_conflict_by_themselves(table: Table) -> None:
-    """However old the base is that a client names, an append without clauses goes in."""
+    """An append without clauses is accepted, however old its base is."""
     first = table.append(table.data("f0", 0))
     for number in range(1, 6):
         table.append(table.data(f"f{number}", 0), base=first["snapshot-id"])
@@ -424,7 +424,7 @@ def test_manifests_of_two_specs_are_merged_apart(table: Table) -> None:
     spec_id = wider_spec(table, transform="bucket[4]")
     table.append(table.data("b", 0, 1, spec_id=spec_id))
     table.append(table.data("c", 0), table.data("d", 0, 2, spec_id=spec_id))
-    # A commit merges one bin at most; Java would merge those of both specs.
+    # A commit merges at most one bin; Java would merge one of each spec.
     assert len(manifests(table)) <= 3
     table.append(table.data("e", 0), table.data("f", 0, 2, spec_id=spec_id))
     assert table.live() == {"a", "b", "c", "d", "e", "f"}

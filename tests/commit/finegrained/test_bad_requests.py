@@ -1,6 +1,6 @@
-"""Requests that do not fit the table: 400 with a message that names the file and the field.
+"""Requests that do not fit the table get 400 with a message that names the file and the field.
 
-What the text of a request alone shows to be wrong is tested with the wire.
+Errors that are visible in the request alone are tested with `wire`.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def test_a_file_inside_another_table(new_table: TableFactory) -> None:
 
 
 def test_a_file_of_the_warehouse_outside_every_table(new_table: TableFactory, world: World) -> None:
-    """Imported files: accepted, and never deleted by the server."""
+    """Such imported files are accepted, and the server never deletes them."""
     table = new_table()
     path = f"file://{world.warehouse}/imports/a.parquet"
     table.commit(append(table.data("a", 0) | {"file-path": path}))
@@ -198,7 +198,7 @@ def test_a_filter_that_does_not_bind(table: Table, what: str, wrong: Json) -> No
 
 @ALL_VERSIONS
 def test_a_filter_is_bound_before_anything_is_judged(table: Table) -> None:
-    """A clause that would conflict does not hide that another is nonsense."""
+    """A conflicting clause does not hide an invalid filter in another clause."""
     base = table.append(table.data("a", 0))["snapshot-id"]
     table.append(table.data("b", 0))
     clauses = [no_new_data(TRUE), no_new_data(eq("nope", 1))]
@@ -288,7 +288,7 @@ def test_an_update_that_is_bad_takes_the_whole_request_with_it(table: Table) -> 
 
 @ALL_VERSIONS
 def test_a_bad_request_comes_before_a_conflict(table: Table) -> None:
-    """What no table could accept is said even where this table's state is in the way too."""
+    """A request that no table could accept gets 400, even if it also conflicts with this table."""
     a = table.data("a", 0)
     table.append(a)
     assert table.bad(append(a, table.data("b", "x")))

@@ -1,4 +1,4 @@
-"""Staged snapshots and their publication: drawn from Java's CherryPickOperation and its tests."""
+"""Staged snapshots and their publication: based on Java's CherryPickOperation and its tests."""
 
 from __future__ import annotations
 
@@ -259,7 +259,7 @@ def test_publishing_on_another_branch(table: Table) -> None:
 
 @ALL_VERSIONS
 def test_stage_and_publish_in_one_request_is_not_needed(table: Table) -> None:
-    """An overwrite can be staged beside an append that is not; both are in one commit."""
+    """One commit can stage an overwrite and apply an append."""
     a = table.data("a", 0)
     table.append(a)
     table.commit(

@@ -1,4 +1,4 @@
-"""Deletes of whole files, by path and by row filter: drawn from Java's TestDeleteFiles."""
+"""Deletes of whole files, by path and by row filter: based on Java's TestDeleteFiles."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_files_are_removed_one_commit_after_the_other(table: Table) -> None:
     assert summary["removed-files-size"] == "10"
     assert summary["manifests-created"] == summary["manifests-replaced"] == "1"
     table.delete(table.data_path("b"))
-    # The manifest forgets what an earlier snapshot removed.
+    # The rewritten manifest omits files that an earlier snapshot removed.
     statuses = {table.short(e.file_path): e.status for e in table.tree().entries}
     assert statuses == {"b": DELETED, "c": EXISTING}
     assert table.entries()["c"].snapshot_id == appended["snapshot-id"]
@@ -74,7 +74,8 @@ def test_the_last_file_of_a_table_may_go(table: Table) -> None:
 
 @ALL_VERSIONS
 def test_a_removed_file_is_found_by_its_path_alone(table: Table) -> None:
-    """Java prunes manifests by the partition that is sent: a wrong one is a silent miss there."""
+    """Java prunes manifests by the partition in the request and silently misses the file if it
+    is wrong."""
     table.append(table.data("a", 0))
     wrong = table.data("a", 9) | {"spec-id": 7}
     table.commit(table._update({"action": "delete", "remove-data-files": [wrong]}))
@@ -193,7 +194,7 @@ def test_without_metrics_only_the_partition_can_prove_a_match(table: Table) -> N
 
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_a_partition_of_a_transform_is_not_the_rows(new_table: TableFactory, version: int) -> None:
-    """truncate[2](data) = aa holds more than the rows whose data is aa."""
+    """A file with truncate[2](data) = aa may contain rows whose data is not aa."""
     table = new_table(version=version, spec=TRUNCATED)
     table.append(table.data("a", "aa", rows=10))
     conflict = table.conflict(delete(row_filter=eq("data", "aa")))
@@ -339,7 +340,7 @@ def test_delete_files_older_than_all_data_go(table: Table) -> None:
     table.overwrite(add_deletes=[table.equality_deletes("eq", 0)])
     table.append(table.data("b", 0), table.data("c", 0))
     table.delete(table.data_path("a"))
-    # Dropped now or by the next commit that looks at the delete manifests, as Java does it.
+    # As in Java, this or the next commit that reads the delete manifests drops it.
     table.delete(table.data_path("b"))
     assert table.live() == {"c"}
 

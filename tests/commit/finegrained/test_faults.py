@@ -1,7 +1,7 @@
 """Faults between the pipeline, the database and the store, and the files that remain.
 
-No file that nobody refers to stays after a proven rejection, none is deleted while the outcome is
-not known, and a request is never half of a commit.
+No unreferenced file remains after a certain rejection. No file is deleted while the outcome is
+unknown. A request is never committed in part.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NAMESPACE = "faults"
 
 
 class Place:
-    """A catalog whose database and store fail as told."""
+    """A catalog whose database and store fail as configured."""
 
     def __init__(self, stack: ExitStack) -> None:
         folder = stack.enter_context(fast_folder())
@@ -53,7 +53,7 @@ class Place:
         return Table(self.world, namespace=NAMESPACE, **fields).create()
 
     def as_group(self, table: Table, *updates: Any) -> list[Answer]:
-        """Sends requests that wait for each other, so that all of them are one group."""
+        """Send requests that wait for each other, so that they form one group."""
         catalog = self.world.catalog
         identifier = name(f"{NAMESPACE}.{table.name}")
         with ThreadPoolExecutor(len(updates)) as pool:
@@ -72,7 +72,7 @@ def place() -> Iterator[Place]:
 
 
 def strangers(table: Table) -> set[str]:
-    """Files in the metadata folder that nothing refers to."""
+    """Return files in the metadata folder that nothing references."""
     table.load()
     known = {table.metadata_location}
     known |= {entry["metadata-file"] for entry in table.metadata.get("metadata-log", [])}
@@ -85,7 +85,8 @@ def strangers(table: Table) -> set[str]:
 
 
 def settled(place: Place, table: Table) -> set[str]:
-    """Files are removed after the answer, while the table is still held."""
+    """Return stray files after the cleanup, which runs after the response while the table is
+    locked."""
     with place.world.catalog._queues.holding([name(f"{NAMESPACE}.{table.name}")]):
         return strangers(table)
 
@@ -100,7 +101,7 @@ def test_a_file_that_cannot_be_written_takes_its_request_out(place: Place, what:
     refused: list[str] = []
 
     def refuse(location: str) -> bool:
-        """The first such file that is written."""
+        """Refuse the first file of this kind."""
         is_list = "/snap-" in location
         if location.endswith(".avro") and is_list == (what == "manifest list") and not refused:
             refused.append(location)
@@ -134,7 +135,7 @@ def test_a_metadata_file_that_cannot_be_written_fails_the_whole_group(place: Pla
 @pytest.mark.parametrize("what", ["manifest", "manifest list"])
 @pytest.mark.parametrize("how", ["gone", "garbage"])
 def test_a_harmed_tree_is_refused_and_never_in_doubt(place: Place, what: str, how: str) -> None:
-    """Nothing was written, and everybody can know: 500 would say that nobody does."""
+    """It is certain that nothing was written, so the status is not 500, which means unknown."""
     table = place.table()
     a = table.data("a", 0)
     table.append(a)
@@ -208,7 +209,7 @@ def test_no_file_is_deleted_while_the_outcome_is_unknown(place: Place, happened:
     database.resolvable = True
     if happened:
         assert table.live() == {"a"}
-        # Sent again without a key it is a duplicate, and says which file is already there.
+        # Without a key, the repeated request is refused as a duplicate and names the existing file.
         assert table.conflict(append(table.data("a", 0))).clause == "duplicate-file"
     else:
         table.append(table.data("a", 0))

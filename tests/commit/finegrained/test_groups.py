@@ -1,4 +1,4 @@
-"""The queue: N requests are N snapshots, one metadata file and one swap."""
+"""The queue: N requests become N snapshots with one metadata file and one swap."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def driver(world: World) -> Driver:
 
 
 def as_group(driver: Driver, table: Table, *requests: Any) -> list[Future[Answer]]:
-    """Queues requests while the table is held, so that all of them are one group."""
+    """Queue requests while the table is locked, so that they form one group."""
     identifier = f"{table.namespace}.{table.name}"
     with driver.catalog._queues.holding([name(identifier)]):
         return [
@@ -83,7 +83,7 @@ def test_every_head_of_a_group_is_in_the_snapshot_log(driver: Driver, table: Tab
     found = answers(as_group(driver, table, *requests))
     table.load()
     log = [entry["snapshot-id"] for entry in table.metadata["snapshot-log"]]
-    # Inside one request the intermediate head is left out, as in Java.
+    # As in Java, the log omits intermediate heads of one request.
     assert log == [committed(answer)[-1]["snapshot-id"] for answer in found]
 
 
@@ -146,7 +146,7 @@ def test_a_request_sees_the_group_before_it_in_its_conflicts(driver: Driver, tab
 
 
 def test_the_files_of_a_refused_request_are_gone(driver: Driver, table: Table) -> None:
-    """What was written for it, or would have been, is not left behind."""
+    """Files that were written for the refused request are deleted."""
     table.append(table.data("a", 0))
     before = table.state()[1]
     futures = as_group(driver, table, append(table.data("a", 0)), append(table.data("b", 0)))
@@ -187,7 +187,8 @@ def test_classic_and_fine_grained_commits_in_one_group(driver: Driver, table: Ta
 def test_a_classic_commit_goes_before_the_appends_that_would_make_it_stale(
     driver: Driver, table: Table
 ) -> None:
-    """A stock writer's snapshot holds on the loaded head; behind the group it never would."""
+    """A stock writer's snapshot is valid on the loaded head, but not after other commits of the
+    group."""
     first = table.append(table.data("a", 0))
     head = table.head()
     assert head is not None
@@ -248,7 +249,7 @@ def test_groups_over_branches(driver: Driver, table: Table) -> None:
     for n in range(6):
         requests.append(append(table.data(f"m{n}", 0)))
         requests.append(append(table.data(f"s{n}", 0), branch="side"))
-    # The branch begins where main was when the first commit to it was applied.
+    # The branch starts at the head of main when its first commit is applied.
     assert outcomes(as_group(driver, table, *requests)) == [type(None)] * 12
     check_all(table)
     assert table.live(table.head("main")) == {"a", *(f"m{n}" for n in range(6))}
@@ -256,7 +257,8 @@ def test_groups_over_branches(driver: Driver, table: Table) -> None:
 
 
 def test_an_epoch_and_its_repetition_in_one_group(driver: Driver, table: Table) -> None:
-    """The row that decides is not in the database yet: the group itself must know."""
+    """The stream's row is not in the database yet, so the group itself must detect the
+    repetition."""
     import json as text
 
     from frazil.wire.json_bodies import decode

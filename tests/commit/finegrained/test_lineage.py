@@ -1,7 +1,7 @@
 """Row lineage of format version 3: every row has its own id and keeps it.
 
-That ids are disjoint, below `next-row-id` and kept by files that stay is checked for every snapshot
-that these tests make (`trees.check_tree`).
+`trees.check_tree` checks for every snapshot of these tests that ids are disjoint, below
+`next-row-id`, and unchanged in files that stay.
 """
 
 from __future__ import annotations
@@ -80,7 +80,8 @@ def test_ids_stay_across_merges_and_removals(table: Table) -> None:
 
 
 def test_a_rewrite_gives_new_ids_to_new_files(table: Table) -> None:
-    """The rows' own ids are columns of the files that a rewrite writes."""
+    """Rewritten rows keep their ids in columns of the file; the file itself gets a new range of
+    ids."""
     a, b = table.data("a", 0, rows=5), table.data("b", 0, rows=5)
     table.append(a, b)
     table.replace(remove=[a], add=[table.data("a2", 0, rows=5)])

@@ -1,4 +1,5 @@
-"""Manifests roll and merge: no file is lost, and a commit rewrites a limited number."""
+"""Manifests roll over and merge: no file is lost, and a commit rewrites a limited number of
+entries."""
 
 from __future__ import annotations
 
@@ -11,11 +12,11 @@ from tests.commit.finegrained.trees import avro_records, check_tree
 from tests.commit.finegrained.world import World, opened_world
 
 MAX_REWRITTEN = 8_000
-"""A few thousand entries."""
+"""The limit of rewritten entries."""
 
 
 def rewritten(table: Table) -> int:
-    """Entries that the head's own manifests hold from before."""
+    """Return the number of existing entries in the manifests that the head wrote."""
     head = table.load().head()
     assert head is not None
     listed, _ = avro_records(head["manifest-list"])
@@ -90,7 +91,7 @@ def test_delete_manifests_are_merged_apart_from_data(new_table: TableFactory, ve
 
 @pytest.mark.parametrize("codec", ["gzip", "uncompressed", "snappy"])
 def test_manifest_codecs(new_table: TableFactory, codec: str) -> None:
-    """What is written must be read by everybody; a codec that is not known is refused."""
+    """All readers must be able to read the manifests; an unknown codec is refused."""
     table = new_table(properties={"write.manifest.compression-codec": codec})
     answer = table.post(append(table.data("a", 0)))
     if answer.status != 200:
@@ -126,7 +127,7 @@ def test_a_metadata_path_of_its_own(new_table: TableFactory, world: World) -> No
 def test_what_was_written_before_a_restart_is_found_again(
     new_table: TableFactory, world: World
 ) -> None:
-    """Another catalog over the same database has nothing in its caches."""
+    """A second catalog on the same database has empty caches."""
     table = new_table(version=3)
     files = [table.data(f"f{number}", number % 4, rows=3) for number in range(40)]
     for start in range(0, 40, 10):

@@ -1,8 +1,8 @@
-"""Random histories: the catalog decides like the model and has the model's rows.
+"""Random histories: the catalog accepts the same changes as the model and has the same rows.
 
-Writers look at the table at some snapshot of the past, choose what to do by what they saw there,
-and commit it on the head with some clauses or none. Each step is one number that Hypothesis draws,
-so that a history which fails becomes short.
+Writers read the table at some past snapshot, choose a change based on it, and commit it on the
+head with or without clauses. Hypothesis draws one number for each step, so that it can shrink a
+failing history.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ Item = TypeVar("Item")
 
 
 class Picks:
-    """What one writer decides, out of one number."""
+    """Derives a writer's decisions from one number."""
 
     def __init__(self, seed: int) -> None:
         self._random = Random(seed)
@@ -76,7 +76,7 @@ class Picks:
         return items[self.below(len(items))]
 
     def some(self, items: Sequence[Item], most: int = 2) -> list[Item]:
-        """At least one, if there is any."""
+        """Return at least one item if there is any."""
         if not items:
             return []
         start = self.below(len(items))
@@ -89,7 +89,7 @@ class Picks:
 
 @dataclass
 class Writer:
-    """Chooses changes and remembers what is in the files, as a real one would by reading them."""
+    """Chooses changes and remembers the content of files, which a real writer would read."""
 
     model: Model
     files: dict[str, Data] = field(default_factory=dict)
@@ -106,7 +106,7 @@ class Writer:
         return file
 
     def change(self, picks: Picks) -> Change | None:
-        """The next thing that somebody wants, or None where there is nothing to do it to."""
+        """Return the next change, or None if there is nothing to change."""
         branch = picks.one(BRANCHES)
         head = self.model.head(branch)
         line = list(self.model.ancestors(head))
@@ -124,7 +124,7 @@ class Writer:
         return self._with_clauses(change, picks, seen, head)
 
     def _publication(self, picks: Picks, branch: str) -> Change | None:
-        """Mostly of one that no branch has; also of any other."""
+        """Publish a snapshot: usually one that is on no branch, sometimes any other."""
         reached = {
             found.number
             for name in self.model.heads
@@ -171,13 +171,15 @@ class Writer:
         return self._row_delta(picks, seen, data)
 
     def _again(self, picks: Picks) -> dict[str, Any] | None:
-        """A file that was there once; a vector for it could still be there."""
+        """Append an earlier file again; not with vectors, because one for the file could still
+        exist."""
         if not self.files or self.model.has_vectors:
             return None
         return {"action": "append", "add": (picks.one(list(self.files.values())),)}
 
     def _remove_deletes(self, picks: Picks, head: Snapshot | None) -> dict[str, Any] | None:
-        """Of those that nobody but a writer removes: they apply to something."""
+        """Remove delete files that still apply to a file; the catalog never drops these by
+        itself."""
         if head is None:
             return None
         live = [name for name, delete in head.deletes.items() if head.in_use(delete)]
@@ -186,7 +188,7 @@ class Writer:
         return {"action": "delete", "remove_deletes": tuple(names)} if names else None
 
     def _rewrite(self, picks: Picks, seen: Snapshot, data: Sequence[Data]) -> dict[str, Any]:
-        """The rows that the writer saw, in one file."""
+        """Rewrite the rows that the writer saw into one file."""
         bucket = picks.one(data).bucket
         removed = picks.some([file for file in data if file.bucket == bucket], 3)
         rows = tuple(row for file in removed for row in seen.rows_of(file))
@@ -246,7 +248,7 @@ class Writer:
                 if live:
                     clauses.append(Clause("required-delete-files", paths=(picks.one(live),)))
         if change.action == "replace" and picks.chance(2):
-            # What Java's rewrite always asks for.
+            # The clauses that Java's rewrite always sends.
             clauses = [
                 Clause("required-data-files", paths=change.remove),
                 Clause(FOR_FILES, paths=change.remove),
@@ -263,7 +265,7 @@ class Writer:
 
 FOR_FILES = "not-allowed-new-deletes-for-data-files"
 FOR_PEOPLE = {"dv-conflict", "replace-adds-rows", "base-not-ancestor", "cherry-pick"}
-"""What these refusals name is not compared."""
+"""Clauses whose reported files are not compared."""
 
 
 def a_filter(picks: Picks) -> Filter:
@@ -288,7 +290,7 @@ def filter_json(wanted: Filter) -> Json:
 
 @dataclass
 class Wire:
-    """Says a change as JSON."""
+    """Encodes changes as JSON."""
 
     table: Table
     ids: dict[int, int] = field(default_factory=dict)
@@ -357,7 +359,8 @@ class Wire:
 
 
 def visible(table: Table, tree: Tree, writer: Writer) -> dict[str, list[int]]:
-    """The rows of a committed tree by the rules of scan planning, from the entries on disk."""
+    """Return the rows of a committed tree by the rules of scan planning, from the entries on
+    disk."""
     found = {}
     live = tree.live.values()
     for entry in live:
@@ -396,7 +399,7 @@ EXAMPLES = settings.get_profile(settings.get_current_profile_name()).max_example
 def test_the_catalog_agrees_with_the_model(
     world: World, new_table: TableFactory, version: int, steps: list[int], merge_from: int
 ) -> None:
-    """However manifests are merged on the way."""
+    """The result does not depend on when manifests are merged."""
     properties = {"commit.manifest.min-count-to-merge": str(merge_from)}
     table = new_table(version=version, properties=properties)
     run = Run(table, world)
@@ -405,7 +408,7 @@ def test_the_catalog_agrees_with_the_model(
 
 
 class Run:
-    """One history: the table, the model and the writers."""
+    """One history with the table, the model and the writers."""
 
     def __init__(self, table: Table, world: World) -> None:
         self.table = table
@@ -418,7 +421,7 @@ class Run:
         return self.writer.model
 
     def step(self, picks: Picks) -> None:
-        """One change in a request, several in one, or several requests that share a group."""
+        """Commit one change, several changes in one request, or several requests in one group."""
         kind = picks.one(["one", "one", "one", "together", "group"])
         changes = [self._wanted(picks, at) for at in range(1 if kind == "one" else 3)]
         wanted = [change for change in changes if change is not None]
@@ -435,7 +438,7 @@ class Run:
             return None
         if self.table.version == 1 and (change.add_deletes or change.remove_deletes):
             return None
-        # What the changes before leave without use may be gone by then, or not.
+        # The catalog may or may not have dropped delete files that earlier changes left unused.
         unsure = change.remove_deletes and change.action == "delete"
         unsure = unsure or any(c.kind == "required-delete-files" for c in change.clauses)
         return None if at and unsure else change
@@ -462,7 +465,8 @@ class Run:
             check_rewrite(changes[0], before, made[0])
 
     def _as_group(self, changes: Sequence[Change]) -> None:
-        """Each of them is judged on what those before it have left."""
+        """Commit each change as a request of one group, judged on the state after the previous
+        ones."""
         identifier = f"{self.table.namespace}.{self.table.name}"
         updates = [self.wire.update(change, self.writer) for change in changes]
         with self.driver.catalog._queues.holding([name(identifier)]):
@@ -496,8 +500,8 @@ def check_rewrite(change: Change, before: Model, snapshot: Snapshot) -> None:
 
 
 def is_safe_rewrite(change: Change, history: Sequence[Snapshot]) -> bool:
-    """One that asks for what Java's always does. Rows that somebody brought back since the base by
-    removing delete files are not seen by these clauses."""
+    """Return whether the change is a rewrite with the clauses that Java always sends. These
+    clauses do not detect rows that were restored since the base by removing delete files."""
     asked = {clause.kind for clause in change.clauses if clause.paths == change.remove}
     return (
         change.action == "replace"

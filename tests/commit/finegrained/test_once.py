@@ -1,4 +1,4 @@
-"""A request that is sent twice is applied once: idempotency keys, and `once` for streams."""
+"""A repeated request is applied once: idempotency keys, and `once` for streams."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_key_that_is_no_uuid_is_refused(table: Table) -> None:
 
 
 def test_a_conflict_is_final_under_its_key(table: Table) -> None:
-    """A validation that failed is answered again, even when it would pass now."""
+    """A failed validation is returned again, even if it would pass now."""
     a = table.data("a", 0)
     table.append(a)
     key, update = new_key(), append(a)
@@ -196,7 +196,7 @@ def test_a_refused_epoch_may_come_again(table: Table) -> None:
 
 
 def test_an_epoch_that_is_done_is_answered_before_it_is_judged(table: Table) -> None:
-    """Its own files are live by now, and a requirement of the first time may fail."""
+    """Its own files are live by now, and its requirements may no longer be true."""
     update = append(table.data("a", 0), validations=[no_new_data(TRUE)])
     table.commit(update, once=at(0), requirements=[head_is(None)])
     again = table.post(update, once=at(0), requirements=[head_is(None)])
@@ -204,7 +204,7 @@ def test_an_epoch_that_is_done_is_answered_before_it_is_judged(table: Table) -> 
 
 
 def test_the_history_decides_where_there_is_no_row(table: Table) -> None:
-    """Another writer's summary counts, as in Java."""
+    """As in Java, the summary of another writer's snapshot counts."""
     table.append(table.data("a", 0), summary={QUERY: "spark", EPOCH: "7"})
     table.append(table.data("b", 0))
     again = table.post(append(table.data("c", 0)), once=at(7, "spark"))

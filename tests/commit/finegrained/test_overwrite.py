@@ -1,4 +1,4 @@
-"""Overwrites: drawn from the cases of Java's TestOverwriteWithValidation.
+"""Overwrites: based on the cases of Java's TestOverwriteWithValidation.
 
 Days 1 and 2 are identity partitions; the ids of day 1 are 0 to 4, those of day 2 are 5 to 9.
 """
@@ -40,7 +40,7 @@ FROM_10 = at_least("id", 10)
 
 
 class Days:
-    """A table by date, and the files of Java's cases."""
+    """A table partitioned by date, and the files of Java's cases."""
 
     def __init__(self, table: Table) -> None:
         self.table = table
@@ -53,7 +53,7 @@ class Days:
         return self.table.deletes(name, target)
 
     def overwrite_two(self, base: int | None, *clauses: Json, **more: Any) -> Json:
-        """Replaces the file of day 2 by its modified one."""
+        """Return an overwrite that replaces the file of day 2 by its modified version."""
         return self.table._update(
             overwrite(
                 remove=[self.two],
@@ -92,7 +92,7 @@ def head(table: Table) -> int:
 @ALL_VERSIONS
 @pytest.mark.parametrize("clause", [None, TRUE, IS_DAY_2])
 def test_an_empty_table(days: Days, clause: Json | None) -> None:
-    """There is nothing to remove, and nothing that could conflict."""
+    """There is nothing to remove and nothing that could conflict."""
     table = days.table
     clauses = () if clause is None else (no_new_data(clause),)
     refused = table.conflict(days.overwrite_two(None, *clauses))
@@ -234,12 +234,13 @@ def test_a_delete_of_the_same_file_is_a_conflict(days: Days) -> None:
 
 @ALL_VERSIONS
 def test_a_rewrite_in_between_leaves_nothing_to_overwrite(days: Days) -> None:
-    """Java's case replaces the file by itself, which is 400 here: identity is the path."""
+    """Java's case replaces the file by itself, which is 400 here because the path is the
+    identity."""
     table = days.table
     base = table.append(days.one, days.two)["snapshot-id"]
     again = table.data("day2-again", DAY_2, rows=5, ids=(5, 9))
     table.replace(remove=[days.two], add=[again], base=base)
-    # The rewrite adds no rows, so the clause about added data does not see it.
+    # The rewrite adds no rows, so the clause about added data ignores it.
     update = overwrite(
         remove=[again], add=[days.modified], base=base, validations=[no_new_data(IS_DAY_2)]
     )
@@ -348,7 +349,7 @@ def test_a_metadata_only_delete_takes_position_deletes(days: Days) -> None:
 
 @WITH_DELETES
 def test_without_clauses_concurrent_deletes_do_not_stop_an_overwrite(days: Days) -> None:
-    """Snapshot isolation without checks, as a client may choose."""
+    """This is snapshot isolation without checks, which a client may choose."""
     table = days.table
     base = table.append(days.one, days.two)["snapshot-id"]
     table.overwrite(add_deletes=[days.deletes("d2", days.two)])
@@ -406,7 +407,7 @@ def test_a_base_that_never_was_is_refused(days: Days) -> None:
 
 @ALL_VERSIONS
 def test_a_base_of_another_branch_is_refused(days: Days) -> None:
-    """Java's overwrite without checks commits; here it is always refused."""
+    """Java commits an overwrite without checks; here it is always refused."""
     table = days.table
     table.append(days.two)
     other = table.append(days.one, branch="other")["snapshot-id"]

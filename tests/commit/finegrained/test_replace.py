@@ -1,4 +1,4 @@
-"""Rewrites, `replace`: drawn from the cases of Java's TestRewriteFiles."""
+"""Rewrites, `replace`: based on the cases of Java's TestRewriteFiles."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def by_position(table: Table, *names: str) -> set[str]:
 
 
 def javas_clauses(*files: Json) -> list[Json]:
-    """What Java's RewriteFiles checks without being asked."""
+    """Return the clauses that Java's RewriteFiles always checks."""
     return [data_exists(*files), no_new_deletes_for(*files)]
 
 
@@ -61,7 +61,7 @@ def test_many_files_become_one(table: Table) -> None:
 
 @ALL_VERSIONS
 def test_fewer_rows_than_replaced_are_fine(table: Table) -> None:
-    """Deletes that a compaction resolves leave fewer rows."""
+    """A compaction that applies deletes writes fewer rows."""
     a = table.data("a", 0, rows=10)
     table.append(a)
     table.replace(remove=[a], add=[table.data("b", 0, rows=7)])
@@ -82,7 +82,7 @@ def test_more_rows_than_replaced_are_refused(table: Table) -> None:
 
 @ALL_VERSIONS
 def test_the_rows_that_count_are_the_tables_own(table: Table) -> None:
-    """A removed file that is sent with a larger record count buys nothing."""
+    """The record count of a removed file in the request is ignored."""
     a = table.data("a", 0, rows=10)
     table.append(a)
     update = {
@@ -129,7 +129,7 @@ def test_a_rewrite_of_a_file_that_was_rewritten_is_refused(table: Table) -> None
 
 
 def test_ignoring_missing_removals_does_not_reach_a_rewrite(new_table: TableFactory) -> None:
-    """Java ignores them for delete and overwrite, and never for a rewrite."""
+    """Java ignores missing files for delete and overwrite, but never for a rewrite."""
     table = new_table(properties={"frazil.commit.ignore-missing-removals": "true"})
     table.append(table.data("a", 0))
     update = replace(remove=[table.data("x", 0)], add=[table.data("y", 0)])
@@ -156,7 +156,7 @@ def test_an_old_sequence_number_is_given_to_the_new_file(table: Table) -> None:
 
 @WITH_DELETES
 def test_a_compaction_under_equality_deletes(table: Table) -> None:
-    """With the old sequence number the newer equality delete still applies to the new file."""
+    """The old sequence number makes the newer equality delete apply to the new file."""
     a = table.data("a", 0)
     base = table.append(a)["snapshot-id"]
     table.overwrite(add_deletes=[table.equality_deletes("eq", 0)])
@@ -174,7 +174,7 @@ def test_a_compaction_under_equality_deletes(table: Table) -> None:
 
 @WITH_DELETES
 def test_deletes_that_a_rewritten_file_still_needs_stay(table: Table) -> None:
-    """Java drops the delete file: it compares its age with that of the files before the rewrite."""
+    """Java drops the delete file, because it compares its age with the files before the rewrite."""
     a = table.data("a", 0)
     base = table.append(a)["snapshot-id"]
     table.overwrite(add_deletes=[table.equality_deletes("eq", 0)])

@@ -1,4 +1,4 @@
-"""Dynamic overwrites, `replace-partitions`: drawn from Java's TestReplacePartitions."""
+"""Dynamic overwrites, `replace-partitions`: based on Java's TestReplacePartitions."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ ALL_VOID = {"fields": [{"source-id": 1, "field-id": 1000, "name": "id_null", "tr
 
 
 def javas_clauses() -> list[Json]:
-    """`validateNoConflictingData` and `validateNoConflictingDeletes`: without filters they are
-    scoped to the replaced partitions."""
+    """Return the clauses of `validateNoConflictingData` and `validateNoConflictingDeletes`.
+    Without filters they apply to the replaced partitions."""
     return [no_new_data(), no_new_deletes(), data_exists()]
 
 
 @pytest.fixture
 def flat(new_table: TableFactory, place: tuple[int, str]) -> Table:
-    """Without partitions."""
+    """Create a table without partitions."""
     return new_table(version=place[0], branch=place[1], spec=UNPARTITIONED)
 
 

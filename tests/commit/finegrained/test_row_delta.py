@@ -1,4 +1,4 @@
-"""Row deltas, `overwrite` with delete files: drawn from the cases of Java's TestRowDelta.
+"""Row deltas, `overwrite` with delete files: based on the cases of Java's TestRowDelta.
 
 Delete files by position are position deletes in format version 2 and deletion vectors in 3.
 """
@@ -106,7 +106,7 @@ def test_the_summary_tells_the_kinds_of_delete_files_apart(table: Table) -> None
     assert summary["added-equality-deletes"] == "3"
     assert summary["added-position-deletes"] == "2"
     assert summary["total-delete-files"] == "2"
-    # A deletion vector counts its blob, not the Puffin file.
+    # The size of a deletion vector is that of its blob, not of the Puffin file.
     assert summary["added-files-size"] == ("16" if table.version == 3 else "20")
     table.delete(remove_deletes=[by_rows])
     summary = table.summary()
@@ -176,7 +176,7 @@ def test_delete_manifests_of_several_specs_are_merged_apart(table: Table) -> Non
 
 
 def gone_by(table: Table, how: str, a: Json, a2: Json) -> None:
-    """Removes a in one of the ways."""
+    """Remove file a in the given way."""
     if how == "delete":
         table.delete(a)
     elif how == "overwrite":
@@ -229,7 +229,7 @@ def test_a_required_file_that_was_removed_since_the_base(
 
 @WITH_DELETES
 def test_a_required_file_that_was_removed_before_the_base_is_missing(table: Table) -> None:
-    """Java's row delta lets it pass; refusing is safer."""
+    """Java's row delta accepts this; refusing it is safer."""
     a, b = table.data("a", 0), table.data("b", 1)
     table.append(a, b)
     base = table.replace_partitions(table.data("a2", 0))["snapshot-id"]
@@ -283,7 +283,7 @@ def test_removals_outside_the_filter_are_ignored(new_table: TableFactory, place:
     clauses = [data_exists(a, filter=eq("date", "a")), no_new_data(eq("date", "a"))]
     table.overwrite(add_deletes=[table.deletes("da", a)], base=base, validations=clauses)
     assert table.live() == {"a"} | by_position(table, "da")
-    # The file itself is gone, but the filter does not reach where it was.
+    # The file was removed, but the filter does not include its partition.
     table2 = new_table(version=place[0], branch=place[1], spec=DATES)
     a2, b2 = table2.data("a", "a"), table2.data("b", "b")
     base2 = table2.append(a2, b2)["snapshot-id"]
@@ -300,7 +300,7 @@ def test_removals_outside_the_filter_are_ignored(new_table: TableFactory, place:
 
 @WITH_DELETES
 def test_a_data_file_and_its_deletes_do_not_go_together(table: Table) -> None:
-    """Java accepts it unless told; a delete for a file that goes is always refused here."""
+    """Java accepts this by default; here a delete for a removed file is always refused."""
     a = table.data("a", 0)
     base = table.append(a)["snapshot-id"]
     deletes = table.deletes("da", a)
@@ -340,7 +340,7 @@ def test_new_data_in_the_bucket_of_the_filter_is_a_conflict(table: Table) -> Non
 
 @WITH_DELETES
 def test_new_data_in_another_bucket_is_compatible(table: Table) -> None:
-    """The filter is on the column; its bucket is proven by the transform."""
+    """The filter is on the column, and the transform proves that the bucket does not match."""
     a = table.data("a", 0)
     base = table.append(a)["snapshot-id"]
     table.append(table.data("b", 1), table.data("c", None))
@@ -379,7 +379,7 @@ def test_two_row_deltas_of_one_file(table: Table, adds_rows: bool) -> None:
     (conflict,) = [c for c in found if c.clause == "not-allowed-added-delete-files"]
     assert conflict.files == by_position(table, "d1")
     assert conflict.snapshots == [first["snapshot-id"]]
-    # Whether the vectors are judged too, once a clause has failed, is nobody's business.
+    # Either result is correct: vectors may or may not be checked after another clause has failed.
     assert {c.clause for c in found} <= {"not-allowed-added-delete-files", "dv-conflict"}
 
 
@@ -443,7 +443,7 @@ def test_deletes_that_came_and_went_are_still_seen(table: Table) -> None:
 
 @WITH_DELETES
 def test_deletes_of_a_rewrite_are_not_seen(table: Table) -> None:
-    """Snapshots of operation `replace` are not searched for new deletes."""
+    """Snapshots with the operation `replace` are not searched for new deletes."""
     a = table.data("a", 0)
     first, second = table.equality_deletes("e1", 0), table.equality_deletes("e2", 0)
     base = table.overwrite(add=[a], add_deletes=[first])["snapshot-id"]
@@ -504,7 +504,8 @@ def test_equality_deletes_of_an_unpartitioned_spec_are_global(table: Table) -> N
 
 @WITH_DELETES
 def test_the_sequence_number_that_counts_is_the_bases(table: Table) -> None:
-    """The lost delete of a client that takes the head's: delete, then an append, then overwrite."""
+    """A client that uses the head's sequence number loses a delete: delete, append, then
+    overwrite."""
     a = table.data("a", 0)
     base = table.append(a)["snapshot-id"]
     deleted = table.overwrite(add_deletes=[table.deletes("da", a)])["snapshot-id"]
@@ -539,7 +540,7 @@ def test_delete_files_are_rewritten(table: Table) -> None:
 
 @WITH_DELETES
 def test_two_writers_rewrite_the_same_delete_file(table: Table) -> None:
-    """Java ignores in version 2 that the file has gone; here it must be live."""
+    """Java accepts in version 2 that the file was removed; here it must be live."""
     a = table.data("a", 0)
     old = table.deletes("old", a)
     base = table.overwrite(add=[a], add_deletes=[old])["snapshot-id"]
@@ -594,7 +595,7 @@ def test_concurrent_vectors_for_one_file_need_no_clause(table: Table) -> None:
 
 @WITH_VECTORS
 def test_a_filter_elsewhere_does_not_hide_a_concurrent_vector(table: Table) -> None:
-    """Java looks for vectors only inside the conflict filter."""
+    """Java searches for vectors only inside the conflict filter."""
     a = table.data("a", 0)
     base = table.append(a)["snapshot-id"]
     table.overwrite(add_deletes=[table.vector("v1", a)], base=base)
@@ -631,7 +632,7 @@ def test_a_second_vector_must_take_the_place_of_the_first(table: Table) -> None:
 
 @WITH_VECTORS
 def test_without_a_base_every_vector_of_the_history_counts(table: Table) -> None:
-    """As in Java: who does not say what they have seen has seen nothing."""
+    """As in Java, a client that names no base is treated as having read nothing."""
     a = table.data("a", 0)
     table.append(a)
     first = table.vector("v1", a)
@@ -656,7 +657,7 @@ def test_where_the_history_is_not_known_the_live_vectors_decide(table: Table) ->
 
 
 def test_a_vector_that_a_new_branch_inherits_counts(new_table: TableFactory) -> None:
-    """The branch begins at main's head after the first update, which has a vector."""
+    """The branch starts at main's head after the first update, which has a vector."""
     table = new_table(version=3)
     a = table.data("a", 0)
     table.append(a)
@@ -704,7 +705,7 @@ def test_position_deletes_of_an_older_version_stay_after_an_upgrade(
 
 @WITH_DELETES
 def test_a_delete_for_a_file_that_is_not_live_is_accepted(table: Table) -> None:
-    """As in Java, unless a clause forbids it."""
+    """As in Java, this is accepted unless a clause forbids it."""
     table.append(table.data("b", 0))
     gone = table.data("gone", 0)
     table.overwrite(add_deletes=[table.deletes("dg", gone)])

@@ -1,9 +1,9 @@
-"""Every clause with every action, after everything that can happen since the base.
+"""Every clause with every action, after every kind of change since the base.
 
-The table holds x in bucket 0 and y in bucket 1. Something happens to bucket 0, or to x. Then every
-action carries every clause, once about bucket 0 and x, once about bucket 1 and y: the first is
-refused where the table below says so, the second never. The actions are staged, so that all of them
-meet the same table.
+The table has x in bucket 0 and y in bucket 1. A change affects bucket 0 or x. Then every action
+sends every clause twice: about bucket 0 and x, and about bucket 1 and y. The first is refused if
+the table below says so, the second never. The actions are staged, so that all of them see the
+same table.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FOR_FILES = "not-allowed-new-deletes-for-data-files"
 
 @dataclass(frozen=True)
 class Event:
-    """Something that a neighbour commits, and the clauses about bucket 0 and x that it breaks."""
+    """A change by another writer, and the clauses about bucket 0 and x that it violates."""
 
     commit: Callable[[Table, Json], Any]
     breaks: frozenset[str]
@@ -100,7 +100,7 @@ EVENTS = {
 
 
 def clauses(bucket: int, file: Json) -> dict[str, list[Json]]:
-    """Every clause, about a bucket and about a file of it."""
+    """Return every clause for a bucket and for a file in it."""
     filtered = in_bucket("data", bucket)
     return {
         DATA: [no_new_data(filtered)],
@@ -115,7 +115,7 @@ def clauses(bucket: int, file: Json) -> dict[str, list[Json]]:
 
 
 def actions(table: Table, y: Json, base: int) -> dict[str, Json]:
-    """One of each, none of which touches bucket 0."""
+    """Return one of each action; none of them affects bucket 0."""
     common: dict[str, Any] = {"base": base, "stage_only": True}
     return {
         "append": append(table.data("z", 5), **common),
@@ -137,7 +137,8 @@ CASES = [
 def chosen(
     request: pytest.FixtureRequest, found: dict[str, Json], version: int
 ) -> list[tuple[str, Json]]:
-    """Two actions for each event and version, so that all of them meet; in full, every one."""
+    """Return two actions for each event and version, varied to cover all of them; under --full,
+    return all."""
     items = list(found.items())
     if request.config.getoption("--full"):
         return items
@@ -183,7 +184,7 @@ def judged(table: Table, action: Json, clause: Json, broken: str | None, kind: s
 def test_what_happened_before_the_base_breaks_nothing(
     request: pytest.FixtureRequest, new_table: TableFactory, version: int, name: str
 ) -> None:
-    """All but one: a required file that went before the base is missing all the same."""
+    """There is one exception: a required file that was removed before the base is still missing."""
     table = new_table(version=version)
     x, y = table.data("x", 0), table.data("y", 1)
     table.append(x, y)
@@ -201,7 +202,7 @@ def test_what_happened_before_the_base_breaks_nothing(
 
 
 def missing_without_snapshot(table: Table, action: Json, clause: Json, kind: str) -> None:
-    """Nobody removed the file since the base, so no snapshot can be named."""
+    """The file was not removed since the base, so the conflict cannot name a snapshot."""
     answer = table.post(action | {"commit-validations": [clause]})
     assert answer.status == 409, (kind, clause, "was not refused")
     (conflict,) = answer.body["error"]["conflicts"]

@@ -1,4 +1,4 @@
-"""`frazil.commit.verify-files`: the server checks declared files if the table asks for it."""
+"""`frazil.commit.verify-files`: the server verifies declared files if the table requires it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.stock_clients.declared import FLAT, SCHEMA, RealTable
 
 @pytest.fixture
 def checked(world: World) -> Callable[..., RealTable]:
-    """Makes tables that verify their files."""
+    """Return a function that creates tables that verify their files."""
 
     def make(how: str, **fields: Any) -> RealTable:
         table = RealTable(

@@ -1,6 +1,6 @@
-"""Many writers at once over HTTP, on real servers: none fails, no file is lost or doubled.
+"""Many concurrent writers over HTTP on real servers: none fails, no file is lost or duplicated.
 
-The files are real Parquet files, read back by PyIceberg.
+The files are real Parquet files, which PyIceberg reads back.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ pytestmark = pytest.mark.process
 
 MINIMAL = {"Prefer": "return=minimal"}
 COMMITS = 5
-"""Of each writer."""
+"""The number of commits of each writer."""
 
 Urls = list[str]
 
@@ -55,7 +55,7 @@ Urls = list[str]
 def servers(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[list[RunningServer]]:
-    """One server on SQLite, or two on one PostgreSQL and one warehouse."""
+    """Start one server on SQLite, or two on one PostgreSQL and one warehouse."""
     folder = tmp_path_factory.mktemp("writers")
     with ExitStack() as stack:
         if request.param == "one server":
@@ -69,13 +69,13 @@ def servers(
 
 @pytest.fixture
 def urls(servers: list[RunningServer], request: pytest.FixtureRequest) -> Urls:
-    """A test that fails shows the servers' logs."""
+    """Return the servers' URLs; their logs are shown if the test fails."""
     request.node.stash.setdefault(SERVERS, []).extend(servers)
     return [server.url for server in servers]
 
 
 def create(urls: Urls, stack: ExitStack, **fields: Any) -> RealTable:
-    """A new table in a namespace of its own."""
+    """Create a table in its own namespace."""
     http = stack.enter_context(closing(Http(urls[0])))
     namespace = f"ns_{uuid.uuid4().hex[:8]}"
     assert http("POST", "/v1/namespaces", {"namespace": [namespace]}).status == 200
@@ -93,7 +93,7 @@ def stock(urls: Urls, stack: ExitStack) -> Catalog:
 def at_once(
     urls: Urls, table: RealTable, writers: int, work: Callable[[int, RealTable], list[Answer]]
 ) -> list[Answer]:
-    """Every writer has its own connection, to one server or the other, and starts with the rest."""
+    """Run all writers at once, each with its own connection to one of the servers."""
     start = threading.Barrier(writers)
 
     def run(number: int) -> list[Answer]:
@@ -115,7 +115,8 @@ def at_once(
 
 
 def check_line(table: RealTable, commits: int) -> None:
-    """One snapshot a commit, each the child of the one before; every tree is whole."""
+    """Check that each commit made one snapshot, the child of the previous one, with a valid
+    tree."""
     table.load()
     snapshots = sorted(table.metadata["snapshots"], key=lambda found: found["sequence-number"])
     assert [found["sequence-number"] for found in snapshots] == list(range(1, commits + 1))
@@ -161,7 +162,7 @@ def test_every_append_of_every_writer_lands_once(urls: Urls, writers: int) -> No
 
 
 def test_one_file_sent_by_all_is_there_once(urls: Urls) -> None:
-    """All of them send the same file: one wins, the others are told who has it."""
+    """All writers send the same file: one succeeds, and the others learn who committed it."""
     writers = 16
     with ExitStack() as stack:
         table = create(urls, stack)
@@ -206,7 +207,7 @@ BY_BUCKET: Json = {
 
 
 def ids_by_bucket(count: int) -> dict[int, list[int]]:
-    """The first ids of each bucket, as PyIceberg computes them."""
+    """Return the lowest ids of each bucket, as PyIceberg computes it."""
     bucket = BucketTransform(16).transform(LongType())
     found: dict[int, list[int]] = {number: [] for number in range(16)}
     for candidate in range(16 * 16 * count):
@@ -216,9 +217,10 @@ def ids_by_bucket(count: int) -> dict[int, list[int]]:
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_writers_of_disjoint_buckets_never_conflict(urls: Urls, version: int) -> None:
-    """Serializable: everybody asks that nothing happened to the own ids, and nothing did.
+    """Under serializable isolation every writer requires that its own ids are unchanged, which
+    is true.
 
-    Bounds of columns prove nothing here, they overlap; the buckets of the ids do.
+    Column bounds overlap and prove nothing here. The buckets of the ids prove it.
     """
     writers = 16
     ids = ids_by_bucket(4)
@@ -290,9 +292,10 @@ def test_one_file_removed_by_all_goes_once(urls: Urls) -> None:
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_a_deleted_row_is_not_brought_back(urls: Urls, version: int) -> None:
-    """A predicate-less overwrite races a delete by position that is followed by an append.
+    """An overwrite without a predicate races a position delete that is followed by an append.
 
-    A client that compares with the head's sequence number, as PyIceberg 0.12 does, commits it.
+    A client that compares with the head's sequence number, such as PyIceberg 0.12, would commit
+    it.
     """
     with ExitStack() as stack:
         table = create(urls, stack, version=version)

@@ -1,7 +1,7 @@
 """Reads the metadata, manifest list and manifests of a committed snapshot from disk.
 
-Read with `json` and `fastavro` alone, and the inheritance rules of the specification written out
-here once more: nothing of the code under test takes part.
+It uses only `json` and `fastavro` and its own version of the specification's inheritance rules,
+so that it shares no code with the code under test.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DATA_MANIFEST, DELETE_MANIFEST = 0, 1
 
 @dataclass(frozen=True)
 class Entry:
-    """One file in one manifest, with what it inherits."""
+    """A file in one manifest, with its inherited values."""
 
     status: int
     snapshot_id: int | None
@@ -43,7 +43,7 @@ class Entry:
 
     @property
     def key(self) -> tuple[str, int | None]:
-        """What identifies the file."""
+        """Return the identity of the file."""
         return self.file_path, self.content_offset
 
     @property
@@ -56,7 +56,8 @@ class Entry:
 
     @property
     def counted_bytes(self) -> int:
-        """A deletion vector counts its blob, not the Puffin file around it."""
+        """Return the size that summaries count: for a deletion vector its blob, not the Puffin
+        file."""
         if self.content_size_in_bytes is not None:
             return self.content_size_in_bytes
         return self.file_size_in_bytes
@@ -80,13 +81,15 @@ class Tree:
 
 
 def local(location: str) -> Path:
-    """`file:///a`, `file:/a` (as Hadoop writes it) and `/a` are one file."""
+    """Return the local path; `file:///a`, `file:/a` (as Hadoop writes it) and `/a` are the same
+    file."""
     return Path(location.removeprefix("file:").replace("///", "/"))
 
 
 @lru_cache(maxsize=4096)
 def avro_records(location: str) -> tuple[tuple[Any, ...], Mapping[str, str]]:
-    """The records and the header of a file; what a table's tree holds never changes."""
+    """Return the records and the header of a file. They are cached because tree files never
+    change."""
     with open(local(location), "rb") as file:
         reader = fastavro.reader(file)
         return tuple(reader), dict(reader.metadata)
@@ -156,7 +159,7 @@ def _entry(
 
 
 def check_tree(metadata: Mapping[str, Any], snapshot_id: int, *, totals: bool = True) -> Tree:
-    """The invariants of a snapshot that the server built; answers its tree."""
+    """Check the invariants of a snapshot that the server built, and return its tree."""
     tree = read_tree(metadata, snapshot_id)
     _check_snapshot(metadata, tree)
     for manifest in tree.manifests:
@@ -216,7 +219,7 @@ def _check_manifest(metadata: Mapping[str, Any], tree: Tree, manifest: Mapping[s
 def _check_partitions(
     metadata: Mapping[str, Any], manifest: Mapping[str, Any], entries: Sequence[Entry]
 ) -> None:
-    """Only what every type has: whether there are nulls; bounds are tested with the writer."""
+    """Check only whether there are nulls, as for every type; the writer's tests cover bounds."""
     (spec,) = [
         s for s in metadata["partition-specs"] if s["spec-id"] == manifest["partition_spec_id"]
     ]
@@ -254,7 +257,7 @@ def _rows(entries: Sequence[Entry], content: int) -> int:
 
 
 def _check_step(before: Tree, after: Tree) -> None:
-    """From a parent to its child: every file is kept as it was, added here or removed here."""
+    """Check that from parent to child every file is unchanged, added or removed."""
     snapshot_id = after.snapshot["snapshot-id"]
     added = {e.key: e for e in after.entries if e.status == ADDED and e.snapshot_id == snapshot_id}
     deleted = {
@@ -273,7 +276,7 @@ def _check_step(before: Tree, after: Tree) -> None:
             "partition",
             "record_count",
         ):
-            # A table of version 2 has no row ids before its first commit as version 3.
+            # After an upgrade a table has no row ids before its first commit as version 3.
             if name != "first_row_id" or was.first_row_id is not None:
                 assert getattr(kept, name) == getattr(was, name), (key, name)
     for key, entry in deleted.items():
@@ -319,7 +322,7 @@ def _check_row_ids(metadata: Mapping[str, Any], tree: Tree) -> None:
         assert ranges[-1][1] <= metadata["next-row-id"]
     for manifest in tree.manifests:
         if manifest["content"] == DELETE_MANIFEST:
-            # DuckDB gives one to the delete manifests that it writes; they are kept as they are.
+            # DuckDB writes one for its delete manifests, which are kept unchanged.
             is_own = manifest["added_snapshot_id"] == snapshot["snapshot-id"]
             assert manifest["first_row_id"] is None or not is_own
         else:

@@ -36,7 +36,7 @@ class World:
     def __call__(
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
     ) -> Answer:
-        """Sends a request; may be called by many threads at once."""
+        """Send a request; several threads may call this at once."""
         content = b"" if body is None else json.dumps(body).encode()
         exchange = self._exchange(method, path, content, headers or {})
         return asyncio.run_coroutine_threadsafe(exchange, self.loop).result(HANG_S)
@@ -83,7 +83,7 @@ def opened_world(
     limits: PlanLimits | None = None,
     settings: AppSettings | None = None,
 ) -> Iterator[World]:
-    """A catalog over the database and the folder; several of them are replicas."""
+    """Open a catalog on the database and the folder; several catalogs on them are replicas."""
     root = f"file://{warehouse}"
     catalog = Catalog(
         db=database,

@@ -1,4 +1,5 @@
-"""Pauses for stock clients: short, rare, ended by whom they are for; and queues that keep them."""
+"""Pauses for stock clients are short and rare and end with the client's commit; queues obey
+them."""
 
 from __future__ import annotations
 
@@ -88,7 +89,7 @@ def test_after_a_pause_there_is_none_for_twice_its_length() -> None:
         clock.now = 1_000 + after
         pauses.refused(TABLE)
         assert bool(pauses.remaining_s(TABLE)) is paused
-    # A pause that was ended early earns the next one sooner.
+    # After a pause that ended early, the next one may start sooner.
     clock.now = 2_000
     pauses.refused(TABLE)
     clock.now += 0.1
@@ -126,7 +127,7 @@ def test_whoever_can_wait_does_so_for_a_third_of_the_time_at_most(
         left = pauses.remaining_s(TABLE)
         assert left <= MAX_PAUSE_S
         if left and not before:
-            # All pauses until this one began, in the time since the first.
+            # The total of all earlier pauses, compared with the time since the first one.
             first = clock.now if first is None else first
             assert paused <= (clock.now - first) / 3 + 1e-6
         if what == "came":
@@ -155,7 +156,7 @@ def alone(name: str) -> Work:
 
 
 class Runner:
-    """Keeps the groups it is handed, table by table."""
+    """Records the groups that it runs, by table."""
 
     def __init__(self) -> None:
         self.groups: list[tuple[Identifier, list[str]]] = []
@@ -192,7 +193,7 @@ def queues(executor: ThreadPoolExecutor, runner: Runner) -> Queues[Job]:
 
 @pytest.fixture
 def long_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pause that no test waits out: what runs was let go by something else."""
+    """Make pauses too long for any test, so that only something else can end them."""
     monkeypatch.setattr(table_queues, "MAX_PAUSE_S", AN_HOUR_S)
 
 
@@ -220,7 +221,7 @@ def test_a_classic_job_comes_first_also_where_a_group_is_full(
 def test_jobs_that_can_wait_have_half_of_a_group_to_themselves(
     executor: ThreadPoolExecutor, runner: Runner
 ) -> None:
-    """However many stock clients try again and again."""
+    """They get half of a group, however often stock clients retry."""
     queues = Queues(executor, runner, QueueLimits(max_group_requests=4))
     with queues.holding([TABLE]):
         for name in ("f1", "f2", "f3"):
@@ -252,7 +253,7 @@ def test_jobs_that_can_wait_wait_for_the_next_classic_one(
     queues.submit(TABLE, classic("c"))
     runner.wait_for(lambda: len(runner.of(TABLE)) == 1)
     assert runner.of(TABLE) == [["c", "f1", "f2"]]
-    # The pause is over for all that follow.
+    # The pause is over for all later jobs.
     queues.submit(TABLE, Work("f3"))
     runner.wait_for(lambda: runner.of(TABLE)[1:] == [["f3"]])
     assert queues.close(HANG_S)
@@ -384,7 +385,7 @@ def test_no_job_is_lost_where_pauses_timers_and_closing_meet(
     workers = [threading.Thread(target=submit, args=(number,)) for number in range(4)]
     for worker in workers:
         worker.start()
-    # Some seeds close in the midst of it all.
+    # With some seeds the queue closes while the workers run.
     workers[0].join(0.05 if seed % 2 else HANG_S)
     closing.set()
     assert own.close(HANG_S)

@@ -1,7 +1,7 @@
-"""Faults between the pipeline, the database and the store: the reported outcome is true.
+"""With faults between the pipeline, the database and the store, the reported outcome is true.
 
-The database is a real SQLite; the fault is put between it and the catalog, at the very moment a
-connection could break. (The breaking of real PostgreSQL connections is tested with the database.)
+The database is a real SQLite. Faults are injected between it and the catalog, exactly where a
+connection could break. (Broken PostgreSQL connections are tested with the database.)
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def database_url(tmp_path: Path) -> str:
 
 
 class FaultyDatabase:
-    """A database whose next commits go wrong as told; everything else is the real one."""
+    """A real database whose next commits fail as configured."""
 
     def __init__(self, real: Database) -> None:
         self._real = real
@@ -63,14 +63,14 @@ class FaultyDatabase:
         self.locked_rows += 1
         return self._real.locked(uuids, timeout_s)
 
-    # what can go wrong
+    # Faults
 
     def lost_before(self, transaction: Transaction) -> TransactionOutcome:
-        """COMMIT never reached the database."""
+        """Fail before COMMIT reaches the database."""
         raise OutcomeUnknown("connection reset")
 
     def lost_after(self, transaction: Transaction) -> TransactionOutcome:
-        """COMMIT took effect, its answer did not arrive."""
+        """Apply COMMIT and lose the response."""
         self._real.commit(transaction)
         raise OutcomeUnknown("connection reset")
 
@@ -82,7 +82,7 @@ class FaultyDatabase:
 
 
 class FaultyStore(LocalStore):
-    """Local files on a disk that refuses to write some names."""
+    """A local store that refuses to write some names."""
 
     def __init__(self, refuse: Callable[[str], bool]) -> None:
         super().__init__()
@@ -152,7 +152,7 @@ def test_a_lost_answer_to_a_commit_that_did_not_happen_is_applied_again(
     faulty.faults = [faulty.lost_before]
     commit(driver)
     assert driver.snapshot_ids("t") == [1]
-    # The rejected attempt's file is gone: its rejection was proven.
+    # The rejected attempt's file is deleted, because its rejection is certain.
     assert len(driver.metadata_files("t") - before) == 1
 
 
@@ -195,7 +195,7 @@ def test_lost_swaps_are_applied_again_and_leave_no_files(
     commit(driver)
     assert driver.snapshot_ids("t") == [1]
     assert len(driver.metadata_files("t") - before) == 1
-    # The third try held the row before it loaded it.
+    # The third attempt locked the row before it loaded it.
     assert faulty.locked_rows == 1
 
 
@@ -245,7 +245,7 @@ def test_a_full_queue_answers_at_once_and_takes_more_later(make_catalog: Catalog
     driver.create_namespace("ns")
     driver.create_table("t")
     with driver.catalog._queues.holding([name("t")]):
-        # The first is taken by the waiting drain only once the table is free.
+        # The waiting worker takes the first request only when the table is unlocked.
         queued = [driver.submit("t", [set_property(str(n), "x")]) for n in range(2)]
         with pytest.raises(TooManyRequests):
             driver.submit("t", [set_property("late", "x")])

@@ -1,4 +1,4 @@
-"""Commits of one table: groups, refusals, what counts as already done, what is written."""
+"""Commits to one table: groups, refusals, repeated commits, and the files that are written."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.support.patience import wait_until
 
 
 def submit_as_group(driver: Driver, requests: list[dict[str, Any]]) -> list[Future[Answer]]:
-    """Queues requests while the table is held, so that all of them are one group."""
+    """Queue requests while the table is locked, so that they form one group."""
     with driver.catalog._queues.holding([name("t")]):
         return [driver.submit("t", **request) for request in requests]
 
@@ -47,7 +47,7 @@ def test_a_group_is_one_metadata_file_and_every_request_gets_its_own_answer(
     assert [committed(answer)[0]["snapshot-id"] for answer in answers] == list(range(1, 9))
     metadata = driver.load().metadata
     assert metadata.current_snapshot_id == 8
-    # Every head was visible in turn: each request is its own run of the builder.
+    # Every head is in the log, because each request runs the builder separately.
     assert [entry.snapshot_id for entry in metadata.snapshot_log] == list(range(1, 9))
     assert len(metadata.metadata_log) == 1
 
@@ -139,7 +139,7 @@ def test_the_metadata_log_is_bounded_and_old_files_go_when_the_table_says_so(
     for number in range(6):
         driver.commit("t", [set_property("n", str(number))])
     assert len(driver.load().metadata.metadata_log) == 2
-    # Old files go after the answer.
+    # Old metadata files are deleted after the response.
     wait_until(lambda: len(driver.metadata_files()) == 3, "old metadata files were not deleted")
 
 
@@ -244,7 +244,7 @@ def test_a_load_looks_at_the_file_behind_the_pointer(driver: Driver) -> None:
 
 
 def test_where_appends_are_rebased_what_cannot_be_goes_first(driver: Driver) -> None:
-    """A MERGE that holds on the head would be stale behind any append of its group."""
+    """A MERGE that is valid on the head would be stale after any append of its group."""
     driver.commit("t", append(1))
     driver.commit("t", [set_property("frazil.commit.rebase-appends", "true")])
     merge = append(3, 1, sequence_number=2, summary={"operation": "overwrite"})
@@ -258,7 +258,7 @@ def test_where_appends_are_rebased_what_cannot_be_goes_first(driver: Driver) -> 
     )
     outcomes = [future.exception(TIMEOUT_S) for future in futures]
     assert outcomes[1:] == [None, None]
-    # The append then has to be rebased, which this test's missing manifest list prevents.
+    # The append must then be rebased, which fails because its manifest list does not exist.
     assert isinstance(outcomes[0], CommitFailed)
     assert "not rebased" in outcomes[0].message
     assert driver.snapshot_ids() == [1, 3]

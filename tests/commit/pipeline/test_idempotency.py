@@ -1,4 +1,4 @@
-"""The same Idempotency-Key gives the same outcome, for every operation that changes something."""
+"""The same Idempotency-Key gives the same result, for every operation that changes something."""
 
 from __future__ import annotations
 

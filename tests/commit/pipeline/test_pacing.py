@@ -1,4 +1,4 @@
-"""Commits slow down if the table's times are ahead of the clock; a slow group is split."""
+"""Commits slow down if the table's timestamps are ahead of the clock; a slow group is split."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.commit.requests import (
 
 @pytest.fixture
 def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The seconds that groups would have slept."""
+    """Record the seconds that groups would sleep."""
     seconds: list[float] = []
     clock = SimpleNamespace(sleep=seconds.append, monotonic=time.monotonic)
     monkeypatch.setattr(commit_batch, "time", clock)
@@ -40,9 +40,9 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         (-5_000, 64, []),
         (0, 64, []),
         (MAX_AHEAD_MS, 64, []),
-        # No longer than it takes to come back to a second ahead.
+        # Sleep only until the timestamps are one second ahead again.
         (MAX_AHEAD_MS + 10, 64, [0.01]),
-        # Nor longer than the time that the group itself uses up, a millisecond a request.
+        # Sleep at most one millisecond for each request of the group.
         (MAX_AHEAD_MS + 10, 3, [0.003]),
         (3_600_000, 64, [0.064]),
     ],
@@ -92,7 +92,7 @@ def test_commits_on_a_head_from_the_future_go_on_after_it(
     assert [entry.timestamp_ms for entry in metadata.snapshot_log][-6:] == [
         future + number for number in range(6)
     ]
-    # Five requests use five milliseconds up.
+    # Five requests use five milliseconds.
     assert slept == [0.005]
 
 
@@ -109,12 +109,12 @@ def test_a_group_that_takes_long_is_committed_in_parts(
     with driver.catalog._queues.holding([name("t")]):
         bad = driver.submit("t", [{"action": "set-current-schema", "schema-id": 77}])
         good = [driver.submit("t", [add(f"{location}/data/{n}.parquet")]) for n in range(5)]
-        # Changes nothing, so that its part needs no swap.
+        # The request changes nothing, so its part of the group needs no swap.
         same = driver.submit("t", [set_property("format-version", "2")])
     answers = [table_answer(future.result(TIMEOUT_S)) for future in good]
     assert isinstance(bad.exception(TIMEOUT_S), BadRequest)
     table_answer(same.result(TIMEOUT_S))
-    # Each part is whole: a file, a swap, and answers that hold what they name.
+    # Each part has its own metadata file and swap, and responses with their own snapshots.
     written = driver.metadata_files() - before
     assert sum(file.endswith(".metadata.json") for file in written) == 5
     assert len({answer.table.metadata_location for answer in answers}) == 5

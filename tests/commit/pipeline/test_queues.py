@@ -1,4 +1,4 @@
-"""The queue of a table: order, groups, bounds, and holding several tables at once."""
+"""The queue of a table: order, groups, limits, and locking several tables at once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Work:
 
 
 class Runner:
-    """Records the groups it is handed; `gate` keeps the first one running."""
+    """Records the groups that it runs; `gate` blocks the first one."""
 
     def __init__(self) -> None:
         self.groups: list[tuple[Identifier, list[int]]] = []

@@ -1,4 +1,4 @@
-"""Streams that commit an epoch more than once: the catalog applies it only the first time."""
+"""Streams that commit an epoch several times: the catalog applies only the first commit."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def snapshots(answer: TableAnswer) -> list[int]:
 
 
 def rows(driver: Driver, table: str = "t", branch: str = "main") -> int:
-    """By the summary of the branch's head."""
+    """Return the total row count in the summary of the branch's head."""
     metadata = driver.catalog.load_table(name(table)).metadata
     ref = metadata.ref(branch)
     snapshot = None if ref is None else metadata.snapshot(ref.snapshot_id)
@@ -111,7 +111,7 @@ def test_what_failed_is_not_remembered(driver: Driver) -> None:
 
 
 def test_an_epoch_that_came_again_meets_no_requirement(driver: Driver) -> None:
-    """It held when the epoch was applied, and does no longer because it was applied."""
+    """The requirement was true before the epoch was applied and is false now because of it."""
     body = body_of([append(driver, "1")], 1) | {"requirements": [head_is(None)]}
     answers = [send(driver, body).result(TIMEOUT_S) for _ in range(2)]
     said = [answer.already_committed for answer in answers if isinstance(answer, TableAnswer)]
@@ -128,7 +128,7 @@ def test_streams_do_not_share_epochs(driver: Driver) -> None:
 
 
 def test_two_of_one_group_are_applied_once(make_catalog: CatalogFactory, driver: Driver) -> None:
-    """All are queued while the table is held, so that they are judged in one round."""
+    """All requests are queued while the table is locked, so that one group has all of them."""
     go = threading.Event()
 
     class Held(LocalStore):
@@ -159,7 +159,8 @@ def test_two_replicas_apply_an_epoch_once(make_catalog: CatalogFactory, driver: 
 def test_an_answer_holds_the_snapshot_that_it_names(
     make_catalog: CatalogFactory, driver: Driver
 ) -> None:
-    """Another replica commits the epoch between the loads of the table's and the stream's row."""
+    """Another replica commits the epoch after the table's row and before the stream's row is
+    loaded."""
 
     class Overtaken:
         overtaken = False
@@ -236,7 +237,7 @@ def test_a_file_registered_over_a_table_may_take_it_back(driver: Driver) -> None
 def test_a_file_registered_over_a_lost_one_forgets_all_streams(
     make_catalog: CatalogFactory, driver: Driver
 ) -> None:
-    """Nobody can tell what it takes back; the history of what is there now decides."""
+    """It is unknown what the registration reverts, so the history of the new metadata decides."""
     commit(driver, [append(driver, "1")], 1)
     kept = row_of(driver)
     commit(driver, [append(driver, "2")], 2)
@@ -259,7 +260,8 @@ def test_a_key_replays_what_was_said(driver: Driver) -> None:
 
 @pytest.mark.parametrize("in_transaction", [0, 1, 2])
 def test_a_table_is_created_with_its_first_epoch(driver: Driver, in_transaction: int) -> None:
-    """By a commit of its own, or in a transaction alone or beside another table."""
+    """The table is created by its own commit, by a transaction alone, or together with another
+    table."""
     table_uuid = str(uuid.uuid4())
     other = {"requirements": [], "updates": [set_property("a", "b")]}
     others = [other | {"identifier": {"namespace": ["ns"], "name": "t"}}] * (in_transaction - 1)

@@ -1,4 +1,4 @@
-"""A commit over several tables changes all of them or none."""
+"""A commit to several tables changes all of them or none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Declared files lie in the table's own places, or outside every table; never in another's."""
+"""Declared files must be in the table's own locations or outside every table's."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OTHER = "s3://bucket/warehouse/db/other"
 
 
 class Owners:
-    """What the database knows of the owners of locations, and how often it was asked."""
+    """The owners of locations in the database, with a count of the lookups."""
 
     def __init__(self, **owners: str) -> None:
         self._owners = {location: uuid for uuid, location in owners.items()}
@@ -119,7 +119,7 @@ def test_a_location_is_not_its_neighbour() -> None:
     ],
 )
 def test_paths_that_clients_read_differently_are_refused(path: str, problem: str) -> None:
-    """Also behind a good file of the same folder, which is then known."""
+    """Paths are also checked after a valid file of the same folder, which is then cached."""
     for before in ([], [f"{LOCATION}/good.parquet", f"{LOCATION}/data/good.parquet"]):
         with pytest.raises(BadRequest, match=problem) as caught:
             check(*before, path)
@@ -157,7 +157,8 @@ def test_local_files_are_judged_by_where_links_lead(local: TableMetadata, tmp_pa
 
 
 def test_a_link_among_many_files_of_a_folder_is_found(local: TableMetadata, tmp_path: Path) -> None:
-    """After some files the folder is listed once; what it held then decides."""
+    """After some files of a folder it is listed once, and its links are checked from the
+    listing."""
     folder = tmp_path / "wh/mine/data"
     owners = Owners(other=f"file://{tmp_path}/wh/theirs")
     os.symlink(tmp_path / "wh/theirs/data/x", folder / "linked")

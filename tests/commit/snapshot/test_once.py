@@ -1,4 +1,4 @@
-"""Which epochs of a stream are applied, by its row or by the branch's history."""
+"""Which epochs of a stream are applied, by the stream's row or by the branch's history."""
 
 from __future__ import annotations
 
@@ -53,7 +53,8 @@ def streaming(stream_id: str, epoch: Any, **more: str) -> dict[str, str]:
 
 
 def with_epochs(*epochs: tuple[str, Any] | None, branch: str = "main") -> TableMetadata:
-    """A history of one snapshot for each (stream, epoch); None is a snapshot of somebody else."""
+    """Return a history with one snapshot for each (stream, epoch); None is another writer's
+    snapshot."""
     metadata = table()
     for number, named in enumerate(epochs, start=1):
         summary = streaming(*named) if named else {"operation": "overwrite"}

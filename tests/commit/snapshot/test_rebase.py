@@ -1,4 +1,4 @@
-"""Stale appends of stock clients are rebased on the head: real trees, stock readers."""
+"""Stale appends of stock clients are rebased on the head, with real trees and stock readers."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def format_version(request: pytest.FixtureRequest) -> int:
 
 
 def manifests(tree: Tree) -> list[Any]:
-    """The head's list as fastavro reads it."""
+    """Read the head's manifest list with fastavro."""
     assert tree.head.manifest_list is not None
     return avro_records(tree.store.get(tree.head.manifest_list))
 
 
 def sequence_numbers(tree: Tree) -> dict[int, int]:
-    """By PyIceberg: the data sequence number of each file, by the ids of its only row."""
+    """Read the data sequence number of each file with PyIceberg, by the id of its only row."""
     found: dict[int, int] = {}
     for task in tree.table().scan().plan_files():
         bound = (task.file.lower_bounds or {})[1]
@@ -90,7 +90,7 @@ def test_a_stale_append_lands(tmp_path: Path, format_version: int) -> None:
         assert Path(file[0]).name.startswith(f"snap-{commit.snapshot.snapshot_id}-1-")
     assert tree.ids() == [1, 2, 3, 4]
     assert by_duckdb(tree) == [1, 2, 3, 4]
-    # The client's own manifests are listed, and each snapshot follows the one before.
+    # The list has the client's own manifests, and each snapshot is the child of the previous one.
     assert len(manifests(tree)) == 4
     second = tree.metadata.snapshot(stale[0].snapshot.snapshot_id)
     assert second is not None
@@ -123,7 +123,7 @@ def test_a_stale_append_that_merged_manifests_lands(tmp_path: Path, format_versi
     assert counts == [(1, 0), (1, 0), (1, 2)]
     if format_version > 1:
         assert sequence_numbers(tree) == {1: 1, 2: 2, 5: 3, 3: 4, 4: 5}
-    # What stood on the head can be merged again by the next client that is not late.
+    # A later client with a current base can merge these manifests again.
     tree.apply(tree.append(6))
     assert tree.ids() == [1, 2, 3, 4, 5, 6]
 
@@ -229,7 +229,7 @@ def test_what_removes_files_is_not_rebased(tmp_path: Path, write: Callable[[Tabl
     tree.apply(tree.append(2))
     before = tree.metadata
     assert isinstance(tree.rebase(stale), NotRebasable)
-    # Not even if it calls itself an append: the manifests decide.
+    # A client cannot hide this with the operation `append`: the manifests decide.
     document = json.loads(stale.snapshot.raw)
     document["summary"]["operation"] = "append"
     refused = tree.rebase(stale.with_snapshot(json.dumps(document).encode()))
@@ -383,7 +383,7 @@ def test_the_least_recently_used_goes_first() -> None:
 
 
 class V3:
-    """A version 3 table by hand, in memory: each snapshot appends the given manifests."""
+    """A version 3 table in memory, built by hand: each snapshot appends the given manifests."""
 
     def __init__(self, tmp_path: Path) -> None:
         self.tree = Tree.create(tmp_path / "t", format_version=3)
@@ -399,7 +399,8 @@ class V3:
     def commit(
         self, snapshot_id: int, new: list[dict[str, Any]], kept: list[dict[str, Any]]
     ) -> Commit:
-        """As a client builds it on the present head; `new` are records without row ids."""
+        """Build a commit on the current head as a client does; `new` are records without row
+        ids."""
         metadata = self.tree.metadata
         next_row_id = metadata.next_row_id
         for record in new:

@@ -1,4 +1,4 @@
-"""The proof that a client's snapshot is an append accepts appends only."""
+"""The proof that a client's snapshot is an append accepts only appends."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def snapshot(snapshot_id: int, parent: int | None, number: int, **fields: Any) -
 
 
 def table(format_version: int = 2, **head_fields: Any) -> TableMetadata:
-    """A table of two snapshots, PARENT and then HEAD."""
+    """Return a table with two snapshots, PARENT and then HEAD."""
     metadata = new_table(
         schema=SCHEMA.model_dump_json().encode(),
         spec=None,
@@ -120,7 +120,7 @@ def an_entry(path: str, status: int = ADDED, **fields: Any) -> ManifestEntry:
 
 @dataclass
 class Case:
-    """A client's snapshot, as data that a test can spoil before the proof is tried."""
+    """A client's snapshot as data that a test can corrupt before it runs the proof."""
 
     target: RebaseTarget
     parent: list[ManifestFile]
@@ -145,13 +145,13 @@ def target(**fields: Any) -> RebaseTarget:
 
 
 def plain() -> Case:
-    """A fast append: one new manifest before those of the parent."""
+    """Return a fast append: one new manifest before those of the parent."""
     kept = listed("kept", PARENT, 1)
     return Case(target(), [kept], [listed("new", OWN, 2), kept], {"new": [an_entry("a")]})
 
 
 def merged() -> Case:
-    """A merge append: the client's manifest holds what two of the parent's held."""
+    """Return a merge append: the client's manifest contains the entries of two of the parent's."""
     old, older = listed("old", PARENT, 1), listed("older", OTHER, 0)
     live = [
         an_entry("x"),
@@ -301,7 +301,7 @@ def list_more(manifest: ManifestFile, *entries: ManifestEntry) -> Callable[[Case
 
 
 def drop_parent(case: Case) -> None:
-    """The client's list no longer has a live manifest of the parent."""
+    """Remove a live manifest of the parent from the client's list."""
     lost = listed("lost", PARENT, 1)
     case.parent.append(lost)
     case.manifests["lost"] = [an_entry("l")]

@@ -1,4 +1,4 @@
-"""Declared files are looked at as far as the table asks for it: real Parquet, real Puffin."""
+"""Declared files are verified to the level that the table requires: real Parquet, real Puffin."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def parquet(
 
 
 def nulls(fields: Sequence[pa.Field]) -> bytes:
-    """A file of certain columns; what is in them does not matter."""
+    """Return a Parquet file with the given columns; its values do not matter."""
     return parquet([one.with_nullable(True) for one in fields], [[None] * ROWS] * len(fields))
 
 
@@ -310,7 +310,7 @@ def test_a_column_must_be_readable_as_the_tables_type(
     memory: Place, kind: str, type_: pa.DataType, fits: bool
 ) -> None:
     metadata = table(columns=[column(1, "x", kind)], version=3)
-    # Arrow's own schema, which it keeps in the file, is not what other readers go by.
+    # Other readers do not use the Arrow schema that Arrow stores in the file.
     for store_schema in (True, False):
         content = parquet([field("x", type_, 1)], [[None] * ROWS], store_schema=store_schema)
         file = written(memory, content, f"{uuid.uuid4()}.parquet")
@@ -392,7 +392,7 @@ def test_nested_columns_are_looked_into(memory: Place) -> None:
 
 
 def renumbered(metadata: TableMetadata) -> dict[str, int]:
-    """A new table gives its columns ids of its own; by their dotted names."""
+    """Return the ids that a new table assigned to its columns, by their dotted names."""
     return {name: at for at, name in metadata.current_schema.full_names.items()}
 
 
@@ -601,7 +601,7 @@ def test_the_long_footer_of_many_vectors_is_read_with_a_second_request(memory: P
 
 
 class Counting(MemoryStore):
-    """Counts what is asked at once."""
+    """Records the objects whose size is requested."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -650,7 +650,7 @@ def test_files_of_the_same_group_are_there_already(memory: Place) -> None:
 
 
 class Vanishing(MemoryStore):
-    """Loses an object between two questions."""
+    """Deletes an object after its size was requested."""
 
     def size(self, location: str) -> int | None:
         found = super().size(location)

@@ -1,7 +1,7 @@
-"""The validation clauses over real trees: the snapshots, manifests and files in conflict.
+"""The validation clauses on real trees: the snapshots, manifests and files that conflict.
 
-The cases are those of Java's TestRowDelta, TestOverwriteWithValidation, TestReplacePartitions and
-TestRewriteFiles, as far as they are about checks, and what we decide otherwise.
+The cases are those of Java's TestRowDelta, TestOverwriteWithValidation, TestReplacePartitions
+and TestRewriteFiles that concern checks, and cases that Frazil decides differently.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ with_deletes = pytest.mark.parametrize("version", [2, 3], ids=["v2", "v3"])
 
 
 def table(version: int = 2, **kept: Any) -> tuple[Branches, int]:
-    """A table with two files in two partitions; and the base that writers start from."""
+    """Return a table with two files in two partitions, and the base that writers start from."""
     branches = Branches.create(version, **kept)
     base = branches.commit(
         "append", add=[data("eu-0", "eu", ids=(0, 9)), data("us-0", "us", ids=(10, 19))]
@@ -86,7 +86,7 @@ def test_the_filter_prunes_by_partition_and_by_metrics(version: int) -> None:
     )
     both = {"type": "and", "left": region("eu"), "right": ids_from(30)}
     assert branches.conflicts(clause(ADDED_DATA, filter=both), base_snapshot_id=base) == []
-    # A file without metrics may hold anything.
+    # A file without metrics may contain any value.
     (found,) = branches.conflicts(clause(ADDED_DATA, filter=ids_from(30)), base_snapshot_id=base)
     assert paths(found) == ["us-1"]
 
@@ -151,7 +151,7 @@ def test_only_manifests_of_new_snapshots_that_may_match_are_read() -> None:
     branches.commit("append", add=[data("us-1", "us")])
     branches.store.read.clear()
     branches.conflicts(clause(ADDED_DATA, filter=region("us")), base_snapshot_id=base)
-    # Two lists, and the one manifest that can hold the partition.
+    # The two manifest lists, and the one manifest that may contain the partition.
     assert len(branches.store.read) == 3
 
 
@@ -212,7 +212,7 @@ def test_older_delete_files_in_a_rewritten_manifest_are_not_new(version: int) ->
     new = branches.commit("delete", add=[any_delete(version)], merge=True)
     again = branches.commit("overwrite", add=[data("eu-2", "eu")], merge=True)
     (found,) = branches.conflicts(clause(ADDED_DELETES), base_snapshot_id=base)
-    # Carried over by the second snapshot, it is still one file, and the first one's.
+    # The second snapshot carries the file over, but the conflict still names the first snapshot.
     assert (paths(found), found["file-count"], snapshots(found)) == (["d-1"], 1, [new])
     assert again != new
 
@@ -263,7 +263,7 @@ def test_a_delete_without_a_reference_counts_against_its_whole_partition() -> No
     eu, us = clause(NEW_DELETES, file_paths=["eu-0"]), clause(NEW_DELETES, file_paths=["us-0"])
     assert len(branches.conflicts(eu, base_snapshot_id=base)) == 1
     assert branches.conflicts(us, base_snapshot_id=base) == []
-    # The partition of a file that has gone since is still known from the base.
+    # The partition of a removed file is known from the base.
     branches.commit("overwrite", remove=["eu-0"])
     assert len(branches.conflicts(eu, base_snapshot_id=base)) == 1
 
@@ -427,7 +427,7 @@ def test_required_delete_files_must_be_live() -> None:
     (found,) = branches.conflicts(required, base_snapshot_id=base)
     assert found["message"].startswith("Cannot commit, missing delete files: d-1.")
     assert snapshots(found) == [removed]
-    # Without a base nothing says who removed it, but it is missing all the same.
+    # Without a base the remover is unknown, but the file is still missing.
     (found,) = branches.conflicts(required)
     assert (paths(found), snapshots(found)) == (["d-1"], [])
     outside = clause(REQUIRED_DELETES, file_paths=["d-1"], filter=region("us"))
@@ -450,7 +450,7 @@ def test_vectors_are_required_by_their_offset() -> None:
     (found,) = branches.conflicts(by_offset, base_snapshot_id=base)
     assert found["files"] == [first]
     assert branches.conflicts(clause(REQUIRED_DELETES, file_paths=[second])) == []
-    # The path alone: one vector of it has gone since the base, the other is live.
+    # By path only: one of its vectors was removed since the base, and the other is live.
     (found,) = branches.conflicts(by_path, base_snapshot_id=base)
     assert found["files"] == [first]
     assert branches.conflicts(by_path) == []
@@ -482,7 +482,7 @@ def test_clauses_without_a_filter_are_about_the_replaced_partitions(version: int
     found = branches.conflicts(*every, **update, added_partitions=us)
     assert [paths(conflict) for conflict in found] == [["us-1"], ["us-0"]]
     assert "matching partitions region=us: us-1" in found[0]["message"]
-    # A filter of its own, or named files, and the clause is about those.
+    # A clause with its own filter or file names applies to those instead.
     own = clause(ADDED_DATA, filter=region("us"))
     named = clause(REQUIRED_DATA, file_paths=["us-0"])
     assert len(branches.conflicts(own, named, **update, added_partitions=eu)) == 2
@@ -552,8 +552,8 @@ def test_a_history_with_expired_snapshots_cannot_be_judged(version: int) -> None
     assert branches.conflicts(clause(ADDED_DATA), base_snapshot_id=base) != []
     (found,) = branches.conflicts(clause(ADDED_DATA), base_snapshot_id=middle)
     assert paths(found) == ["eu-3"]
-    # It may have been an ancestor, so that nothing says it was none; of another branch's
-    # snapshot it is certain.
+    # The missing base may have been an ancestor, so nothing proves the opposite. A snapshot of
+    # another branch certainly is not one.
     assert branches.base_conflicts(base_snapshot_id=base) == []
     other = branches.commit("append", add=[data("eu-4", "eu")], branch="audit")
     assert len(branches.base_conflicts(base_snapshot_id=other)) == 1
