@@ -127,8 +127,8 @@ class HeadChanges:
         return chosen
 
     def _refuse_missing(self, missing: list[ConflictFile], may_be_missing: bool) -> None:
-        """Refuse missing files, except where Java ignores them by default: in a delete or an
-        overwrite."""
+        """Refuse missing files, unless the action and the table property allow them. Java
+        ignores them in a delete or an overwrite by default."""
         ignored = may_be_missing and _is_on(self._metadata, IGNORE_MISSING, default=False)
         if missing and not ignored:
             self._conflict(

@@ -34,9 +34,9 @@ def removed_files(
 def missing_data_files(
     changes: BranchChanges, clause: RequiredDataFiles, where: Where, base: int | None
 ) -> Finding | None:
-    """Return the required paths that conflict. A path must not have been removed since the base,
-    even if it was added again, unless the operation is allowed. Removals outside the filter
-    are ignored. All other paths must be live."""
+    """Return the finding if required paths are missing. A path must not have been removed since
+    the base, even if it was added again, unless the operation is allowed. Removals outside
+    the filter are ignored. All other paths must be live."""
     paths = list(dict.fromkeys(clause.file_paths or ()))
     removals = changes.removals_of(DATA, paths, where, base)
     allowed = clause.allowed_operations
@@ -55,7 +55,7 @@ def missing_data_files(
 def missing_delete_files(
     changes: BranchChanges, clause: RequiredDeleteFiles, where: Where, base: int | None
 ) -> Finding | None:
-    """Return the required delete files that are not live. Removals outside the filter are
+    """Return the finding if required delete files are not live. Removals outside the filter are
     ignored.
 
     A path without an offset means all deletes of the file: some of them must be live, and none
