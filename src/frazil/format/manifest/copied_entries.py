@@ -1,14 +1,15 @@
 """Copies entries of one manifest into another by the bytes of their `data_file`.
 
 A manifest that loses entries, or is merged with others, is rewritten without decoding the files
-that stay. The columns of the manifest know where the bytes are. Only inherited first row ids are
-inserted. If the source has another schema, fields with the same bytes are still copied and only the
-others are translated. Fields that we do not know are kept.
+that remain. The columns of the manifest contain the positions of the bytes. Only inherited first
+row ids are inserted. If the source has another schema, fields with the same bytes are still
+copied and only the others are translated. Unknown fields are kept.
 
-Blocks in which nothing changes are copied in their compressed form. Columns of a manifest that has
-only copied entries are taken from the columns of its sources. Measured for removing one file from a
-manifest of 4,000: the commit takes 3.7 times as long without copied blocks, 3 times with translated
-entries and 2.4 times if the result is decoded (see benchmarks/manifest_paths.py).
+Blocks in which nothing changes are copied in their compressed form. If a manifest has only
+copied entries, its columns are taken from the columns of its sources. Measured for removing one
+file from a manifest of 4,000: the commit takes 3.7 times as long without copied blocks, 3 times
+with translated entries and 2.4 times if the result is decoded (see
+benchmarks/manifest_paths.py).
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ _DEFAULTS: Final[Mapping[int, int]] = {CONTENT: DATA_CONTENT, _BLOCK_SIZE: BLOCK
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CopiedRows:
-    """Entries of a manifest that are to be written to others."""
+    """Entries of a manifest that will be written to other manifests."""
 
     columns: ManifestColumns
     rows: NDArray[np.int64]
@@ -79,7 +80,7 @@ class CopiedRows:
     data_files: list[bytes]
     """Encoded for the target. Empty if whole blocks are copied."""
     first_row_id_at: NDArray[np.int64]
-    """Where the field begins within each `data_file`. NONE if it does not exist."""
+    """The position of the field within each `data_file`, or NONE if it does not exist."""
     partitions: tuple[tuple[Any, ...], ...]
     """The partition tuples of the columns, in the order of the encoder's spec."""
 
@@ -91,7 +92,8 @@ def copied_rows(
     rows: Rows,
     encoder: ManifestEncoder,
 ) -> CopiedRows:
-    """Return live entries of a manifest for manifests of `encoder`. Raises UnreadableAvro."""
+    """Return live entries of a manifest, converted for manifests of `encoder`. Raises
+    UnreadableAvro."""
     chosen = np.asarray(rows, np.int64)
     target = data_file_record(encoder.schema.record)
     source = data_file_record(file.schema.record)
@@ -168,8 +170,8 @@ def _suffix(source: Record, target: Record) -> bytes | None:
 
 
 def _bytes_form(field: Field) -> str:
-    """Return a text that is equal for fields whose values have the same bytes. An `int` is encoded
-    like a `long`, and PyIceberg uses longs where Java uses ints."""
+    """Return a text that is equal for all fields whose values have the same bytes. An `int` is
+    encoded like a `long`, and PyIceberg uses longs where Java uses ints."""
     return field.node.layout.replace("int", "long")
 
 
@@ -366,7 +368,8 @@ class Blocks:
 
     @classmethod
     def of(cls, file: AvroFile, columns: ManifestColumns) -> Blocks:
-        """Raises UnreadableAvro if the columns do not belong to the file."""
+        """Return the blocks of a manifest. Raises UnreadableAvro if the columns do not belong to
+        the file."""
         spans = list(file.block_spans())
         first_rows = np.cumsum([0, *(count for count, _, _ in spans)])
         known = np.searchsorted(columns.data_file_at, columns.block_starts)
@@ -396,7 +399,7 @@ class Blocks:
             yield Run(bool(whole[first]), range(first, behind), *rows)
 
     def copy_into(self, writer: AvroWriter, number: int) -> int:
-        """Write a block. Return by how many bytes its entries move."""
+        """Write a block. Return the number of bytes by which its entries move."""
         count, start, end = self.spans[number]
         began = int(self.columns.block_starts[number])
         size = int(self.columns.data_file_end[self.first_rows[number + 1] - 1]) - began
@@ -516,7 +519,7 @@ def columns_of_copies(
     copies: Sequence[Copies], encoder: ManifestEncoder, block_starts: Sequence[int]
 ) -> ManifestColumns | None:
     """Return the columns of a manifest that consists of these copies, or None if it must be
-    decoded. Float partitions must be, because equal values can have different bytes."""
+    decoded. Float partitions require decoding, because equal values can have different bytes."""
     types = [field.type.type_id for field in encoder.partition_type.fields]
     if TypeId.FLOAT in types or TypeId.DOUBLE in types:
         return None
@@ -572,7 +575,7 @@ class _JoinedColumns:
     def _partition_indexes(
         self, copied: CopiedRows, partition: NDArray[np.int32]
     ) -> NDArray[np.int64]:
-        """Number the partition tuples in the order of their first rows, as decoding does."""
+        """Assign indexes to partition tuples in the order of their first rows, as decoding does."""
         known = self._partitions
         used, where = np.unique(partition, return_inverse=True)
         first_rows = np.unique(where, return_index=True)[1]
@@ -583,7 +586,7 @@ class _JoinedColumns:
         return indexes[where]
 
     def _hashes_of(self, columns: ManifestColumns) -> NDArray[np.uint64]:
-        """Return the hashes of all rows. They are kept while copies come from one manifest."""
+        """Return the hashes of all rows. They are cached while copies come from one manifest."""
         if self._source_hashes is None or self._source_hashes[0] is not columns:
             self._source_hashes = columns, columns.hashes()
         return self._source_hashes[1]

@@ -1,8 +1,8 @@
 """Decodes the entries of a manifest into arrays.
 
-Large blocks are decoded with numpy, all entries at the same time (`lockstep_walk`). Small, unusual
-and damaged blocks are read entry by entry, which also finds out what is wrong. Measured: a cold
-plan of 100,000 files takes 3 times as long if all entries are read one by one (see
+Large blocks are decoded with numpy, all entries at the same time (`lockstep_walk`). Small,
+unusual and damaged blocks are read entry by entry, which also identifies any damage. Measured: a
+cold plan of 100,000 files takes 3 times as long if all entries are read one by one (see
 benchmarks/manifest_paths.py).
 """
 
@@ -166,7 +166,7 @@ _Entry = tuple[list[int], bytes, bytes, int, int, int]
 """The numbers, the encoded partition and path, where the `data_file` begins and ends, and where in
 it the first row id begins."""
 _Step = tuple[str, int, Callable[[bytes, int], Any]]
-"""What to do with a field (SKIP or another action), the column of its number, and its reader."""
+"""The action for a field (SKIP or another one), the column of its number, and its reader."""
 _SKIP: Final = "skip"
 _NUMBER: Final = "number"
 _PARTITION: Final = "partition"

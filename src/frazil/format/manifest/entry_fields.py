@@ -1,7 +1,7 @@
-"""Reads fields of single manifest entries at the positions that `manifest_columns` knows.
+"""Reads fields of single manifest entries at the positions stored in `manifest_columns`.
 
 Partition tuples become Iceberg's internal values by the logical types of the Avro schema. Bounds
-stay in their binary form (spec, Appendix D).
+are returned in their binary form (spec, Appendix D).
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ class MapReader:
     array of pairs."""
 
     def __init__(self, field: Field) -> None:
-        """Raises UnreadableAvro if the field is not such a map."""
+        """Check the schema of the field. Raises UnreadableAvro if it is not such a map."""
         is_bounds = field.field_id in (_LOWER_BOUNDS, _UPPER_BOUNDS)
         array = field.value_node
         kinds: list[type] = []
@@ -209,7 +209,7 @@ class MapReader:
         )
 
     def read(self, data: bytes, at: int) -> tuple[dict[int, Any] | None, int]:
-        """Return the map and the position behind it. The last of two equal keys wins."""
+        """Return the map and the position after it. For equal keys the last one is used."""
         if self._is_optional:
             branch, at = read_long(data, at)
             if branch == self._null:
@@ -322,7 +322,7 @@ def _content_file(values: dict[str, Any], partition: tuple[Any, ...]) -> Content
 
 
 def delete_fields(file: AvroFile, rows: DecodedRows) -> DeleteFields:
-    """Read what only delete files have, for every row. Raises UnreadableAvro."""
+    """Read the fields that only delete files have, for every row. Raises UnreadableAvro."""
     record = data_file_record(file.schema.record)
     projection = Projection(
         record,

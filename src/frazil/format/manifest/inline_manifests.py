@@ -1,4 +1,5 @@
-"""Manifest lists for snapshots that name their manifests inline, as old version 1 writers do."""
+"""Builds manifest lists for snapshots that name their manifests inline, as old version 1 writers
+do."""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ def _listed(snapshot_id: int, path: str, length: int, columns: ManifestColumns) 
 
 
 def _added_by(columns: ManifestColumns, snapshot_id: int) -> int:
-    """Return the snapshot that wrote the manifest: that of the files it added or deleted."""
+    """Return the id of the snapshot that wrote the manifest, which also added or deleted its
+    files."""
     changed = columns.snapshot_id[
         (columns.status != EXISTING) & (columns.snapshot_id != NO_SNAPSHOT)
     ]

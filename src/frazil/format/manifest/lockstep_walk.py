@@ -93,7 +93,7 @@ class ChunkRows:
 
 
 def lockstep(schema: str) -> Lockstep | None:
-    """Return the walk for manifests with this schema, or None if it cannot be walked so."""
+    """Return the walk for manifests with this schema, or None if the schema does not allow it."""
     return _made(schema) if len(schema) > _MAX_REMEMBERED_CHARS else _remembered(schema)
 
 
@@ -150,7 +150,7 @@ class Lockstep:
         self._entry_tail = record.fields[at + 1 :]
 
     def rows(self, chunk: Chunk, max_bytes: int) -> ChunkRows:
-        """Raises NotInLockstep."""
+        """Decode the rows of a chunk. Raises NotInLockstep."""
         data = b"".join(chunk.blocks)
         starts = self._path_starts(chunk, data)
         walk = RowsWalk(data, len(starts))
@@ -337,7 +337,7 @@ class RowsWalk:
         return at
 
     def _over_items(self, items: Node, at: _Positions, counts: _Positions, most: int) -> _Positions:
-        # A few rows with far more elements than the others are read faster alone.
+        # If a few rows have far more elements than the others, reading them alone is faster.
         self._steps -= most
         if self._steps < 0:
             raise NotInLockstep
@@ -365,7 +365,7 @@ class RowsWalk:
         return (first >> 1).astype(np.int64), at + 1
 
     def lengths_before(self, at: _Positions) -> _Positions:
-        """Return the lengths that seem to end there."""
+        """Return the lengths that seem to end at these positions."""
         start = at - 1
         more = self.bytes[start - 1] > 127
         for _ in range(_MAX_VARINT_BYTES):

@@ -100,9 +100,9 @@ class ManifestColumns:
     status: NDArray[np.uint8]
     content: NDArray[np.uint8]
     snapshot_id: NDArray[np.int64]
-    """NO_SNAPSHOT stands for null."""
+    """A missing id is NO_SNAPSHOT."""
     sequence_number: NDArray[np.int64]
-    """NONE stands for null, also in the following columns."""
+    """A missing number is NONE, also in the following columns."""
     file_sequence_number: NDArray[np.int64]
     record_count: NDArray[np.int64]
     file_size_in_bytes: NDArray[np.int64]
@@ -111,7 +111,7 @@ class ManifestColumns:
     partitions: tuple[tuple[Any, ...], ...]
     """The distinct partition tuples as Iceberg's internal values (`frazil.values.types`)."""
     partition: NDArray[np.int32]
-    """The index into `partitions` of each row."""
+    """The index of each row's partition in `partitions`."""
     deletes: DeleteColumns | None
     """None in data manifests."""
     data_file_at: NDArray[np.uint32]
@@ -146,7 +146,8 @@ class ManifestColumns:
         return [self.path(row) for row in rows]
 
     def find(self, path: str) -> Sequence[int]:
-        """Return the rows with this path, whatever their status. A Puffin file has many rows."""
+        """Return the rows with this path, whatever their status. The path of a Puffin file may
+        have many rows."""
         key = np.uint64(path_hash(path))
         start = int(np.searchsorted(self.sorted_hashes, key, "left"))
         if start == len(self.sorted_hashes) or self.sorted_hashes[start] != key:
@@ -300,7 +301,8 @@ def make_columns(
     deletes: DeleteFields | None,
     hashes: NDArray[np.uint64] | None = None,
 ) -> ManifestColumns:
-    """Make columns of valid rows. The path hashes are computed unless they are known."""
+    """Build the columns of valid rows. The path hashes are computed unless the caller passes
+    them."""
     hashes = _hashes(rows.paths) if hashes is None else hashes
     order = np.argsort(hashes, kind="stable")
     lengths = np.fromiter(map(len, rows.paths), np.int64, len(rows.paths))

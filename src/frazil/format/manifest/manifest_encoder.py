@@ -1,9 +1,10 @@
-"""Encodes manifest entries with functions made for one schema, spec, format version and content.
+"""Encodes manifest entries with functions specialized for one schema, spec, format version and
+content.
 
 A general Avro writer spends its time on finding out the type of every value. Here the types are
-known in advance: the partition tuple is encoded by functions that are chosen once, everything else
-by straight code, in the order of `manifest_schema`. Entries of another manifest are copied as bytes
-(`copied_entries`).
+known in advance: the partition tuple is encoded by functions that are chosen once, everything
+else by straight-line code, in the order of `manifest_schema`. Entries of another manifest are
+copied as bytes (`copied_entries`).
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ def avro_codec(compression_codec: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ManifestEncoder:
-    """Encodes the entries of manifests. Made by `manifest_encoder`."""
+    """Encodes the entries of manifests. Created by `manifest_encoder`."""
 
     format_version: int
     spec_id: int
@@ -131,7 +132,7 @@ class ManifestEncoder:
                 return [*map(self._encode, files)]
             except _MISFITS:
                 pass
-        # One by one, so that the error names the file.
+        # Encode the files one by one, so that the error names the file.
         return [*map(self.data_file, files)]
 
     def entry(
@@ -269,7 +270,7 @@ def _array(values: Sequence[int], numbers: Longs) -> bytes:
 
 
 def _data_tail(format_version: int) -> Callable[[Any], bytes]:
-    """Encode the fields after `split_offsets`. Those of delete files are null."""
+    """Return the encoder of the fields after `split_offsets`. Fields of delete files are null."""
     before = b"" if format_version == 1 else _NULL
     after = {1: b"", 2: _NULL, 3: _NULL * 3}[format_version]
     known: dict[int | None, bytes] = {None: before + _NULL}
@@ -312,7 +313,8 @@ def _delete_content(content: int) -> bytes:
 
 
 class _Formats(dict[str, bytes]):
-    """Java writes the name of its enum in capitals. Readers accept any case."""
+    """The encoded names of file formats. Java writes them in capitals, and readers accept any
+    case."""
 
     def __missing__(self, name: str) -> bytes:
         return _sized(name.upper().encode())

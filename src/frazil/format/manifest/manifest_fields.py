@@ -19,9 +19,9 @@ from frazil.format.avro.avro_types import (
 )
 
 NONE: Final = -1
-"""Stands for a missing number that is never negative."""
+"""The value of a missing number in columns that are never negative."""
 NO_SNAPSHOT: Final = -(1 << 63)
-"""Stands for a missing snapshot id. Any other number may be a snapshot id."""
+"""The value of a missing snapshot id. Any other number may be a snapshot id."""
 
 EXISTING: Final = 0
 ADDED: Final = 1
@@ -43,7 +43,7 @@ CONTENT: Final = 134
 FIRST_ROW_ID: Final = 142
 
 MALFORMED: Final = (IndexError, ValueError, struct.error, OverflowError)
-"""What reading malformed bytes raises, in addition to UnreadableAvro."""
+"""The errors of reading malformed bytes, in addition to UnreadableAvro."""
 
 ENTRY_NUMBERS: Final = {
     STATUS: ("status", NONE),

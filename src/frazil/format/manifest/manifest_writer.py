@@ -39,7 +39,7 @@ BLOCK_ENTRIES: Final = 500
 DEFAULT_TARGET_SIZE_BYTES: Final = 8 << 20
 """The default of `commit.manifest.target-size-bytes`."""
 
-# A manifest stays well below the limits of our own reader, whatever the target size is.
+# Keeps manifests well below the limits of our own reader, whatever the target size is.
 _MAX_LENGTH_BYTES: Final = MANIFEST_LIMITS.file_bytes // 2
 _MAX_DECODED_BYTES: Final = MANIFEST_LIMITS.decoded_bytes // 2
 MAX_ENTRIES: Final = MANIFEST_LIMITS.records // 2
@@ -49,7 +49,8 @@ _BLOCKS_AT_ONCE: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class WrittenManifest:
-    """A manifest's bytes, and what of its `manifest_file` does not depend on the commit."""
+    """The bytes of a manifest, and the fields of its `manifest_file` that do not depend on the
+    commit."""
 
     manifest_path: str
     file: bytes = dataclass_field(repr=False)
@@ -88,7 +89,8 @@ class WrittenManifest:
         return decode_columns(self.file) if found is None else found
 
     def listed(self, snapshot_id: int, sequence_number: int) -> Mapping[int, Any]:
-        """Return the record for a manifest list by field id. The commit has a number now."""
+        """Return the record for a manifest list by field id, with the sequence number of the
+        commit."""
         least = self.min_sequence_number
         return {
             manifest_list.PATH: self.manifest_path,
@@ -123,8 +125,8 @@ class RollingManifestWriter:
         max_entries: int = MAX_ENTRIES,
         codec: str = "deflate",
     ) -> None:
-        """`snapshot_id` is that of the commit. With None, which needs version 2, ADDED entries
-        inherit it. `codec` is the Avro name of a codec (`avro_codec`)."""
+        """Create a writer. `snapshot_id` is the id of the commit. With None, which needs version
+        2, ADDED entries inherit it. `codec` is the Avro name of a codec (`avro_codec`)."""
         self._encoder = encoder
         self._new_path = new_path
         self._snapshot_id = snapshot_id
@@ -135,7 +137,7 @@ class RollingManifestWriter:
         self._written: list[WrittenManifest] = []
 
     def add(self, file: ContentFile, sequence_number: int | None = None) -> None:
-        """Add a new file. A data sequence number is given only for rewritten rows, which keep
+        """Add a new file. A data sequence number is passed only for rewritten rows, which keep
         theirs."""
         self._write_file(ADDED, self._snapshot_id, sequence_number, None, file)
 
@@ -161,7 +163,7 @@ class RollingManifestWriter:
         sequence_number: int,
         file_sequence_number: int | None,
     ) -> None:
-        """Add a file that stays, with the numbers that it got when it was added."""
+        """Add a file that remains live, with the numbers that it got when it was added."""
         self._write_file(EXISTING, snapshot_id, sequence_number, file_sequence_number, file)
 
     def delete(
@@ -178,11 +180,12 @@ class RollingManifestWriter:
         listed: ManifestFile,
         removed: Collection[int] = (),
     ) -> None:
-        """Copy the live entries of another manifest. The rows in `removed` become files that this
-        commit removes, the others files that stay.
+        """Copy the live entries of another manifest. The rows in `removed` become files that
+        this commit removes, the others remain live.
 
         `content` and `columns` belong to the manifest, `listed` is its record in the list. If it
-        has unknown fields, a new manifest that also has them is begun. Raises UnreadableAvro.
+        has unknown fields, the writer begins a new manifest that also has them. Raises
+        UnreadableAvro.
         """
         if removed and self._snapshot_id is None:
             raise ValueError("an entry that is removed needs the snapshot id of the commit")
@@ -368,7 +371,7 @@ class _OpenManifest:
         data_file_at: NDArray[np.int64],
         data_file_end: NDArray[np.int64],
     ) -> None:
-        """Count copied entries. The arrays are about the chosen ones."""
+        """Count copied entries. The arrays describe the chosen ones."""
         rows = copied.rows[chosen]
         counts = copied.columns.record_count[rows]
         for kind in (EXISTING, DELETED):
@@ -469,7 +472,8 @@ Mergeable: TypeAlias = tuple[int, int, int]
 
 
 def mergeable(listed: ManifestFile) -> Mergeable:
-    """Return what merging depends on. A manifest without counts is full."""
+    """Return the properties that merging depends on. A manifest without counts is treated as
+    full."""
     added, existing = listed.added_files_count, listed.existing_files_count
     deleted = listed.deleted_files_count
     if added is None or existing is None or deleted is None:

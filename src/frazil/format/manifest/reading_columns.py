@@ -1,9 +1,9 @@
-"""What readers need to know about a data file in addition to the manifest columns.
+"""The fields of data files that readers need in addition to the manifest columns.
 
 Format, key metadata, split offsets and sort order rarely differ between the files of a manifest.
-Each is therefore stored as its distinct values and one index for each row. With them scan tasks are
-written without reading the manifest again. Measured: a warm plan with tasks takes 10 to 17 times as
-long without them (see benchmarks/manifest_paths.py).
+Each is therefore stored as its distinct values and one index for each row. With these columns,
+scan tasks are written without reading the manifest again. Measured: a warm plan with tasks takes
+10 to 17 times as long without them (see benchmarks/manifest_paths.py).
 """
 
 from __future__ import annotations
