@@ -1,10 +1,9 @@
-"""Keeps the columns of large manifests in a local folder for the time after a restart.
+"""Caches the columns of large manifests in a local folder, so that they survive a restart.
 
-Entries and statistics are separate files, because statistics are made only on demand.
+Entries and statistics are separate files, because statistics are decoded only on demand.
 
-This is only a cache. A file that is damaged, or of another version or manifest, is removed, and a
-folder that is not writable only costs speed. A thread writes the files, so a commit never waits for
-them.
+A file that is damaged, or belongs to another version or manifest, is removed. A folder that is
+not writable only costs speed. A thread writes the files, so a commit never waits for them.
 """
 
 from __future__ import annotations
@@ -172,7 +171,7 @@ class ColumnFiles:
         self._bytes += len(content)
 
     def _evict(self, left: int) -> None:
-        """Remove the oldest files until at most so many bytes are left."""
+        """Remove the oldest files until at most `left` bytes remain."""
         found = sorted(self._found())
         total = sum(size for _, size, _ in found)
         for _, size, path in found:

@@ -23,10 +23,12 @@ class LruCounts:
 
 
 class LruByBytes(Generic[V]):
-    """Evicts the least recently used objects if it exceeds its size. It is safe for threads."""
+    """A cache that evicts the least recently used objects if it exceeds its size. It is
+    thread-safe."""
 
     def __init__(self, max_bytes: int, cost: Callable[[V], int], largest: int) -> None:
-        """Objects larger than `largest` are not kept, because they would evict everything else."""
+        """Create an empty cache. Objects larger than `largest` are not cached, because they
+        would evict everything else."""
         self._max_bytes = max_bytes
         self._cost = cost
         self._largest = largest
@@ -92,7 +94,7 @@ class KindCounts:
     """The counts of one kind of object in memory."""
 
     hits: int
-    """Answers from memory."""
+    """Lookups that were answered from memory."""
     misses: int
     """Objects that had to be read or made, even if another thread was already doing it."""
     evictions: int
@@ -114,7 +116,7 @@ class ReadCounts:
 
 @dataclass(frozen=True, slots=True)
 class FolderCounts:
-    """Columns and statistics that were looked up in the local folder."""
+    """Lookups of columns and statistics in the local folder."""
 
     hits: int
     misses: int
@@ -135,13 +137,13 @@ class Durations:
 
     bounds_s: Sequence[float]
     counts: Sequence[int]
-    """The calls for each bound: at most this bound, and longer than the previous one. The last
-    number counts the calls that took longer than all bounds."""
+    """The number of calls for each bound: at most this bound, and longer than the previous one.
+    The last number counts the calls that took longer than all bounds."""
     total_s: float
 
 
 class Stopwatch:
-    """Counts durations in a histogram. Safe for several threads."""
+    """Counts durations in a histogram. It is thread-safe."""
 
     def __init__(self, bounds_s: Sequence[float]) -> None:
         self._bounds_s = tuple(bounds_s)

@@ -76,9 +76,9 @@ class DeleteIndex:
         metrics_of: MetricsOfEntry | None = None,
         allow_replaced_vectors: bool = False,
     ) -> None:
-        """With `allow_replaced_vectors` the entries come from several snapshots, where a later
-        deletion vector may have replaced an earlier one. Otherwise two vectors of one file are
-        refused."""
+        """Index delete files. With `allow_replaced_vectors` the entries come from several
+        snapshots, where a later deletion vector may have replaced an earlier one. Otherwise
+        two vectors of one file are refused."""
         self._specs = {spec.spec_id: spec for spec in metadata.partition_specs}
         self._metrics_of = metrics_of
         self._equality_metrics: dict[int, FileMetrics] = {}
@@ -110,7 +110,7 @@ class DeleteIndex:
         self._position = {key: _Group(found) for key, found in position.items()}
         self._by_path = {path: _Group(found) for path, found in by_path.items()}
         self.needs_partitions = bool(everywhere or equality or position)
-        """Whether the path of a data file is not enough to find its deletes."""
+        """Whether the path of a data file is not sufficient to find its deletes."""
 
     @property
     def is_empty(self) -> bool:

@@ -1,10 +1,10 @@
 """Row filters bound to a table: which manifests, partitions and files they select.
 
-There are two kinds of questions. Inclusive ("may"): False is certain, and everything that may have
-a matching row is selected. Strict ("must"): True is certain, and only what has nothing but matching
-rows is selected. A validation clause asks like Java's ManifestReader: partition, then metrics, with
-the whole filter. A `delete-row-filter` asks like Java's ManifestFilterManager: metrics, with the
-residual of the filter in the file's partition.
+There are two kinds of tests. Inclusive ("may"): False is certain, and everything that may have a
+matching row is selected. Strict ("must"): True is certain, and only files whose rows all match
+are selected. A validation clause is tested like in Java's ManifestReader: partition, then
+metrics, with the whole filter. A `delete-row-filter` is tested like in Java's
+ManifestFilterManager: metrics, with the residual of the filter in the file's partition.
 """
 
 from __future__ import annotations
@@ -106,9 +106,9 @@ def comparable_partition(partition: Iterable[Any]) -> tuple[Any, ...]:
 
 
 class PartitionSet:
-    """Some partitions of a table with the interface of a filter (Java's PartitionSet).
+    """A set of partitions of a table with the interface of a filter (Java's PartitionSet).
 
-    The clauses of a commit that replaces partitions are about partitions, not rows.
+    The clauses of a commit that replaces partitions apply to partitions, not rows.
     """
 
     def __init__(
@@ -156,7 +156,8 @@ def _partition_text(spec: PartitionSpec | None, partition: tuple[Any, ...]) -> s
 
 
 class PartitionTest:
-    """A projected filter for the partitions of many manifests. Each distinct one is tested once."""
+    """A projected filter for the partitions of many manifests. Each distinct partition is tested
+    once."""
 
     def __init__(self, projected: Expression, spec: PartitionSpec) -> None:
         self._constant = {ALWAYS_TRUE: True, ALWAYS_FALSE: False}.get(projected)
@@ -267,7 +268,7 @@ class BoundFilter:
     ) -> Rows:
         """Return the rows whose file may have a matching row, by partition and then by metrics.
 
-        Metrics are read only for rows that the partition does not decide.
+        Metrics are read only if the partition is not sufficient.
         """
         if self.matches_everything or not len(rows):
             return rows
@@ -281,8 +282,8 @@ class BoundFilter:
         return rows[self._inclusive_columns(own)]
 
     def is_decided_by(self, spec_id: int) -> bool:
-        """Return whether the partitions of a spec decide for every file if all or none of its rows
-        match."""
+        """Return whether partitions of a spec are sufficient to know for every file that all or
+        none of its rows match."""
         spec = self._specs.get(spec_id)
         if self.matches_everything or self.matches_nothing:
             return True
@@ -344,7 +345,8 @@ class BoundFilter:
         return [found.residual(partition) for partition in partitions_of(columns, found.spec)]
 
     def _for_spec(self, spec_id: int) -> _SpecFilter | None:
-        """Return None for a spec that the table no longer has. Its partitions are unknown."""
+        """Return the filter for a spec, or None if the table no longer has the spec, because the
+        partitions are then unknown."""
         if spec_id not in self._by_spec:
             spec = self._specs.get(spec_id)
             self._by_spec[spec_id] = None if spec is None else _spec_filter(self.expression, spec)
@@ -386,7 +388,7 @@ def _by_residual(
     residuals: Sequence[Expression], partition: NDArray[np.int32]
 ) -> Iterator[tuple[Expression, Rows | None]]:
     """Return the positions of rows with the same residual, or None for all rows. Partitions that
-    decide nothing do not change the filter."""
+    prove nothing do not change the filter."""
     distinct: dict[Expression, int] = {}
     number = np.array([distinct.setdefault(one, len(distinct)) for one in residuals], np.int64)
     of_row = number[partition]

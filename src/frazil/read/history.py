@@ -134,7 +134,8 @@ def history_since(
     base_snapshot_id: int | None,
     reader: ManifestReader,
 ) -> History:
-    """Return the history after the base, or all of it without a base. Raises UnknownHistory."""
+    """Return the history after the base, or the whole history without a base. Raises
+    UnknownHistory."""
     found: list[Snapshot] = []
     wanted = None if head is None else head.snapshot_id
     seen: set[int] = set()
@@ -270,8 +271,8 @@ class RowMetrics:
 def metrics_reader(
     reader: ManifestReader, listed: ManifestFile, columns: ManifestColumns
 ) -> MetricsOf:
-    """Return a function that reads the statistics of a manifest's rows. Of a few rows among many
-    only those are read, unless all are in memory."""
+    """Return a function that reads the statistics of a manifest's rows. It reads a few rows
+    alone unless all statistics are in memory."""
 
     def read(rows: NDArray[np.int64]) -> MetricColumns:
         if _is_alone(reader, listed, columns, len(rows)):
@@ -285,6 +286,6 @@ def metrics_reader(
 def _is_alone(
     reader: ManifestReader, listed: ManifestFile, columns: ManifestColumns, rows: int
 ) -> bool:
-    """Return whether so many rows are read without the rest of their manifest."""
+    """Return whether this number of rows is read without the rest of the manifest."""
     few = rows <= _MAX_SINGLE_ROWS and rows < len(columns) * _SINGLE_ROWS_FRACTION
     return few and reader.metrics_at_hand(listed) is None

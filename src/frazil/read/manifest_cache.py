@@ -68,9 +68,9 @@ class ManifestCache:
         folder: Path | None = None,
         folder_max_bytes: int = DEFAULT_FOLDER_BYTES,
     ) -> None:
-        """One eighth each of the budget is for the bytes of files, which only rewrites need, for
-        the joined path hashes, and for small new manifests. The columns of large manifests are also
-        kept in `folder`."""
+        """Create the cache. One eighth of the budget each is reserved for the bytes of files,
+        which only rewrites need, for the joined path hashes, and for small new manifests. The
+        columns of large manifests are also stored in `folder`."""
         self._files = None if folder is None else ColumnFiles(folder, folder_max_bytes)
         content_bytes = max_bytes // 8
         parsed_bytes = max_bytes - 3 * content_bytes
@@ -93,7 +93,7 @@ class ManifestCache:
         return sum(kept.size_bytes for kept in sizes)
 
     def counts(self) -> CacheCounts:
-        """Return what is cached and what was done so far, for operators."""
+        """Return the sizes and counts of the cache, for operators."""
         with self._lock:
             misses = dict(self._misses)
             reads = {
@@ -137,7 +137,7 @@ class ManifestCache:
             self._files.put(location, length, columns)
 
     def columns_on_disk(self, location: str, length: int) -> ManifestColumns | None:
-        """Return the columns that an earlier process left on disk, and cache them in memory."""
+        """Return the columns that an earlier process wrote to disk, and cache them in memory."""
         if self._files is None:
             return None
         columns = self._files.get(location, length)
@@ -154,7 +154,7 @@ class ManifestCache:
     def metrics_on_disk(
         self, location: str, length: int, columns: ManifestColumns
     ) -> MetricColumns | None:
-        """Return the statistics that an earlier process left on disk, and cache them in memory."""
+        """Return the statistics that an earlier process wrote to disk, and cache them in memory."""
         if self._files is None:
             return None
         metrics = self._files.get_metrics(location, length, columns)
@@ -214,7 +214,8 @@ class ManifestReader:
     def __init__(
         self, cache: ManifestCache, store: Store, check_readable: Callable[[str], None]
     ) -> None:
-        """`check_readable` is called before a location is read. It may raise to forbid that."""
+        """Create a reader. `check_readable` is called before a location is read, and may raise
+        to forbid that."""
         self._cache = cache
         self._store = store
         self._check_readable = check_readable
@@ -303,7 +304,7 @@ class ManifestReader:
         return metrics
 
     def metrics_at_hand(self, listed: ManifestFile) -> MetricColumns | None:
-        """Return statistics that are in memory."""
+        """Return the statistics of a manifest if they are in memory."""
         path = listed.manifest_path
         found = self._cache.get(path, MetricColumns)
         if found is None:
@@ -352,7 +353,7 @@ class ManifestReader:
         return self._cache.new.get(listed.manifest_path)
 
     def content(self, listed: ManifestFile) -> bytes:
-        """Return the manifest's own bytes."""
+        """Return the bytes of the manifest."""
         return self._content(listed.manifest_path)
 
     def remember_list(self, location: str, parsed: ManifestList) -> None:
@@ -370,7 +371,7 @@ class ManifestReader:
         self._cache.put(path, content)
 
     def _at_hand(self, path: str) -> ManifestColumns | None:
-        """Return columns that are in memory."""
+        """Return the columns of a manifest if they are in memory."""
         found = self._cache.get(path, ManifestColumns)
         if found is None:
             new = self._cache.new.get(path)
@@ -404,7 +405,8 @@ class ManifestReader:
         return self._cache.once(path, bytes, read)
 
     def _get(self, what: str, location: str, max_bytes: int) -> bytes:
-        # Cached content was checked when it was read or was made here, and locations do not change.
+        # Cached content was checked when it was read, or it was created here. Locations do not
+        # change.
         self._check_readable(location)
         try:
             content = self._store.get(location, max_bytes)

@@ -1,4 +1,4 @@
-"""One entry of a manifest, accessed through the manifest's columns."""
+"""An entry of a manifest, accessed through the manifest's columns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from frazil.format.metadata.content_files import EQUALITY_DELETES
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ManifestRow:
-    """An entry of a manifest: the manifest as its list names it, its columns and a row number."""
+    """An entry of a manifest: the manifest's record in its list, its columns and a row number."""
 
     listed: ManifestFile
     columns: ManifestColumns = field(repr=False)
@@ -36,7 +36,7 @@ class ManifestRow:
 
     @property
     def content_offset(self) -> int | None:
-        """Where a deletion vector begins; None for every other file."""
+        """The offset of a deletion vector, or None for every other file."""
         deletes = self.columns.deletes
         return None if deletes is None else _optional(deletes.content_offset[self.row])
 

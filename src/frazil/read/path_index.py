@@ -1,17 +1,18 @@
 """Finds the manifests that may have a path, by joined path hashes of many manifests.
 
-A commit asks whether its paths are already live, which they rarely are. One search in a joined
-array answers that for all its manifests. The arrays form levels, each several times larger than the
-one before, so that each hash is sorted again only a few times. A match may be wrong, because a
-level may cover manifests that the table no longer lists. The absence of a match is certain.
+A commit checks whether its paths are already live, which they rarely are. One search in a joined
+array answers that for all manifests in it. The arrays form levels, each several times larger
+than the one before, so that each hash is sorted again only a few times. A match may be wrong,
+because a level may cover manifests that the table no longer lists. The absence of a match is
+certain.
 
-Measured: appends to a table of 1,000 manifests use 1.5 to 1.9 times the CPU time without the index
-(see benchmarks/manifest_paths.py).
+Measured: appends to a table of 1,000 manifests use 1.5 to 1.9 times the CPU time without the
+index (see benchmarks/manifest_paths.py).
 
-Small manifests that were just written are kept as the files in them. Most commits write a manifest
-of one file or a few. The next commits look for paths in it and one of them merges it, which the
-files are enough for. Columns are made on demand. Measured: without this, appends use 1.1 to 1.2
-times the CPU time, more than all deletions together may cost.
+Small manifests that were just written are cached as the list of their files. Most commits write
+a manifest of one file or a few. The next commits search it for paths, and one of them merges it.
+Both need only the files. Columns are built on demand. Measured: without this, appends use 1.1 to
+1.2 times the CPU time, more than all deletions together may cost.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from frazil.read.counters import LruByBytes, LruCounts
 Hashes = NDArray[np.uint64]
 
 _MAX_UNCOVERED_MANIFESTS: Final = 12
-"""So many manifests are searched one by one before they are joined."""
+"""The number of manifests that are searched one by one before they are joined."""
 _LEVEL_GROWTH: Final = 4
 _PATH_BYTES: Final = 200
 """The approximate memory of the name of a covered manifest."""
@@ -64,7 +65,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PathIndex:
-    """The levels, from small to large."""
+    """The levels of an index, from small to large."""
 
     levels: tuple[Level, ...] = ()
     covered: frozenset[str] = frozenset()
@@ -119,7 +120,7 @@ class Hashed(Protocol):
 
 
 class PathIndexes:
-    """The index of each table, within a byte budget. It is safe for threads."""
+    """The index of each table, within a byte budget. It is thread-safe."""
 
     def __init__(self, max_bytes: int) -> None:
         self._kept: LruByBytes[PathIndex] = LruByBytes(
@@ -134,8 +135,8 @@ class PathIndexes:
         hashes: Hashes,
         hashed: Callable[[Sequence[ManifestFile]], Sequence[Hashed]],
     ) -> Sequence[ManifestFile]:
-        """Return the manifests of a table that may have one of the paths. `table` is any name of
-        it."""
+        """Return the manifests of a table that may have one of the paths. `table` is any string
+        that identifies the table."""
         if len(listed) <= _MAX_UNCOVERED_MANIFESTS or not len(hashes):
             return listed
         index = self._kept.get(table) or PathIndex()
@@ -163,7 +164,7 @@ _FILE_BYTES: Final = 2_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NewManifest:
-    """The files of a manifest. All are ADDED and have the numbers of its snapshot."""
+    """The files of a new manifest. All are ADDED and inherit the numbers of its snapshot."""
 
     files: Sequence[ContentFile]
     make_columns: Callable[[], ManifestColumns]
@@ -176,7 +177,8 @@ class NewManifest:
         return _MANIFEST_BYTES + _FILE_BYTES * len(self.files)
 
     def copy_into(self, writer: RollingManifestWriter, listed: ManifestFile) -> None:
-        """Write the files as entries that stay, with what they inherited from the list."""
+        """Write the files as existing entries, with the values that they inherited from the
+        list."""
         assert listed.added_snapshot_id is not None
         number, row_id = listed.sequence_number, listed.first_row_id
         for file in self.files:
