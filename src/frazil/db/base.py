@@ -111,7 +111,8 @@ Change: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class KeyRow:
-    """What is stored of a finished request under its Idempotency-Key: enough to answer again."""
+    """The stored outcome of a finished request under its Idempotency-Key, enough to answer
+    again."""
 
     principal: str
     key: str
@@ -121,7 +122,7 @@ class KeyRow:
     body: bytes | None = None
     """The body of an error, or of a small answer without table metadata."""
     relation_uuid: str | None = None
-    """The table or view whose current metadata a replay renders."""
+    """The table or view whose current metadata a replay returns."""
     committed: bytes | None = None
     """The `committed` list of the answer, as JSON."""
 
@@ -194,7 +195,7 @@ class KeysTaken:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Change `index` does not fit the rows of the catalog; nothing was changed."""
+    """Change `index` conflicts with the rows of the catalog; nothing was changed."""
 
     index: int
     error: FrazilError
@@ -228,7 +229,7 @@ class Session(Protocol):
     """Reads, and one write, that see the locked rows.
 
     After any outcome but `Committed` the rows stay locked, so that the rest of a group can be
-    applied again. `Committed` ends the writing of the session.
+    applied again. After `Committed` the session accepts no more writes.
     """
 
     def relation_by_uuid(self, uuid: str) -> Relation | None: ...
@@ -291,10 +292,10 @@ class Database(Protocol):
         """Commit. Raises DatabaseUnavailable if nothing happened, OutcomeUnknown if it may have."""
 
     def resolve(self, commit_id: str, uuids: Sequence[str], timeout_s: float) -> bool:
-        """Return whether the transaction in doubt was committed.
+        """Return whether the transaction with an unknown outcome was committed.
 
         On a new connection, wait for the rows of `uuids`, then claim the commit id, so that a
-        transaction that is still on its way can never commit. Raises DatabaseUnavailable if the
+        transaction that is still running can never commit. Raises DatabaseUnavailable if the
         answer is not known in time.
         """
 
@@ -325,13 +326,13 @@ class Database(Protocol):
         be deleted.
         """
 
-    # what the server signs with
+    # signing secrets
     def secret(self, name: str) -> bytes:
         """Return SECRET_BYTES random bytes, drawn once for all processes on this database."""
 
     # events
     def assign_positions(self, limit: int) -> int:
-        """Give outbox rows without a global position the next ones, under a lock; return how
+        """Assign the next global positions to outbox rows without one, under a lock; return how
         many."""
 
     def events(self, after_position: int, limit: int) -> Sequence[tuple[int, EventRow]]:

@@ -138,14 +138,15 @@ def touched(changes: tuple[Change, ...]) -> frozenset[str]:
 
 
 def resolve(sql: Statements, commit_id: str) -> bool:
-    """Claim the commit id for good: the transaction is either found committed, or never will be."""
+    """Claim the commit id. Return whether it is committed. If it is not, it can never be
+    committed."""
     sql.execute("claim_commit", {"commit_id": commit_id, "state": "void"})
     state: str = sql.fetch("commit_state", {"commit_id": commit_id})[0][0]
     return state == "committed"
 
 
 def place_events(sql: Statements, limit: int) -> int:
-    """Give up to `limit` outbox rows the next global positions."""
+    """Assign the next global positions to at most `limit` outbox rows."""
     sql.execute("lock_position", {})
     last: int = sql.fetch("last_position", {})[0][0]
     placed = sql.execute("assign_positions", {"last": last, "limit": limit})
@@ -259,7 +260,7 @@ def _raise_taken(sql: Statements, relation: Relation) -> None:
             f"{_title(other.kind)} with same UUID {relation.uuid} already exists: "
             f"{other.identifier}"
         )
-    raise _Lost  # The row that was in the way is gone now.
+    raise _Lost  # The conflicting row is gone now.
 
 
 def _swap_relation(sql: Statements, change: SwapRelation) -> None:

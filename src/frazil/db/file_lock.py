@@ -29,9 +29,8 @@ class FileLock:
         os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
-        """Unlock the file. It stays: deleting it would let two processes lock two files of one
-        name.
-        """
+        """Unlock the file. It is not deleted, because then two processes could lock two files of
+        one name."""
         os.ftruncate(self._file, 0)
         os.close(self._file)
 

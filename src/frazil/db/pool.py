@@ -56,9 +56,8 @@ class Pool:
             self._places.release()
 
     def discard_idle(self) -> None:
-        """Close the idle connections. After one connection broke, others of its age are likely
-        broken too.
-        """
+        """Close the idle connections. After one connection broke, others of the same age are
+        probably broken too."""
         while self._idle:
             try:
                 self._idle.pop().close()

@@ -184,7 +184,7 @@ class PostgresDatabase(Reads):
         return SwapLost(index)
 
     def resolve(self, commit_id: str, uuids: Sequence[str], timeout_s: float) -> bool:
-        """Ask until the outcome is known or the time is over. Asking again is harmless."""
+        """Retry until the outcome is known or the time is over. Retrying is harmless."""
         deadline = time.monotonic() + timeout_s
         while True:
             try:
@@ -200,8 +200,8 @@ class PostgresDatabase(Reads):
     def _resolve(self, commit_id: str, uuids: Sequence[str], wait_s: float) -> bool:
         """Resolve the commit id on a new connection.
 
-        The locks of the rows wait for a transaction that is still running. The claim of the
-        commit id then finds it, or prevents it from ever committing.
+        Locking the rows waits for a transaction that is still running. Claiming the commit id
+        then finds the commit, or prevents it permanently.
         """
         with self._connect() as connection:
             sql = PostgresStatements(connection, self._texts)
@@ -358,9 +358,9 @@ def _apply(sql: PostgresStatements, transaction: Transaction) -> TransactionOutc
 
 
 def _send_commit(sql: PostgresStatements) -> None:
-    """Send COMMIT. From here on a lost connection is an unknown outcome.
+    """Send COMMIT. After this, a lost connection is an unknown outcome.
 
-    An error that the server itself answers is not: it has rolled back.
+    An error from the server itself is not unknown: the server has rolled back.
     """
     try:
         answer = sql.connection.execute(b"COMMIT", prepare=False).statusmessage

@@ -87,7 +87,7 @@ class SqliteDatabase(Reads):
     def __init__(self, path: Path | str, file_wait_s: float = _FILE_WAIT_S) -> None:
         """Open the file. Raises DatabaseRefused if another process has it open.
 
-        `file_wait_s` is how long to wait for another program (a backup, the sqlite3 shell) that
+        `file_wait_s` limits the wait for another program (a backup, the sqlite3 shell) that
         locks it.
         """
         if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
@@ -157,8 +157,8 @@ class SqliteDatabase(Reads):
         """Find out whether the commit happened.
 
         After a failed COMMIT the writer has opened a new connection. The frames of the failed
-        transaction in the WAL are either part of the database, or overwritten by the claim of
-        the commit id.
+        transaction in the WAL are either part of the database, or overwritten by claiming the
+        commit id.
         """
 
         def work(sql: SqliteStatements) -> Written[bool]:
@@ -276,7 +276,8 @@ class _SqliteSession:
 
 
 def _prepare(path: Path, file_wait_s: float) -> FileLock:
-    """Take the lock, create the file and turn on WAL, which the file then remembers."""
+    """Lock the database file, create it and turn on WAL, which is a persistent setting of the
+    file."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = FileLock(path)

@@ -55,7 +55,7 @@ class _Job:
 
 
 class SqliteWriter:
-    """Owns the write connection. `run` gives it a job and waits for the answer."""
+    """Owns the write connection. `run` submits a job and waits for the answer."""
 
     def __init__(self, open_statements: Callable[[], SqliteStatements]) -> None:
         self._open = open_statements
@@ -144,9 +144,10 @@ class SqliteWriter:
         try:
             connection.execute("COMMIT")
         except sqlite3.Error as error:
-            # The frames of this transaction may or may not be in the WAL: a new connection and the
-            # commit id will show. An answer whose changes were not to be kept was computed on rows
-            # that may now be undone, so it is not valid either, but nothing of it has happened.
+            # The frames of this transaction may or may not be in the WAL. A new connection and the
+            # commit id determine the outcome. A job whose changes were discarded has changed
+            # nothing, but it may have read rows that are now undone, so its answer is not valid
+            # either.
             self._disconnect()
             unknown = OutcomeUnknown(f"COMMIT failed in SQLite: {error}")
             for job, written in answered:

@@ -1,4 +1,4 @@
-"""Reads named SQL from the files beside this module.
+"""Reads named SQL from the files next to this module.
 
 `queries.sql` has the statements that both databases share; `sqlite.sql` and `postgres.sql` have
 those that differ. Together each dialect has exactly the statements of `QueryName`. Migrations
@@ -121,7 +121,7 @@ def _statements(file: Traversable) -> tuple[str, ...]:
 
 
 def _adapt(text: str, dialect: Dialect) -> str:
-    """Convert parameters. `:name` is SQLite's own style; psycopg wants `%(name)s` and `%`
+    """Convert parameters. `:name` is SQLite's own style; psycopg needs `%(name)s` and `%`
     doubled."""
     if dialect == "sqlite":
         return text
