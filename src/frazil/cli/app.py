@@ -1,4 +1,4 @@
-"""The command tree. A command imports its implementation only when it runs."""
+"""Defines the commands. A command imports its implementation only when it runs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def frazil_command(
         typer.Option("--version", help="Print the version.", callback=_version, is_eager=True),
     ] = False,
 ) -> None:
-    """An Apache Iceberg REST catalog."""
+    """Accept the options of the program itself."""
 
 
 @app.command()
