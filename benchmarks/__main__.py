@@ -1,9 +1,9 @@
-"""Measures loadTable and a classic commit beside other catalogs: `python -m benchmarks`.
+"""Measures loadTable and a classic commit next to other catalogs: `python -m benchmarks`.
 
-Prints its tables and writes every figure as JSON to benchmarks/results/. Nothing is asserted: the
-aims stand beside what was measured. Commits of declared files, the client, scan planning and the
-pipeline on Spark have commands of their own: `python -m benchmarks commit --help`, and so with
-`client`, `planning` and `spark`.
+Prints its tables and writes every figure as JSON to benchmarks/results/. It asserts nothing, but
+prints each aim next to the measured value. Commits of declared files, the client, scan planning
+and the pipeline on Spark have their own commands: `python -m benchmarks commit --help`, and
+likewise `client`, `planning` and `spark`.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _part(text: str) -> str:
-    # argparse's own choices refuse the default of a list that may be empty.
+    # argparse's `choices` would refuse the default of a list that may be empty.
     if text not in PARTS:
         raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(PARTS)}")
     return text

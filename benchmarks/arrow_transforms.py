@@ -3,9 +3,9 @@
     python -m benchmarks.arrow_transforms [rows]
 
 For each transform and type it prints the milliseconds of both for one Arrow column, and whether
-both results equal the reference, `frazil.values.transforms.apply`. Columns have nulls, negative
-numbers, instants before 1970, and the least and greatest values of their type. pyiceberg_core is a
-part of the extra `pyiceberg`; the columns have the types in which it takes them.
+both results equal the reference, `frazil.values.transforms.apply`. The columns contain nulls,
+negative numbers, timestamps before 1970, and the least and greatest values of their type.
+pyiceberg_core comes with the extra `pyiceberg`. The columns have the types that it accepts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ROWS: Final = 200_000
 ROUNDS: Final = 5
 _CHECKED_ROWS: Final = 5_000
 _DISTINCT_TEXTS: Final = 2_000
-"""Partition sources repeat their values; a second case has distinct ones."""
+"""Partition source columns usually repeat their values. A second case has only distinct ones."""
 
 _TIMES: Final = ("year", "month", "day", "hour")
 CASES: Final = (
@@ -89,13 +89,13 @@ def _line(name: str, type_name: str, rows: int) -> str:
 
 
 def _measured(run: Callable[[], Any]) -> tuple[float, Any]:
-    """The best time in milliseconds, and the result or the exception."""
+    """Return the best time in milliseconds, and the result or the exception."""
     best, result = float("inf"), None
     for _ in range(ROUNDS):
         start = time.perf_counter()
         try:
             result = run()
-        except BaseException as error:  # pyo3's panics are no Exception
+        except BaseException as error:  # a panic of pyo3 is not an Exception
             result = error
         best = min(best, (time.perf_counter() - start) * 1e3)
     return best, result
@@ -181,7 +181,7 @@ def _core_column(type_: Type, values: list[Any]) -> pa.Array:
 
 
 def _own_column(type_: Type, values: list[Any]) -> pa.Array:
-    """The column as Spark hands it over."""
+    """Return the column as Spark passes it."""
     if isinstance(type_, DecimalType):
         return pa.array(values, pa.decimal128(type_.precision, type_.scale))
     if type_.type_id is TypeId.UUID:

@@ -1,8 +1,9 @@
-"""The catalogs under measurement, behind one face: REST by raw HTTP, and whatever PyIceberg opens.
+"""The catalogs under measurement, with one interface: REST by raw HTTP, and any PyIceberg
+catalog.
 
-Raw HTTP shows the server and nothing else: one connection that is kept open, a body that is ready
-before the clock starts, an answer that is read to its end and not parsed. PyIceberg runs in a
-process of its own, so that its heap of Python objects slows nothing else down.
+Raw HTTP measures only the server: one connection stays open, the body is ready before the clock
+starts, and the answer is read to its end but not parsed. PyIceberg runs in a process of its own,
+so that its heap of Python objects slows nothing else down.
 """
 
 from __future__ import annotations
@@ -30,18 +31,18 @@ IDLE_S = 5
 
 class Catalog(Protocol):
     pid: int
-    """The process whose CPU is the catalog's."""
+    """The process whose CPU time counts as the catalog's."""
 
     def register(self, table: str, metadata_location: str) -> None: ...
 
     def load(self, table: str, snapshots: str, most: int, limit_s: float) -> Block: ...
 
     def commit(self, table: str, commits: Sequence[Commit], limit_s: float) -> Block:
-        """As many of them as begin within the limit, at least one."""
+        """Send the commits, at least one. Start none after the limit."""
         ...
 
     def snapshot_ids(self, table: str) -> tuple[int, int]:
-        """How many snapshots the table has, and which is the current one."""
+        """Return the number of snapshots of the table and the id of the current one."""
         ...
 
 
@@ -89,7 +90,7 @@ class HttpCatalog:
         return Block(seconds, _settled_cpu_seconds(self.pid) - before)
 
     def loaded(self, table: str, snapshots: str) -> dict[str, Any]:
-        """The metadata of a table, as it is answered."""
+        """Return the metadata of a table from the server's answer."""
         answer = json.loads(self._send("GET", f"{_path(table)}?snapshots={snapshots}"))
         metadata: dict[str, Any] = answer["metadata"]
         return metadata
@@ -106,7 +107,7 @@ class HttpCatalog:
         self._send("GET", "/v1/config")
 
     def _refresh_connection(self) -> None:
-        """While others are measured, a server may close a connection that stands idle."""
+        """Connect again. A server may close an idle connection while other systems are measured."""
         if time.monotonic() - self._used_at > IDLE_S:
             self._connection.close()
             self._connection.connect()
@@ -130,7 +131,7 @@ class HttpCatalog:
 
 
 class PyIcebergCatalog:
-    """A catalog as stock PyIceberg opens it, in a process of its own."""
+    """A catalog as stock PyIceberg opens it, in its own process."""
 
     def __init__(self, process: subprocess.Popen[str], server_pid: int | None) -> None:
         self._process = process
@@ -145,7 +146,7 @@ class PyIcebergCatalog:
         self._ask("register", table=table, metadata_location=metadata_location)
 
     def load(self, table: str, snapshots: str, most: int, limit_s: float) -> Block:
-        """Over REST the mode is the client's own (`all`); SQL has no such thing."""
+        """Over REST PyIceberg chooses the snapshot mode itself (`all`). SQL has no such mode."""
         return self._measured("load", table=table, most=most, limit_s=limit_s)
 
     def commit(self, table: str, commits: Sequence[Commit], limit_s: float) -> Block:
@@ -190,7 +191,8 @@ class PyIcebergCatalog:
 def pyiceberg_catalog(
     properties: Mapping[str, str], server_pid: int | None = None
 ) -> Iterator[PyIcebergCatalog]:
-    """`server_pid` names the server that these properties lead to, for its CPU."""
+    """Start PyIceberg with these properties. `server_pid` is the server it connects to, for its
+    CPU."""
     command = [sys.executable, "-m", "benchmarks.pyiceberg_worker", json.dumps(dict(properties))]
     process = subprocess.Popen(
         command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -198,12 +200,12 @@ def pyiceberg_catalog(
     try:
         yield PyIcebergCatalog(process, server_pid)
     finally:
-        # The end of its input ends it.
+        # The worker ends when its input ends.
         process.communicate(timeout=TIMEOUT_S)
 
 
 def _settled_cpu_seconds(pid: int) -> float:
-    """With what a server still does after its last answer: its log line, files to delete."""
+    """Return the CPU time, including the work after the last answer: log lines and file deletes."""
     time.sleep(SETTLE_S)
     return cpu_seconds(pid)
 

@@ -1,4 +1,4 @@
-"""What the commands of the benchmarks share: options, and a run that is told and kept."""
+"""What the benchmark commands share: options, and a run that prints and saves its results."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ C = TypeVar("C", bound=_Named)
 
 
 def add_places(parser: argparse.ArgumentParser, latest: Path) -> None:
-    """Where a run works, where its figures go, and how they are published."""
+    """Add the options for the folder of a run, its JSON file and its publication."""
     parser.add_argument("--folder", type=Path, help="a folder on the disk to measure")
     parser.add_argument(
         "--output", type=Path, default=latest, help="where the JSON goes (%(default)s)"
@@ -43,7 +43,7 @@ def add_places(parser: argparse.ArgumentParser, latest: Path) -> None:
 
 
 def keep(run: Callable[[], F], report: Callable[[F], str], output: Path) -> None:
-    """Runs it, writes every figure and prints the tables."""
+    """Run the benchmark, write every figure and print the tables."""
     started = time.monotonic()
     results = run()
     output.parent.mkdir(parents=True, exist_ok=True)
@@ -53,7 +53,7 @@ def keep(run: Callable[[], F], report: Callable[[F], str], output: Path) -> None
 
 
 def find_cell(cells: Iterable[C], system: str, wanted: dict[str, Any]) -> C | None:
-    """The first cell of a system that has these values."""
+    """Return the first cell of a system that has these values."""
     return next(
         (
             cell

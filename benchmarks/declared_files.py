@@ -1,8 +1,8 @@
-"""What a declared file costs on its way from a request's JSON to the bytes of a manifest entry.
+"""Measures a declared file from a request's JSON to the bytes of a manifest entry.
 
-One append with many files: ten columns (five longs, two doubles, three strings) with sizes, counts
-and bounds, paths of 120 bytes, one partition field. Each step is timed on its own, as CPU time and
-the best of several rounds; the garbage collector runs as it does in the server.
+One append has many files: ten columns (five longs, two doubles, three strings) with sizes,
+counts and bounds, paths of 120 bytes, and one partition field. Each step is timed alone, as CPU
+time and the best of several rounds. The garbage collector runs as in the server.
 
     python -m benchmarks.declared_files [--files 100000] [--rounds 3] [--output FILE]
 """
@@ -74,7 +74,7 @@ def table() -> TableMetadata:
 
 
 def declared(number: int) -> dict[str, Any]:
-    """A file as a client declares it; no two have the same sizes and bounds."""
+    """Return a file as a client declares it. No two files have the same sizes and bounds."""
     columns = list(range(1, len(TYPES) + 1))
 
     def bounds(offset: int) -> list[Any]:
@@ -110,7 +110,7 @@ def request_body(files: int) -> bytes:
 
 
 class Clock:
-    """The best CPU time of each step."""
+    """Records the best CPU time of each step."""
 
     def __init__(self) -> None:
         self.best: dict[str, float] = {}
@@ -124,7 +124,7 @@ class Clock:
 
 
 def run(body: bytes, metadata: TableMetadata, clock: Clock) -> int:
-    """All steps once; the bytes of all entries."""
+    """Run all steps once and return the number of bytes of all entries."""
     request = clock.time("decode", lambda: wire_json.decode(CommitTableRequest, body))
     clock.time("check request", lambda: check_request(request.updates))
     (update,) = request.updates
@@ -147,7 +147,7 @@ def _encode(metadata: TableMetadata, files: list[DataFile]) -> int:
 
 
 def measure(files: int, rounds: int) -> tuple[list[Measured], int, int]:
-    """What each step costs, the bytes of the request, the bytes of the entries."""
+    """Return the cost of each step, the bytes of the request and the bytes of the entries."""
     body, metadata, clock = request_body(files), table(), Clock()
     encoded = 0
     for _ in range(rounds):

@@ -1,9 +1,9 @@
 """Tables with long histories, and the classic commits that are sent to them.
 
-A seed table is made by stock PyIceberg: one append, then as many more as commits are wanted. Its
-first snapshot, with its real manifest list and manifest, is the head of every synthesised history;
-the snapshots of the later appends are the commits. All systems are given the same ones: what they
-name (manifest lists, manifests, data files) is on disk before anything is measured.
+Stock PyIceberg creates a seed table with one append, and then one more for each commit that is
+needed. The seed's first snapshot, with its real manifest list and manifest, is the head of every
+generated history. The snapshots of the later appends are the commits. All systems get the same
+ones: their manifest lists, manifests and data files are on disk before the measurement.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from typing import Any
 
 NAMESPACE = "bench"
 SECONDS_BETWEEN_SNAPSHOTS = 300
-"""A table that is written every five minutes."""
+"""As in a table that is written every five minutes."""
 OLDEST_AGE_MS = 60 * 60 * 1000
-"""The head of a history is this old: no commit can come before it."""
+"""The age of a history's head. Commits must be newer than the head."""
 
 PROPERTIES = {
     "write.parquet.compression-codec": "zstd",
-    # Ten thousand snapshots are megabytes a file: superseded ones must go, or the disk fills.
+    # With ten thousand snapshots a metadata file has megabytes. Old files are deleted so that they
+    # do not fill the disk.
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "2",
 }
@@ -35,7 +36,7 @@ GZIP = {"write.metadata.compression-codec": "gzip"}
 
 @dataclass(frozen=True, slots=True)
 class Seed:
-    """What stock PyIceberg wrote: the head of every history, and the commits to come."""
+    """What stock PyIceberg wrote: the head of every history, and the snapshots to commit."""
 
     metadata: dict[str, Any]
     head: dict[str, Any]
@@ -44,19 +45,19 @@ class Seed:
 
 
 def seed_of(metadata: dict[str, Any], rows_an_append: int) -> Seed:
-    """From the metadata of a table to which PyIceberg has appended several times."""
+    """Build the seed from the metadata of a table with several appends by PyIceberg."""
     head, *rest = sorted(metadata["snapshots"], key=lambda one: int(one["sequence-number"]))
     return Seed(metadata, head, tuple(rest), rows_an_append)
 
 
 def file_url(path: Path) -> str:
-    """As Iceberg's clients write it, who neither encode a path nor decode it."""
+    """Return the URL as Iceberg's clients write it: they do not percent-encode paths."""
     return f"file://{path}"
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """A number of snapshots that end with the seed's head, without a table around them."""
+    """A number of snapshots that end with the seed's head, without a table."""
 
     seed: Seed
     snapshots: tuple[dict[str, Any], ...]
@@ -71,7 +72,7 @@ class History:
         return len(_json(list(self.snapshots))) / len(self.snapshots)
 
     def commits_a_table(self) -> int:
-        """So few that a table with this history still is one when all are done."""
+        """Return how many commits a table takes without changing the length of its history much."""
         return min(len(self.seed.commits), commits_for(self.length))
 
 
@@ -80,7 +81,7 @@ def commits_for(length: int) -> int:
 
 
 def make_history(seed: Seed, length: int) -> History:
-    """The same length always gives the same history, but for the ids that the seed brings."""
+    """Make a history. The same length always gives the same one, except for the seed's ids."""
     draw = random.Random(length)
     newest_ms = time.time_ns() // 1_000_000 - OLDEST_AGE_MS
     step_ms = SECONDS_BETWEEN_SNAPSHOTS * 1000
@@ -106,7 +107,8 @@ def make_history(seed: Seed, length: int) -> History:
 def _snapshot(
     draw: random.Random, number: int, snapshot_id: int, at_ms: int, folder: str
 ) -> dict[str, Any]:
-    """As Spark writes one that adds a file: the list it names is long since expired."""
+    """Return a snapshot as Spark writes it for an added file. Its manifest list is already
+    expired."""
     commit_uuid = uuid.UUID(int=draw.getrandbits(128))
     added_bytes, records = draw.randrange(10**6, 10**8), draw.randrange(10**4, 10**6)
     return {
@@ -138,7 +140,7 @@ def _snapshot(
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A table with a history whose metadata file is on disk, ready to be registered."""
+    """A table whose metadata file with a history is on disk, ready to be registered."""
 
     name: str
     table_uuid: str
@@ -156,8 +158,8 @@ class Prepared:
 
 
 def prepare(history: History, folder: Path, location: str, properties: dict[str, str]) -> Prepared:
-    """Writes the metadata file of a new table. `folder` and `location` are the same place: how a
-    place is written differs from system to system."""
+    """Write the metadata file of a new table. `folder` and `location` are the same folder, but
+    systems write a location differently."""
     table_uuid = str(uuid.uuid4())
     metadata = {
         **history.seed.metadata,

@@ -1,4 +1,4 @@
-"""What is done on each system: load a table, commit to it, append through a client."""
+"""The work on each system: load a table, commit to it, append through a client."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class WorkNotDone(Exception):
 
 
 class LoadLane:
-    """loadTable, again and again on one table."""
+    """Loads one table again and again."""
 
     def __init__(self, system: System, table: Prepared, snapshots: str) -> None:
         self.system = system.name
@@ -28,7 +28,7 @@ class LoadLane:
         return self._catalog.load(self._table.name, self._snapshots, most, limit_s)
 
     def finish(self) -> None:
-        """Nothing was changed."""
+        """Do nothing, because loads change nothing."""
 
 
 def _check_loaded(system: System, table: Prepared, snapshots: str) -> None:
@@ -42,11 +42,11 @@ def _check_loaded(system: System, table: Prepared, snapshots: str) -> None:
 
 
 class CommitLane:
-    """Classic commits. A table takes only so many that its history keeps its length, then a fresh
-    one takes its place, outside of the measurement.
+    """Sends classic commits. After a few commits a new table is used, so that the history keeps
+    its length. Creating that table is not measured.
 
-    Each turn begins with a clean disk: some systems leave their files to be written later, and the
-    next one that syncs its own would wait for theirs.
+    Each turn starts with a synced disk: some systems leave their files to be written later, and
+    the next system that syncs its own would wait for them.
     """
 
     def __init__(self, system: System, history: History) -> None:
@@ -83,7 +83,7 @@ class CommitLane:
             raise WorkNotDone(f"{self.system}: after {self._done} commits it has {rows} rows")
 
     def metadata_file_bytes(self) -> int:
-        """Of the newest metadata file of the table that is committed to."""
+        """Return the size of the current table's newest metadata file."""
         if self._table is None:
             raise LookupError("nothing was committed yet")
         folder = self._owner.warehouse / NAMESPACE / self._table.name / "metadata"
@@ -92,7 +92,7 @@ class CommitLane:
 
 
 class AppendLane:
-    """Appends by stock PyIceberg from one end to the other: data file, manifest, list, commit."""
+    """Appends with stock PyIceberg, end to end: data file, manifest, manifest list and commit."""
 
     def __init__(self, system: System, history: History) -> None:
         self.system = system.name

@@ -1,9 +1,9 @@
-"""What reading a manifest costs: our columns beside our row-wise reader and fastavro.
+"""Measures reading a manifest: our columns next to our row reader and fastavro.
 
-Also what the columns cost where nothing is decoded: of a manifest that was just written, and from
-the file that outlives the process. The same files as in `benchmarks.manifest_encoder`: ten columns
-with every metric, paths of 120 bytes, one partition field. The figures are CPU time, the best of
-several runs, which take turns.
+Also measures getting the columns without decoding: of a manifest that was just written, and from
+the cache file on disk. The files are those of `benchmarks.manifest_encoder`: ten columns with
+every metric, paths of 120 bytes, one partition field. The figures are CPU time, the best of
+several runs in turns.
 
     python -m benchmarks.manifest_columns [--entries 10000 100000] [--rounds 3] [--output FILE]
 """
@@ -31,7 +31,7 @@ from frazil.format.pruning.cached_columns import columns_from_bytes, columns_to_
 
 OUTPUT = RESULTS / "manifest_columns.json"
 JAVA_BLOCK_ENTRIES = 90
-"""What fits into the 64,000 bytes of a block as Java's library writes it."""
+"""The entries that fit into the 64,000 bytes of a block in a manifest that Java writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Measured:
 
 
 def in_blocks(content: bytes, entries: int) -> bytes:
-    """The same manifest in blocks of so many entries."""
+    """Return the same manifest in blocks of `entries` entries."""
     file = open_avro(content, MANIFEST_LIMITS)
     writer = AvroWriter(file.schema, file.metadata, file.codec, entries)
     record = file.schema.record

@@ -1,8 +1,8 @@
-"""What encoding a manifest costs: our encoder beside fastavro and PyIceberg.
+"""Measures encoding a manifest: our encoder next to fastavro and PyIceberg.
 
-The same files for all: ten columns with every metric, paths of 120 bytes, one partition field.
-Each takes its own kind of values, made before the clock starts; the figures are CPU time, the best
-of several runs, which take turns.
+All encode the same files: ten columns with every metric, paths of 120 bytes, one partition
+field. Each takes its own kind of values, created before the clock starts. The figures are CPU
+time, the best of several runs in turns.
 
     python -m benchmarks.manifest_encoder [--entries 10000] [--rounds 3] [--output FILE]
 """
@@ -47,7 +47,7 @@ COLUMNS = 10
 PATH_BYTES = 120
 SNAPSHOT_ID = 3051729675574597004
 _WHOLE = 1 << 40
-"""A target size that no manifest here reaches: all write one file."""
+"""A target size that no manifest here reaches, so that each run writes one file."""
 
 SCHEMA = {
     "type": "struct",
@@ -109,7 +109,7 @@ def write_ours(files: list[DataFile]) -> bytes:
 
 
 def copy_ours(files: list[DataFile]) -> Callable[[], bytes]:
-    """All entries but one of a manifest whose entries are known, as after a delete by path."""
+    """Return a function that copies all known entries but one, as a delete by path does."""
     content = write_ours(files)
     columns = decode_columns(content)
     listed = ManifestFile(

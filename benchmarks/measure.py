@@ -1,4 +1,4 @@
-"""Samples of the same work on several systems, taken in turns."""
+"""Samples of the same work on several systems, measured in turns."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from typing import Protocol
 
 @dataclass(slots=True)
 class Block:
-    """Some operations in a row on one system."""
+    """Several operations in a row on one system."""
 
     seconds: list[float] = field(default_factory=list)
     cpu_s: float = 0.0
-    """Of the server's process and its children; of the catalog's own process where it has none."""
+    """CPU of the server's process and its children, or of the catalog's own process without a
+    server."""
     client_cpu_s: float | None = None
-    """Of a client that is part of what is measured."""
+    """CPU of the client, if it is part of the measurement."""
     answer_bytes: int = 0
 
     def add(self, other: Block) -> None:
@@ -36,30 +37,30 @@ class Lane(Protocol):
     def system(self) -> str: ...
 
     def run(self, most: int, limit_s: float) -> Block:
-        """At least one operation, at most so many, none begun after the limit."""
+        """Run at least one operation and at most `most`, and start none after the limit."""
         ...
 
     def finish(self) -> None:
-        """Checks that the work was done; raises where it was not."""
+        """Check that the work was done, and raise an error if it was not."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How long to measure. Fast systems give more samples, slow ones are not waited for."""
+    """How long to measure. Fast systems give more samples, and slow ones stop at a time limit."""
 
     warm_up_s: float
     seconds: float
-    """For each lane."""
+    """The time for each lane."""
     least: int
     most: int
     block: int
-    """Operations a lane does before it is the next one's turn."""
+    """The operations of a lane before the next lane's turn."""
     block_s: float
 
 
 def repeat(one: Callable[[], float], most: int, limit_s: float) -> list[float]:
-    """Calls it until the limit; each call answers how long its work took."""
+    """Call the function until the limit. Each call returns how long its work took."""
     until = time.perf_counter() + limit_s
     seconds = [one()]
     while len(seconds) < most and time.perf_counter() < until:
@@ -68,7 +69,7 @@ def repeat(one: Callable[[], float], most: int, limit_s: float) -> list[float]:
 
 
 def interleave(lanes: Sequence[Lane], effort: Effort) -> dict[str, Block]:
-    """Every lane in turn, a block at a time: what disturbs the machine hits all alike."""
+    """Run a block of every lane in turn, so that disturbances of the machine affect all alike."""
     if effort.warm_up_s:
         for lane in lanes:
             _warm_up(lane, effort)
@@ -79,7 +80,7 @@ def interleave(lanes: Sequence[Lane], effort: Effort) -> dict[str, Block]:
             missing = effort.most - len(measured[lane.system].seconds)
             measured[lane.system].add(lane.run(min(effort.block, missing), effort.block_s))
         waiting = [lane for lane in waiting if not _is_enough(measured[lane.system], effort)]
-        # Nobody is always the one behind the heaviest.
+        # Rotate the order, so that the same lane does not always follow the slowest one.
         waiting = waiting[1:] + waiting[:1]
     for lane in lanes:
         lane.finish()
@@ -102,5 +103,6 @@ def p50_ms(seconds: Sequence[float]) -> float:
 
 
 def p99_ms(seconds: Sequence[float]) -> float:
-    """By nearest rank: of fewer than a hundred samples it is the slowest."""
+    """Return the 99th percentile by nearest rank. With fewer than a hundred samples it is the
+    slowest."""
     return sorted(seconds)[math.ceil(len(seconds) * 0.99) - 1] * 1000

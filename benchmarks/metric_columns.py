@@ -1,10 +1,10 @@
-"""What the statistics of a manifest cost: decoding, memory, and filters over a million files.
+"""Measures the statistics of a manifest: decoding, memory, and filters over a million files.
 
-Decoding is measured beside the columns without statistics, both at once, fastavro and, where it is
-installed, polars: on our blocks, on blocks as Java's library writes them and on PyIceberg's, which
-have one entry each. The files have ten columns with every statistic: longs, doubles, timestamps, a
-date and strings of 16 bytes. Filters are evaluated over a million files in manifests of two sizes.
-The figures are CPU time, the best of several runs.
+Decoding is compared with the columns without statistics, both together, fastavro and, if
+installed, polars. It runs on our blocks, on blocks as Java's library writes them, and on
+PyIceberg's, which have one entry each. The files have ten columns with every statistic: longs,
+doubles, timestamps, a date and strings of 16 bytes. Filters are evaluated over a million files
+in manifests of two sizes. The figures are CPU time, the best of several runs.
 
     python -m benchmarks.metric_columns [--entries 50000] [--files 1000000] [--rounds 3]
 """
@@ -44,7 +44,7 @@ from frazil.wire.expressions import Expression, parse_expression
 OUTPUT = RESULTS / "metric_columns.json"
 TYPES = [*["long"] * 3, *["double"] * 2, *["timestamp"] * 2, "date", "string", "string"]
 MANIFEST_FILES = (40_000, 4_000)
-"""As many as 8 MB hold, and as many as a table has that is written often."""
+"""As many files as 8 MB contain, and as many as in a table that is written often."""
 SCHEMA = parse_schema(
     json.dumps(
         {

@@ -1,4 +1,4 @@
-"""Processes under measurement: their CPU, their memory, and how the Java server is started."""
+"""Processes under measurement: their CPU and memory, and the start of the Java server."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ START_SECONDS = 60
 STOP_SECONDS = 20
 
 _CHILDREN_USER_TICKS, _CHILDREN_SYSTEM_TICKS = 13, 14
-"""cutime and cstime in /proc/PID/stat, counted from the field after the command's name."""
+"""The indexes of cutime and cstime in /proc/PID/stat, counted after the command's name."""
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of all threads, and of all children that have ended.
+    """Return the user and system time of all threads and of all children that have ended.
 
-    The process's own time is read from its CPU clock, which counts nanoseconds where
-    /proc/PID/stat rounds the same figure to hundredths of a second. Children are only there, and
-    they matter: Hadoop's file system starts some for each file.
+    The process's own time comes from its CPU clock, which counts nanoseconds. /proc/PID/stat
+    rounds the same figure to hundredths of a second, but it is the only source for children.
+    They matter: Hadoop's file system starts some for each file.
     """
     own = time.clock_gettime(_cpu_clock(pid))
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -40,7 +40,8 @@ def cpu_seconds(pid: int) -> float:
 
 
 def _cpu_clock(pid: int) -> int:
-    """What clock_getcpuclockid(3) answers on Linux: the pid's complement and the clock's kind."""
+    """Return what clock_getcpuclockid(3) returns on Linux: the pid's complement and the clock's
+    kind."""
     return (~pid << 3) | 2
 
 
@@ -60,7 +61,8 @@ class RunningJava:
 
 @contextmanager
 def running_java_server(java: Java, folder: Path, io_impl: str | None) -> Iterator[RunningJava]:
-    """Iceberg's reference server over a JdbcCatalog on SQLite, with its tables in the folder."""
+    """Start Iceberg's reference server with a JdbcCatalog on SQLite and its tables in the
+    folder."""
     folder.mkdir(parents=True)
     port = _free_port()
     environment = {

@@ -1,6 +1,7 @@
-"""Stock PyIceberg in a process of its own: a question a line on stdin, an answer a line on stdout.
+"""Stock PyIceberg in its own process. It reads a question per line on stdin and answers on
+stdout.
 
-Time and CPU are taken here, around PyIceberg's own call and nothing else.
+Time and CPU are measured here, only around PyIceberg's own call.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ class Worker:
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self._open: tuple[str, Table] | None = None
-        """The table that is written to: a writer does not load it again for each append."""
+        """The table being written: a writer does not load it again for each append."""
         self._rows = _sample_rows()
 
     def seed(self, appends: int) -> dict[str, Any]:
-        """A new table with so many appends, each with files of its own."""
+        """Create a table with `appends` appends, each with its own files."""
         table = self._catalog.create_table(
             (NAMESPACE, "seed"), self._rows.schema, properties=PROPERTIES
         )
@@ -83,7 +84,7 @@ class Worker:
 
 
 def _sample_rows() -> pa.Table:
-    """One row of a table with a few columns of different types."""
+    """Return one row with a few columns of different types."""
     return pa.table(
         {
             "id": pa.array([1], pa.int64()),
@@ -109,7 +110,7 @@ def _measured(calls: Sequence[Callable[[], object]], limit_s: float) -> dict[str
 
 
 def main() -> None:
-    # The client also deletes superseded metadata files, and says so where the server was faster.
+    # The client also deletes superseded metadata files, and warns if the server was faster.
     logging.getLogger("pyiceberg").setLevel(logging.ERROR)
     catalog = load_catalog("bench", **json.loads(sys.argv[1]))
     catalog.create_namespace_if_not_exists(NAMESPACE)

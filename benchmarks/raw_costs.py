@@ -1,4 +1,4 @@
-"""What the machine asks for the bytes and the transaction of a commit, without any catalog."""
+"""Measures the disk writes and the transaction of a commit on this machine, without any catalog."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ class RawCost:
 
 
 def durable_file(folder: Path, size_bytes: int, most: int, limit_s: float) -> RawCost:
-    """A new file of so many bytes, durable with its name; deleted again outside of the time."""
+    """Measure a new file of this size that is durable with its name. Its deletion is not timed."""
     with file_writer(folder, size_bytes) as write:
         return RawCost("write and fsync a file", size_bytes, repeat(write, most, limit_s))
 
 
 def sqlite_transaction(folder: Path, most: int, limit_s: float) -> RawCost:
-    """One durable transaction (WAL, FULL) that moves a pointer and inserts two rows."""
+    """Measure a durable transaction (WAL, FULL) that updates a pointer and inserts two rows."""
     with transaction_maker(folder) as commit:
         return RawCost("SQLite transaction, WAL and FULL", 0, repeat(commit, most, limit_s))
 
 
 class RawLane:
-    """One durable file and one transaction, as a commit has them, in turns with the catalogs: how
-    fast the disk is changes from minute to minute."""
+    """Makes one durable file and one transaction, as a commit does. It takes turns with the
+    catalogs, because the disk's speed changes from minute to minute."""
 
     system = "the disk alone: one file, one transaction"
 
@@ -50,7 +50,7 @@ class RawLane:
         return Block(seconds, time.process_time() - before)
 
     def finish(self) -> None:
-        """There is no table to look at."""
+        """Do nothing, because there is no table to check."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The figures of a run as Markdown tables: on the terminal, and in the documentation."""
+"""The figures of a run as Markdown tables, for the terminal and the documentation."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def publish(results: Results, page: Path) -> None:
 
 
 def put_between(figures: str, page: Path, begin: str, end: str) -> None:
-    """Puts a report between the page's two marks."""
+    """Write a report between the page's two marks."""
     text = page.read_text()
     if text.count(begin) != 1 or text.count(end) != 1:
         raise ValueError(f"{page} must have the lines {begin} and {end} once each")

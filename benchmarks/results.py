@@ -1,4 +1,4 @@
-"""The figures of one run: what was measured, what follows from it, and their JSON."""
+"""The figures of one run, the values computed from them, and their JSON."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RESULTS = Path(__file__).resolve().parent / "results"
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One kind of work on one system at one length of history."""
+    """One kind of work on one system at one history length."""
 
     operation: str
     snapshots: int
@@ -37,7 +37,7 @@ class Cell:
     p50_ms: float
     p99_ms: float
     cpu_ms: float
-    """Of the server for one operation, its children included."""
+    """Server CPU for one operation, including its children."""
     client_cpu_ms: float | None
     answer_bytes: int
     each_ms: list[float]
@@ -54,7 +54,7 @@ class Raw:
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """A ratio that is wanted, beside the one that was measured."""
+    """A wanted ratio next to the measured one."""
 
     what: str
     at_most: float
@@ -78,7 +78,7 @@ class Results:
         return find_cell(self.cells, operation, snapshots, system)
 
     def systems(self) -> list[str]:
-        """In the order in which they were measured."""
+        """The systems in the order in which they were measured."""
         return list(dict.fromkeys(cell.system for cell in self.cells))
 
     def lengths(self) -> list[int]:
@@ -133,7 +133,7 @@ def find_cell(cells: Sequence[Cell], operation: str, snapshots: int, system: str
 
 
 def aims_of(cells: Sequence[Cell]) -> list[Aim]:
-    """Nothing is asserted: a busy machine must not make a benchmark fail."""
+    """Return the aims. Nothing is asserted: a busy machine must not make a benchmark fail."""
     return [
         _growth(cells, LOAD_REFS, FRAZIL, 2.0),
         _growth(cells, COMMIT, FRAZIL, 5.0),

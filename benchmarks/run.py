@@ -1,4 +1,4 @@
-"""One run over all systems, kinds of work and lengths of history."""
+"""One run over all systems, kinds of work and history lengths."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ class Work:
 
     lengths: tuple[int, ...]
     operations: Effort
-    """For loadTable and commits, each lane."""
+    """The effort of each lane for loadTable and commits."""
     appends: Effort
-    """For work through PyIceberg, which takes seconds where histories are long."""
+    """The effort for work through PyIceberg, which takes seconds with long histories."""
     restarts: int
     with_java: bool
 
@@ -100,7 +100,7 @@ def run(work: Work, scratch: Path) -> Results:
 def _cells(
     systems: Sequence[System], history: History, work: Work, scratch: Path
 ) -> Iterator[Cell]:
-    # How metadata is compressed on disk is nothing to a server that has read it.
+    # Once a server has read the metadata, its compression on disk makes no difference.
     readers = [system for system in systems if system.name != FRAZIL_GZIP]
     tables = [(system, system.new_table(history)) for system in readers]
     for operation, snapshots in ((LOAD_REFS, "refs"), (LOAD_ALL, "all")):
@@ -124,7 +124,7 @@ def _measured(
 
 
 def _first_loads(scratch: Path, tables: dict[int, str], restarts: int) -> Iterator[Cell]:
-    """What a server that has nothing in memory yet does with a table that is asked for."""
+    """Measure the first load of a table by a server that has nothing in memory."""
     say("first loads after a start")
     blocks = {length: Block() for length in tables}
     for _ in range(restarts):
@@ -145,7 +145,7 @@ def _memory(systems: Iterable[System]) -> Iterator[dict[str, Any]]:
 
 
 def _size(systems: Sequence[System], history: History) -> dict[str, Any]:
-    """The metadata file that a commit writes at this length, as Frazil writes it."""
+    """Return the sizes of the metadata file that Frazil writes in a commit at this length."""
     sizes: dict[str, Any] = {
         "snapshots": history.length,
         "bytes_a_snapshot": round(history.bytes_a_snapshot),

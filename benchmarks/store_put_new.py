@@ -1,8 +1,8 @@
-"""What a durable new local file costs, by the way it is made.
+"""Measures ways to create a durable new local file.
 
-The local store must choose how `put_new` makes a file: all ways below end with the content and the
-name on disk and with exactly one winner for a name. They differ in what a crash can leave behind
-and in what they cost. Run it on the disk the warehouse will be on:
+The local store must choose how `put_new` creates a file. With every way below the content and
+the name are on disk at the end, and only one writer can create a name. They differ in their cost
+and in what a crash can leave behind. Run it on the warehouse's disk:
 
     python benchmarks/store_put_new.py [--folder DIR] [--files 300] [--bytes 8192] [--json]
 """
@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 Way = Callable[[int, str, bytes], None]
-"""Makes the named file in the open folder and makes both durable."""
+"""Creates the named file in the open folder and makes both durable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Measured:
 
 
 def exclusive(folder: int, name: str, content: bytes) -> None:
-    """O_EXCL under the final name: a crash can leave a half-written file of that name."""
+    """Use O_EXCL with the final name. A crash can leave a half-written file of that name."""
     fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=folder)
     try:
         os.write(fd, content)
@@ -48,7 +48,7 @@ def exclusive(folder: int, name: str, content: bytes) -> None:
 
 
 def temporary_then_link(folder: int, name: str, content: bytes) -> None:
-    """A temporary name, then link(2), which fails if the final name exists."""
+    """Write under a temporary name, then call link(2), which fails if the final name exists."""
     temporary = f".{name}.{uuid.uuid4().hex}"
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=folder)
     try:
@@ -62,7 +62,7 @@ def temporary_then_link(folder: int, name: str, content: bytes) -> None:
 
 
 def unnamed_then_link(folder: int, name: str, content: bytes) -> None:
-    """O_TMPFILE, then a link of the open file: a crash leaves nothing at all."""
+    """Use O_TMPFILE, then link the open file. A crash leaves nothing."""
     fd = os.open(".", os.O_WRONLY | os.O_TMPFILE, 0o666, dir_fd=folder)
     try:
         os.write(fd, content)
@@ -74,7 +74,7 @@ def unnamed_then_link(folder: int, name: str, content: bytes) -> None:
 
 
 def without_fsync(folder: int, name: str, content: bytes) -> None:
-    """Not durable: the floor the others are to be compared with."""
+    """Write a file that is not durable, as the lower limit to compare with."""
     fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=folder)
     try:
         os.write(fd, content)
@@ -115,8 +115,8 @@ def measure(way: Way, folder: Path, files: int, content: bytes, parallel: int) -
 def best_of_rounds(
     scratch: Path, files: int, content: bytes, parallel: int, rounds: int = 3
 ) -> list[Measured]:
-    """The ways take turns and the best round of each counts: a busy neighbour then slows all
-    alike instead of the one that happened to run beside it."""
+    """Run the ways in turns and return the best round of each, so that other load on the machine
+    affects all alike."""
     measured: dict[Way, list[Measured]] = {way: [] for way in WAYS}
     for number in range(rounds):
         for way in WAYS:

@@ -1,4 +1,4 @@
-"""The systems that are compared, started and with an empty namespace each."""
+"""The compared systems, each started with an empty namespace."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ JAVA_HADOOP = "Java server, HadoopFileIO"
 JAVA_PLAIN = "Java server, plain FileIO"
 
 PLAIN_FILE_IO = "org.apache.iceberg.TestTables$LocalFileIO"
-"""A FileIO over java.io alone that the server's jar brings along."""
+"""A FileIO that only uses java.io. It is part of the server's jar."""
 
 
 @dataclass(slots=True)
@@ -38,17 +38,17 @@ class System:
     name: str
     catalog: Catalog
     client: PyIcebergCatalog
-    """PyIceberg on this catalog, for work from one end to the other."""
+    """PyIceberg on this catalog, for end-to-end work."""
     warehouse: Path
     bare_paths: bool = False
     """Whether locations are written without `file://`."""
     knows_refs_mode: bool = True
-    """Whether `snapshots=refs` is obeyed; where it is not, all snapshots are answered."""
+    """Whether the server obeys `snapshots=refs`. Other servers return all snapshots."""
     properties: dict[str, str] = field(default_factory=lambda: dict(PROPERTIES))
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def new_table(self, history: History) -> Prepared:
-        """A registered table with this history, which nobody has touched yet."""
+        """Register a new table with this history."""
         kind = "gzip" if "write.metadata.compression-codec" in self.properties else "plain"
         name = f"t{history.length}_{kind}_{next(self._numbers)}"
         folder = self.warehouse / NAMESPACE / name
@@ -60,8 +60,8 @@ class System:
 
 @contextmanager
 def running_systems(scratch: Path, *, with_java: bool) -> Iterator[list[System]]:
-    """Frazil first. Where Java or the jar is missing, a line says so and its systems are left
-    out."""
+    """Start all systems, Frazil first. If Java or the jar is missing, print a line and leave its
+    systems out."""
     with ExitStack() as stack:
         systems = [*_frazil(stack, scratch), _sql_catalog(stack, scratch / "sql")]
         if with_java:
@@ -71,7 +71,7 @@ def running_systems(scratch: Path, *, with_java: bool) -> Iterator[list[System]]
 
 @contextmanager
 def running_frazil(scratch: Path) -> Iterator[RunningServer]:
-    # The manifests that all systems share lie outside of each one's warehouse.
+    # All systems share manifests that are outside of each warehouse.
     server = start_server(scratch / "frazil", "--allow-location", file_url(scratch))
     try:
         yield server

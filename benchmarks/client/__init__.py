@@ -1,1 +1,1 @@
-"""What a writer sees of the client: appends, shares of calls that succeed, footers, imports."""
+"""The benchmark of the client: appends, success rates under contention, footers and imports."""

@@ -1,4 +1,4 @@
-"""What is wanted, beside what was measured. Nothing is asserted: a busy machine must not fail."""
+"""The aims next to the measured values. Nothing is asserted: a busy machine must not fail a run."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Measures the client beside stock PyIceberg: `python -m benchmarks client`.
+"""Measures the client next to stock PyIceberg: `python -m benchmarks client`.
 
-Prints its tables and writes every figure as JSON to benchmarks/results/. Nothing is asserted: the
-aims stand beside what was measured.
+Prints its tables and writes every figure as JSON to benchmarks/results/. It asserts nothing, but
+prints each aim next to the measured value.
 """
 
 from __future__ import annotations

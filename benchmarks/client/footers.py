@@ -1,7 +1,7 @@
-"""Reading what a commit declares from Parquet footers: `python -m benchmarks.client.footers`.
+"""Measures reading what a commit declares from footers: `python -m benchmarks.client.footers`.
 
-Runs in a process of its own, which asks a catalog for the table that the files belong to, and
-prints the seconds of each way to read them as JSON.
+Runs in its own process. It loads the files' table from a catalog, and prints the seconds of each
+way to read the footers as JSON.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ADD_FILES: Final = "PyIceberg, a file of add_files"
 FOOTER: Final = "pyarrow, the footer alone"
 
 FILES: Final = 64
-"""Read by one call of `read_data_files`."""
+"""How many files one call of `read_data_files` reads."""
 ROWS: Final = 10_000
 _ROOT: Final = Path(__file__).resolve().parent.parent.parent
 _TIMEOUT_S: Final = 300
@@ -59,7 +59,7 @@ def measure_footers(uri: str, folder: Path, effort: Effort) -> Iterator[Timing]:
 
 @dataclass(slots=True)
 class _Lane:
-    """One way to read; answers how long each call took."""
+    """One way to read. Its function returns how long each call took."""
 
     system: str
     read: Callable[[], float]
@@ -68,7 +68,7 @@ class _Lane:
         return Block(repeat(self.read, most, limit_s))
 
     def finish(self) -> None:
-        """Whether what was read is right is asked before."""
+        """Do nothing: the results were checked before the measurement."""
 
 
 def main() -> None:
@@ -78,7 +78,7 @@ def main() -> None:
 
 
 def _lanes(uri: str, paths: Sequence[str]) -> list[_Lane]:
-    # Only the process that measures needs these.
+    # Only the measuring process needs these imports.
     from pyiceberg.catalog.rest import RestCatalog
     from pyiceberg.io.pyarrow import (
         compute_statistics_plan,
@@ -113,7 +113,7 @@ def _lanes(uri: str, paths: Sequence[str]) -> list[_Lane]:
 
 
 def _check(ours: Any, theirs: Any) -> None:
-    """Both have read the same file: as many values and nulls of each column."""
+    """Check that both read the same counts of values and nulls for each column."""
     for name in ("value_counts", "null_value_counts"):
         found, expected = dict(getattr(ours, name).items()), getattr(theirs, name)
         if found != expected:
@@ -138,7 +138,7 @@ def _timed(call: Callable[[], object]) -> Callable[[], float]:
 
 
 def _columns() -> dict[str, tuple[str, pa.Array]]:
-    """By name: Iceberg's type and the values, a tenth of which are null."""
+    """Return Iceberg's type and the values by column name. A tenth of the values are null."""
     numbers = [number if number % 10 else None for number in range(ROWS)]
 
     def values(kind: pa.DataType, value: Callable[[int], Any]) -> pa.Array:
@@ -175,7 +175,7 @@ def _schema_json() -> dict[str, Any]:
 
 
 def _files(folder: Path) -> list[str]:
-    """The same file under so many names."""
+    """Write the same file under several names and return the paths."""
     columns = _columns()
     fields = [
         pa.field(name, array.type, metadata={b"PARQUET:field_id": str(number).encode()})

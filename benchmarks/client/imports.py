@@ -1,4 +1,4 @@
-"""What it costs to import a client, and to get a first answer: each time in a fresh process."""
+"""Measures importing a client and getting a first answer, each time in a new process."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _CODE: Final = {
 
 
 def measure_imports(uri: str, samples: int) -> Iterator[Timing]:
-    """In turns, once before that to have everything compiled and in the page cache; a single
-    sample only shows that it can be measured."""
+    """Measure all clients in turns. An extra run before that compiles everything and fills the
+    page cache, except with a single sample, which only shows that the measurement works."""
     for code in _CODE.values() if samples > 1 else ():
         _seconds(uri, code)
     seconds: dict[str, list[float]] = {what: [] for what in _CODE}
@@ -44,7 +44,7 @@ def measure_imports(uri: str, samples: int) -> Iterator[Timing]:
 
 
 def _seconds(uri: str, code: str) -> float:
-    """Taken inside the process: the interpreter's own start is not the package's."""
+    """Return the seconds taken inside the process, without the interpreter's own start."""
     program = (
         f"import sys, time\nuri = {uri!r}\nbegan = time.perf_counter()\n{code}\n"
         "sys.stdout.write(str(time.perf_counter() - began))"

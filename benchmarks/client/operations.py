@@ -1,14 +1,14 @@
-"""What a writer is told to do, by name."""
+"""The names of a writer's operations."""
 
 from __future__ import annotations
 
 from typing import Final
 
 APPEND: Final = "append"
-"""A small Arrow table, from Arrow to the committed snapshot."""
+"""Append a small Arrow table, measured from Arrow to the committed snapshot."""
 DELETE: Final = "delete"
-"""One row of the writer's own bucket, whose file is rewritten."""
+"""Delete one row of the writer's own bucket, which rewrites its file."""
 UPSERT: Final = "upsert"
-"""Two rows of the writer's own bucket: one that is there and one that is not."""
+"""Upsert two rows of the writer's own bucket: one that exists and one that does not."""
 DECLARED: Final = "append of a declared file"
-"""No Parquet is written: the commit alone, through the client."""
+"""Commit through the client without writing Parquet."""

@@ -1,4 +1,4 @@
-"""Where an append through FrazilCatalog spends its time in the client: a line for each function."""
+"""Profiles an append through FrazilCatalog in the client, with a line for each function."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def profile(scratch: Path, snapshots: int) -> str:
 
 
 def main() -> None:
-    """In a process of its own, which has nothing else to do."""
+    """Runs in its own process, which does nothing else."""
     from pyiceberg.catalog import load_catalog
 
     from benchmarks.client.rows import small_table
@@ -41,7 +41,7 @@ def main() -> None:
         "bench", **{"py-catalog-impl": "frazil.pyiceberg.FrazilCatalog", "uri": uri}
     )
     table, rows = catalog.load_table((NAMESPACE, name)), small_table()
-    # The first one also imports and connects.
+    # The first append also imports modules and connects.
     table.append(rows)
     profiler = cProfile.Profile()
     profiler.enable()

@@ -1,7 +1,7 @@
-"""PyIceberg as its users write with it: Arrow in, one call each, on whatever catalog is configured.
+"""PyIceberg as its users write with it: one call with Arrow data, on the configured catalog.
 
-Retries are counted where they leave the client: a request that commits, or a call of `commit_table`
-where the catalog is a database.
+Retries are counted where they leave the client: as commit requests, or as calls of
+`commit_table` if the catalog is a database.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any, Final
 
-# Imported before the writers are forked: each of them would do it for itself.
+# Imported before the writers are forked, so that they do not each import it.
 import pyiceberg.catalog.rest
 import pyiceberg.catalog.sql
 import pyiceberg.io.pyarrow  # noqa: F401
@@ -40,7 +40,7 @@ def open_writer(settings: dict[str, Any], tables: tuple[str, ...], index: int) -
 
 
 class PyIcebergWriter:
-    """One table, loaded once: what others have committed since is the client's own affair."""
+    """Writes to one table, loaded once. The client itself must handle later commits of others."""
 
     def __init__(self, settings: dict[str, Any], table: str, index: int) -> None:
         catalog = _catalog(settings["properties"])
@@ -54,8 +54,8 @@ class PyIcebergWriter:
         self.retries = 0
 
     def _warm_up(self, catalog: Catalog) -> None:
-        """A new process connects, and starts its threads, with the first write: to a table that
-        nobody else writes to."""
+        """Write once to a private table, so that the new process has connected and started its
+        threads."""
         table = catalog.create_table((NAMESPACE, f"warm_{uuid.uuid4().hex}"), self._rows.schema)
         table.append(self._rows)
 
@@ -64,7 +64,7 @@ class PyIcebergWriter:
         if task.operation == APPEND:
             return lambda: self._counted(lambda: table.append(rows))
         if not self._keys:
-            # The first half of a bucket's keys is in the table, the second is not.
+            # The first half of a bucket's keys is in the table, the second half is not.
             self._keys = _keys(task.writers, 2 * task.most)[self._index]
         known, new = self._keys[at], self._keys[at + task.most]
         if task.operation == DELETE:
@@ -84,7 +84,7 @@ class PyIcebergWriter:
 
 
 class _Attempts:
-    """Counts what a catalog is asked to commit."""
+    """Counts the commit attempts that a catalog receives."""
 
     def __init__(self, catalog: Catalog, path: str) -> None:
         self.count = 0
@@ -116,7 +116,7 @@ class _Attempts:
 
 
 def administer(settings: dict[str, Any], question: dict[str, Any]) -> Any:
-    """By stock PyIceberg, whoever the writers are."""
+    """Prepare or inspect tables with stock PyIceberg, whichever client the writers use."""
     catalog = _catalog(settings["administrator"])
     if question["do"] == "start":
         catalog.create_namespace_if_not_exists(NAMESPACE)
@@ -133,7 +133,7 @@ def administer(settings: dict[str, Any], question: dict[str, Any]) -> Any:
 
 
 def _seed(catalog: Catalog) -> dict[str, Any]:
-    """The metadata of a table with one append, whose files are the head of every history."""
+    """Return the metadata of a table with one append, whose files are the head of every history."""
     rows = small_table()
     table = catalog.create_table((NAMESPACE, "seed"), rows.schema, properties=PROPERTIES)
     table.append(rows)
@@ -142,7 +142,7 @@ def _seed(catalog: Catalog) -> dict[str, Any]:
 
 
 def _create_buckets(catalog: Catalog, question: dict[str, Any]) -> None:
-    """A bucket for each writer, a file for each bucket, and rows that each of them may change."""
+    """Create a bucket for each writer, with one file and with rows that this writer may change."""
     writers, keys = question["writers"], question["keys"]
     schema = Schema(
         NestedField(1, "id", LongType(), required=False),
@@ -173,6 +173,6 @@ def _keys(buckets: int, count: int) -> list[list[int]]:
 
 
 def _catalog(properties: dict[str, str]) -> Catalog:
-    # A client that finds a superseded metadata file gone already says so, and each retry too.
+    # PyIceberg logs each retry, and each superseded metadata file that is already gone.
     logging.getLogger("pyiceberg").setLevel(logging.CRITICAL)
     return load_catalog("bench", **properties)

@@ -1,4 +1,4 @@
-"""The figures of one run: what was measured and its JSON."""
+"""The measured figures of one run and their JSON."""
 
 from __future__ import annotations
 
@@ -24,44 +24,44 @@ IMPORTS: Final = "imports"
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One system at one kind of work."""
+    """The figures of one system at one kind of work."""
 
     part: str
     system: str
     operation: str
     writers: int
     snapshots: int
-    """Before the first commit."""
+    """Snapshots before the first commit."""
     calls: int
     succeeded: int
     retries: int
-    """Attempts beyond the first of each call, by the client."""
+    """Client attempts beyond the first of each call."""
     errors: dict[str, int]
-    """How often each kind was given up with."""
+    """How many calls failed for good with each kind of error."""
     first_error: str | None
     commits_per_s: float
     p50_ms: float | None
-    """Of calls that succeeded, as all times here."""
+    """Only successful calls count, as for all times here."""
     p99_ms: float | None
     client_cpu_ms: float
-    """For one commit, as the following one is."""
+    """Per commit, like the next field."""
     server_cpu_ms: float
     each_ms: list[float]
 
     @property
     def percent_succeeded(self) -> int:
-        """Never rounded up to all of them."""
+        """The percentage, rounded down so that 100 means that every call succeeded."""
         return 100 * self.succeeded // self.calls if self.calls else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """One way to do a thing that needs no writers."""
+    """One way to do something that needs no writers."""
 
     part: str
     what: str
     files: int
-    """That one sample reads."""
+    """The files that one sample reads."""
     samples: int
     p50_ms: float
     p99_ms: float
@@ -108,7 +108,7 @@ def read_results(path: Path) -> Results:
 def cell_of(
     part: str, system: str, operation: str, bursts: Sequence[Burst], *, writers: int, snapshots: int
 ) -> Cell:
-    """Of one or several bursts, each on a table of its own."""
+    """Return the cell of one or several bursts, each on its own table."""
     total, rate = Burst(), _commits_per_s(bursts)
     for burst in bursts:
         total.add(burst)
@@ -134,8 +134,8 @@ def cell_of(
 
 
 def _commits_per_s(bursts: Sequence[Burst]) -> float:
-    """Of the calls that succeeded, until the last of them was done: calls may take longer than
-    any window in which they are begun."""
+    """Return the rate of successful calls, up to the end of the last one. A call may take longer
+    than any window in which calls are started."""
     busy = sum(map(busy_s, bursts))
     return sum(len(burst.samples) for burst in bursts) / busy if busy else 0.0
 

@@ -1,4 +1,4 @@
-"""The rows that are written: a small Arrow table, and keys that fall into one bucket each."""
+"""The rows that writers write: a small Arrow table, and keys that belong to one bucket each."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import Any, Final
 import pyarrow as pa
 
 ROWS: Final = 100
-"""Of an append."""
+"""The rows of one append."""
 UPDATED_NAME: Final = "updated"
 
 
 def small_table() -> pa.Table:
-    """A few columns of different types, with the field ids that the table gave them."""
+    """Return a few columns of different types, with the field ids that the table assigned to
+    them."""
     return _table(
         id=pa.array(range(ROWS), pa.int64()),
         name=pa.array([f"row {number}" for number in range(ROWS)], pa.string()),
@@ -23,7 +24,7 @@ def small_table() -> pa.Table:
 
 
 def keyed_table(keys: Sequence[int], name: str) -> pa.Table:
-    """A row for each key."""
+    """Return a table with a row for each key."""
     return _table(
         id=pa.array(keys, pa.int64()),
         name=pa.array([name] * len(keys), pa.string()),
@@ -39,7 +40,7 @@ def _table(**columns: pa.Array) -> pa.Table:
 
 
 def keys_by_bucket(bucket_of: Callable[[int], Any], buckets: int, count: int) -> list[list[int]]:
-    """For each bucket so many keys, in order: the ranges of all buckets overlap."""
+    """Return `count` keys for each bucket, in order. The key ranges of all buckets overlap."""
     found: list[list[int]] = [[] for _ in range(buckets)]
     for key in _numbers_until(lambda: all(len(keys) >= count for keys in found)):
         found[bucket_of(key)].append(key)

@@ -1,4 +1,4 @@
-"""One run: appends, shares of calls that succeed, the thin client, footers, imports."""
+"""One run of the client benchmark: appends, success rates, the thin client, footers and imports."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from benchmarks.run import say
 from tests.support.server import running_server
 
 ALL_OF_THEM_S: Final = 600.0
-"""Where a number of calls is asked for, not a time: no call of a run begins later than this."""
+"""The time limit if a run asks for a number of calls: no call starts later than this."""
 _APPENDING: Final = (FRAZIL_CATALOG, THIN_CLIENT, REST_CATALOG, SQL_CATALOG)
 
 
@@ -42,19 +42,19 @@ class Work:
     lengths: tuple[int, ...]
     writers: tuple[int, ...]
     cell_s: float
-    """For each system at one length with so many writers, over all its turns."""
+    """The time for each system, length and number of writers, over all its turns."""
     turn_s: float
     calls_a_turn: dict[int, int]
-    """For one writer of so many: then a fresh table takes its place, and others have their turn."""
+    """Calls of each writer in a turn, by number of writers. Each turn uses a new table."""
     turns: int
-    """At most."""
+    """The most turns."""
     racers: int
-    """Writers whose calls are counted by whether they succeed."""
+    """The number of concurrent writers in the measurement of success rates."""
     calls: dict[str, int]
-    """For each of the racers, by operation."""
+    """The calls of each of these writers, by operation."""
     footers: Effort
     imports: int
-    """Fresh processes for each."""
+    """New processes for each import."""
 
 
 QUICK = Work(
@@ -103,7 +103,7 @@ def run(work: Work, scratch: Path) -> Results:
 
 
 def measure_alone(work: Work, scratch: Path) -> list[Timing]:
-    """What needs no writers, while there are none."""
+    """Measure what needs no writers, before any are started."""
     with running_server(scratch / "frazil") as server:
         say("imports in fresh processes")
         timings = list(measure_imports(server.url, work.imports))
@@ -149,7 +149,7 @@ def _in_turns(
     writers: int,
     work: Work,
 ) -> Iterator[Cell]:
-    """Every system in turn, each time on a fresh table: what disturbs the machine hits all."""
+    """Run every system in turn, each time on a new table, so that disturbances affect all alike."""
     bursts: dict[str, list[Burst]] = {system.name: [] for system in systems}
     for _ in range(work.turns):
         for system in systems:
@@ -176,14 +176,14 @@ def _append(
     os.sync()
     burst = system.run(Task(operation, dealt([table], writers), seconds, most))
     after = system.place.counts(table)
-    # What is only declared cannot be read back: its rows are those that the summary counts.
+    # Declared files do not exist, so their rows are taken from the summary instead of read.
     counted = "records" if operation == DECLARED else "rows"
     _check(system, operation, burst, (after[counted] - before[counted]) / ROWS)
     return burst
 
 
 def _check(system: System, operation: str, burst: Burst, found: float) -> None:
-    # What a client gave up on may have happened all the same.
+    # A commit may have succeeded although the client gave up on it.
     if not len(burst.samples) <= found <= len(burst.samples) + burst.failed:
         raise WorkNotDone(
             f"{system.name}, {operation}: {len(burst.samples)} calls succeeded and {burst.failed}"

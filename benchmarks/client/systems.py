@@ -1,4 +1,4 @@
-"""The writers that are compared: each makes tables from the same start and writes to them."""
+"""The compared writers. Each creates its tables from the same start and writes to them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _THIN: Final = "benchmarks.client.thin_writer"
 
 @dataclass(slots=True)
 class Place:
-    """A catalog, with PyIceberg to make its tables and to read them back."""
+    """A catalog, with a PyIceberg that creates its tables and reads them back."""
 
     administrator: Host
     warehouse: Path
@@ -45,7 +45,7 @@ class Place:
     numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def new_table(self, history: History) -> str:
-        """A fresh table with this history that nobody has touched yet."""
+        """Register a new table with this history and return its name."""
         folder = self.warehouse / NAMESPACE / f"t{next(self.numbers)}"
         made = prepare(history, folder, file_url(folder), dict(PROPERTIES))
         self.administrator.administer(
@@ -54,13 +54,13 @@ class Place:
         return made.name
 
     def new_buckets(self, writers: int, keys: int) -> str:
-        """A fresh table with a bucket for each writer and so many rows in each."""
+        """Create a new table with a bucket for each writer and `keys` rows in each."""
         name = f"t{next(self.numbers)}"
         self.administrator.administer("create buckets", table=name, writers=writers, keys=keys)
         return name
 
     def counts(self, table: str) -> dict[str, int]:
-        """Snapshots, records as the summary has them, and rows as they are read."""
+        """Return the snapshots, the records in the summary, and the rows that a read returns."""
         found: dict[str, int] = self.administrator.administer("counts", table=table)
         return found
 
@@ -91,7 +91,7 @@ class Systems:
         return next(system for system in self.all if system.name == name)
 
     def seed(self) -> Seed:
-        """What stock PyIceberg writes; the same files are the head of all histories."""
+        """Return the seed that stock PyIceberg writes. Its files are the head of all histories."""
         place = self.named(SQL_CATALOG).place
         return seed_of(place.administrator.administer("seed"), 0)
 
@@ -102,9 +102,9 @@ class Systems:
 
 @contextmanager
 def running_systems(scratch: Path) -> Iterator[Systems]:
-    """Ours first, then what stands beside it."""
+    """Start all systems, Frazil first."""
     with ExitStack() as stack:
-        # The seed's manifests, which all systems share, lie outside of each one's warehouse.
+        # All systems share the seed's manifests, which are outside of each warehouse.
         server = start_server(scratch / "frazil", "--allow-location", file_url(scratch))
         stack.callback(server.stop)
         rest, sql = _rest(server), _sql(scratch / "sql")

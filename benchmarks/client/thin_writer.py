@@ -1,6 +1,6 @@
-"""`frazil.Client` as a service without an Iceberg library writes: Parquet by pyarrow, one request.
+"""`frazil.Client` in a service without an Iceberg library: Parquet by pyarrow, one request.
 
-The client's requests are counted as they leave it.
+Requests are counted as they leave the client.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pyarrow.parquet as pq
 
-# Imported before the writers are forked: each of them would do it for itself.
+# Imported before the writers are forked, so that they do not each import it.
 import urllib3  # noqa: F401
 from msgspec.structs import replace
 
@@ -44,7 +44,7 @@ class ThinWriter:
         self.retries = 0
 
     def _warm_up(self) -> None:
-        """A new process connects with the first write: to a table that nobody else writes to."""
+        """Write once to a private table, because a new process connects with its first write."""
         schema = self._table.metadata["schemas"][0]
         table = self._client.create_table((NAMESPACE, f"warm_{uuid.uuid4().hex}"), schema)
         path = f"{_data_folder(table)}/warm.parquet"
@@ -62,7 +62,7 @@ class ThinWriter:
         return lambda: self._counted(lambda: self._table.append_files([file]))
 
     def recover(self) -> None:
-        """Its appends depend on nothing that it has read."""
+        """Do nothing: the appends do not depend on anything that was read before."""
 
     def _write(self, path: str) -> None:
         pq.write_table(self._rows, path.removeprefix("file://"), compression=_CODEC)
