@@ -31,7 +31,7 @@ def one_server(
 
 @pytest.fixture
 def server_url(one_server: RunningServer, request: pytest.FixtureRequest) -> str:
-    """The one server; a test that fails shows its log."""
+    """Return the URL of the shared server; a failed test prints its log."""
     request.node.stash.setdefault(SERVERS, []).append(one_server)
     return one_server.url
 
@@ -44,7 +44,7 @@ def client(server_url: str) -> Iterator[Client]:
 
 @pytest.fixture
 def namespace(client: Client) -> str:
-    """A namespace of this test's own."""
+    """Return a new namespace for this test."""
     name = f"ns_{uuid.uuid4().hex[:8]}"
     client.create_namespace(name)
     return name
@@ -52,7 +52,7 @@ def namespace(client: Client) -> str:
 
 @pytest.fixture
 def session(spark: SparkSession, server_url: str) -> Iterator[Session]:
-    """As a user has it: the engines are chosen; the jar is on the classpath, so it reads."""
+    """Return a session with default settings; it finds Iceberg's jar and reads with it."""
     from frazil.spark import connect
 
     with connect(spark, server_url) as session:
@@ -61,7 +61,7 @@ def session(spark: SparkSession, server_url: str) -> Iterator[Session]:
 
 @pytest.fixture
 def own_session(spark: SparkSession, server_url: str) -> Iterator[Session]:
-    """Reads without Iceberg's jar and writes through Arrow."""
+    """Return a session that reads without Iceberg's jar and writes through Arrow."""
     from frazil.spark import connect
 
     with connect(spark, server_url, reader="own", writer="arrow") as session:
@@ -72,7 +72,7 @@ def own_session(spark: SparkSession, server_url: str) -> Iterator[Session]:
 def each_session(
     request: pytest.FixtureRequest, spark: SparkSession, server_url: str
 ) -> Iterator[Session]:
-    """Both readers, one after the other."""
+    """Return a session for each of the two readers in turn."""
     from frazil.spark import connect
 
     with connect(spark, server_url, reader=request.param) as session:
@@ -81,7 +81,7 @@ def each_session(
 
 @pytest.fixture(scope="package")
 def stock(spark: SparkSession, one_server: RunningServer) -> str:
-    """The name of stock Spark's catalog: `spark.sql(f"SELECT * FROM {stock}.{namespace}.t")`."""
+    """Return the name of stock Spark's catalog, as in `SELECT * FROM {stock}.{namespace}.t`."""
     from tests.support.spark import add_catalog
 
     add_catalog(spark, STOCK, one_server.url)

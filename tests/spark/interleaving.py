@@ -1,5 +1,4 @@
-"""Lets somebody else commit at a fixed moment: after a statement has scanned and written, before
-it commits."""
+"""Runs another commit after a statement has scanned and written, just before it commits."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ from frazil.spark.writing.write_commit import Write
 
 
 def once_before_commit(monkeypatch: pytest.MonkeyPatch, action: Callable[[], object]) -> None:
-    """The next write's commit waits until the action is done; later ones do not."""
+    """Run the action just before the next write's commit, but not before later ones."""
     commit = Write.commit
     pending = [action]
 

@@ -1,4 +1,4 @@
-"""What lies in a table's data folder, held against what its snapshots have."""
+"""Compares the files in a table's data folder with those of its snapshots."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from frazil.spark.writing.write_commit import data_location
 
 
 def files_of(session: Session, name: str) -> set[str]:
-    """Every file in the table's data folder, whoever has put it there."""
+    """Return every file in the table's data folder, whoever wrote it."""
     table = session.client.load_table(name)
     storage = storage_of(session.context.properties, table.config)
     return set(storage.list(data_location(table)))
 
 
 def declared_files(table: Table) -> set[str]:
-    """The data and delete files of all snapshots."""
+    """Return the data and delete files of all snapshots."""
     found: set[str] = set()
     for snapshot in table.metadata.get("snapshots", ()):
         for task in table.plan(snapshot=snapshot["snapshot-id"]).tasks:
@@ -26,5 +26,5 @@ def declared_files(table: Table) -> set[str]:
 
 
 def strays(session: Session, name: str) -> set[str]:
-    """Files that no snapshot has."""
+    """Return the files that belong to no snapshot."""
     return files_of(session, name) - declared_files(session.client.load_table(name))

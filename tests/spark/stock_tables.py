@@ -1,4 +1,4 @@
-"""Tables for comparisons with stock Spark: how they are partitioned, and how rows are compared."""
+"""Tables for comparisons with stock Spark: their partitioning, and how to compare rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PARTITIONINGS: Final = {
     "identity": "PARTITIONED BY (category)",
     "bucket": "PARTITIONED BY (bucket(4, id))",
     "day": "PARTITIONED BY (days(at))",
-    # Its first rows are written under the first spec, the rest under the second.
+    # The first rows are written with the first spec, the rest with the second.
     "evolved": "PARTITIONED BY (category)",
 }
 
@@ -34,12 +34,12 @@ ROWS: Final = """
 """
 
 OURS, THEIRS = "ours", "theirs"
-"""The two branches, from one snapshot."""
+"""The names of the two branches, which start from one snapshot."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """One table with a branch for us and one for stock Spark."""
+    """One table with one branch for us and one for stock Spark."""
 
     spark: SparkSession
     session: Session
@@ -61,11 +61,11 @@ class Pair:
         return f"*{lineage}"
 
     def by_stock(self, branch: str) -> list[tuple[Any, ...]]:
-        """A branch as Iceberg's own reader sees it."""
+        """Return the rows of a branch as Iceberg's own reader reads them."""
         return rows(self.spark.sql(f"SELECT * FROM {self.stock_name} VERSION AS OF '{branch}'"))
 
     def lineage(self, branch: str) -> dict[int, tuple[int, int]]:
-        """Each row's id and last sequence number, by the key."""
+        """Return each row's id and last updated sequence number, by key."""
         found = self.spark.sql(
             "SELECT id, _row_id, _last_updated_sequence_number"
             f" FROM {self.stock_name} VERSION AS OF '{branch}'"
@@ -74,7 +74,7 @@ class Pair:
 
 
 def rows(frame: DataFrame) -> list[tuple[Any, ...]]:
-    """In an order that does not depend on the engine."""
+    """Return the rows in an order that does not depend on the engine."""
     return sorted((tuple(row) for row in frame.collect()), key=repr)
 
 
@@ -93,7 +93,7 @@ def make_pair(
     partitioning: str,
     mode: str,
 ) -> Pair:
-    """A table whose first rows stock Spark has written, and the next we."""
+    """Create a table whose first rows stock Spark writes, and whose next rows we write."""
     stock_name = f"{stock}.{name}"
     spark.sql(
         f"CREATE TABLE {stock_name} ({COLUMNS}) USING iceberg {PARTITIONINGS[partitioning]}"

@@ -1,7 +1,8 @@
 """Every statement gives the rows that stock Spark with Iceberg's runtime gives.
 
-Both start from one snapshot, on two branches of one table: the same statement runs on each, and
-each reads what the other has written. On version 3 rows keep their identity alike.
+Both start from one snapshot, on two branches of one table. The same statement runs on each
+branch, and each side reads what the other wrote. On version 3, rows keep their identity in the
+same way.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ STATEMENTS = {
     "merge_insert_only": f"MERGE INTO {{t}} t USING {SOURCE} s ON t.id = s.id"
     " WHEN NOT MATCHED THEN INSERT *",
 }
-"""`{t}` is the branch of each side."""
+"""`{t}` stands for the branch of each side."""
 
 EVERY, CHOSEN = pairwise_cover(
     tuple(STATEMENTS), (1, 2, 3), tuple(PARTITIONINGS), (COPY_ON_WRITE, MERGE_ON_READ)
@@ -110,8 +111,11 @@ def _error(run: Any) -> Exception | None:
 
 
 def _same_identities(session: Session, pair: Pair) -> None:
-    """Rows that were there keep their ids and, if only carried, their sequence numbers; new rows
-    have ids of their own that were not given before."""
+    """Check the lineage of rows.
+
+    Existing rows keep their ids and, if they are only copied, their sequence numbers. New rows
+    have ids that no row had before.
+    """
     before = pair.lineage("main")
     ours, theirs = pair.lineage(OURS), pair.lineage(THEIRS)
     first_new = len(before)

@@ -1,4 +1,4 @@
-"""Tables of every type, written and read by both sides, and schemas that change with a write."""
+"""Both sides write and read tables of every type, and writes can change the schema."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_a_write_changes_the_schema_in_its_own_commit(
     before = client.load_table(name)
     table.append(more, merge_schema=True)
     after = client.load_table(name)
-    # One commit brought the rows and the columns that they need.
+    # One commit added both the rows and the columns that they need.
     assert len(after.snapshots) == len(before.snapshots) + 1
     assert len(after.metadata["metadata-log"]) == len(before.metadata["metadata-log"]) + 1
     assert after.snapshot("main").schema_id == after.metadata["current-schema-id"]
@@ -178,7 +178,7 @@ def test_rows_that_do_not_fit_leave_nothing_behind(
 def test_types_that_stock_spark_has_none_for_are_written_and_read(
     session: Session, spark: SparkSession, client: Client, namespace: str
 ) -> None:
-    """The engines are chosen: the jar cannot read such a table, nor Spark write its files."""
+    """The session selects other engines, because neither the jar nor Spark supports these types."""
     name = f"{namespace}.precise"
     schema = StructType(
         optional(

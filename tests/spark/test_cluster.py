@@ -1,4 +1,4 @@
-"""A standalone cluster of two workers: lost executors and speculative copies change nothing."""
+"""Lost executors and speculative copies do not change the result on a standalone cluster."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.spark_cluster import (
 
 JOB = Path(cluster_job.__file__)
 LONG = {"id": 1, "name": "id", "required": False, "type": "long"}
-# A file is begun with its first row group.
+# Small row groups, because a file is created with its first row group.
 PROPERTIES = {"format-version": "3", "write.parquet.row-group-size-bytes": "32768"}
 TROUBLE = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "5000",
@@ -38,7 +38,7 @@ TROUBLE = {
 def run_job(
     cluster: Cluster, client: Client, url: str, table: str, writer: str, shipped: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Appends on the cluster while executors die; what the job has told."""
+    """Append on the cluster while executors die; return the results of the job."""
     folder = cluster.directory / table
     folder.mkdir()
     client.create_table(table, {"type": "struct", "fields": [LONG]}, properties=PROPERTIES)
@@ -52,7 +52,7 @@ def run_job(
 
 
 def check(client: Client, name: str, answer: Mapping[str, Any]) -> None:
-    """Every row once, one commit for each statement, and no file that is in no snapshot."""
+    """Check that each row exists once, each statement made one commit, and no file is orphaned."""
     rows = cluster_job.TASKS * cluster_job.ROWS
     gone = range(cluster_job.ROWS - 10, cluster_job.ROWS)
     assert (answer["written"], answer["deleted"]) == (rows, 10)
@@ -75,7 +75,7 @@ def cluster(java: Java, tmp_path: Path) -> Iterator[Cluster]:
 
 @pytest.fixture
 def zipped(tmp_path: Path) -> Mapping[str, str]:
-    """The code, for --py-files, and a Python that does not have it."""
+    """Return the code for --py-files, and a Python that lacks it."""
     return {
         "spark.submit.pyFiles": str(zipped_package(tmp_path)),
         "spark.pyspark.python": str(bare_environment(tmp_path) / "bin" / "python"),
@@ -95,7 +95,7 @@ def test_an_executor_dies_in_mid_write(
 def test_a_packed_environment_and_both_writers(
     cluster: Cluster, tmp_path: Path, client: Client, server_url: str, namespace: str
 ) -> None:
-    """Python itself is shipped, by spark.archives."""
+    """The job ships Python itself, through spark.archives."""
     shipped = {
         "spark.archives": f"{packed_environment(tmp_path)}#shipped",
         "spark.pyspark.python": "./shipped/bin/python",

@@ -1,4 +1,4 @@
-"""`frazil spark` with files and statements, on the Spark of this run."""
+"""`frazil spark` runs files and statements, here on the Spark of the test run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Run = Callable[..., Result]
 
 @pytest.fixture
 def run(spark: SparkSession, server_url: str, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Types a command; the Spark that it finds goes on when it ends."""
+    """Return a function that runs a command; the shared Spark survives the command."""
     monkeypatch.setattr("frazil.spark.runtime.local_spark.local_spark", lambda settings: spark)
     monkeypatch.setattr(type(spark), "stop", lambda self: None)
 
@@ -73,7 +73,7 @@ def test_files_are_loaded_created_and_appended(run: Run, namespace: str, tmp_pat
         )
     )
     assert (done["operation"], done["rows-written"], done["files-added"]) == ("create", 2, 2)
-    # The columns stand in another order, and their types are the table's, whatever they look like.
+    # The columns have another order, and their types come from the table, not from the values.
     second = tmp_path / "second.jsonl.gz"
     second.write_bytes(gzip.compress(b'{"note": "7", "id": 3, "day": "2026-05-02"}\n'))
     said = run(*load, str(second)).stdout

@@ -1,4 +1,4 @@
-"""Concurrent jobs: disjoint changes do not conflict, others end in a serial order."""
+"""Concurrent jobs with disjoint changes do not conflict; the result of others is serializable."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MODES = ["copy-on-write", "merge-on-read"]
 
 
 def _keys_of(job: int, count: int = 8) -> list[int]:
-    """Keys in buckets that no other job has."""
+    """Return keys in buckets that no other job uses."""
     bucket = parse_transform(f"bucket[{BUCKETS}]")
     mine = (key for key in range(10_000) if apply(bucket, LONG, key) % JOBS == job)
     return [next(mine) for _ in range(count)]
@@ -62,8 +62,11 @@ def _at_once(*jobs: Callable[[], object]) -> None:
 def test_merges_into_disjoint_buckets_do_not_meet(
     spark: SparkSession, server_url: str, session: Session, namespace: str, mode: str
 ) -> None:
-    """On the key alone and serializable, where stock Spark fails fifteen times of twenty. No
-    statement is run twice either: none is allowed to."""
+    """Disjoint merges do not conflict, though they match on the key alone and are serializable.
+
+    Stock Spark fails in 15 of 20 cases here. Statement retries are disabled, so no statement
+    runs twice either.
+    """
     name = _table(session, namespace, mode)
     with connect(spark, server_url, statement_retries=0) as strict:
 
@@ -128,7 +131,7 @@ def test_a_statement_that_may_not_be_run_again_is_refused(
     namespace: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Somebody commits the same key between the scan and the commit."""
+    """Another writer commits the same key between the scan and the commit."""
     name = _table(session, namespace, "merge-on-read")
     keys = _keys_of(0, 2)
     with connect(spark, server_url, statement_retries=0) as strict:

@@ -1,6 +1,7 @@
-"""The core tests on a real Spark Connect server, in a process without a JVM of its own.
+"""The core tests pass on a real Spark Connect server, in a process without a JVM.
 
-PySpark decides once in a process whether it speaks to a JVM or to a server: hence the child.
+PySpark decides once per process whether it uses a JVM or a server, so the tests run in a child
+process.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def connect(
 def test_the_core_runs_on_a_connect_server(
     connect: ConnectServer, tmp_path: Path, reader: str, streams: str
 ) -> None:
-    """In parts, each within the time of a test: with our own reader, and with Iceberg's."""
+    """The core tests run in parts, by reader and by streams, to fit the time limit."""
     part = f"{reader} and {streams}"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", part]
     command += [f"--basetemp={tmp_path / 'core'}", "tests/spark/test_core.py"]

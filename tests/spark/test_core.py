@@ -1,7 +1,7 @@
-"""What must hold on every kind of Spark: classic and Connect, the locked version and others.
+"""The core works on every kind of Spark: classic and Connect, all supported versions.
 
-`test_connect` runs this file against a Spark Connect server, `make test-spark-versions` in
-environments with other versions.
+`test_connect` runs this file against a Spark Connect server. `make test-spark-versions` runs it
+in environments with other versions.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ START = [
 
 @pytest.fixture(params=READERS)
 def core(request: pytest.FixtureRequest, spark: SparkSession, server_url: str) -> Iterator[Session]:
-    """Both readers, where Iceberg's runtime is there."""
+    """Return a session for both readers, or only for ours if Iceberg's runtime is absent."""
     with connect(spark, server_url, reader=request.param) as session:
         yield session
 
@@ -56,7 +56,7 @@ def new_table(session: Session, name: str, columns: str, *terms: str, **properti
 
 
 def orders(session: Session, namespace: str, mode: str, version: str = "3") -> SparkTable:
-    """Twelve rows on three days, and how they are changed."""
+    """Create a table with twelve rows on three days that uses this mode for row changes."""
     name = f"{namespace}.orders"
     new_table(session, name, ORDERS, "day")
     properties = {f"write.{verb}.mode": mode for verb in ("delete", "update", "merge")}
@@ -196,7 +196,7 @@ def test_statements(core: Session, namespace: str, client: Client) -> None:
 def test_a_stream_is_written(
     core: Session, namespace: str, tmp_path: Path, upsert: str | None
 ) -> None:
-    """On Connect the epochs are written by the server's Python."""
+    """On Connect, the server's Python writes the epochs."""
     table = orders(core, namespace, "merge-on-read")
     files, checkpoint = str(tmp_path / "files"), str(tmp_path / "checkpoint")
     batches = [[(3, START[3][1], "new 3", 1), (20, START[2][1], "new 20", 2)]]
@@ -220,5 +220,5 @@ def test_a_stream_is_written(
 
 
 def test_nothing_reached_for_the_jvm_beside_connect(spark: SparkSession) -> None:
-    """The one module with classic-only extras is loaded by a terminal's display alone."""
+    """Only a terminal's display loads the one module with features for classic Spark."""
     assert "frazil.spark.core.stage_bars" not in sys.modules or is_classic(spark)

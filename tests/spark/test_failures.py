@@ -1,6 +1,6 @@
-"""After any failure, no row is doubled or lost, and no file is left outside the table.
+"""After any failure, no row is duplicated or lost, and no file is left outside the table.
 
-Files of a proven failure are removed; those of an unknown outcome are kept.
+Files of a proven failure are removed; files of an unknown outcome are kept.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def of_session(session: Session, name: str) -> list[tuple[int, int]]:
 
 
 def one_more(session: Session, name: str) -> None:
-    """Not idempotent: twice is once too often."""
+    """Run a statement that is not idempotent, so that a second run is visible."""
     session.table(name).update({"n": "n + 1"}, "id < 3")
 
 
@@ -68,7 +68,7 @@ ONE_MORE = sorted(((key, 1 if key < 3 else 0) for key, _ in FIRST), key=repr)
 def test_an_attempt_that_fails_leaves_the_files_of_the_next_alone(
     session: Session, namespace: str, tmp_path: Path
 ) -> None:
-    """A task as an executor runs it: it dies behind its first rows, and is run again."""
+    """A task, as an executor runs it, fails after its first rows and runs again."""
     name = table_of(session, namespace)
     facts = PortableTable.of(session.client.load_table(name))
     folder = str(tmp_path / "written")
@@ -129,7 +129,7 @@ spark.stop()
 def test_tasks_that_are_run_again_write_each_row_once(
     session: Session, server_url: str, namespace: str, tmp_path: Path, writer: str
 ) -> None:
-    """The Spark of this run gives up at the first failure, so another one does it."""
+    """The Spark of this run allows only one attempt, so this test starts another one."""
     name = table_of(session, namespace)
     arguments = [sys.executable, "-c", RETRIED, server_url, name, writer, str(tmp_path)]
     environment = clean_environment({"PYSPARK_PYTHON": sys.executable})
@@ -148,7 +148,7 @@ def test_tasks_that_are_run_again_write_each_row_once(
 
 
 def failing(spark: SparkSession) -> DataFrame:
-    """Its last rows cannot be computed, when the first are written already."""
+    """Return a frame whose last rows fail after the first ones have been written."""
     return spark.range(0, 20, 1, 2).selectExpr(
         "id", "CAST(IF(id = 19, raise_error('no such row'), id) AS INT) AS n"
     )
@@ -217,8 +217,11 @@ def test_a_rejected_merge_leaves_nothing(
 
 
 def slow(spark: SparkSession, folder: Path, *, fails: bool = False) -> DataFrame:
-    """A task that has begun to write when `begun` is in the folder, and ends when `go` is there; a
-    second one fails in between, if asked to."""
+    """Return a frame whose task stops in the middle of its file.
+
+    The task creates `begun` in the folder once it has started to write, and then waits for `go`.
+    With `fails`, a second task fails in between.
+    """
 
     def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -235,10 +238,10 @@ def slow(spark: SparkSession, folder: Path, *, fails: bool = False) -> DataFrame
 
 
 def stays_so(session: Session, name: str, files: set[str], folder: Path) -> None:
-    """Tasks that were still running go on and find that they are too late."""
+    """Let tasks that are still running continue, and check that they change nothing."""
     (folder / "go").touch()
     assert files_of(session, name) == files
-    # They have ended when both threads of this Spark are free at once, which this waits for.
+    # A barrier job needs both threads of this Spark at once, so it waits for those tasks to end.
     both = session.spark.range(0, 4, 1, 2)
     both.mapInArrow(lambda batches: batches, "id BIGINT", barrier=True).collect()
     assert files_of(session, name) == files
@@ -248,7 +251,7 @@ def stays_so(session: Session, name: str, files: set[str], folder: Path) -> None
 def test_an_interrupted_write_leaves_nothing(
     spark: SparkSession, server_url: str, session: Session, namespace: str, tmp_path: Path
 ) -> None:
-    """As Ctrl-C does it, while a task is in the middle of a file."""
+    """The interrupt works like Ctrl-C, while a task is in the middle of a file."""
     name = table_of(session, namespace)
     before = files_of(session, name)
 
@@ -259,7 +262,8 @@ def test_an_interrupted_write_leaves_nothing(
     with connect(spark, server_url, writer="arrow") as forced:
         hand = threading.Thread(target=interrupt)
         hand.start()
-        # PySpark cancels all jobs first, over the very connection that waits: that error comes out.
+        # PySpark first cancels all jobs over the same connection that waits, which raises that
+        # error.
         with pytest.raises((KeyboardInterrupt, Py4JError)):
             forced.table(name).append(slow(spark, tmp_path))
         hand.join()
@@ -327,7 +331,7 @@ def test_files_of_an_unknown_outcome_are_kept(
     fault: Fault,
     is_committed: bool,
 ) -> None:
-    """Nobody can tell the two apart, and it is not tried again: that could be the second time."""
+    """A client cannot tell whether it committed; a retry could commit twice, so there is none."""
     name = table_of(session, namespace)
     patience = {"num-retries": "1", "min-wait-ms": "1", "max-wait-ms": "2"}
     for kind in ("commit.retry", "commit.status-check"):

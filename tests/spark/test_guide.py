@@ -1,4 +1,4 @@
-"""The guide to the pipeline runs as written."""
+"""The code in the guide to the pipeline runs as written."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_the_guide_is_run_as_it_stands(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """In this process, whose one Spark is the one that the guide asks the builder for."""
+    """The guide runs in this process, so its builder returns the one Spark of the process."""
     monkeypatch.setenv("FRAZIL_URI", server().url)
     monkeypatch.chdir(tmp_path)
     blocks = PYTHON.findall(GUIDE.read_text())

@@ -52,7 +52,7 @@ def duck(server_url: str) -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def plain(found: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Moments without their time zone, which each reader names in its own way."""
+    """Drop the time zones of timestamps, because each reader names them differently."""
 
     def value(one: Any) -> Any:
         return one.replace(tzinfo=None) if hasattr(one, "tzinfo") else one
@@ -112,7 +112,7 @@ def test_others_read_what_statements_have_written(
 def test_the_next_scan_sees_what_was_written(
     spark: SparkSession, server_url: str, namespace: str, times: int
 ) -> None:
-    """By either reader, and by one that has read the table before."""
+    """This holds for both readers, and for one that has read the table before."""
     with (
         connect(spark, server_url, reader="jar") as by_jar,
         connect(spark, server_url, reader="own") as by_own,
@@ -130,7 +130,7 @@ def test_the_next_scan_sees_what_was_written(
 def test_a_merge_right_after_a_new_column(
     spark: SparkSession, each_session: Session, stock: str, namespace: str, mode: str
 ) -> None:
-    """The snapshot that is scanned has an older schema than the table."""
+    """The scanned snapshot has an older schema than the table."""
     name = f"{namespace}.t"
     each_session.sql(f"CREATE TABLE {name} (id BIGINT, note STRING) {table_properties(3, mode)}")
     each_session.table(name).append(spark.range(4).selectExpr("id", "'old' AS note"))

@@ -1,6 +1,7 @@
-"""Tables on S3: written through Arrow, read by our own reader and by stock Spark with its bundle.
+"""Tables on S3 are written through Arrow and read by our own reader and by stock Spark.
 
-Only the keys are the client's own; endpoint, region and path style come from the catalog.
+Stock Spark uses its S3 bundle. The client has only its own keys; endpoint, region and path style
+come from the catalog.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ def session_on_s3(
     bucket: str,
     request: pytest.FixtureRequest,
 ) -> Iterator[Session]:
-    """No jar reads or writes, and what is staged lies on S3 as on a cluster."""
+    """Return a session that uses no jar and stages files on S3, as on a cluster."""
     request.node.stash.setdefault(SERVERS, []).append(server_on_s3)
     with connect(
         spark,
@@ -125,7 +126,7 @@ def test_append_and_merge_on_s3(
     config = session_on_s3.client.load_table(name).config
     assert storage_of(KEYS, config).list(f"{bucket}/temporary") == []
 
-    # And the other way round: what stock Spark deletes there is gone for us too.
+    # In the other direction, we do not see rows that stock Spark deleted.
     spark.sql(f"DELETE FROM {stock_on_s3}.{name} WHERE id % 2 = 0")
     left = sorted((row for row in MERGED if row[0] % 2), key=repr)
     assert rows(session_on_s3.table(name).scan()) == left
@@ -134,7 +135,7 @@ def test_append_and_merge_on_s3(
 def test_a_stream_on_s3(
     spark: SparkSession, session_on_s3: Session, stock_on_s3: str, name: str, tmp_path: Path
 ) -> None:
-    """Two runs of one query; the second goes on where the first has ended."""
+    """A query runs twice; the second run continues where the first one ended."""
     session_on_s3.sql(f"CREATE TABLE {name} (id BIGINT) {table_properties(3, MERGE_ON_READ)}")
     fed = tmp_path / "fed"
     fed.mkdir()

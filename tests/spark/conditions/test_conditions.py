@@ -1,4 +1,4 @@
-"""Conditions of SQL as Iceberg's expressions: at least Spark's rows, exactly them where said."""
+"""SQL conditions become Iceberg expressions that match at least, or exactly, Spark's rows."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_names_are_found_as_spark_finds_them() -> None:
     assert exact("T.`i` = 1", alias="t") == (col("i") == 1)
     assert exact("p.x = 1") == (col("p.x") == 1)
     assert exact("t.p.X = 1", alias="t") == (col("p.x") == 1)
-    # The alias comes first: p.x is then no field of the column p.
+    # The alias takes precedence, so p.x is not a field of the column p.
     assert exact("p.i = 1", alias="p") == (col("i") == 1)
     assert isinstance(at_least("other.i = 1", alias="t"), AlwaysTrue)
     sensitive = convert("I = 1", SCHEMA, case_sensitive=True)
@@ -162,7 +162,7 @@ def test_parts_without_a_meaning_in_iceberg_count_as_true() -> None:
     assert isinstance(at_least("exists (select 1)"), AlwaysTrue)
     assert isinstance(at_least("i = l"), AlwaysTrue)
     assert isinstance(at_least("this is no SQL at all"), AlwaysTrue)
-    # What is certainly false stays so, whatever stands beside it.
+    # A part that is certainly false makes a conjunction false, whatever the other part is.
     assert isinstance(exact("false and lower(s) = 'x'"), AlwaysFalse)
     assert isinstance(exact("1 = 1"), AlwaysTrue)
     assert isinstance(exact("1 > 2 and rand() > 0.5"), AlwaysFalse)
@@ -177,7 +177,7 @@ def test_numbers_between_the_values_of_a_type() -> None:
     assert isinstance(exact("i = -3000000000"), AlwaysFalse)
     assert exact("amount <= 1.005") == (col("amount") <= Decimal("1.00"))
     assert exact("amount > 10000000") == always_false_expression()
-    # A double cannot tell such longs apart.
+    # A double cannot represent every long this large.
     assert isinstance(at_least("l = 9007199254740993D"), AlwaysTrue)
     assert exact("l = 5e0") == (col("l") == 5)
 
@@ -212,7 +212,7 @@ def test_timestamps_are_of_the_session_time_zone() -> None:
         col("n") >= datetime(2026, 7, 1, 10)
     )
     assert exact(f"n >= {ten}", zone="UTC") == (col("n") >= datetime(2026, 7, 1, 10))
-    # Where clocks are changed, local times and instants have not the same order.
+    # Where clocks change for summer time, local times and instants have different orders.
     assert at_least(f"n >= {ten}", zone="Europe/Berlin") == (col("n") >= datetime(2026, 6, 29, 10))
     assert isinstance(at_least(f"ts >= {ten}", zone="Nowhere/Land"), AlwaysTrue)
 
@@ -350,7 +350,7 @@ def sql_rows(draw: random.Random, count: int) -> str:
 
 
 def internal(row: Any) -> dict[int, Any]:
-    """A row that Spark gave back as Iceberg's evaluator takes it."""
+    """Convert a row from Spark to the form of Iceberg's evaluator."""
     values = row.asDict()
     found = {field.field_id: values.get(field.name) for field in SCHEMA.fields}
     by_name = {field.name: field.field_id for field in SCHEMA.fields}
@@ -375,7 +375,7 @@ def test_random_conditions_match_at_least_what_spark_matches(
 ) -> None:
     draw = random.Random(f"conditions in {zone}")
     texts = [condition(draw, 2) for _ in range(CONDITIONS)]
-    # In a file, where the optimizer does not try to compute each answer while it plans.
+    # Use a file, so that the optimizer does not try to compute each result during planning.
     place = f"{tmp_path}/rows"
     spark.sql(sql_rows(draw, 50)).coalesce(1).write.parquet(place)
     days = "unix_date(day) day_n"

@@ -1,4 +1,4 @@
-"""What a MERGE reads of its target, told from ON and the keys of its source."""
+"""What a MERGE reads from its target follows from ON and the keys of its source."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_conjuncts_are_cut_where_the_outermost_and_stands() -> None:
 
 
 def key_values(type_: Type, given: list[Any], specs: tuple[str, ...] = ()) -> KeyValues:
-    """As Spark would have collected them."""
+    """Build the keys as Spark would have collected them."""
     numbers = [value for value in given if value is not None and value == value]
     distinct = frozenset(numbers)
     return KeyValues(

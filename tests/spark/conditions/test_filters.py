@@ -1,4 +1,4 @@
-"""Iceberg's filters as Spark's conditions: the same rows as the catalog's own evaluator has."""
+"""Iceberg's filters as Spark conditions match the same rows as the catalog's own evaluator."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def expressions() -> Iterator[Expression]:
 
 
 def rows() -> list[dict[int, Any]]:
-    """By field id, as the evaluator takes them: every value of every column, and all null."""
+    """Return rows by field id: every value of every column, and a row of nulls."""
     found: list[dict[int, Any]] = [{}]
     found += [{IDS[name]: value} for name, values in VALUES.items() for value in values]
     return [row | {50: {}} if 51 in row else row for row in found]
@@ -190,7 +190,7 @@ def test_the_rows_are_those_of_the_catalogs_evaluator(spark: SparkSession) -> No
 
 
 def table_of(given: list[dict[int, Any]]) -> pa.Table:
-    """The rows as Spark has them, numbered."""
+    """Return the rows as Spark stores them, numbered."""
     arrow: dict[Type, Any] = {
         DATE: (pa.int32(), pa.date32()),
         TIMESTAMP: (pa.int64(), pa.timestamp("us")),

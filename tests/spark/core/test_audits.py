@@ -1,4 +1,4 @@
-"""Write-audit-publish by Spark's settings, as stock Spark has it."""
+"""Write-audit-publish follows Spark's settings as in stock Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Statements run again after a conflict, and after no other error."""
+"""Statements run again after a conflict, but not after any other error."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_nothing_else_is_tried_twice(error: Exception) -> None:
 
 
 def test_a_statement_on_a_pinned_target_runs_once() -> None:
-    """Whoever has pinned the target runs the whole statement again."""
+    """The code that pinned the target is responsible for running the whole statement again."""
     pinned = replace(TARGET, pinned=cast(Table, object()))
     attempt = failing(1, ValidationError("in the way"))
     with pytest.raises(ValidationError, match="in the way"):

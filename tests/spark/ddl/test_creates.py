@@ -1,4 +1,4 @@
-"""Tables made and replaced with their rows: by SQL and by the builders."""
+"""SQL and the builders create and replace tables together with their rows."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _rows(session: Session, text: str) -> list[tuple[Any, ...]]:
 def test_metadata_is_what_stock_makes_of_it(
     session: Session, stock: str, namespace: str, client: Client, version: int
 ) -> None:
-    """A replaced table keeps its uuid; columns of the same name keep their ids."""
+    """A replaced table keeps its uuid, and columns with the same name keep their ids."""
     ours, theirs = f"{namespace}.ours", f"{namespace}.theirs"
     uuids = []
     for statement in (

@@ -1,4 +1,4 @@
-"""Partitioning and sort orders in SQL's words; settings; all without a Spark."""
+"""Partitioning, sort orders and settings in SQL syntax; these tests do not start Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ALTER TABLE: what becomes of the metadata, side by side with stock Spark and Iceberg's jar."""
+"""ALTER TABLE changes the metadata like stock Spark with Iceberg's jar does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Statements as they are parsed: no Spark, no server."""
+"""The parser handles all statements; these tests need neither Spark nor a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where queries name tables, and what becomes of their text."""
+"""The parser finds the tables that a query names and can replace them in its text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def _names(text: str) -> list[str]:
 
 
 def _rewritten(text: str, *names: str) -> str:
-    """With `names` in place of the tables, in their order."""
+    """Replace the tables in the text by `names`, in their order."""
     return replaced(text, dict(zip(references(text), names, strict=True)), braces=False)
 
 

@@ -1,4 +1,4 @@
-"""Scans: whichever reader has them, the rows are the same; of one snapshot, in one schema."""
+"""Both readers return the same rows for a scan, which reads one snapshot in one schema."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Rows = list[tuple[Any, ...]]
 
 @dataclass(frozen=True)
 class Readers:
-    """A table of this test and both readers of it."""
+    """A table of this test and both readers."""
 
     spark: SparkSession
     client: Client
@@ -50,7 +50,7 @@ class Readers:
 
     @property
     def name(self) -> str:
-        """As stock Spark calls it."""
+        """Return the table's name in stock Spark."""
         return f"{self.stock}.{self.namespace}.t"
 
     def sql(self, *statements: str) -> None:
@@ -61,7 +61,7 @@ class Readers:
         return self.client.load_table(f"{self.namespace}.t")
 
     def same(self, table: Table, **options: Any) -> Rows:
-        """The rows that both readers have."""
+        """Return the rows after checking that both readers agree."""
         found = rows(frame_scans.scan(self.own, table, **options))
         assert found == rows(frame_scans.scan(self.jar, table, **options))
         return found
@@ -75,7 +75,7 @@ def rows(frame: DataFrame) -> Rows:
 
 
 def plain(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """NaN is a text here, which equals itself."""
+    """Replace NaN by a text, because NaN is not equal to itself."""
     return tuple("NaN" if value != value else value for value in row)
 
 
@@ -94,7 +94,7 @@ def readers(
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_position_deletes_and_odd_partitions(readers: Readers, version: int) -> None:
-    """In version 2 files of position deletes, in version 3 deletion vectors."""
+    """Version 2 uses position delete files, version 3 uses deletion vectors."""
     readers.sql(
         "CREATE TABLE {t} (id BIGINT, name STRING, size DOUBLE) USING iceberg"
         " PARTITIONED BY (name) TBLPROPERTIES"
@@ -111,7 +111,8 @@ def test_position_deletes_and_odd_partitions(readers: Readers, version: int) -> 
     assert len(found) == 16
     tasks = frame_scans.plan_tasks(table)
     assert {row[3] for row in found} == set(tasks)
-    # Files without deletes and with plain paths go through the JVM, which must name them as well.
+    # Files without deletes and with plain paths are read by the JVM, which must also report
+    # `_file`.
     filter = (col("size") > 4) & (col("name") != "a b")
     found = readers.same(table, filter=filter, columns=["id"], metadata_columns=ADDRESS)
     where = "size > 4 AND NOT isnan(size) AND NOT name <=> 'a b'"
@@ -120,7 +121,7 @@ def test_position_deletes_and_odd_partitions(readers: Readers, version: int) -> 
 
 
 def arrow_rows(table: Table) -> Rows:
-    """What executors read, without Spark."""
+    """Return what executors read, without Spark."""
     columns = StructType(table.schema.fields[:2])
     found: Rows = []
     for task in frame_scans.plan_tasks(table).values():
@@ -157,7 +158,7 @@ def field(name: str, type_: pa.DataType, field_id: int) -> pa.Field:
 
 
 def write(table: Table, rows: pa.Table, name: str = "written") -> str:
-    """A Parquet file in the table's folder."""
+    """Write a Parquet file into the table's folder."""
     path = Path(table.location.removeprefix("file://"), "data", f"{name}.parquet")
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(rows, path)
@@ -188,7 +189,7 @@ def test_columns_are_those_of_their_ids_whatever_they_are_called(readers: Reader
         "ALTER TABLE {t} ADD COLUMN b BIGINT",
     )
     table = readers.table()
-    # Right after the change no snapshot has the new schema yet.
+    # Right after the change, no snapshot uses the new schema.
     expected = readers.stock_rows()
     assert readers.same(table) == expected
     assert readers.same(table, snapshot_id=table.head(), schema=table.schema) == expected
@@ -198,11 +199,11 @@ def test_columns_are_those_of_their_ids_whatever_they_are_called(readers: Reader
         assert found == readers.same(
             table, filter=filter, columns=["id", "c"], snapshot_id=old.head(), schema=table.schema
         )
-    # Spark's own filters on top of a scan are pushed down, and must not find other columns.
+    # Spark pushes its own filters down to the scan; they must not refer to the wrong columns.
     for context in (readers.jar, readers.own):
         frame = frame_scans.scan(context, table, snapshot_id=table.head(), schema=table.schema)
         assert frame.where("a IS NULL AND b IS NULL AND p.x IS NULL AND c > 0").count() == 5
-    # The old snapshot by its own names.
+    # A scan of the old snapshot uses its own column names.
     filter = (col("a") > 10) & (col("b") == "old")
     found = readers.same(
         table, snapshot_id=old.head(), filter=filter, columns=["id", "a", "b", "f"]
@@ -231,7 +232,7 @@ def test_an_old_partition_by_a_column_that_is_gone(readers: Readers) -> None:
     filter = col("day") == "2026-05-01"
     found = frame_scans.scan(readers.own, table, snapshot_id=old.head(), filter=filter)
     assert rows(found) == [(1, date(2026, 5, 1))]
-    # Iceberg's runtime has lost the type of the partitions.
+    # Iceberg's runtime no longer knows the type of the partitions.
     with pytest.raises(BadRequest, match="column day, which was dropped"):
         frame_scans.scan(readers.jar, table, snapshot_id=old.head())
 
@@ -295,7 +296,7 @@ def test_nested_columns_through_the_jvm(readers: Readers, caplog: pytest.LogCapt
     with caplog.at_level(logging.INFO, "frazil.spark"):
         frame = frame_scans.scan(readers.own, table)
     assert "files through the JVM, 0 through Arrow" in caplog.text
-    # Field ids are the reader's affair, and not of those who write the frame elsewhere.
+    # Field ids are internal to the reader and must not reach code that writes the frame elsewhere.
     assert frame.schema == spark_schema(table.schema)
     assert frame.schema == frame_scans.scan(readers.jar, table).schema
     assert readers.same(table) == readers.stock_rows()
@@ -388,7 +389,7 @@ def test_the_snapshot_of_a_moment(readers: Readers) -> None:
     table = readers.table()
     at_ms = first.snapshots[0].timestamp_ms
     moment = datetime.fromtimestamp(at_ms / 1000, UTC)
-    # The session's time zone is UTC, so that texts and local times are of it.
+    # The session's time zone is UTC, so texts and local times are in UTC too.
     local, text = moment.replace(tzinfo=None), f"{moment:%Y-%m-%d %H:%M:%S.%f}"
     for timestamp in (at_ms, moment, local, text):
         frame = frame_scans.scan_of(readers.own, table, timestamp=timestamp)
@@ -401,7 +402,7 @@ def test_the_snapshot_of_a_moment(readers: Readers) -> None:
 
 
 def scan_of(readers: Readers, table: Table) -> Callable[..., Rows]:
-    """What both readers have of a scan as users ask for it."""
+    """Return a function that runs a user's scan and checks that the readers agree."""
 
     def found(**options: Any) -> Rows:
         contexts = [readers.own]
@@ -441,7 +442,7 @@ def test_conditions_in_all_their_forms(readers: Readers) -> None:
         assert found(filter=condition, columns=["NAME"]) == [("b",)]
         assert found(filter=condition, columns=[], metadata_columns=["_spec_id"]) == [(0,)]
     assert found(filter="length(name) = 1", columns=["id"]) == [(1,), (2,)]
-    # What may be inexact leaves files out, and looks at no rows for the sake of transforms.
+    # An inexact scan only prunes files; it does not test transforms on single rows.
     for context in (readers.jar, readers.own):
         chosen = [
             frame_scans.scan(context, table, filter=bucket(4, "id") == 0, exact=exact)
@@ -483,7 +484,7 @@ def test_without_the_jar_we_read_and_say_so_once(
     readers.sql("CREATE TABLE {t} (id BIGINT) USING iceberg", "INSERT INTO {t} VALUES (1)")
     table = readers.table()
     monkeypatch.setattr(jar_reader, "CATALOG_CLASS", "org.example.Nobody")
-    # Another address gets an entry of its own, as a session without the jar would.
+    # A different address gets its own catalog entry, as in a session without the jar.
     elsewhere = replace(readers.jar, settings=Settings(), uri=f"{readers.jar.uri}/")
     with caplog.at_level(logging.INFO, "frazil.spark"):
         assert rows(frame_scans.scan(elsewhere, table)) == [(1,)]

@@ -1,4 +1,4 @@
-"""Rows that change, in one pass: what is written, noted as deleted, or matched twice."""
+"""One pass over changed rows finds what to write, what to delete, and what is matched twice."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ Row = tuple[Any, ...]
 
 
 def batch(*rows: Row) -> pa.RecordBatch:
-    """Rows as a task gets them; their partition is their part."""
+    """Build rows as a task receives them; their partition is their part."""
     columns = [list(column) for column in zip(*rows, strict=True)]
     return pa.RecordBatch.from_arrays(
         [
@@ -180,7 +180,7 @@ def test_rows_that_stay_count_for_nothing_else(
 
 
 def changed_frame(spark: SparkSession, table: Table, with_ids: bool) -> Any:
-    """Row 3 is updated into another partition, 12 and 25 are deleted, 100 is inserted."""
+    """Build a frame that moves row 3 to another partition, deletes 12 and 25, and inserts 100."""
     paths = {Path(file.file_path).stem: file.file_path for file in table.plan().files}
     rows: list[Row] = [
         (3, "b", paths["0"], 3, True, True, 3),

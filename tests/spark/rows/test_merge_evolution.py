@@ -1,6 +1,7 @@
-"""MERGE WITH SCHEMA EVOLUTION beside stock Spark's: the same rows and columns come out of both.
+"""MERGE WITH SCHEMA EVOLUTION gives the same rows and columns as in stock Spark.
 
-Stock Spark changes the schema in a commit before; ours is part of the one that needs it.
+Stock Spark changes the schema in a separate, earlier commit. We change it in the commit that
+needs it.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ CASES = {
 
 @pytest.fixture
 def tables(session: Session, stock: str, namespace: str) -> list[str]:
-    """One for each of the two."""
+    """Create one table for us and one for stock Spark."""
     names = [f"{namespace}.ours", f"{namespace}.theirs"]
     for name in names:
         session.sql(
@@ -72,7 +73,7 @@ def test_rows_and_columns_are_those_of_stock_spark(
     spark.sql(merged(f"{stock}.{theirs}", source, clauses))
     assert found(session, ours) == found(session, theirs)
     after = session.client.load_table(ours)
-    # The metadata file before this commit's is the one that was there.
+    # The previous metadata file is the one from before the statement, so there was only one commit.
     assert after.metadata["metadata-log"][-1]["metadata-file"] == before.metadata_location
     assert len(after.metadata["schemas"]) - len(before.metadata["schemas"]) == (case != "fewer")
 

@@ -1,4 +1,4 @@
-"""MERGE and UPDATE as frames of changed rows, without a catalog: what becomes of which row."""
+"""MERGE and UPDATE as frames of changed rows, without a catalog: each row has the right outcome."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def table(schema: StructType = SCHEMA) -> Table:
 
 @pytest.fixture
 def target(spark: SparkSession) -> DataFrame:
-    """Rows 1 to 4 and one without a key, each at the position of its id; row ids from 100 on."""
+    """Return keys 1 to 4 and a null key, at positions 1 to 5 and with row ids 101 to 105."""
     return spark.sql(
         """select id, v, 'f' as _file, pos as _pos, 100 + pos as _row_id from values
         (1L, 10, 1L), (2L, 20, 2L), (3L, 30, 3L), (4L, 40, 4L), (null, 50, 5L) as t(id, v, pos)"""
@@ -75,10 +75,10 @@ def changes(
     on: Any = "target.id = source.id",
     schema: StructType = SCHEMA,
 ) -> list[tuple[Any, ...]]:
-    """(position, deleted, row id, written row or None) of each line, in order."""
+    """Return (position, deleted, row id, written row or None) for each line, in order."""
     merge = Merge(on=on, clauses=clauses)
     merge.check()
-    # Numbers of rows are stored with a source; a frame of values gives the same ones each time.
+    # Row numbers are stored with a source; a frame of constants gives the same numbers every time.
     numbered = numbered_source(source)
     frames = MergeFrames(table(schema), merge, target, numbered, False, True)
     found = _lines(frames.changes(), schema)
@@ -120,7 +120,7 @@ def test_matched_rows_are_updated_and_others_inserted(
 ) -> None:
     source = source_of(spark, "(1L, 11), (null, 99), (9L, 90)")
     found = changes(target, source, UPDATE, WhenNotMatchedInsert({"id": "source.id"}))
-    # Nulls match nothing; what an insert does not name gets its default.
+    # Nulls match nothing, and columns that an insert does not name get their default.
     assert found == [
         (1, True, 101, (1, 11)),
         (None, False, None, (9, 7)),
@@ -146,7 +146,7 @@ def test_the_first_clause_that_holds_decides(spark: SparkSession, target: DataFr
     assert found == [
         (1, True, 101, None),
         (2, True, 102, (2, 22)),
-        # Matched and left alone: it counts should it be matched twice.
+        # Matched but unchanged. The line is still needed to detect a second match.
         (3, False, 103, None),
         (None, False, None, (8, 8)),
     ]
@@ -240,7 +240,7 @@ def updated(rows: Rows, **assignments: Any) -> list[dict[str, Any]]:
 def test_values_are_stored_in_the_types_of_their_columns(rows: Rows) -> None:
     first, second = updated(rows, small="id * 2", text="small", t__p__x="100")
     assert first == {"id": 1, "p": {"x": 100, "y": 2}, "small": 2, "text": "5"}
-    # A field of a struct that was null: the others are null then.
+    # An update sets one field of a struct that was null; its other fields are then null.
     assert second == {"id": 2, "p": {"x": 100, "y": None}, "small": 4, "text": "6"}
 
 
@@ -282,7 +282,7 @@ def test_inserts_need_what_is_required(rows: Rows) -> None:
 
 
 def test_names_of_clauses_that_see_one_side_only(spark: SparkSession, target: DataFrame) -> None:
-    """Both sides have `id` and `v`; stock Spark asks the side that is there."""
+    """Both sides have `id` and `v`; like stock Spark, the clause uses the only side it can see."""
     found = changes(
         target,
         source_of(spark, "(1L, 11), (9L, 90)"),

@@ -1,4 +1,4 @@
-"""DELETE, UPDATE and MERGE on tables, row for row against the same done in plain Python."""
+"""DELETE, UPDATE and MERGE give the same rows as an implementation in plain Python."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def rows_of(table: SparkTable, *metadata_columns: str) -> list[tuple[Any, ...]]:
 
 
 def row_ids(table: SparkTable) -> dict[int, tuple[int, int]]:
-    """(row id, sequence number of the last update) by key."""
+    """Return (row id, sequence number of the last update) by key."""
     frame = table.scan(metadata_columns=("_row_id", "_last_updated_sequence_number"))
     found = frame.select("id", "_row_id", "_last_updated_sequence_number").collect()
     return {row[0]: (row[1], row[2]) for row in found}
@@ -144,7 +144,7 @@ def test_every_statement_changes_the_right_rows(
 def _check_lineage(
     before: dict[int, tuple[int, int]], after: dict[int, tuple[int, int]], last: int
 ) -> None:
-    """Rows keep their ids; only those of the last statement carry its sequence number."""
+    """Check that rows keep their ids, and only changed rows have the last sequence number."""
     for key, (row_id, number) in after.items():
         if key in before:
             assert row_id == before[key][0], key
@@ -169,7 +169,7 @@ def test_whole_files_are_dropped_unread(
     assert table.delete(col("part") == 2).mode == "metadata"
     assert rows_of(table) == []
     assert table.delete("id = 1").commit is None
-    # Without a condition all rows go, and a vector with its file.
+    # Without a condition, the statement removes all rows, and each vector with its file.
     table.append(frame_of(spark, first_rows()).coalesce(1))
     table.delete("id = 4")
     assert table.delete().mode == "metadata"
@@ -182,7 +182,7 @@ def test_nothing_to_change_makes_no_snapshot(
     table = created(session, namespace, 2, COW)
     source = frame_of(spark, [(1, 1, "a", None)])
     nothing = frame_of(spark, [])
-    # Before the first snapshot, too.
+    # This also holds before the first snapshot.
     assert table.delete("id = 1").commit is None
     assert table.update({"name": "'x'"}, "id = 1").commit is None
     insert = table.merge(source, "target.id = source.id").when_not_matched_insert_all()
@@ -200,7 +200,7 @@ def test_nothing_to_change_makes_no_snapshot(
 def test_conditions_that_only_spark_understands(
     own_session: Session, spark: SparkSession, namespace: str
 ) -> None:
-    """Subqueries, Columns and the client's filters, through our own reader."""
+    """Subqueries, Columns and the client's filters work through our own reader."""
     table = created(own_session, namespace, 3, MOR)
     table.append(frame_of(spark, first_rows(8)).coalesce(1))
     spark.range(3).toDF("key").createOrReplaceTempView(f"keys_{namespace}")
@@ -227,7 +227,7 @@ def test_a_row_that_is_matched_twice_is_an_error(
     with pytest.raises(BadRequest, match="matched by more than one row"):
         merge.when_matched_update({"name": "source.name"}).execute()
     with pytest.raises(BadRequest, match="matched by more than one row"):
-        # No condition holds for the row, as in Spark.
+        # This is an error even if no clause applies to the row, as in Spark.
         merge.when_matched_delete("source.id = 9").execute()
     assert table.load().head() == head
     assert files_below(table) == live_files(table)
@@ -247,7 +247,7 @@ def live_files(table: SparkTable) -> set[str]:
 
 
 def files_below(table: SparkTable) -> set[str]:
-    """Data and delete files that lie in the table's folder, live or not."""
+    """Return the data and delete files in the table's folder, live or not."""
     root = Path(table.load().location.removeprefix("file://"), "data")
     return {f"file://{path}" for path in root.rglob("*") if path.suffix in (".parquet", ".puffin")}
 
@@ -273,10 +273,10 @@ def test_a_commit_beside_a_merge(
     def add(key: int) -> Callable[[], object]:
         return lambda: table.append(frame_of(spark, [(key, None, "other", None)]))
 
-    # bucket[4]: 1 and 100 lie in others than 2 does.
+    # With bucket[4], keys 1 and 100 are in other buckets than key 2.
     once_before_commit(monkeypatch, add(100))
     assert upsert(table, spark, 2)().attempts == 1
-    # The key that is merged was added meanwhile: seen by the second scan, it is updated.
+    # Another writer adds the merged key in between; the second scan reads it and updates it.
     once_before_commit(monkeypatch, add(200))
     again = upsert(table, spark, 200)()
     assert (again.attempts, again.rows_written, again.rows_deleted) == (2, 1, 1)
@@ -300,7 +300,7 @@ def test_a_refused_statement_leaves_no_file(
         with pytest.raises(ValidationError):
             mine.update({"name": "'y'"}, "id = 3")
     assert files_below(table) == live_files(table)
-    # What is deleted meanwhile is gone for a DELETE, and no conflict under snapshot isolation.
+    # Under snapshot isolation, rows that are added during a DELETE stay and are no conflict.
     once_before_commit(monkeypatch, lambda: table.append(frame_of(spark, [(3, 1, "z", None)])))
     assert table.delete("id = 3", isolation="snapshot").attempts == 1
     assert [row[2] for row in rows_of(table) if row[0] == 3] == ["z"]
@@ -332,7 +332,7 @@ def test_a_source_that_reads_the_target_reads_the_snapshot_of_each_run(
 
     target = Target(table.identifier)
     merge = MergeBuilder(session.context, target, doubled, "target.id = source.id")
-    # Its key is one that the first run inserts too.
+    # The first run inserts the same key.
     other = frame_of(spark, [(101, 1, "other", None)])
     once_before_commit(monkeypatch, lambda: table.append(other))
     assert merge.when_not_matched_insert_all().execute().attempts == 2

@@ -1,4 +1,4 @@
-"""Each way to run a MERGE with a small source gives the same rows."""
+"""All ways to run a MERGE with a small source give the same rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Spark that `connect()` starts by itself, the Java below it, and its display on a terminal."""
+"""`connect()` starts a local Spark with a suitable Java and displays progress on a terminal."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_connect_starts_spark_on_the_wheels_java(tmp_path: Path) -> None:
 
 @pytest.fixture
 def no_checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """As a user has it: no jars in a checkout, no variable."""
+    """Set up a user's environment: no jars in a checkout and no variable."""
     monkeypatch.setattr(local_spark, "CHECKOUT_JARS", tmp_path)
     for name in (JARS_VARIABLE, local_spark.IVY_VARIABLE):
         monkeypatch.delenv(name, raising=False)
@@ -148,7 +148,7 @@ def test_a_runtime_that_cannot_be_downloaded_is_done_without(
     monkeypatch.setattr(SparkSession, "getActiveSession", staticmethod(lambda: None))
     monkeypatch.setattr("pyspark.__version__", "4.1.4")
     for name in ("JAVA_HOME", "SPARK_LOCAL_IP", "PYSPARK_PYTHON"):
-        monkeypatch.setenv(name, "")  # what the function sets is taken back at the end
+        monkeypatch.setenv(name, "")  # so that monkeypatch restores what the function sets
     given = {"spark.driver.memory": "4g"}
     started: object = local_spark.local_spark(given)
     assert started == {**base_settings(), **given}
@@ -203,7 +203,7 @@ def test_a_cache_that_cannot_be_written_is_named(
 
 
 def test_stages_and_rows_are_shown(spark: SparkSession, tmp_path: Path) -> None:
-    """A task waits until the display has shown it, so that nothing depends on speed."""
+    """A task waits until the display has shown it, so the test does not depend on speed."""
     shown = io.StringIO()
     console = Console(file=shown, force_terminal=True, width=100)
     flag = tmp_path / "seen"

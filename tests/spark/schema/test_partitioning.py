@@ -1,4 +1,4 @@
-"""Partition transforms in Spark give exactly Iceberg's values; folders and batches keep them."""
+"""Partition transforms in Spark give Iceberg's values; folders and batches preserve them."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _field(type_: Type, transform: Transform) -> PartitionField:
 
 
 def _of_text(type_: Type, text: Column) -> Column:
-    """A value as Spark has it, from its text, with nothing that a time zone could touch."""
+    """Build a Spark value from its text in a way that no time zone can affect."""
     from pyspark.sql import functions as fn
 
     if type_.type_id is TypeId.DATE:
@@ -131,7 +131,7 @@ def _text(type_: Type, value: Any) -> str | None:
 
 @pytest.fixture
 def far_away(spark: SparkSession) -> Any:
-    """A session whose time zone has summer time and is not UTC."""
+    """Return a session whose time zone has summer time and is not UTC."""
     before = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", "America/New_York")
     yield spark
@@ -252,7 +252,7 @@ def test_folders_look_like_icebergs(type_: Type, transform: str, value: Any, exp
 
 
 def test_folders_of_sparks_writer_keep_every_value(far_away: SparkSession) -> None:
-    """Names as the columns give them and as Spark escapes them, read back without a loss."""
+    """Partition values can be read back without loss from folder names that Spark has escaped."""
     from urllib.parse import quote
 
     from pyspark.sql import functions as fn

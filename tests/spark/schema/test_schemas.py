@@ -1,4 +1,4 @@
-"""Frames held against a table's schema: what is refused, what is cast, and mergeSchema."""
+"""Frames are checked against a table's schema: refusals, casts and mergeSchema."""
 
 from __future__ import annotations
 
@@ -236,7 +236,8 @@ def test_types_are_widened_where_iceberg_can() -> None:
         "l.element": "long",
         "m.value": "long",
     }
-    # A key, a narrower type and another scale stay: the values are cast, or refused.
+    # A map key, a narrower type and another scale do not change the column; values are cast or
+    # refused.
     assert {name: str(by_name[name].type) for name in ("m.key", "wide", "scale", "u")} == {
         "m.key": "int",
         "wide": "long",
@@ -284,7 +285,7 @@ def test_a_name_mapping_learns_the_new_names() -> None:
     by_id = {item["field-id"]: item for item in learned}
     names = {one.name: one.field.field_id for one in fields_by_id(found.schema).values()}
     assert by_id[names["late"]] == {"field-id": names["late"], "names": ["late"]}
-    # The name belongs to the new column now: files without ids are read by it.
+    # The name now belongs to the new column, so files without ids map it to that column.
     assert by_id[99]["names"] == ["old"]
     assert by_id[4]["fields"][-1] == {
         "field-id": names["place.z"],
@@ -578,7 +579,7 @@ def test_the_catalog_takes_an_evolved_schema_once(client: Client, namespace: str
     assert table.schema == found.schema
     assert table.metadata["last-column-id"] == max(fields_by_id(found.schema))
     assert table.metadata["schemas"][-1]["identifier-field-ids"] == [1]
-    # Another who has not seen it would give out the same ids again.
+    # A second writer with the old schema would assign the same ids again.
     other = evolve(base, frame_schema(other=st.DateType()), ANY_CASE)
     with pytest.raises(CommitFailed):
         base.declare_metadata(other.updates, other.requirements)

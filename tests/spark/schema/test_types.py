@@ -1,4 +1,4 @@
-"""Conversion between Iceberg's types and Spark's."""
+"""Iceberg's types convert to Spark's and back."""
 
 from __future__ import annotations
 

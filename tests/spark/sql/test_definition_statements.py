@@ -1,4 +1,4 @@
-"""CREATE, DROP, SHOW, DESCRIBE, USE and CALL as `session.sql` runs them."""
+"""`session.sql` runs CREATE, DROP, SHOW, DESCRIBE, USE and CALL."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_create_and_drop(session: Session, namespace: str) -> None:
 
 @pytest.fixture
 def history(session: Session, namespace: str, client: Client) -> list[int]:
-    """The snapshots of a table t, each with a row more; it is the session's current namespace."""
+    """Create a table t in the current namespace; return its snapshots of one row each."""
     session.sql(f"USE {namespace}")
     session.sql("CREATE TABLE t (id BIGINT)")
     for number in range(3):

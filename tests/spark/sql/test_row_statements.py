@@ -1,4 +1,4 @@
-"""SELECT, INSERT, DELETE, UPDATE and MERGE as `session.sql` runs them."""
+"""`session.sql` runs SELECT, INSERT, DELETE, UPDATE and MERGE."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def shop(session: Session, namespace: str) -> Session:
-    """A session whose current namespace is the test's own, with a table t (id, v, p) of four rows
-    in two partitions."""
+    """Return a session in the test's namespace, with a table t of four rows in two partitions."""
     session.sql(f"USE {namespace}")
     session.sql("CREATE TABLE t (id BIGINT, v STRING, p INT) PARTITIONED BY (p)")
     session.sql("INSERT INTO t VALUES (1, 'a', 0), (2, 'b', 0), (3, 'c', 1), (4, 'd', 1)")
@@ -35,7 +34,7 @@ def _ids(session: Session, table: str = "t") -> list[int]:
 
 
 def test_select_with_everything(shop: Session, namespace: str) -> None:
-    """Common table expressions, subqueries, Spark's own views, full names, parameters."""
+    """Queries support CTEs, subqueries, Spark's own views, full names and parameters."""
     shop.spark.createDataFrame([(1, "x"), (4, "y")], "id int, w string").createOrReplaceTempView(
         f"v_{namespace}"
     )
@@ -56,7 +55,7 @@ def test_select_with_everything(shop: Session, namespace: str) -> None:
 def test_a_query_reads_only_the_files_that_its_condition_needs(
     own_session: Session, shop: Session, namespace: str
 ) -> None:
-    """Our own reader plans before Spark sees the condition."""
+    """Our own reader plans the scan before Spark sees the condition."""
     text = f"SELECT x.v, _pos FROM {namespace}.t x WHERE x.p = 1 AND length(x.v) = 1 ORDER BY v"
     frame = own_session.sql(text)
     assert [tuple(row) for row in frame.collect()] == [("c", 0), ("d", 1)]
@@ -218,7 +217,7 @@ def test_merge_from_a_source_that_reads_the_target(shop: Session) -> None:
 def test_a_statement_that_reads_its_target_is_run_again_as_a_whole(
     shop: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between its load and its commit another row comes in, which is the greatest then."""
+    """Another row is inserted between load and commit, and it then has the greatest id."""
     from frazil.spark.rows import row_changes
 
     delete = row_changes.delete

@@ -1,4 +1,4 @@
-"""`format("frazil")`: Spark's own readers and writers on our tables."""
+"""Spark's own readers and writers work on our tables through `format("frazil")`."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ MOMENTS = [datetime(2026, 5, 1, 13, 30, 1, 5), datetime(1969, 12, 31, 23, 59, 59
 
 
 def internal(type_: Type, value: Any) -> Any:
-    """The value as `frazil.values` has it, worked out another way than the code does."""
+    """Return the value in the form of `frazil.values`, computed independently of that code."""
     name = str(type_)
     if value is None:
         return None
@@ -192,7 +192,7 @@ BY_BUCKET = {
 
 @pytest.fixture
 def table(client: Client, namespace: str) -> str:
-    """A partitioned table that is empty."""
+    """Create an empty partitioned table."""
     client.create_table(f"{namespace}.t", SHOP, partition_spec=BY_BUCKET)
     return f"{namespace}.t"
 
@@ -219,7 +219,7 @@ def live_files(client: Client, table: str) -> list[str]:
 
 
 def written_files(client: Client, table: str) -> list[str]:
-    """What lies in the table's data folder."""
+    """Return the files in the table's data folder."""
     from frazil.datafiles.reading.file_storage import Storage
 
     return Storage().list(f"{client.load_table(table).location}/data")
@@ -255,7 +255,7 @@ def test_only_the_frames_partitions_are_replaced_on_request(
 
 
 def test_a_frame_shows_the_same_rows_to_every_query(source_spark: SparkSession, table: str) -> None:
-    """What was planned for one query must not be left out of the next."""
+    """The plan of one query must not make the next query miss rows."""
     frame(source_spark).write.format("frazil").mode("append").save(table)
     found = source_spark.read.format("frazil").load(table)
     frame(source_spark, [(2, "later", None)]).write.format("frazil").mode("append").save(table)
@@ -270,7 +270,7 @@ def test_what_does_not_fit_is_refused_before_a_file_is_written(
     with pytest.raises(Exception, match=r"column id has the type string.*column other is not in"):
         wrong.write.format("frazil").mode("append").save(table)
     assert written_files(client, table) == []
-    # Only the rows show that a required value is null: the task's files are gone all the same.
+    # Only the rows reveal that a required value is null, but the task's files are still removed.
     null = frame(source_spark, [(5, "x", None), (None, "y", None)]).coalesce(1)
     with pytest.raises(Exception, match="column id is required, but has nulls"):
         null.write.format("frazil").mode("append").save(table)
@@ -331,7 +331,7 @@ def test_an_epoch_that_comes_again_is_committed_once(
     if not is_shown:
         monkeypatch.setattr(source_writers, "is_committed", lambda *_: False)
     for _ in range(2):
-        # Spark makes a writer in each process and for each run of the query.
+        # Spark creates a writer in each process and for each run of the query.
         writing = TableStreamWriter(options_for(server_url, table), SPARK_SCHEMA, False)
         message = writing.write(batches())
         committing = TableStreamWriter(options_for(server_url, table), SPARK_SCHEMA, False)

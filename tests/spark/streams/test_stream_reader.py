@@ -1,4 +1,4 @@
-"""Reading a table as a stream: the batches, pure and through Spark."""
+"""A table can be read as a stream; tests of the batches alone and through Spark."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ FILES = {
 def batches(
     *operations: str, oldest_parent: int | None = None, **options: Any
 ) -> tuple[MicroBatches, list[tuple[int, bool]]]:
-    """Snapshots 1, 2, 3… of these operations, and what was asked of them."""
+    """Build snapshots 1, 2, 3… with these operations; also return the recorded requests."""
     history = [
         snapshot(number, operation, number - 1 or oldest_parent)
         for number, operation in enumerate(operations, 1)
@@ -73,7 +73,7 @@ def names(found: Iterator[ScanTask]) -> list[str]:
 
 
 def all_batches(found: MicroBatches, limits: Limits) -> list[list[str]]:
-    """As Spark goes through them, batch by batch."""
+    """Return all batches in the order in which Spark reads them."""
     read, start = [], found.first()
     while (end := found.end_after(start, limits)) != start:
         read.append(names(found.between(start, end)))
@@ -119,7 +119,7 @@ def test_limits_cut_the_history_without_loss_or_repetition(
 def test_replace_is_passed_over_and_the_offset_moves_on() -> None:
     found, _ = batches("append", "replace", "append")
     assert all_batches(found, Limits()) == [["1a", "1b", "3a", "3b", "3c"]]
-    # A compaction at the head is behind the stream, so that it may expire what it has replaced.
+    # The offset moves past a compaction at the head, so that the replaced snapshots may expire.
     found, _ = batches("append", "replace")
     assert found.end_after(Offset(1), Limits()) == Offset(2)
     assert names(found.between(Offset(1), Offset(2))) == []
@@ -197,7 +197,7 @@ SCHEMA = {
 
 
 class Reading:
-    """A query over a table's stream, run until it has read what is there."""
+    """A query over a table's stream that runs until it has read all available rows."""
 
     def __init__(self, session: Session, table: str, folder: Path) -> None:
         self.session = session
@@ -209,7 +209,7 @@ class Reading:
         self.session.table(self.table).append(frame.coalesce(1))
 
     def run(self, checkpoint: str = "checkpoint", **options: Any) -> list[list[tuple[Any, ...]]]:
-        """The rows of each batch that has some."""
+        """Run the query; return the rows of each batch that is not empty."""
         read: list[list[tuple[Any, ...]]] = []
 
         def take(frame: DataFrame, _: int) -> None:
@@ -233,7 +233,7 @@ def reading(
     namespace: str,
     tmp_path: Path,
 ) -> Iterator[Reading]:
-    """Both readers show the same."""
+    """Return the stream for each of the two readers."""
     from frazil.spark import connect
 
     client.create_table(f"{namespace}.t", SCHEMA)
@@ -248,7 +248,7 @@ def test_a_stream_begins_with_what_is_there_and_goes_on_from_its_checkpoint(
     reading.append((2, "b"))
     assert reading.run() == [[(1, "a"), (2, "b")]]
     assert reading.run() == []
-    # A compaction: its rows were read before.
+    # Compact the table; the stream has already read these rows.
     table = client.load_table(reading.table)
     file = table.plan().files[0].file_path
     copy = file.replace(".parquet", "-copy.parquet")
@@ -279,7 +279,7 @@ def test_our_reader_keeps_to_limits_and_says_which_snapshot_is_gone(
     reading = Reading(own_session, f"{namespace}.t", tmp_path)
     for number in range(3):
         reading.append((number, "x"))
-    # One batch a run, since Spark 4.1 asks a source only once for what is available now.
+    # Each run has one batch, because Spark 4.1 asks a source only once for what is available now.
     runs = [reading.run(max_files=2, columns=["id"]) for _ in range(2)]
     assert runs[0][0] == [(0,), (1,)]
     assert runs[1][0] == [(2,)]
@@ -292,7 +292,7 @@ def test_our_reader_keeps_to_limits_and_says_which_snapshot_is_gone(
 def test_a_stream_goes_through_the_source_from_table_to_table(
     own_session: Session, client: Client, namespace: str, tmp_path: Path
 ) -> None:
-    """`readStream` and `writeStream` of `format("frazil")`, with a restart."""
+    """`readStream` and `writeStream` of `format("frazil")` copy a table across a restart."""
     from frazil.spark.streams.stream_ids import EPOCH_ID, QUERY_ID
 
     client.create_table(f"{namespace}.from", SCHEMA)

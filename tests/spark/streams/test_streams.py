@@ -1,4 +1,4 @@
-"""Streams into tables: each epoch exactly once, wherever a run before has died."""
+"""A stream writes each epoch to its table exactly once, wherever an earlier run failed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ BY_BUCKET = {
 
 
 def table_with(*summaries: dict[str, str]) -> Table:
-    """A table whose main branch has these snapshots, oldest first."""
+    """Build a table whose main branch has these snapshots, oldest first."""
     snapshots = [
         {"snapshot-id": at, "parent-snapshot-id": at - 1, "timestamp-ms": at, "summary": summary}
         for at, summary in enumerate(summaries, 1)
@@ -59,7 +59,7 @@ def test_the_history_shows_the_last_epoch_of_each_stream() -> None:
     assert not stream_ids.is_committed(table, "main", StreamId("a", "a"), 6)
     assert not stream_ids.is_committed(table, "main", StreamId("b", "b"), 10)
     assert not stream_ids.is_committed(table, "main", StreamId("c", "c"), 0)
-    # A branch that is not there yet will start at main's head.
+    # A branch that does not exist yet will start at main's head.
     assert stream_ids.is_committed(table, "new", StreamId("a", "a"), 5)
     assert not stream_ids.is_committed(table_with(), "main", StreamId("a", "a"), 0)
     assert not stream_ids.is_committed(
@@ -80,7 +80,7 @@ def test_a_second_checkpoint_under_one_id_is_found_out() -> None:
 
 
 class Feed:
-    """A folder that a stream reads, one file an epoch."""
+    """A folder that a stream reads, one file per epoch."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self._spark = spark
@@ -114,7 +114,7 @@ def table(client: Client, namespace: str) -> str:
 
 @pytest.fixture
 def run(session: Session, feed: Feed, table: str, tmp_path: Path) -> Callable[..., None]:
-    """Runs a query until it has read what is there."""
+    """Return a function that runs a query until it has read all available rows."""
 
     def start(name: str = table, checkpoint: str = "checkpoint", **options: Any) -> None:
         query = session.table(name).write_stream(
@@ -143,7 +143,7 @@ def files_on_disk(client: Client, table: str) -> list[str]:
 
 
 def dies(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
-    """The next epoch dies once, before or behind its commit."""
+    """Make the next epoch fail once, before or after its commit."""
     from frazil.spark.writing.write_commit import Write
 
     commit = Write.commit
@@ -188,7 +188,7 @@ def test_the_catalog_decides_where_the_history_shows_nothing(
     run: Callable[..., None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its files are written in vain, and removed."""
+    """The second run writes its files in vain and removes them."""
     monkeypatch.setattr(stream_ids, "is_committed", lambda *_: False)
     feed.add((1, "a"))
     dies(monkeypatch, "behind")
@@ -203,7 +203,7 @@ def test_the_catalog_decides_where_the_history_shows_nothing(
 def test_a_new_checkpoint_is_a_new_stream(
     session: Session, client: Client, feed: Feed, table: str, tmp_path: Path
 ) -> None:
-    """Two streams write to one table, at one time."""
+    """Two streams write to one table at the same time."""
     feed.add((1, "a"))
     queries = [
         session.table(table).write_stream(
@@ -274,7 +274,7 @@ def test_complete_results_replace_the_table(
 
 
 def test_what_spark_calls_travels_without_the_client(client: Client, server_url: str) -> None:
-    """On Spark Connect it is called in a process of the server's."""
+    """On Spark Connect, the function runs in a process of the server."""
     from pyspark import serializers
 
     from frazil.spark.core.context import Settings

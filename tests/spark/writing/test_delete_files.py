@@ -1,4 +1,4 @@
-"""Deletion vectors and position deletes: what is declared, what is taken in, who reads them."""
+"""Deletion vectors and position deletes are declared, merged with older ones, and read."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def delete(client: Client, table: Table, positions: Mapping[str, Sequence[int]])
 
 
 def ids_left(server_url: str, table: Table) -> list[int]:
-    """As PyIceberg reads them."""
+    """Return the ids that PyIceberg reads."""
     catalog = load_catalog("other", type="rest", uri=server_url)
     rows = catalog.load_table(str(table.identifier)).scan().to_arrow()
     return sorted(rows["id"].to_pylist())

@@ -23,7 +23,7 @@ BY_BUCKET = [{"source-id": 1, "field-id": 1001, "name": "b", "transform": "bucke
 def write(
     spark: SparkSession, client: Client, table: Table, rows: list[tuple[Any, ...]], *columns: str
 ) -> tuple[EqualityDeleteFile, ...]:
-    """Writes and commits."""
+    """Write equality deletes and commit them."""
     context = Context(spark, client, Settings(), "")
     types = {"id": "id long", "part": "part string"}
     keys = spark.createDataFrame(rows, ", ".join(types[name] for name in columns))
@@ -43,7 +43,7 @@ def add_spec(client: Client, table: Table, fields: list[dict[str, Any]]) -> Tabl
 
 
 def ids_in(spark: SparkSession, stock: str, table: Table) -> list[int]:
-    """As stock Spark reads them."""
+    """Return the ids that stock Spark reads."""
     rows = spark.sql(f"SELECT id FROM {stock}.{table} ORDER BY id").collect()
     return [row[0] for row in rows]
 
@@ -59,7 +59,7 @@ def test_keys_are_written_in_their_partitions(
         assert file.equality_ids == (1, 2)
         assert file.sort_order_id is None
         assert file.null_value_counts is not None
-    # The row 26 is in another partition, so that its key has deleted nothing.
+    # Row 26 is in another partition, so the delete of its key has no effect.
     expected = [*range(3), *range(4, 13), *range(14, 25), *range(26, 30)]
     assert ids_in(spark, stock, table) == expected
 
@@ -73,7 +73,7 @@ def test_keys_of_an_unpartitioned_table_are_one_file(
     assert (file.spec_id, file.partition, file.equality_ids) == (1, (), (1,))
     read = EqualityDeleteFile.from_parquet(file.file_path, table, columns=["id"])
     assert read == file
-    # It applies to the files of the older, partitioned spec too.
+    # The delete also applies to files of the older, partitioned spec.
     expected = [*range(3), *range(4, 25), *range(26, 30)]
     assert ids_in(spark, stock, table) == expected
 

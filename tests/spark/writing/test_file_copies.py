@@ -1,4 +1,4 @@
-"""Copies of data files without the rows that go: which rows, columns, partition and lineage."""
+"""Copies of data files omit deleted rows and preserve columns, partition and lineage."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LINEAGE = ("_row_id", "_last_updated_sequence_number")
 def copy(
     client: Client, table: Table, positions: Mapping[str, Sequence[int]]
 ) -> tuple[DataFile, ...]:
-    """Copies and commits; the copies come in no certain order."""
+    """Copy and commit; the order of the copies is not defined."""
     context = without_spark(client)
     touched = touch(table, positions)
     copies = copy_files(context, table, touched, new_folder(context, table))
@@ -47,7 +47,7 @@ def copy(
 
 
 def rows_of(client: Client, name: str, *metadata_columns: str) -> dict[int, tuple[Any, ...]]:
-    """By id, as our own reader finds them."""
+    """Return the rows by id, as our own reader reads them."""
     table = client.load_table(name)
     facts, storage = PortableTable.of(table), storage_of(table.config)
     found = {}
@@ -121,7 +121,7 @@ def test_row_groups_of_which_nothing_stays_are_left_out(client: Client, namespac
         "id": left,
         "part": [str(one) for one in left],
     }
-    # Small row groups become larger ones.
+    # A copy merges small row groups into larger ones.
     assert pq.read_metadata(local(only.file_path)).num_row_groups == 1
 
 
@@ -141,7 +141,7 @@ def test_copied_rows_keep_their_lineage(client: Client, namespace: str) -> None:
     (first,) = copy(client, table, {"2": [0]})
     after = rows_of(client, f"{namespace}.t", *LINEAGE)
     assert after == {key: row for key, row in before.items() if key != 20}
-    # The columns are in the copy now, and a second copy takes them from there.
+    # The copy contains the columns now, and a second copy reads them from there.
     name = local(first.file_path).stem
     copy(client, client.load_table(f"{namespace}.t"), {name: [0]})
     again = rows_of(client, f"{namespace}.t", *LINEAGE)
@@ -159,7 +159,7 @@ def test_a_null_in_the_columns_is_implied_by_the_file(client: Client, namespace:
     copy(client, client.load_table(f"{namespace}.t"), {"mixed": []})
     after = rows_of(client, f"{namespace}.t", *LINEAGE)
     assert after == before
-    # An id that a row has once is never given to it anew.
+    # A row that has an id never gets a new one.
     assert after[101][1] == before[101][1]
 
 
@@ -236,7 +236,7 @@ def test_a_file_that_has_none_of_the_columns(client: Client, namespace: str) -> 
     table.append_files([DataFile.from_parquet(path, table, partition=("b",))])
     evolve(client, namespace, {"type": "struct", "schema-id": 1, "fields": FIELDS[1:]})
     (only,) = copy(client, client.load_table(f"{namespace}.t"), {"narrow": [0]})
-    # An identity partition tells the value of a column that the file does not have.
+    # An identity partition provides the value of a column that is missing in the file.
     assert pq.read_table(local(only.file_path)).to_pydict() == {"part": ["b"]}
 
 

@@ -1,4 +1,4 @@
-"""Rows lie in files in the table's sort order, or in a Z-order."""
+"""Rows in files follow the table's sort order or a Z-order."""
 
 from __future__ import annotations
 
@@ -178,5 +178,5 @@ def test_a_z_order_makes_files_narrow_in_all_its_columns(
         read = pq.read_table(file.file_path)
         numbers = [read["a"].to_pylist(), [int(text) for text in read["b"].to_pylist()]]
         widths.append([(max(one) - min(one) + 1) / 64 for one in numbers])
-    # Sorted by one column, the files would be narrow in that and as wide as the table in the other.
+    # If sorted by one column, files would be narrow in it but as wide as the table in the other.
     assert np.mean(widths, axis=0).max() < 0.75, widths

@@ -1,4 +1,4 @@
-"""A frame is evaluated once, whatever its columns are, and nothing is left of it afterwards."""
+"""A staged frame is evaluated once, whatever its columns are, and leaves no files behind."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def context(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Context:
     if request.param == "arrow":
-        # As if the folder lay where Spark has no file system for it.
+        # Pretend that Spark has no file system for the folder.
         monkeypatch.setattr(staging, "is_local", lambda path: False)
     return Context(spark, client, Settings(temp_dir=str(tmp_path / "temp")), "")
 
@@ -98,7 +98,7 @@ def test_without_a_shared_place_the_setting_is_named(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Cluster:
-        """Answers as a session on a cluster does."""
+        """Behaves like a session on a cluster."""
 
         class conf:  # noqa: N801
             @staticmethod

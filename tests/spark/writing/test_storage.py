@@ -1,4 +1,4 @@
-"""Where files of a Spark write lie: storage that travels, and a folder for each write."""
+"""The storage of a Spark write can be pickled, and each write has its own folder."""
 
 from __future__ import annotations
 

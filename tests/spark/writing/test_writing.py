@@ -1,4 +1,4 @@
-"""Both engines write the files that Iceberg wants, with the sizes and properties asked for."""
+"""Both engines write the files that Iceberg requires, with the requested sizes and properties."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def test_rows_go_to_a_file_for_each_partition_with_metrics_of_their_own(tmp_path
     assert second.null_value_counts is not None
     assert first.nan_value_counts.get(2) == 1
     assert second.null_value_counts.get(2) == 1
-    # What a reader of the footer finds is what the writer has said.
+    # The footer must give a reader the same metrics that the writer reported.
     for file in files:
         again = DataFile.from_parquet(
             file.file_path, table, partition=_values(file), sort_order_id=3
@@ -349,7 +349,7 @@ def test_no_rows_give_no_file_and_a_failure_leaves_none(tmp_path: Path) -> None:
 
 @pytest.mark.process
 def test_a_task_loads_no_pandas(tmp_path: Path) -> None:
-    """It is installed where Spark Connect is, and takes a new process longer than a small task."""
+    """An import of pandas, which Spark Connect installs, takes longer than a small task."""
     program = """
 import sys
 import pyarrow as pa
@@ -475,7 +475,7 @@ def _read(files: Sequence[DataFile]) -> list[dict[str, Any]]:
 
 
 def _key(row: dict[str, Any]) -> dict[str, Any]:
-    """NaN is equal to itself here."""
+    """Replace NaN by a value that is equal to itself."""
     return {name: repr(value) if isinstance(value, float) else value for name, value in row.items()}
 
 
