@@ -237,7 +237,7 @@ EXPECTED: Mapping[str, set[str]] = {
     "map of views": {"map"},
     "struct without a field": {"struct"},
 }
-"""Types that must be able to read some file types. Every column can be read as type unknown."""
+"""Table types that can read certain file types. Every column can also be read as type unknown."""
 
 
 @pytest.mark.parametrize("name", [*LEAF_TYPES, *NESTED_TYPES])

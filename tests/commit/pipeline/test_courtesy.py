@@ -127,7 +127,7 @@ def test_whoever_can_wait_does_so_for_a_third_of_the_time_at_most(
         left = pauses.remaining_s(TABLE)
         assert left <= MAX_PAUSE_S
         if left and not before:
-            # The total of all earlier pauses, compared with the time since the first one.
+            # The total of all earlier pauses is at most a third of the time since the first one.
             first = clock.now if first is None else first
             assert paused <= (clock.now - first) / 3 + 1e-6
         if what == "came":

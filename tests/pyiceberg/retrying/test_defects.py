@@ -101,7 +101,7 @@ def bucket_table(catalog: InterleavedCatalog) -> tuple[Table, list[int], list[in
 
 
 def two_deletes(catalog: InterleavedCatalog, wrap: Wrap) -> tuple[list[int], list[int]]:
-    """Run two deletes of two inner ids of different buckets; each of them must rewrite a file."""
+    """Run two deletes, each of two inner ids of its own bucket, so that both rewrite a file."""
     table, mine, theirs = bucket_table(catalog)
     first, second = wrap(catalog.load_table("db.t")), wrap(catalog.load_table("db.t"))
     first.delete(f"id in ({mine[1]}, {mine[2]})")
