@@ -1,1 +1,1 @@
-"""Commits of declared files beside what other systems do for the same change."""
+"""The benchmark of declared-file commits next to other systems making the same change."""

@@ -1,4 +1,4 @@
-"""What is wanted, beside what was measured. Nothing is asserted: a busy machine must not fail."""
+"""The aims next to the measured values. Nothing is asserted: a busy machine must not fail a run."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ class Aim:
     measured: float | None
     unit: str
     at_least: bool = False
-    """Otherwise at most."""
+    """If false, the aim is an upper limit."""
     ms: float | None = None
-    """Where the aim is about a time, that time: also told as a multiple of the raw cost."""
+    """The measured time if the aim is about a time. It is also reported as a multiple of the raw
+    cost."""
 
     @property
     def is_met(self) -> bool | None:
@@ -45,7 +46,7 @@ class Aim:
 
     @property
     def missed_by(self) -> float | None:
-        """The factor that is missing, where one is."""
+        """The factor by which the aim was missed, or None."""
         if self.measured is None or self.is_met or not self.measured or not self.wanted:
             return None
         ratio = self.measured / self.wanted
@@ -57,7 +58,7 @@ def aims_of(results: Results) -> list[Aim]:
 
 
 def raw_cost(results: Results) -> Raw | None:
-    """Of a commit to a table that is as good as empty."""
+    """Return the raw cost of a commit to a table that is almost empty."""
     return min(results.raw, key=lambda raw: raw.snapshots, default=None)
 
 

@@ -1,4 +1,4 @@
-"""What is asked of a system, and what it answers: commits by some writers for some seconds."""
+"""A task for a system and its result: commits by several writers for some seconds."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ DELETE_FILTER: Final = "delete by filter"
 OPERATIONS: Final = (APPEND, DELETE_PATH, DELETE_FILTER)
 
 Sample: TypeAlias = tuple[float, float]
-"""When a commit was done, in seconds since all began, and how long it took."""
+"""The end of a commit, in seconds since the start of the burst, and its duration."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
     operation: str
     tables: tuple[tuple[str, ...], ...]
-    """For each writer those that it commits to, in turns."""
+    """For each writer, the tables that it commits to in turns."""
     seconds: float
-    """No commit begins later."""
+    """No commit starts after this many seconds."""
     most: int
-    """For each writer; at least one."""
+    """The most commits of each writer, at least one."""
     first: int = 0
-    """The number of the first file that is appended, or of the first that is deleted."""
+    """The number of the first file that is appended or deleted."""
     step: int = 1
-    """From one number to the next."""
+    """The step from one file number to the next."""
     files: int = 1
-    """Appended by each commit."""
+    """The files that each commit appends."""
     tree_files: int = 0
-    """Of the tree that files or partitions are deleted from."""
+    """The files of the tree from which files or partitions are deleted."""
 
     @property
     def writers(self) -> int:
@@ -47,22 +47,22 @@ def read_task(found: dict[str, Any]) -> Task:
 
 @dataclass(slots=True)
 class Burst:
-    """What some writers did."""
+    """The work of several writers."""
 
     samples: list[Sample] = field(default_factory=list)
     failed: int = 0
-    """Commits that were given up."""
+    """Commits that failed for good."""
     first_error: str | None = None
     errors: dict[str, int] = field(default_factory=dict)
-    """How often each kind was given up with."""
+    """How many commits failed for good with each kind of error."""
     retries: int = 0
-    """By the clients themselves, where they count them."""
+    """Retries by the clients, if they count them."""
     window_s: float = 0.0
-    """For how long commits were begun."""
+    """The time in which commits were started."""
     client_cpu_s: float = 0.0
     server_cpu_s: float = 0.0
     written_bytes: int = 0
-    """By all processes of the system, as the kernel counts what goes to the disk."""
+    """What all processes of the system wrote to disk, as the kernel counts it."""
     answer_bytes: int = 0
 
     def add(self, other: Burst) -> None:
@@ -83,8 +83,9 @@ class Burst:
         return [took for _, took in self.samples]
 
     def commits_per_s(self) -> float:
-        """Of those that ended inside the window: a last one that takes seconds does not count,
-        and neither do its seconds. Where all that was asked for was done sooner, until then."""
+        """Return the rate of the commits that ended inside the window. A slow last commit that
+        ends later does not count, nor does its time. If all commits ended earlier, the window
+        ends with the last of them."""
         inside = sum(1 for ended, _ in self.samples if ended <= self.window_s)
         if inside == len(self.samples) and inside:
             return inside / max(ended for ended, _ in self.samples)
@@ -92,14 +93,15 @@ class Burst:
 
 
 def dealt(tables: Sequence[str], writers: int) -> tuple[tuple[str, ...], ...]:
-    """Tables for so many writers: each table has one or several, or each writer several tables."""
+    """Assign tables to writers: one or several writers for each table, or several tables for
+    each writer."""
     if writers >= len(tables):
         return tuple((tables[writer % len(tables)],) for writer in range(writers))
     return tuple(tuple(tables[writer::writers]) for writer in range(writers))
 
 
 def merged(bursts: list[Burst], window_s: float) -> Burst:
-    """The work of several writers at once."""
+    """Return the combined work of concurrent writers."""
     all_ = Burst()
     for one in bursts:
         all_.add(one)

@@ -1,7 +1,7 @@
-"""Measures commits of declared files beside other systems: `python -m benchmarks commit`.
+"""Measures commits of declared files next to other systems: `python -m benchmarks commit`.
 
-Prints its tables and writes every figure as JSON to benchmarks/results/. Nothing is asserted: the
-aims stand beside what was measured.
+Prints its tables and writes every figure as JSON to benchmarks/results/. It asserts nothing, but
+prints each aim next to the measured value.
 """
 
 from __future__ import annotations

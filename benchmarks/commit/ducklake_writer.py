@@ -1,8 +1,9 @@
-"""DuckLake with its catalog in PostgreSQL: a Parquet file that is there is added to a table, or a
-row is inserted, which DuckLake keeps in its catalog (inlined) and not in a file.
+"""DuckLake with its catalog in PostgreSQL as a writer.
 
-There is no commit without a file behind it: every added one is a link to the same small Parquet
-file, whose footer DuckLake reads. Trees and histories are rows, inserted as DuckLake has them.
+It adds an existing Parquet file to a table, or inserts a row that DuckLake stores in its catalog
+(inlined) instead of in a file. DuckLake needs a real file for each added one and reads its
+footer, so each file is a link to the same small Parquet file. Trees and histories are inserted
+as rows, in DuckLake's own form.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class DuckLakeWriter:
         return lambda: self._connection.execute(statement)
 
     def recover(self) -> None:
-        """The next statement begins anew by itself."""
+        """Do nothing, because the next statement starts a new transaction."""
 
 
 def administer(settings: dict[str, Any], question: dict[str, Any]) -> Any:
@@ -97,7 +98,7 @@ def _create(
     for name in names:
         connection.execute(f"CREATE TABLE lake.{NAMESPACE}.{name} ({_COLUMNS})")
         (_data_folder(settings, database) / NAMESPACE / name).mkdir(parents=True)
-        # The first file of a table also gets it a mapping of names: once, not in every commit.
+        # DuckLake creates a name mapping with a table's first file. Do that before the measurement.
         path = _data_folder(settings, database) / NAMESPACE / name / "first.parquet"
         os.link(_seed_file(settings), path)
         connection.execute(
@@ -111,8 +112,8 @@ def _create(
 
 
 def _synthesise(rows: psycopg.Connection[Any], files: int, snapshots: int) -> None:
-    """Snapshots that each changed the last table, and its live files, with the same statistics as
-    the file that DuckLake was given itself."""
+    """Insert snapshots that each changed the last table, and its live files, with the same
+    statistics as the file that DuckLake added itself."""
     found = rows.execute(
         "SELECT f.data_file_id, f.table_id, s.snapshot_id, s.schema_version, s.next_catalog_id"
         " FROM ducklake_data_file f, ducklake_snapshot s"
@@ -170,7 +171,8 @@ def _columns(rows: psycopg.Connection[Any], table: str) -> list[str]:
 
 
 def _totals(settings: dict[str, Any], table: str) -> tuple[int, int]:
-    """Snapshots of the whole catalog; files of the table, or rows where they are inlined."""
+    """Return the snapshots of the whole catalog and the files of the table, or its rows if
+    inlined."""
     database, name = table.split("/")
     with psycopg.connect(f"{settings['server']}/{database}") as rows:
         snapshots = _number(rows, "SELECT count(*) FROM ducklake_snapshot")

@@ -1,7 +1,7 @@
-"""The data files that are committed: ten columns with bounds, paths of 120 bytes, no Parquet.
+"""The committed data files: ten columns with bounds, paths of 120 bytes, no Parquet.
 
-A file is known by its number. Every system is told the same of it, in its own words: REST JSON for
-Frazil, PyIceberg's and Java's classes for them (`pyiceberg_writer`, `Writers.java`).
+A file is identified by its number. Every system gets the same data in its own format: REST JSON
+for Frazil, and the classes of PyIceberg and Java (`pyiceberg_writer`, `Writers.java`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from frazil.format.metadata.content_files import DataFile
 
 PATH_BYTES: Final = 120
 PARTITIONS: Final = 100
-"""A tree of live files has so many partitions, one after another, as days come."""
+"""The number of partitions of a tree. The files fill them one after another, like days."""
 ROWS: Final = 1_000
 
 PART: Final = 1
@@ -50,13 +50,13 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def file_path(folder: str, number: int, writer: int = 0) -> str:
-    """Exactly 120 bytes where the folder leaves room for that."""
+    """Return a path of exactly 120 bytes, if the folder is short enough for that."""
     start = f"{folder}/{writer:03}-{number:010}-{_mixed(number, 11):016x}{_mixed(number, 12):016x}"
     return start.ljust(PATH_BYTES - len(".parquet"), "a") + ".parquet"
 
 
 def _mixed(number: int, column: int) -> int:
-    """Real values do not follow each other: what is too regular would compress to nothing."""
+    """Return a pseudo-random number, because regular values would compress unrealistically well."""
     mixed = (number * 31 + column) * 0x9E3779B97F4A7C15 & _MASK
     mixed = (mixed ^ mixed >> 29) * 0xBF58476D1CE4E5B9 & _MASK
     return (mixed ^ mixed >> 32) >> 1
@@ -67,7 +67,7 @@ def size_bytes(number: int) -> int:
 
 
 def bounds(number: int, partition: int) -> tuple[dict[int, Any], dict[int, Any]]:
-    """Lower and upper ones, as Iceberg has the values inside."""
+    """Return the lower and the upper bounds in Iceberg's internal representation."""
     lower: dict[int, Any] = {PART: partition}
     upper: dict[int, Any] = {PART: partition}
     for n in LONGS:
@@ -83,7 +83,7 @@ def bounds(number: int, partition: int) -> tuple[dict[int, Any], dict[int, Any]]
 
 
 def content_file(folder: str, number: int, partition: int) -> DataFile:
-    """As a manifest has it."""
+    """Return the file as a manifest describes it."""
     lower, upper = bounds(number, partition)
     return DataFile(
         file_path=file_path(folder, number),
@@ -113,7 +113,7 @@ def _binary(type_name: str, value: Any) -> bytes:
 
 
 def declared(folder: str, number: int, partition: int, writer: int = 0) -> dict[str, Any]:
-    """As a request declares it."""
+    """Return the file as a request declares it."""
     lower, upper = bounds(number, partition)
     return {
         "content": "data",

@@ -1,4 +1,4 @@
-"""CPU and bytes written of processes and all that they started."""
+"""CPU time and written bytes of processes and all their descendants."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ class Counts:
 
 
 def counts_of(pids: Iterable[int]) -> Counts:
-    """Children that have ended count with whoever waited for them, as the kernel adds them up."""
+    """Count the processes and their descendants. The kernel adds children that have ended to the
+    process that waited for them."""
     cpu_s, written_bytes = 0.0, 0
     for pid in pids:
         for each in (pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))):
@@ -29,7 +30,7 @@ def counts_of(pids: Iterable[int]) -> Counts:
                 cpu_s += cpu_seconds(each)
                 written_bytes += _written_bytes(each)
             except (FileNotFoundError, ProcessLookupError, OSError):
-                # It ended between the listing and the look: its parent has it by now.
+                # It ended after it was listed, so its parent's figures now include it.
                 continue
     return Counts(cpu_s, written_bytes)
 
@@ -39,7 +40,8 @@ def resident_bytes(pid: int) -> int:
 
 
 def _written_bytes(pid: int) -> int:
-    """Of pages that were dirtied, whether or not their file lived to be written back."""
+    """Return the bytes of dirtied pages, even if their file was deleted before they were written
+    back."""
     for line in Path(f"/proc/{pid}/io").read_text().splitlines():
         name, _, value = line.partition(":")
         if name == "write_bytes":

@@ -1,7 +1,7 @@
-"""Iceberg's Java client as writers, in one JVM beside the server: `Writers.java`.
+"""Iceberg's Java client as writers, in one JVM next to the server: `Writers.java`.
 
-The source is compiled when it is needed, by the Janino that comes with PySpark: neither a JDK nor
-Maven is asked for, and every commit is timed in Java, without a way through a gateway.
+The Janino that comes with PySpark compiles the source when it is needed, so neither a JDK nor
+Maven is required. Every commit is timed in Java, without a gateway.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _COMPILER = ("janino-*.jar", "commons-compiler-*.jar")
 
 
 class JavaWriters:
-    """The JVM; a client of it for each server."""
+    """The JVM, with a client for each server."""
 
     def __init__(self, gateway: Any, pid: int, tree_folder: str) -> None:
         self._gateway = gateway
@@ -94,5 +94,5 @@ def running_java_writers(java: Java, tree_folder: str) -> Iterator[JavaWriters]:
         yield JavaWriters(gateway, process.pid, tree_folder)
     finally:
         gateway.shutdown()
-        process.stdin.close()  # its end is what `die_on_exit` waits for
+        process.stdin.close()  # `die_on_exit` waits for the end of its input
         process.wait(STOP_SECONDS)

@@ -1,4 +1,4 @@
-"""One writer at a time, in turns: a system on tables of one start, and the disk alone."""
+"""One writer at a time, in turns: a system on tables with the same start, and the disk alone."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from benchmarks.measure import Block, repeat
 from benchmarks.raw_costs import file_writer, transaction_maker
 
 COMMITS_A_TABLE = 20
-"""Or one for a hundred snapshots: a table that has taken so many still is what it was."""
+"""The least commits to one table, or one for a hundred snapshots. They hardly change the table."""
 PARTITIONS_A_TABLE = 20
 """A fifth of the tree."""
 MANIFEST_BYTES, LIST_BYTES = 6_500, 4_500
-"""Of a commit that adds one file."""
+"""The sizes in a commit that adds one file."""
 
 
 class WorkNotDone(Exception):
@@ -37,10 +37,10 @@ class _Table:
 
 
 class CommitLane:
-    """A writer's commits, one after another, on fresh tables of one start.
+    """The commits of one writer, one after another, on new tables with the same start.
 
-    Where `warm` is asked for, the first commit to a table is kept apart: it finds nothing of the
-    table in the server's memory.
+    With `warm`, the first commit to a table is counted separately, because the server has
+    nothing of the table in memory then.
     """
 
     def __init__(self, system: System, operation: str, start: Start, *, warm: bool) -> None:
@@ -76,7 +76,8 @@ class CommitLane:
         return self._table
 
     def _numbers(self) -> Iterator[int]:
-        """Of files or of partitions; those to delete lie all over the tree."""
+        """Return the numbers of the files or partitions. Those to delete are spread over the
+        tree."""
         if self.operation == APPEND:
             return itertools.count()
         if self.operation == DELETE_FILTER:
@@ -117,13 +118,13 @@ class CommitLane:
         else:
             expected = files - table.done
         found = self.owner.totals(table.name)[1]
-        # DuckLake's own first file comes before the tree.
+        # DuckLake's own first file is not part of the tree.
         if found - expected not in (0, 1):
             raise WorkNotDone(f"{self.system}: {found} files after {table.done} commits")
 
 
 class RawCommitLane:
-    """Three durable files and one transaction, without any catalog."""
+    """Writes three durable files and makes one transaction, without any catalog."""
 
     def __init__(self, stack: ExitStack, folder: Path, metadata_bytes: int) -> None:
         self.system = f"the disk alone, {metadata_bytes} bytes of metadata"
@@ -145,7 +146,7 @@ class RawCommitLane:
         return Block(seconds, time.process_time() - before)
 
     def finish(self) -> None:
-        """There is no table to look at."""
+        """Do nothing, because there is no table to check."""
 
     def _one(self) -> float:
         *small, metadata = self._files

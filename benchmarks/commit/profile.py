@@ -1,4 +1,4 @@
-"""Where the server's CPU goes in a commit: its own functions, a line each."""
+"""Profiles the server's CPU time in a commit, with a line for each of its own functions."""
 
 from __future__ import annotations
 

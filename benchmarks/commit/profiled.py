@@ -1,10 +1,11 @@
-"""`frazil serve` with a profile of every thread: `python -m benchmarks.commit.profiled serve ...`.
+"""`frazil serve` with a profile of every thread: `python -m benchmarks.commit.profiled serve
+...`.
 
-SIGUSR1 begins the main thread's part, once the imports are over. When the server ends, the merged
-profile is written to the file that BENCH_PROFILE names. Its times are CPU time of the threads,
-unless BENCH_PROFILE_CLOCK=wall asks for the time on the wall, in which waiting (for the disk, for
-the interpreter's lock) counts. Profiling multiplies the CPU of short functions: read shares, not
-milliseconds.
+SIGUSR1 starts the profile of the main thread, so that it leaves out the imports. When the server
+ends, it writes the merged profile to the file in BENCH_PROFILE. The times are CPU time of the
+threads. With BENCH_PROFILE_CLOCK=wall they are wall time, which includes waiting for the disk or
+the interpreter's lock. Profiling multiplies the CPU time of short functions, so compare shares
+instead of milliseconds.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def _profile() -> cProfile.Profile:
 
 
 def _begin_in_thread(frame: FrameType, event: str, argument: Any) -> None:
-    """The first call in a new thread: from here on its own profile looks on."""
+    """Start the profile of a new thread with its first call."""
     sys.setprofile(None)
     _profile().enable()
 

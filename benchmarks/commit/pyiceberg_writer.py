@@ -1,4 +1,4 @@
-"""PyIceberg's own snapshot producers, given data files that are already described."""
+"""PyIceberg's own snapshot producers, with data files that are already described."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-# Imported before the writers are forked: each of them would do it for itself.
+# Imported before the writers are forked, so that they do not each import it.
 import pyiceberg.catalog.sql
 import pyiceberg.io.pyarrow  # noqa: F401
 from pyiceberg.catalog import Catalog, load_catalog
@@ -116,6 +116,6 @@ def administer(settings: dict[str, Any], question: dict[str, Any]) -> Any:
 
 
 def _catalog(settings: dict[str, Any]) -> Catalog:
-    # A client that finds a superseded metadata file gone already says so, and each retry too.
+    # PyIceberg logs each retry, and each superseded metadata file that is already gone.
     logging.getLogger("pyiceberg").setLevel(logging.CRITICAL)
     return load_catalog("bench", **settings["properties"])

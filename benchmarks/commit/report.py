@@ -1,4 +1,4 @@
-"""The figures of a run as Markdown tables: on the terminal, and in the documentation."""
+"""The figures of a run as Markdown tables, for the terminal and the documentation."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _aims(results: Results) -> str:
 
 
 def aim_row(aim: Aim) -> list[str]:
-    """What is wanted, what was measured, and whether that is enough."""
+    """Return the wanted value, the measured value and whether the aim is met."""
     verdict = {None: "not measured", True: "met", False: "missed"}[aim.is_met]
     if aim.missed_by is not None:
         verdict += f" by a factor of {aim.missed_by:.2f}"
@@ -196,7 +196,8 @@ def _many(results: Results) -> str:
             f"{cell.added_files:,}",
             cell.system,
             f"{cell.added_files / (cell.p50_ms or 1) * 1000:,.0f}",
-            # Ours is timed from the request's last byte on, the others describe their files before.
+            # Frazil's time starts after the request is sent. The other systems describe their files
+            # before their time starts.
             f"{cell.added_files / _middle(cell.ended_ms) * 1000:,.0f}"
             if cell.system == FRAZIL
             else "",

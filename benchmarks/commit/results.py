@@ -1,4 +1,4 @@
-"""The figures of one run: what was measured and its JSON."""
+"""The measured figures of one run and their JSON."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MANY: Final = "many files in one commit"
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One system at one kind of work."""
+    """The figures of one system at one kind of work."""
 
     part: str
     system: str
@@ -33,31 +33,32 @@ class Cell:
     writers: int
     tables: int
     snapshots: int
-    """Before the first commit."""
+    """Snapshots before the first commit."""
     files: int
-    """Live before the first commit."""
+    """Live files before the first commit."""
     added_files: int
-    """By each commit, where it is an append."""
+    """The files that each append adds."""
     samples: int
     failed: int
     first_error: str | None
     commits_per_s: float | None
-    """Where writers were at it for a time, not a number of commits."""
+    """Only if the writers ran for a time instead of a number of commits."""
     p50_ms: float | None
     p99_ms: float | None
     server_cpu_ms: float
-    """For one commit, as the following two are."""
+    """Per commit, like the next two fields."""
     client_cpu_ms: float
     written_bytes: int
     answer_bytes: int
     each_ms: list[float]
     ended_ms: list[float]
-    """When each was done, since the first began."""
+    """The end of each commit, counted from the start of the first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """The disk alone: three durable files and a transaction, and the third of the files alone."""
+    """The cost of the disk alone: three durable files and a transaction, and the third file
+    alone."""
 
     snapshots: int
     metadata_bytes: int

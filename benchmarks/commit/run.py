@@ -1,4 +1,4 @@
-"""One run: writers at once, long histories, many live files, many files at once, memory."""
+"""One run: concurrent writers, long histories, many live files, many files at once, memory."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ from benchmarks.results import machine
 from benchmarks.run import say
 
 SHORTEST, FEWEST = 10, 10
-"""Snapshots and files of a table that is as good as empty."""
+"""Snapshots and files of a table that is almost empty."""
 _OURS: Final = (FRAZIL, FRAZIL_GZIP, FRAZIL_FULL, FRAZIL_POSTGRES)
 _UNLIMITED: Final = 1_000_000
 _MOST_FILES: Final = {SQL_CATALOG: 100_000}
-"""Deletes among a million files take PyIceberg minutes and gigabytes each."""
+"""With a million files, each PyIceberg delete takes minutes and gigabytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,19 +70,19 @@ class Work:
     writers: tuple[int, ...]
     many_table_writers: tuple[int, ...]
     tables: int
-    """How many tables are many."""
+    """The number of tables in the measurements with many tables."""
     peer_writers: tuple[int, ...]
-    """Of those above, the ones at which the other systems are measured too."""
+    """The numbers of writers at which the other systems are measured too."""
     cell_s: float
     lengths: tuple[int, ...]
     live: tuple[int, ...]
     ours: Effort
     peers: Effort
     warm_up_s: float
-    """Of a JVM."""
+    """The warm-up time of a JVM."""
     many: int
     restarts: int
-    """Also how often many files are committed."""
+    """The number of restarts, and also of commits with many files."""
     restart_operations: tuple[str, ...]
     with_java: bool
     with_postgres: bool
@@ -163,7 +163,7 @@ def run(work: Work, scratch: Path) -> Results:
 
 
 def _warm_up(systems: Sequence[System], start: Start, work: Work) -> None:
-    """A JVM compiles what it runs often, in its first seconds; the others have imports."""
+    """Warm up the systems: a JVM compiles its hot code first, and the others import modules."""
     for system in systems:
         seconds = work.warm_up_s if system.name in (JAVA_HADOOP, JAVA_PLAIN) else 0.0
         for operation in system.operations:
@@ -193,7 +193,7 @@ def _at_once(system: System, start: Start, tables: int, writers: int, seconds: f
     os.sync()
     burst = system.run(Task(APPEND, dealt(names, writers), seconds, _UNLIMITED))
     added = sum(system.totals(name)[1] - was for name, was in zip(names, before, strict=True))
-    # What a client gave up on may have happened all the same.
+    # A commit may have succeeded although the client gave up on it.
     if not len(burst.samples) <= added <= len(burst.samples) + burst.failed:
         raise WorkNotDone(f"{system.name}: {len(burst.samples)} commits, {added} files")
     say(f"{writers} writers, {tables} tables, {system.name}: {burst.commits_per_s():.1f} commits/s")
@@ -260,8 +260,8 @@ def _live(systems: Sequence[System], trees: dict[int, Tree], work: Work) -> Iter
 
 
 def _interleave(lanes: Sequence[Lane], work: Work) -> None:
-    """Ours and the disk alone first, then the others, who may take seconds a commit: they would
-    make of a minute of ours an hour."""
+    """Measure Frazil and the disk alone first and the other systems after them. The others may
+    take seconds for each commit, so interleaving them would make a run many times longer."""
     ours = [lane for lane in lanes if not isinstance(lane, CommitLane) or lane.warm]
     interleave(ours, work.ours)
     interleave([lane for lane in lanes if lane not in ours], work.peers)
@@ -311,8 +311,8 @@ def _many(systems: Sequence[System], start: Start, work: Work) -> Iterator[Cell]
 def _restarted(
     systems: Sequence[System], trees: dict[int, Tree], work: Work, scratch: Path
 ) -> tuple[list[Cell], list[Memory]]:
-    """What a server that has nothing in memory needs for its first commit to a table, and what
-    all that it then keeps costs."""
+    """Measure a restarted server's first commit to a table, and the memory that it uses
+    afterward."""
     frazil = named(systems, FRAZIL)
     assert isinstance(frazil, Frazil)
     bursts: dict[tuple[str, int], Burst] = {}
@@ -323,7 +323,8 @@ def _restarted(
             burst = bursts.setdefault((operation, files), Burst())
             for _ in range(work.restarts):
                 (table,) = frazil.new_tables(make_start(tree, SHORTEST), 1)
-                # The table has been written to before: what is kept across a restart is kept.
+                # Write to the table before the restart, so that the server can keep what it stores
+                # on disk.
                 frazil.run(Task(APPEND, ((table,),), 60.0, 1))
                 frazil.restart(lambda: start_frazil(scratch))
                 burst.add(

@@ -1,9 +1,9 @@
 """Writers that send prebuilt requests over raw sockets, all of them in one thread.
 
-They must cost next to nothing: the server under measurement shares two cores with them. A request
-is a template with a place of fixed width for the number of its file, an answer is read to its end
-and not parsed, and a commit is timed from the moment its last byte is handed to the kernel to the
-first byte of the answer.
+They must cost almost nothing, because they share two cores with the measured server. A request
+is a template with a field of fixed width for the file's number. An answer is read to its end but
+not parsed. A commit is timed from passing its last byte to the kernel to the first byte of the
+answer.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from benchmarks.commit.bursts import Burst, Sample
 _END_OF_HEAD = b"\r\n\r\n"
 _CHUNK_BYTES = 1 << 18
 _SMALL_BYTES = 1 << 16
-"""A request up to here goes into the socket's buffer by one call."""
+"""The largest request that one call copies into the socket's buffer."""
 TIMEOUT_S = 120.0
 
 NextRequest = Callable[[], bytes]
@@ -46,8 +46,8 @@ class _Writer:
 def send_requests(
     url: str, requests: Sequence[NextRequest], seconds: float, most: int
 ) -> tuple[Burst, list[bytes]]:
-    """Each writer sends its next request as soon as the last one is answered. Answers the burst
-    and the heads of the answers that were no success."""
+    """Send each writer's next request as soon as its last one is answered. Return the burst and
+    the heads of all error answers."""
     parts = urlsplit(url)
     address = (parts.hostname, parts.port)
     writers = [_Writer(_connect(address), next_request) for next_request in requests]
@@ -79,7 +79,7 @@ def _run(writers: list[_Writer], seconds: float, most: int) -> tuple[Burst, list
             events = ready.poll(TIMEOUT_S)
             if not events:
                 raise BrokenAnswer(f"{waiting} requests were not answered in {TIMEOUT_S:.0f} s")
-            # First all answers, then the next requests: nobody's answer waits for a send.
+            # Read all answers before sending the next requests, so that no answer waits for a send.
             ended = [writer for number, _ in events if _receive(writer := by_number[number])]
             now = time.perf_counter()
             for writer in ended:
@@ -109,7 +109,7 @@ def _send(writer: _Writer) -> None:
     writer.head.clear()
     writer.status = writer.missing_bytes = writer.answer_bytes = 0
     if len(request) <= _SMALL_BYTES:
-        # The call itself delivers the bytes and wakes the server: it belongs to the time.
+        # This call delivers the bytes and wakes the server, so the time includes it.
         writer.sent_at = time.perf_counter()
         writer.connection.sendall(request)
     else:
@@ -118,7 +118,7 @@ def _send(writer: _Writer) -> None:
 
 
 def _receive(writer: _Writer) -> bool:
-    """Whether the answer has been read to its end. Of an error the body is kept."""
+    """Return whether the answer was read to its end. The body of an error answer is kept."""
     received = writer.connection.recv(_CHUNK_BYTES)
     now = time.perf_counter()
     if not received:

@@ -1,4 +1,4 @@
-"""The systems that are compared: each makes tables from the same start and commits to them."""
+"""The compared systems. Each creates tables from the same start and commits to them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ DUCKLAKE = "DuckLake on PostgreSQL, files"
 DUCKLAKE_INLINED = "DuckLake on PostgreSQL, inlined rows"
 
 _NUMBER = "0123456789"
-"""Stands in a request's template where the ten digits of a file's number go."""
+"""Placeholder in a request's template for the ten digits of a file's number."""
 
 
 class System(Protocol):
@@ -57,18 +57,18 @@ class System(Protocol):
     operations: Sequence[str]
 
     def new_tables(self, start: Start, count: int) -> list[str]:
-        """Fresh tables, all alike, that nobody has touched yet."""
+        """Create new tables that are all the same."""
         ...
 
     def run(self, task: Task) -> Burst: ...
 
     def totals(self, table: str) -> tuple[int, int]:
-        """Its snapshots and live files."""
+        """Return the table's number of snapshots and of live files."""
         ...
 
 
 def counted(pids: Sequence[int], work: Callable[[], Burst]) -> Burst:
-    """With the CPU and the written bytes of these processes and their children."""
+    """Run the work and add the CPU and the written bytes of these processes and their children."""
     before = counts_of(pids)
     burst = work()
     spent = counts_of(pids).since(before)
@@ -78,7 +78,7 @@ def counted(pids: Sequence[int], work: Callable[[], Burst]) -> Burst:
 
 @dataclass(slots=True)
 class Tables:
-    """Registers tables of one catalog: metadata files below its warehouse."""
+    """Prepares the tables of one catalog: metadata files below its warehouse."""
 
     warehouse: Path
     bare_paths: bool
@@ -165,7 +165,7 @@ class Frazil:
         url, minimal = self._server.url, self._minimal
         folder = f"{self._locations[table]}/data"
         if task.operation == APPEND and task.files == 1:
-            # Only the path differs from one request to the next, and only by these digits.
+            # Requests differ only in the path, and there only in these digits.
             body = _append_body([declared(folder, int(_NUMBER), 7, writer)])
             start, end = http_request(url, path, body, minimal=minimal).split(_NUMBER.encode())
             return lambda: b"%b%010d%b" % (start, next(numbers), end)
@@ -265,7 +265,7 @@ class JavaSystem:
             [self._server_pid], lambda: self._writers.run(self._url, self._io_impl, task)
         )
         spent = counts_of([self._writers.pid]).since(before)
-        # The client writes manifests and lists, the server the metadata.
+        # The client writes manifests and manifest lists, the server the metadata.
         burst.client_cpu_s = spent.cpu_s
         burst.written_bytes += spent.written_bytes
         return burst
@@ -286,7 +286,7 @@ class DuckLake:
         self._postgres = postgres
 
     def new_tables(self, start: Start, count: int) -> list[str]:
-        """In a database of their own: snapshots are the whole catalog's."""
+        """Use a new database, because DuckLake's snapshots belong to the whole catalog."""
         database = self._postgres.create_database().rpartition("/")[2]
         made: list[str] = self._host.administer(
             "create",
@@ -314,7 +314,7 @@ class DuckLake:
 
 
 def start_frazil(scratch: Path, *flags: str) -> RunningServer:
-    # The trees that all systems share lie outside of each one's warehouse.
+    # All systems share trees that are outside of each warehouse.
     return start_server(scratch / "frazil", "--allow-location", file_url(scratch), *flags)
 
 
@@ -322,7 +322,8 @@ def start_frazil(scratch: Path, *flags: str) -> RunningServer:
 def running_systems(
     scratch: Path, *, with_java: bool, with_postgres: bool
 ) -> Iterator[list[System]]:
-    """Frazil first. Where Java or its jar is missing, a line says so and it is left out."""
+    """Start the systems, Frazil first. If Java or its jar is missing, print a line and leave it
+    out."""
     with ExitStack() as stack:
         systems: list[System] = [*_frazil(stack, scratch), _sql_catalog(stack, scratch)]
         if with_java:

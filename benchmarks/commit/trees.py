@@ -1,8 +1,8 @@
-"""Tables as they are before anything is measured: so many live files, so many snapshots.
+"""The tables before the measurement, with a number of live files and of snapshots.
 
-The manifests are what Java writes for N files in one commit: entries that were ADDED by one
-snapshot, a new manifest at every 8 MB. One tree serves all systems: only the metadata file, which
-names the table's own location, differs from one to the other.
+The manifests are what Java writes for N files in one commit: entries that one snapshot ADDED,
+and a new manifest at every 8 MB. All systems share one tree. Only the metadata file differs,
+because it contains the table's own location.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ from frazil.format.metadata.schema import parse_schema
 SNAPSHOT_ID: Final = 3051729675574597004
 MANIFEST_CODEC: Final = "deflate"
 METADATA_PROPERTIES: Final[Mapping[str, str]] = {
-    # Ten thousand snapshots are megabytes a file: superseded ones must go, or the disk fills.
+    # With ten thousand snapshots a metadata file has megabytes. Old files are deleted so that they
+    # do not fill the disk.
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "2",
 }
@@ -51,11 +52,11 @@ GZIP_PROPERTIES: Final[Mapping[str, str]] = {"write.metadata.compression-codec":
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """So many live files, with their manifest list and manifests on disk."""
+    """A number of live files, with their manifest list and manifests on disk."""
 
     files: int
     folder: str
-    """Where the files would lie."""
+    """The folder of the data files, which do not exist."""
     manifest_list: str
     manifests: int
     manifest_bytes: int
@@ -72,7 +73,7 @@ def partition_of(number: int, files: int) -> int:
 
 
 def make_tree(folder: Path, files: int) -> Tree:
-    """Written once for a run. The paths have no scheme: every system reads those."""
+    """Write a tree, once for a run. Its paths have no scheme, which every system can read."""
     metadata, data = folder / f"tree-{files}", f"{folder}/data-{files}"
     metadata.mkdir(parents=True)
     writer = writer_of(metadata)
@@ -107,7 +108,7 @@ def _encoder() -> Any:
 
 def write_list(path: str, written: tuple[WrittenManifest, ...]) -> None:
     output = PyArrowFileIO().new_output(f"file://{path}")
-    # The snapshot is the first of its history for PyIceberg's writer: sequence number 1.
+    # PyIceberg's writer sees the first snapshot of a history, so its sequence number is 1.
     with write_manifest_list(2, output, SNAPSHOT_ID, None, 1, "deflate") as writer:
         writer.add_manifests([listed(manifest) for manifest in written])
 
@@ -138,7 +139,7 @@ def listed(manifest: WrittenManifest) -> ManifestFile:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What a table is when it is registered."""
+    """The state of a table when it is registered."""
 
     tree: Tree
     history: History
@@ -148,7 +149,7 @@ class Start:
         return self.history.length
 
     def metadata_bytes(self, scratch: Path) -> int:
-        """Of a metadata file that begins so."""
+        """Return the size of the metadata file of a table with this start."""
         folder = scratch / f"start-{uuid.uuid4()}"
         location = file_url(folder)
         return prepare(self.history, folder, location, dict(METADATA_PROPERTIES)).metadata_bytes
@@ -175,7 +176,7 @@ def make_start(tree: Tree, snapshots: int) -> Start:
 
 
 def _table() -> dict[str, Any]:
-    """Metadata without a location, a history and an identity."""
+    """Return metadata without a location, a history and a uuid."""
     return {
         "format-version": 2,
         "last-column-id": len(COLUMN_IDS),
@@ -190,13 +191,13 @@ def _table() -> dict[str, Any]:
 
 
 def new_files_folder(folder: Path, location: str) -> str:
-    """Where a table's appended files would lie."""
+    """Return the folder for a table's appended files."""
     (folder / "data").mkdir(parents=True, exist_ok=True)
     return f"{location}/data"
 
 
 def head_totals(metadata: Mapping[str, Any]) -> tuple[int, int]:
-    """Snapshots and live files of a table, as its metadata says."""
+    """Return the table's number of snapshots and of live files according to its metadata."""
     head = next(
         one
         for one in metadata["snapshots"]

@@ -1,9 +1,9 @@
-"""Stock clients as writers, each in a process of its own: `python -m benchmarks.commit.writers`.
+"""Stock clients as writers, each in its own process: `python -m benchmarks.commit.writers`.
 
-The host reads a question a line and answers a line. It imports the client once and forks the
-writers of each question, so that 64 of them start at once and share the pages of its code; it
-never uses the client itself, whose threads would not survive the fork. Time is taken here, around
-the client's own commit and nothing else.
+The host reads a question per line and answers each with a line. It imports the client once and
+forks the writers of each question, so that 64 of them start at once and share the memory of its
+code. It never uses the client itself, whose threads would not survive the fork. Time is measured
+here, only around the client's own commit.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from benchmarks.commit.bursts import Burst, Task, merged, read_task
 ROOT = Path(__file__).resolve().parent.parent.parent
 _FORK = multiprocessing.get_context("fork")
 _HEAD_START_S = 0.02
-"""Between the word to go and the first commit, so that all have heard it."""
+"""The delay between the start signal and the first commit, so that all writers receive the
+signal."""
 _STOP_S = 60
 
 
@@ -35,27 +36,27 @@ class Writer(Protocol):
 
     @property
     def retries(self) -> int:
-        """Attempts that its commits took beyond the first of each; 0 where it does not count."""
+        """The attempts beyond the first of each commit, or 0 if the client does not count them."""
         ...
 
     def prepare(self, task: Task, at: int) -> Callable[[], object]:
-        """The writer's commit number `at`: all that is not the commit itself is done here."""
+        """Prepare the writer's commit number `at`. The returned function does only the commit."""
         ...
 
     def recover(self) -> None:
-        """After a commit that was given up: the table is read again."""
+        """Load the table again after a commit that failed for good."""
         ...
 
 
 class Client(Protocol):
-    """A module with these two, such as `benchmarks.commit.pyiceberg_writer`."""
+    """A module with these two functions, such as `benchmarks.commit.pyiceberg_writer`."""
 
     def open_writer(
         self, settings: dict[str, Any], tables: tuple[str, ...], index: int
     ) -> Writer: ...
 
     def administer(self, settings: dict[str, Any], question: dict[str, Any]) -> Any:
-        """Whatever is done before and after a measurement."""
+        """Do a task before or after a measurement."""
         ...
 
 
@@ -69,7 +70,7 @@ class Host:
         self.pid = process.pid
 
     def using(self, settings: dict[str, Any]) -> Host:
-        """The same process, for writers with other settings."""
+        """Return the same process for writers with other settings."""
         return Host(self._process, settings)
 
     def run(self, task: Task) -> Burst:
@@ -96,7 +97,7 @@ class Host:
 
 @contextmanager
 def running_host(module: str, settings: dict[str, Any]) -> Iterator[Host]:
-    """`module` is the whole name of a `Client`."""
+    """Start a host. `module` is the full name of a `Client` module."""
     command = [sys.executable, "-m", "benchmarks.commit.writers", module]
     process = subprocess.Popen(
         command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -104,7 +105,7 @@ def running_host(module: str, settings: dict[str, Any]) -> Iterator[Host]:
     try:
         yield Host(process, settings)
     finally:
-        process.communicate(timeout=_STOP_S)  # the end of its input ends it
+        process.communicate(timeout=_STOP_S)  # the host ends when its input ends
 
 
 # --- the host -----------------------------------------------------------------------------------
@@ -137,7 +138,8 @@ def _answer(client: Client, settings: dict[str, Any], question: dict[str, Any]) 
 
 
 def _forked(works: list[Callable[[Connection], None]], *, begin: bool = False) -> list[Any]:
-    """What each of them sent, done in as many processes; `begin` once all are ready."""
+    """Run each function in its own process and return what each sent. `begin` starts all once
+    all are ready."""
     lines, processes = [], []
     for work in works:
         here, there = _FORK.Pipe()
@@ -165,7 +167,7 @@ def _heard(line: Connection) -> Any:
 
 
 def _child(work: Callable[[Connection], None], line: Connection) -> None:
-    # What a client prints must not stand between the answers.
+    # A client's prints must not mix with the answers on stdout.
     os.dup2(2, 1)
     try:
         work(line)
@@ -186,7 +188,7 @@ def _work(writer: Writer, task: Task, line: Connection) -> None:
             break
         try:
             commit()
-        except Exception as error:  # whatever a client raises when it gives up
+        except Exception as error:  # clients raise different exceptions when they give up
             burst.failed += 1
             kind = type(error).__name__
             burst.errors[kind] = burst.errors.get(kind, 0) + 1

@@ -1,1 +1,1 @@
-"""Scan planning beside PyIceberg's planner and Java's: `python -m benchmarks planning`."""
+"""The benchmark of scan planning next to PyIceberg and Java: `python -m benchmarks planning`."""

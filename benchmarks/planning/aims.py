@@ -1,4 +1,4 @@
-"""What is wanted, beside what was measured. Nothing is asserted: a busy machine must not fail."""
+"""The aims next to the measured values. Nothing is asserted: a busy machine must not fail a run."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _memory(results: Results) -> Iterator[Aim]:
 
 
 def _p50s(results: Results, system: str, files: int, name: str) -> dict[str, float]:
-    """By layout, where it was measured."""
+    """Return the median times by layout, for the layouts that were measured."""
     cells = (
         (layout, results.find(PLANS, system, files=files, layout=layout, filter=name))
         for layout in _LAYOUTS

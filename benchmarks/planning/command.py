@@ -1,7 +1,8 @@
-"""Measures scan planning beside PyIceberg and Java: `python -m benchmarks planning`.
+"""Measures scan planning next to PyIceberg and Java: `python -m benchmarks planning`.
 
-Prints its tables and writes every figure as JSON to benchmarks/results/. Nothing is asserted: the
-aims stand beside what was measured. Only planners that do not find the same files end a run.
+Prints its tables and writes every figure as JSON to benchmarks/results/. It prints each aim next
+to the measured value and asserts none of them. A run fails only if planners do not find the same
+files.
 """
 
 from __future__ import annotations

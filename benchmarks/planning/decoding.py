@@ -1,7 +1,7 @@
 """Ways to decode all manifests of a table: in one thread, in threads, in processes.
 
-A process answers with the bytes of columns and statistics, as the cache's folder keeps them: they
-are made of arrays, and reading them back is little more than looking at their heads.
+A process returns the bytes of columns and statistics in the format of the cache folder. They
+consist of arrays, so reading them back costs little more than reading their headers.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def measure_decoding(tree: Tree, rounds: int) -> Iterator[Step]:
     kind = tree.kind
     paths = [path.removeprefix("file://") for path in tree.manifests]
     with _processes() as running:
-        # From here on they have imported what they need.
+        # The processes import everything they need here.
         list(running.map(_decoded_to_bytes, paths[:1] * _PROCESSES))
         ways: dict[str, Callable[[], object]] = {
             ONE_THREAD: lambda: [_decoded(path) for path in paths],
@@ -62,7 +62,7 @@ def measure_decoding(tree: Tree, rounds: int) -> Iterator[Step]:
 
 
 def _processes() -> ProcessPoolExecutor:
-    # A fork of a process with threads may inherit a lock that nobody will let go of.
+    # A fork of a process with threads may inherit a lock that is never released.
     return ProcessPoolExecutor(_PROCESSES, multiprocessing.get_context("spawn"))
 
 
@@ -94,6 +94,6 @@ def _read_back(path: str, columns_file: bytes, metrics_file: bytes) -> Decoded:
 
 
 def _started() -> None:
-    """An interpreter that has imported the decoder: what the first plan waits for."""
+    """Start an interpreter that imports the decoder. The first plan would have to wait for this."""
     imported = ", ".join((decode_manifest.__module__, metrics_to_bytes.__module__))
     subprocess.run([sys.executable, "-c", f"import {imported}"], check=True)

@@ -1,4 +1,4 @@
-"""Frazil's engine in process: a request held against the table, and the walk over its manifests."""
+"""Frazil's engine in process: it resolves a request for a table and walks its manifests."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ WARM: Final = "warm"
 COLD: Final = "cold"
 FOLDER: Final = "cold, columns in the cache's folder"
 CACHE_BYTES: Final = 4 << 30
-"""Room for a million files with the bytes of their manifests."""
+"""Enough for a million files and the bytes of their manifests."""
 _MAX_METADATA_BYTES: Final = 1 << 30
 
 
 def open_planner(folder: str) -> EnginePlanner:
-    """`folder` is for the caches that outlive a process."""
+    """Open the planner. `folder` is for the caches on disk."""
     return EnginePlanner(Path(folder))
 
 
@@ -55,7 +55,7 @@ class EnginePlanner:
         return lambda: self._plan(cache, metadata, request)
 
     def memory(self, table: str, wanted: Filter) -> dict[str, int]:
-        """What the cache holds after one plan, and what the process has grown by."""
+        """Return the size of the cache after one plan, and the growth of the process."""
         metadata, request = self._metadata(table), request_for(wanted)
         gc.collect()
         before = resident_bytes()
@@ -88,7 +88,8 @@ class EnginePlanner:
         return self._tables[table]
 
     def _warm_cache(self, table: str) -> ManifestCache:
-        """Of one table at a time: each may have a million files."""
+        """Return the warm cache. Only one table's cache is kept, because each may have a million
+        files."""
         if self._warm is None or self._warm[0] != table:
             self._warm = table, ManifestCache(CACHE_BYTES)
         return self._warm[1]
@@ -101,7 +102,7 @@ class EnginePlanner:
             self._filled.add(table)
 
     def _content_bytes(self, cache: ManifestCache, metadata: TableMetadata) -> int:
-        """Of the manifests' own bytes that the cache keeps, which no plan needs again."""
+        """Return the size of the raw manifests in the cache, which later plans do not need."""
         snapshot = metadata.current_snapshot
         assert snapshot is not None
         listed = self._reader(cache).manifest_list(snapshot).manifests
@@ -114,13 +115,13 @@ def request_for(wanted: Filter) -> PlanTableScanRequest:
 
 
 def _every_statistic() -> Filter:
-    """A filter that partitions do not decide: the statistics of all files are read."""
+    """Return a filter that partitions cannot decide, so that all statistics are read."""
     return Filter("", {"type": "gt", "term": "c3", "value": -1}, None)
 
 
 def _give_back() -> None:
-    """Freed memory that the allocator keeps for later goes to the system."""
-    # None is this process itself; only the GNU C library has it.
+    """Return freed memory that the allocator keeps to the system."""
+    # None loads the symbols of this process. Only the GNU C library has malloc_trim.
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)

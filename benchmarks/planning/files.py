@@ -1,9 +1,9 @@
-"""The data files that are planned: ten columns with bounds, paths of 120 bytes, no Parquet.
+"""The planned data files: ten columns with bounds, paths of 120 bytes, no Parquet.
 
-A file is known by its number in its table. In a clustered table the numbers follow the partition,
-the long and the text that are filtered by, as after a sorted write; in a scattered one every
+A file is identified by its number in its table. In a clustered table, the partition and the
+filtered long and string follow the numbers, as after a sorted write. In a scattered table, every
 manifest has files of all partitions, and every file spans a hundredth of the values. With fine
-partitions there are not a hundred of them but one for every ten files.
+partitions there is one partition for every ten files, instead of a hundred in total.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ FINE: Final = "clustered, fine partitions"
 PARTITIONS: Final = 100
 FILES_OF_A_FINE_ONE: Final = 10
 ROWS: Final = 1_000
-"""Of each file; also the distance of one file's longs from the next one's."""
+"""The rows of each file, and the distance from one file's longs to the next file's."""
 SPANNED_SHARE: Final = 100
-"""A scattered file spans one part in so many of all values."""
+"""A scattered file spans one of this many parts of all values."""
 
 DAY: Final = 1
 ID: Final = 2
@@ -77,12 +77,13 @@ def partition_day(partition: int) -> date:
 
 
 def name_at(place: int, tail: str) -> str:
-    """Sixteen characters, as writers keep of a longer text; in the order of the places."""
+    """Return sixteen characters, the length to which writers truncate bounds. Names sort by
+    `place`."""
     return f"n{place:09}-{tail}"
 
 
 def _mixed(number: int, salt: int) -> int:
-    """Real values do not follow each other: what is too regular would compress to nothing."""
+    """Return a pseudo-random number, because regular values would compress unrealistically well."""
     mixed = (number * 31 + salt) * 0x9E3779B97F4A7C15 & _MASK
     mixed = (mixed ^ mixed >> 29) * 0xBF58476D1CE4E5B9 & _MASK
     return (mixed ^ mixed >> 32) >> 1
@@ -97,7 +98,7 @@ def partition_of(number: int, files: int, layout: str) -> int:
 
 
 def bounds(number: int, files: int, layout: str) -> tuple[dict[int, Any], dict[int, Any]]:
-    """Lower and upper ones, as Iceberg has the values inside."""
+    """Return the lower and the upper bounds in Iceberg's internal representation."""
     partition = partition_of(number, files, layout)
     day = _FIRST_DAY + partition
     id_place, name_place, span = number, number, 0
@@ -123,7 +124,7 @@ def bounds(number: int, files: int, layout: str) -> tuple[dict[int, Any], dict[i
 
 
 def content_file(folder: str, number: int, files: int, layout: str) -> DataFile:
-    """As a manifest has it."""
+    """Return the file as a manifest describes it."""
     lower, upper = bounds(number, files, layout)
     return DataFile(
         file_path=file_path(folder, number),

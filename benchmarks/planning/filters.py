@@ -1,4 +1,4 @@
-"""What the tables are filtered by, in the words of each planner."""
+"""The filters of the plans, in the format of each planner."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _VALUES: Final = 100
 class Filter:
     name: str
     json: Mapping[str, Any] | None
-    """As a request for a plan has it; Java reads the same."""
+    """The filter in a plan request. The Java planner reads the same JSON."""
     text: str | None
-    """As PyIceberg's parser reads it."""
+    """The filter for PyIceberg's parser."""
 
 
 def filter_for(name: str, files: int) -> Filter:
-    """From the middle of the values of a table with so many files."""
+    """Return a filter for values from the middle of a table with `files` files."""
     middle = files // 2
     if name == PARTITION:
         return _equal(name, DAY, partition_day(PARTITIONS // 2).isoformat())
@@ -37,7 +37,8 @@ def filter_for(name: str, files: int) -> Filter:
         return _equal(name, NAME, name_at(middle, "50000"))
     if name == LONG_RANGE:
         return _range(name, middle * ROWS, (middle + max(1, files // 100)) * ROWS)
-    # From a tenth of the table: even where files span a hundredth of it most are left out.
+    # These values span a tenth of the table, so that most files can be skipped even in a scattered
+    # one.
     places = [middle + number * files // (10 * _VALUES) for number in range(_VALUES)]
     if name == MANY_VALUES:
         values = [place * ROWS + number for number, place in enumerate(places)]

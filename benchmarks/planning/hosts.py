@@ -1,7 +1,7 @@
-"""Planners in Python, each in a process of its own: `python -m benchmarks.planning.hosts`.
+"""Planners in Python, each in its own process: `python -m benchmarks.planning.hosts`.
 
-The host reads a question a line and answers a line. Time is taken here, around the plan and
-nothing else.
+The host reads a question per line and answers each with a line. Time is measured here, only
+around the plan.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _STOP_S = 60
 
 
 class Planner(Protocol):
-    """What a module that can be hosted makes with `open_planner`."""
+    """What `open_planner` of a hosted module returns."""
 
     def prepare(self, table: str, wanted: Filter, way: str) -> Callable[[], int]:
-        """One plan, which answers how many files it found; all else is done here."""
+        """Prepare one plan. The returned function only plans, and returns the number of files."""
         ...
 
     def memory(self, table: str, wanted: Filter) -> dict[str, int]: ...
@@ -45,7 +45,7 @@ class Host:
     def plan(
         self, table: str, wanted: Filter, way: str, most: int, limit_s: float
     ) -> tuple[Block, int]:
-        """The samples and the number of files, which all of them found."""
+        """Return the samples and the number of files, which is the same in all of them."""
         found = self._ask("plan", table, wanted, way=way, most=most, limit_s=limit_s)
         block = Block(found["seconds"], found["cpu_s"])
         return block, found["files"]
@@ -69,7 +69,7 @@ class Host:
 
 @contextmanager
 def running_host(module: str, *arguments: str) -> Iterator[Host]:
-    """`module` is the whole name of one that has `open_planner`."""
+    """Start a host. `module` is the full name of a module with `open_planner`."""
     process = subprocess.Popen(
         [sys.executable, "-m", "benchmarks.planning.hosts", module, *arguments],
         cwd=ROOT,
@@ -80,7 +80,7 @@ def running_host(module: str, *arguments: str) -> Iterator[Host]:
     try:
         yield Host(process)
     finally:
-        process.communicate(timeout=_STOP_S)  # the end of its input ends it
+        process.communicate(timeout=_STOP_S)  # the host ends when its input ends
 
 
 # --- the host -----------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ def _planned(
     until = time.perf_counter() + limit_s
     while not seconds or (len(seconds) < most and time.perf_counter() < until):
         plan = planner.prepare(table, wanted, way)
-        # What the sample before has left is not this one's to clear away.
+        # Garbage of the previous sample must not count for this one.
         gc.collect()
         cpu_before, started = time.process_time(), time.perf_counter()
         files = plan()

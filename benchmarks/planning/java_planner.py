@@ -1,7 +1,7 @@
-"""Iceberg's Java planner in a JVM of its own: `Planner.java`.
+"""Iceberg's Java planner in its own JVM: `Planner.java`.
 
-The source is compiled when it is needed, by the Janino that comes with PySpark, and every plan is
-timed in Java.
+The Janino that comes with PySpark compiles the source when it is needed. Every plan is timed in
+Java.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CACHED: Final[Mapping[str, str]] = {
     "io.manifest.cache.max-content-length": str(64 << 20),
     "io.manifest.cache.expiration-interval-ms": "0",
 }
-"""Manifests stay in memory as they are on disk."""
+"""With these properties manifests stay in memory in their on-disk format."""
 _HEAP: Final = "-Xmx4g"
 _COMPILER: Final = ("janino-*.jar", "commons-compiler-*.jar")
 
@@ -82,5 +82,5 @@ def running_java_planner(java: Java) -> Iterator[JavaPlanner]:
         yield JavaPlanner(gateway, process.pid)
     finally:
         gateway.shutdown()
-        process.stdin.close()  # its end is what `die_on_exit` waits for
+        process.stdin.close()  # `die_on_exit` waits for the end of its input
         process.wait(STOP_SECONDS)

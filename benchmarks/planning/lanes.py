@@ -1,4 +1,4 @@
-"""One system at one filter on one table, and the check that all systems find the same files."""
+"""One system with one filter on one table, and the check that all systems find the same files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from benchmarks.measure import Block, Effort, interleave
 
 Plan = Callable[[int, float], tuple[Block, int]]
-"""At most so many plans, none begun after so many seconds: the samples, the files they found."""
+"""Runs at most this many plans and starts none after this many seconds. Returns the samples and
+the number of files found."""
 
 
 class PlansDiffer(Exception):
@@ -32,7 +33,8 @@ class PlanLane:
 
 
 def measured(lanes: Sequence[PlanLane], effort: Effort) -> tuple[dict[str, Block], int]:
-    """In turns; also how many files there are, which all must have found."""
+    """Measure the lanes in turns. Return the samples and the number of files, which must be the
+    same for all."""
     blocks = interleave(lanes, effort)
     found = {lane.system: next(iter(lane.found)) for lane in lanes}
     if len(set(found.values())) != 1:

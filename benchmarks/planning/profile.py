@@ -1,4 +1,4 @@
-"""Where the engine's time goes in warm plans: a line for each function."""
+"""Profiles the engine in warm plans, with a line for each function."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def profile(scratch: Path, files: int) -> str:
         for name in FILTERS:
             wanted = filter_for(name, files)
             plan = planner.prepare(tree.metadata_location, wanted, WARM)
-            # Of this thread alone: a busy machine does not show.
+            # CPU time of this thread, so that other load on the machine does not count.
             profiler = cProfile.Profile(time.thread_time)
             profiler.enable()
             for _ in range(PLANS):

@@ -1,4 +1,4 @@
-"""The figures of a run as Markdown tables: on the terminal, and in the documentation."""
+"""The figures of a run as Markdown tables, for the terminal and the documentation."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _aims(results: Results) -> str:
 
 
 def _plans(results: Results, files: int) -> str:
-    """A line for each filter, a column for each system."""
+    """Return a table with a row for each filter and a column for each system."""
     cells = [cell for cell in results.of(PLANS) if cell.files == files]
     systems = list(dict.fromkeys(cell.system for cell in cells))
     asked = dict.fromkeys((cell.layout, cell.filter, cell.planned) for cell in cells)

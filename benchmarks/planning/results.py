@@ -1,4 +1,4 @@
-"""The figures of one run: what was measured and its JSON."""
+"""The measured figures of one run and their JSON."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ JAVA_CACHED: Final = "Java, contents cached"
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One system at one filter on one table."""
+    """The figures of one system with one filter on one table."""
 
     part: str
     files: int
@@ -38,19 +38,19 @@ class Cell:
     filter: str
     system: str
     planned: int
-    """Files that were found."""
+    """The number of files found."""
     samples: int
     p50_ms: float
     p99_ms: float
     cpu_ms: float
-    """Of the planner's process for one plan."""
+    """CPU time of the planner's process for one plan."""
     answer_bytes: int
     each_ms: list[float]
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one step of a cold plan costs for all manifests of a table."""
+    """The cost of one step of a cold plan for all manifests of a table."""
 
     files: int
     layout: str
@@ -62,27 +62,27 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Of the engine's process, after one plan of a table."""
+    """Memory of the engine's process after one plan of a table."""
 
     files: int
     layout: str
     path_bytes: int
     cache_bytes: int
     content_bytes: int
-    """The part of the cache that is manifests as they are on disk."""
+    """The part of the cache that contains manifests in their on-disk format."""
     resident_before_bytes: int
     resident_bytes: int
     trimmed_bytes: int
-    """Resident after the allocator has given back what was freed."""
+    """Resident memory after the allocator has returned freed memory to the system."""
 
     @property
     def bytes_a_file(self) -> float:
-        """Of columns and statistics, beyond the file's path."""
+        """The bytes of columns and statistics for each file, without its path."""
         return (self.cache_bytes - self.content_bytes - self.path_bytes) / self.files
 
     @property
     def grown_bytes_a_file(self) -> float:
-        """What the process has grown by, beyond the path and the manifests' own bytes."""
+        """The growth of the process for each file, without paths and raw manifests."""
         grown = self.trimmed_bytes - self.resident_before_bytes
         return (grown - self.content_bytes - self.path_bytes) / self.files
 
@@ -95,7 +95,7 @@ class Results:
     cells: list[Cell]
     steps: list[Step]
     decoding: list[Step]
-    """Ways to decode all manifests."""
+    """The ways to decode all manifests."""
     memory: list[Memory]
 
     def json(self) -> str:

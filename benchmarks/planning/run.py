@@ -1,4 +1,4 @@
-"""One run: plans in turns, the first ones after a start, the steps of a cold plan, memory."""
+"""One run: plans in turns, first plans after a start, the steps of a cold plan, memory."""
 
 from __future__ import annotations
 
@@ -68,10 +68,11 @@ class Work:
     layouts: tuple[str, ...] = (CLUSTERED, SCATTERED, FINE)
     filters: tuple[str, ...] = FILTERS
     slow_files: int = 1_000_000
-    """From so many on, PyIceberg and the server are asked by few filters: they take minutes."""
+    """From this size on, PyIceberg and the server use only a few filters, because plans take
+    minutes."""
     slow_filters: tuple[str, ...] = (PARTITION, LONG_RANGE)
     firsts: int = 1
-    """Starts of a JVM and of a server for each size."""
+    """The number of starts of a JVM and of a server for each size."""
     step_rounds: int = 2
     with_java: bool = True
 
@@ -103,7 +104,7 @@ SMOKE = Work(
 
 @dataclass(slots=True)
 class Planners:
-    """All that is running."""
+    """All running planners."""
 
     engine: Host
     pyiceberg: Host
@@ -119,7 +120,7 @@ def run(work: Work, scratch: Path) -> Results:
     say(f"tables of {', '.join(f'{kind.files:,}' for kind in kinds)} files")
     trees = make_trees(folder, kinds)
     told = [_told(tree) for tree in trees]
-    # What does not depend on the order of the files is measured on one table of each size.
+    # What does not depend on the order of the files is measured on one table for each size.
     scattered = [tree for tree in trees if tree.kind.layout in (SCATTERED, SMALL, BY_PYICEBERG)]
     memory = measure_memory(scattered, scratch)
     steps, decoding = measure_alone(scattered, work)
@@ -151,7 +152,7 @@ def _java() -> Java | None:
 
 
 def measure_memory(trees: Sequence[Tree], scratch: Path) -> list[Memory]:
-    """Each in a fresh process."""
+    """Measure the memory for each table in a new process."""
     found = []
     for tree in trees:
         kind = tree.kind
@@ -163,7 +164,7 @@ def measure_memory(trees: Sequence[Tree], scratch: Path) -> list[Memory]:
 
 
 def measure_alone(trees: Sequence[Tree], work: Work) -> tuple[list[Step], list[Step]]:
-    """Of a cold plan, and of ways to decode."""
+    """Measure the steps of a cold plan and the ways to decode."""
     steps: list[Step] = []
     decoding: list[Step] = []
     for tree in trees:
@@ -258,7 +259,8 @@ def _java_lane(java: JavaPlanner, table: str, wanted: Filter, *, cached: bool) -
 
 
 def _firsts(trees: Sequence[Tree], work: Work, scratch: Path, java: Java | None) -> list[Cell]:
-    """By a long range, of which partitions decide nothing: all statistics are read."""
+    """Measure first plans with a long range, which partitions cannot decide, so all statistics
+    are read."""
     cells: list[Cell] = []
     for tree in trees:
         wanted = filter_for(LONG_RANGE, tree.kind.files)
@@ -267,7 +269,7 @@ def _firsts(trees: Sequence[Tree], work: Work, scratch: Path, java: Java | None)
             _first_of_server(SERVER_COLD, tree, wanted, scratch, ""),
             _first_of_server(SERVER_FOLDER, tree, wanted, scratch, str(scratch / "kept")),
         ]
-        # The folder is filled by a server that is started for that alone.
+        # A server is started here only to fill the folder.
         lanes[1].plan(1, 0.0)
         if java is not None:
             lanes.append(_first_of_java(java, tree, wanted))

@@ -1,4 +1,4 @@
-"""Frazil's server over HTTP: `POST T/plan`, and all of the plan's tasks fetched."""
+"""Frazil's server over HTTP: `POST T/plan`, and then all tasks of the plan."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TIMEOUT_S: Final = 600
 
 
 class _Tasks(msgspec.Struct, rename="kebab"):
-    """What a client must look at to have them all."""
+    """The fields that a client must read to fetch all tasks."""
 
     status: str | None = None
     plan_tasks: list[str] = []
@@ -56,7 +56,7 @@ class ServerPlanner:
         return Block(seconds, cpu_s, answer_bytes=answer_bytes), files
 
     def load(self, table: str) -> None:
-        """The table's metadata is known from here on, its manifests are not."""
+        """Load the table, so that the server knows its metadata but not its manifests."""
         self._ask("GET", f"{_TABLES}/{table}", None)
 
     def _planned(self, table: str, wanted: Filter) -> tuple[int, int]:
@@ -98,7 +98,8 @@ class ServerPlanner:
 def running_server_planner(
     scratch: Path, trees: Path, *, cache_folder: str = ""
 ) -> Iterator[ServerPlanner]:
-    """With room for all manifests; without a folder for them, unless one is given."""
+    """Start a server whose cache fits all manifests. Without `cache_folder` it keeps none on
+    disk."""
     server = start_server(
         scratch,
         *("--allow-location", file_url(trees)),

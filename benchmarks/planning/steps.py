@@ -1,4 +1,4 @@
-"""Where the time of a cold plan goes: each step alone, for all manifests, in one thread."""
+"""The steps of a cold plan: each is timed alone, for all manifests, in one thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables to plan: so many live files in real manifests on disk, in one snapshot."""
+"""The planned tables: live files in real manifests on disk, in one snapshot."""
 
 from __future__ import annotations
 
@@ -49,17 +49,17 @@ from frazil.format.metadata.schema import parse_schema
 BY_PYICEBERG: Final = "scattered, written by PyIceberg"
 """Its manifests have one entry in each block."""
 SMALL: Final = "clustered, small manifests"
-"""As after many small appends that nobody has merged."""
+"""Like a table after many small appends whose manifests were never merged."""
 _FILES_OF_A_SMALL_ONE: Final = 50
 _SHORT: Final = {BY_PYICEBERG: "stock", FINE: "fine", SMALL: "small"}
 _FILES_OF_A_MANIFEST: Final = 5_000
-"""Of those that PyIceberg writes: it would put all files of an append into one."""
+"""For manifests by PyIceberg, which would write all files of an append into one manifest."""
 _PROCESSES: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a table is made of."""
+    """The size and layout of a table."""
 
     files: int
     layout: str
@@ -73,11 +73,11 @@ class Tree:
     manifests: tuple[str, ...]
     manifest_bytes: int
     path_bytes: int
-    """Of all data files."""
+    """The total length of the paths of all data files."""
 
 
 def make_trees(folder: Path, kinds: Iterable[Kind]) -> list[Tree]:
-    """In processes: a million files take a minute."""
+    """Write the trees in several processes, because a million files take a minute."""
     with ProcessPoolExecutor(_PROCESSES) as pool:
         return list(pool.map(make_tree, *zip(*((folder, kind) for kind in kinds), strict=True)))
 
@@ -108,7 +108,7 @@ def _is_stock(kind: Kind) -> bool:
 
 
 def _written(folder: Path, data: str, kind: Kind) -> list[ManifestFile]:
-    """As Frazil writes them, up to 8 MiB each unless they are to be small."""
+    """Write manifests with Frazil's writer, up to 8 MiB each unless they should be small."""
     numbers = itertools.count()
     order = CLUSTERED if kind.layout == SMALL else kind.layout
     most = _FILES_OF_A_SMALL_ONE if kind.layout == SMALL else kind.files

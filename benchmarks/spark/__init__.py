@@ -1,1 +1,1 @@
-"""The pipeline on Spark beside plain Parquet and stock Spark with Iceberg's runtime."""
+"""The benchmark of the pipeline on Spark next to plain Parquet and stock Spark with Iceberg."""

@@ -1,4 +1,4 @@
-"""What is wanted of the pipeline, beside what was measured. All of it is about CPU."""
+"""The aims for the pipeline next to the measured values. All of them are about CPU time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def aims_of(results: Results) -> list[Aim]:
 
 
 def speed(results: Results, operation: str, peer: str, system: str = FRAZIL) -> float | None:
-    """How many times less CPU than the peer takes."""
+    """Return how many times more CPU the peer takes than the system."""
     ours, theirs = results.cell(operation, system), results.cell(operation, peer)
     if ours is None or theirs is None or not ours.cpu_s:
         return None

@@ -1,8 +1,7 @@
-"""Measures the pipeline on Spark beside plain Parquet and stock Iceberg: `python -m benchmarks
-spark`.
+"""Measures the pipeline on Spark next to Parquet and Iceberg: `python -m benchmarks spark`.
 
-Prints its tables and writes every figure as JSON to benchmarks/results/. Nothing is asserted: the
-aims stand beside what was measured.
+Prints its tables and writes every figure as JSON to benchmarks/results/. It asserts nothing, but
+prints each aim next to the measured value.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ def main(arguments: Sequence[str]) -> None:
     if options.publish is not None:
         publish(read_results(options.publish), PAGE)
         return
-    # Spark is loaded only where it is measured.
+    # Only a measurement needs Spark, so import it here.
     from benchmarks.spark.run import FULL, QUICK, run
 
     work = replace(FULL if options.full else QUICK, only=tuple(options.only or ()))

@@ -1,4 +1,4 @@
-"""Wall and CPU seconds of everything that takes part in an operation."""
+"""Wall and CPU seconds of all processes that take part in an operation."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from benchmarks.spark.results import Sample
 
 
 class Meter:
-    """Counts this process, all below it (the JVM and its Python workers), and further processes."""
+    """Measures this process, its descendants (the JVM and its Python workers), and other
+    processes."""
 
     def __init__(self, others: Sequence[int] = ()) -> None:
         self._roots = [psutil.Process(), *(psutil.Process(pid) for pid in others)]
-        # What a process has used is not forgotten when it ends: Spark sends idle workers home.
+        # Keeps the CPU time of processes that have ended, because Spark stops idle workers.
         self._seen: dict[psutil.Process, float] = {}
 
     def measure(self, work: Callable[[], object], times: int = 1) -> Sample:
-        """What it takes to do it once, as the mean of so many times."""
+        """Return the cost of the work, as the mean of `times` runs."""
         before, started = self._cpu_s(), time.perf_counter()
         for _ in range(times):
             work()

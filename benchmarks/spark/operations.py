@@ -1,7 +1,7 @@
-"""The operations that are measured, each on every system that can do it.
+"""The measured operations, each on every system that supports it.
 
-Changes are made on one table for all systems, which is rolled back after each, so that everybody
-starts from the same files.
+All systems run a change on the same table, which is rolled back after each, so that they all
+start from the same files.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ class Operation:
     rows: int
     work: Mapping[str, Work]
     undo: Work
-    """Brings the tables back to where they were; not measured."""
+    """Restores the tables; not measured."""
     times: int = 1
-    """How often it is done in one sample: what takes some ticks of the clock is not measured by
-    doing it once."""
+    """The repetitions in one sample. An operation of a few clock ticks cannot be measured with
+    one."""
 
 
 class Bench:
@@ -210,7 +210,7 @@ class Bench:
     # --- parts ------------------------------------------------------------------------------------
 
     def _joined(self) -> DataFrame:
-        """A MERGE as users of plain Parquet write it: an outer join of everything."""
+        """Return a MERGE as users of plain Parquet write it: a full outer join."""
         columns = ", ".join(
             f"IF(s.id IS NULL, t.{name}, s.{name}) AS {name}" for name in self._source.columns
         )

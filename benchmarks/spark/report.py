@@ -1,4 +1,4 @@
-"""The figures of a run as Markdown tables: on the terminal, and in the documentation."""
+"""The figures of a run as Markdown tables, for the terminal and the documentation."""
 
 from __future__ import annotations
 

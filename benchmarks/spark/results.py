@@ -23,7 +23,7 @@ SYSTEMS: Final = (PLAIN, STOCK, FRAZIL, OWN)
 class Sample:
     wall_s: float
     cpu_s: float
-    """Of the driver, the JVM, Python workers and the catalog's server together."""
+    """CPU time of the driver, the JVM, the Python workers and the catalog's server together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,8 @@ class Cell:
 
     @property
     def spread(self) -> float:
-        """The widest distance of a sample's CPU from the median, as a part of it."""
+        """The largest distance of a sample's CPU time from the median, as a fraction of the
+        median."""
         return max(abs(sample.cpu_s - self.cpu_s) for sample in self.samples) / self.cpu_s
 
 

@@ -1,4 +1,4 @@
-"""One run: a server, one Spark, and every operation on every system in turn."""
+"""One run: a server, one Spark session, and every operation on every system in turn."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Work:
     rounds: int
     warm_ups: int
     only: tuple[str, ...] = ()
-    """Parts of operations' names; without any, all of them."""
+    """Substrings of operation names. If empty, all operations run."""
 
 
 SMOKE = Work(
@@ -42,7 +42,7 @@ FULL = Work(rows=5_000_000, rounds=5, warm_ups=2)
 
 SPARK_SETTINGS = {
     "spark.driver.memory": "4g",
-    # Long runs get the code that a production JVM would run.
+    # Replace the options for a short local start, so that long runs use the JVM as production does.
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
     "spark.sql.shuffle.partitions": "16",
 }
@@ -76,7 +76,8 @@ def _chosen(work: Work, bench: Bench) -> Iterator[Operation]:
 
 
 def _cells(operation: Operation, work: Work, meter: Meter) -> Sequence[Cell]:
-    """Interleaved, in another order each round: what slows the machine down slows everybody."""
+    """Run the systems interleaved, in another order each round, so that disturbances affect all
+    alike."""
     samples: dict[str, list[Sample]] = {system: [] for system in operation.work}
     order = random.Random(operation.name)
     for number in range(work.warm_ups + work.rounds):
