@@ -30,7 +30,7 @@ def profile(scratch: Path, snapshots: int) -> str:
 
 
 def main() -> None:
-    """Runs in its own process, which does nothing else."""
+    """Profile appends in a process that does nothing else."""
     from pyiceberg.catalog import load_catalog
 
     from benchmarks.client.rows import small_table

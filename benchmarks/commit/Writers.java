@@ -19,7 +19,7 @@ import org.apache.iceberg.types.Type;
 import org.apache.iceberg.types.Types;
 
 /**
- * Iceberg's Java client as writers: threads of one JVM, each with a catalog and a table of its own.
+ * Iceberg's Java client as writers: threads of one JVM, each with its own catalog and table.
  *
  * <p>Compiled at run time by Janino, so there are no lambdas and no inferred types.
  */
@@ -33,7 +33,7 @@ public class Writers {
     this.conf = new org.apache.hadoop.conf.Configuration();
   }
 
-  /** What each writer did: a line of "ended took" in nanoseconds for each commit, "failed why". */
+  /** Returns a line for each commit: "ended took" in nanoseconds, or "failed reason". */
   public String run(
       List tables,
       String namespace,
@@ -219,7 +219,7 @@ public class Writers {
     return (first + digits).substring(0, 16);
   }
 
-  /** The same as `file_path` of files.py. */
+  /** Returns the same path as `file_path` in files.py. */
   static String path(String folder, long number, int writer) {
     StringBuilder path = new StringBuilder(folder);
     path.append('/').append(padded(String.valueOf(writer), 3));

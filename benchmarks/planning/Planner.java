@@ -11,7 +11,7 @@ import org.apache.iceberg.io.CloseableIterable;
 import org.apache.iceberg.io.CloseableIterator;
 
 /**
- * Iceberg's own planner, timed where it runs.
+ * Iceberg's own planner, timed inside the JVM.
  *
  * <p>Compiled at run time by Janino, so there are no lambdas and no inferred types.
  */
@@ -19,12 +19,12 @@ public class Planner {
   private final Map<String, Table> tables = new HashMap<String, Table>();
   private final HadoopFileIO io = new HadoopFileIO(new Configuration());
 
-  /** The properties are those of its FileIO. */
+  /** Creates a planner. The properties are for its FileIO. */
   public Planner(Map properties) {
     io.initialize(properties);
   }
 
-  /** "files nanoseconds" of each plan, a line for each; none is begun after the limit. */
+  /** Returns a line "files nanoseconds" for each plan. None starts after the limit. */
   public String plan(String location, String filter, int most, double limitSeconds)
       throws Exception {
     Table table = table(location);

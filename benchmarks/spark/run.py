@@ -42,7 +42,7 @@ FULL = Work(rows=5_000_000, rounds=5, warm_ups=2)
 
 SPARK_SETTINGS = {
     "spark.driver.memory": "4g",
-    # Replace the options for a short local start, so that long runs use the JVM as production does.
+    # Without flags for a quick start, the JIT compiler optimizes as it does in production.
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
     "spark.sql.shuffle.partitions": "16",
 }
