@@ -31,8 +31,7 @@ class JavaVectors:
         self.iceberg = self.jvm.org.apache.iceberg
 
     def read(self, data: bytes, record_count: int) -> Any:
-        """Return the index that Java reads from a blob; Java compares both sizes with the delete
-        file."""
+        """Return Java's index of a blob; Java compares both sizes with its delete file."""
         builder = self.iceberg.FileMetadata.deleteFileBuilder(
             self.iceberg.PartitionSpec.unpartitioned()
         )

@@ -26,8 +26,10 @@ MERGE_ON_READ = {"write.merge.mode": "merge-on-read"}
 
 @dataclass
 class Appenders:
-    """Sixteen connections, each of which appends files of one row until it is stopped or has
-    appended enough for Spark to read."""
+    """Sixteen connections that append files of one row each.
+
+    They run until they are stopped or have appended enough for Spark to read.
+    """
 
     url: str
     table: RealTable

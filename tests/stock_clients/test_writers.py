@@ -146,8 +146,7 @@ def _append_by_java(
 
 
 def assert_one_line_of_appends(table: Table, commits: int) -> None:
-    """Check that each commit made one snapshot whose parent is the one before and whose totals
-    add up."""
+    """Check that each commit made one snapshot on top of the last, and that totals add up."""
     snapshots = sorted(table.snapshots(), key=lambda found: found.sequence_number or 0)
     assert list(sequence_numbers(table)) == list(range(1, commits + 1))
     assert operations(table) == ["append"] * commits

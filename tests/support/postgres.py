@@ -216,8 +216,7 @@ def _free_port() -> int:
 
 
 def _end_with_parent() -> Callable[[], None] | None:
-    """On Linux, make the kernel send SIGINT (fast shutdown) to the server if the test run is
-    killed."""
+    """On Linux, let the kernel stop the server (SIGINT) if the test run is killed."""
     if sys.platform != "linux":
         return None
     prctl = ctypes.CDLL(None).prctl

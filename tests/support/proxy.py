@@ -280,8 +280,7 @@ Moment = Literal["gone", "retried", "released"]
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault of a request. `action` runs at the most critical moment and may restart the
-    server."""
+    """A fault of a request. `action` runs at the critical moment and may restart the server."""
 
     action: Action | None = field(default=None, kw_only=True)
 

@@ -80,8 +80,7 @@ def _free_port() -> int:
 
 @contextmanager
 def running_trino(directory: Path, url: str, **catalog: str) -> Iterator[TrinoSession]:
-    """Start Trino with the catalog at the URL; `catalog` adds properties such as storage
-    settings."""
+    """Start Trino with the catalog at the URL; `catalog` adds properties, e.g. for storage."""
     home, java, port = unpack_trino(), trino_java(), _free_port()
     directory.mkdir(parents=True, exist_ok=True)
     address = f"http://127.0.0.1:{port}"

@@ -163,8 +163,7 @@ def _entries(
 
 
 def _compared(entry: Entry, *, with_row_ids: bool) -> Entry:
-    """Return the entry reduced to what must be equal: a carried-over entry may be added or
-    existing."""
+    """Return the comparable part of an entry; a carried-over entry may be added or existing."""
     status = "DELETED" if entry.status == "DELETED" else "LIVE"
     first_row_id = entry.first_row_id if with_row_ids else None
     return entry._replace(status=status, first_row_id=first_row_id)
@@ -226,8 +225,7 @@ def _shapes(snapshot: Snapshot, step: int | None = None) -> Counter[Any]:
 
 
 def _row_ids(own: State) -> Iterator[Difference]:
-    """Check our row ids independently of Java: they are stable, do not overlap and are below the
-    next row id."""
+    """Check our row ids alone: they are stable and disjoint, and below the next row id."""
     if own.next_row_id is None:
         return
     snapshot = own.snapshots[own.newest()]

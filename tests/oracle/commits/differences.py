@@ -67,8 +67,10 @@ class Listed:
 
 
 def _dv_against_dv(context: Context, difference: Difference) -> bool:
-    """Java looks for other vectors only in a row delta, only within the conflict filter, and
-    only among those added since the base."""
+    """Java looks for other vectors only in a row delta.
+
+    It considers only vectors within the conflict filter that were added since the base.
+    """
     targets = {doc["referenced-data-file"] for doc in _vectors(context.step)}
     if difference.where != "verdict" or not context.only_rejected("dv-conflict"):
         return False
@@ -146,8 +148,7 @@ def _unnamed_delete_of_removed(context: Context, difference: Difference) -> bool
 
 
 def _named(step: Step) -> set[str]:
-    """Return the data files that the new delete files name, by the field or by the bounds of the
-    path."""
+    """Return the data files that new delete files name, by the field or by path bounds."""
     found = set()
     for doc in step.add_deletes:
         lower, upper = (doc.get(name, {}) for name in ("lower-bounds", "upper-bounds"))
@@ -159,8 +160,10 @@ def _named(step: Step) -> set[str]:
 
 
 def _history_of_required_files(context: Context, difference: Difference) -> bool:
-    """Java looks for a file that is removed by name only in the current state. It accepts an
-    incomplete history, and a file that was removed and added again."""
+    """Java looks for a file that is removed by name only in the current state.
+
+    It accepts an incomplete history, and a file that was removed and added again.
+    """
     if difference.where != "verdict" or context.rejection is None:
         return False
     state, step = context.before, context.step
@@ -175,8 +178,11 @@ def _history_of_required_files(context: Context, difference: Difference) -> bool
 
 
 def _left_over_deletes(context: Context, difference: Difference) -> bool:
-    """Both sides drop obsolete delete files only from manifests that they open anyway, and they
-    do not open the same ones. A delete file that only one side drops applies to no data file."""
+    """Both sides drop obsolete delete files only from manifests that they open anyway.
+
+    They do not open the same ones. A delete file that only one side drops applies to no data
+    file.
+    """
     dropped = _dropped_on_one_side(context)
     if not dropped or context.java is None or not _about_deletes(difference.where):
         return False
@@ -192,9 +198,11 @@ def _left_over_deletes(context: Context, difference: Difference) -> bool:
 
 
 def _deletes_of_rewritten_files(context: Context, difference: Difference) -> bool:
-    """Java drops deletes that are older than the remaining data files. It ignores that the files
-    it adds may have an older data sequence number, so it loses deletes that apply to their
-    rows."""
+    """Java drops deletes that are older than the remaining data files.
+
+    It ignores that the files it adds may have an older data sequence number, so it loses deletes
+    that apply to their rows.
+    """
     number = context.step.data_sequence_number
     dropped = _dropped_on_one_side(context)
     if number is None or not dropped or context.java is None:
@@ -244,8 +252,7 @@ def _about_deletes(where: str) -> bool:
 
 
 def _row_delta_operation(context: Context, difference: Difference) -> bool:
-    """The request could also come from Java's OverwriteFiles, which records the operation
-    `delete`."""
+    """The request could also come from Java's OverwriteFiles, which records `delete`."""
     step = context.step
     return (
         difference.where.endswith(": operation")
@@ -258,8 +265,10 @@ def _row_delta_operation(context: Context, difference: Difference) -> bool:
 
 
 def _clauses_first(context: Context, difference: Difference) -> bool:
-    """Java looks for files that are removed by name when it builds the tree. We do so before any
-    check that no clause asks for."""
+    """Java looks for files that are removed by name when it builds the tree.
+
+    We do so before any check that no clause asks for.
+    """
     step = context.step
     named = {*step.remove_data, *step.referenced, *(path for path, _ in step.remove_deletes)}
     return (
@@ -333,8 +342,7 @@ def _duplicate_file(context: Context, difference: Difference) -> bool:
 
 
 def _branch_totals(context: Context, difference: Difference) -> bool:
-    """Java counts totals from zero on a branch that a commit creates; all later totals differ
-    too."""
+    """Java counts totals from zero on a branch that a commit creates; later totals differ too."""
     if context.own is None or context.java is None or ": summary total-" not in difference.where:
         return False
     number = _newest(context)

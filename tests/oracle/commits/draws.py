@@ -138,8 +138,7 @@ class Draws:
         return self.random.sample(entries, min(len(entries), most))
 
     def _live_data(self, branch: str, base: int | None) -> list[Entry]:
-        """Return data files that a step could name; those of its base may have been removed
-        since."""
+        """Return data files that a step could name; those of its base may no longer be live."""
         return [entry for entry in self._live(branch, base) if entry.is_data]
 
     def _live_deletes(self, branch: str, base: int | None) -> list[Entry]:

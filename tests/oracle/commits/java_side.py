@@ -192,8 +192,7 @@ class TreeReader:
         )
 
     def _is_environment(self, key: str) -> bool:
-        """Return whether the key is one of those by which Java records the writer; our keys
-        differ."""
+        """Return whether the key describes the writer; our summaries use other keys."""
         return key in self._java.environment_keys
 
     def _stepped(self, summary: Mapping[str, str]) -> dict[str, str]:

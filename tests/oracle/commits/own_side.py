@@ -136,8 +136,7 @@ def removed_delete_file(key: Key) -> Any:
 
 
 def own_file(doc: Doc) -> dict[str, Any]:
-    """Return the file as a client sends it: bounds are hexadecimal, or typed values where JSON
-    allows."""
+    """Return the file as a client sends it, with bounds in hexadecimal or, for some, typed."""
     bounds = {name: doc[name] for name in ("lower-bounds", "upper-bounds") if name in doc}
     if not bounds:
         return dict(doc)
@@ -254,8 +253,7 @@ def _rewrite_clauses(step: Step) -> list[dict[str, Any]]:
 
 
 def _replace_partitions_clauses(step: Step) -> list[dict[str, Any]]:
-    """Return the clauses of ReplacePartitions; without a filter they check only the replaced
-    partitions."""
+    """Return the clauses of ReplacePartitions; unfiltered, they check replaced partitions only."""
     clauses = []
     if "validateNoConflictingData" in step.calls:
         clauses.append(_clause("not-allowed-added-data-files"))

@@ -187,8 +187,7 @@ class State:
         return next(reversed(self.snapshots))
 
     def head(self, branch: str) -> int | None:
-        """Return the step of a branch's head; a branch that does not exist starts at main's
-        head."""
+        """Return the step of a branch's head; a new branch starts at main's head."""
         ref = self.refs.get(branch) or self.refs.get("main")
         return None if ref is None else ref[1]
 

@@ -38,8 +38,10 @@ def _cut(text: str) -> str:
 
 
 def settled(expression: Any, *, case_sensitive: bool = True) -> Any:
-    """Normalize a bound expression: ignore the order and nesting of its parts and, if the scan
-    is case-insensitive, the case of names."""
+    """Normalize a bound expression.
+
+    Ignore the order and nesting of its parts and, in a case-insensitive scan, the case of names.
+    """
     if not isinstance(expression, dict):
         return expression
     if not case_sensitive:

@@ -105,8 +105,7 @@ def _order_of_nan(context: Context, difference: Difference) -> bool:
 
 
 def _more_equality_deletes(context: Context, difference: Difference) -> tuple[set[int], bool]:
-    """Return the columns of the equality deletes that only one side attaches, and whether that
-    side is ours."""
+    """Return the columns of equality deletes that one side alone attaches, and whether we do."""
     if difference.kind != "deletes":
         return set(), False
     theirs, ours = set(difference.other), set(difference.own)

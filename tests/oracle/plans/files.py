@@ -72,8 +72,7 @@ def partition_json(spec: Spec, partition: Sequence[Any]) -> list[Any]:
 
 
 def _partition_value(type_: Type, value: Any) -> Any:
-    """Return the value as JSON. A value that is not finite becomes a text, which only Java can
-    write."""
+    """Return the value as JSON; a non-finite value becomes a text, which only Java can write."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return to_json(type_, value)
@@ -232,8 +231,7 @@ class Files:
         return DataFile(path, spec_id, partition, tuple(rows), doc)
 
     def position_deletes(self, targets: Sequence[DataFile]) -> DeleteFile:
-        """Create position deletes for files of one partition; for a single file they may
-        reference it."""
+        """Create deletes for files of one partition; they may reference a single file."""
         path = self._path("pos", "parquet")
         positions = self._positions(targets)
         doc = self._delete_doc(targets[0].doc, path, len(positions))

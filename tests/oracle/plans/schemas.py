@@ -262,8 +262,7 @@ class Shape:
         return known[1:] if is_fixed and not self.fixed_partitions else known
 
     def _part(self, leaf: Leaf, transform: str) -> SpecField:
-        """Return a field; one that the table has had before keeps its id, and sometimes its
-        name."""
+        """Return a field; one that the table had before keeps its id, and sometimes its name."""
         for part in (part for spec in self.specs.values() for part in spec):
             if (part.source_id, part.transform) == (leaf.field_id, transform):
                 if self.random.random() < 0.3:

@@ -1,5 +1,4 @@
-"""Defects that seeds found stay fixed; each case checks a fixed table by its rows, without an
-oracle."""
+"""Defects that seeds found stay fixed: fixed tables, judged by their rows without an oracle."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Each listed difference has a fixed case: a small table, one scan and the answers of both
-sides."""
+"""Each listed difference has a fixed case: a small table, one scan and both answers."""
 
 from __future__ import annotations
 
@@ -49,8 +48,7 @@ class Case:
     deletes_of: int | None = None
     """The file that a position delete references."""
     or_other: bool = False
-    """Whether there is a second column without metrics, and rows where it is not null also
-    match."""
+    """Whether rows where a second column, without metrics, is not null also match."""
     negated: bool = False
     equality_delete: Any = None
     """The value of an equality delete that applies to all files."""
