@@ -8,7 +8,7 @@ from benchmarks.declared_files import PATH_BYTES, TYPES, declared, measure
 def test_every_step_of_a_declared_file_is_measured() -> None:
     measured, request_bytes, entry_bytes = measure(40, 1)
     steps = [one.step for one in measured]
-    assert steps == ["decode", "check request", "check places", "declare", "encode", "all"]
+    assert steps == ["decode", "check request", "check paths", "declare", "encode", "all"]
     assert all(one.files == 40 for one in measured)
     assert request_bytes > 40 * 1_000
     assert 40 * 400 < entry_bytes < request_bytes
