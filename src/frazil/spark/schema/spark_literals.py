@@ -28,7 +28,9 @@ def literal(type_: Type, value: Any) -> Column:
     if value is None:
         return fn.lit(None).cast(spark_type(type_))
     make = _COLUMNS.get(type_.type_id)
-    return (fn.lit(value) if make is None else make(type_, value)).cast(spark_type(type_))
+    column = fn.lit(value) if make is None else make(type_, value)
+    # A type as text is one call of the JVM, a type as object takes six.
+    return column.cast(spark_type(type_).simpleString())
 
 
 def _text(_: Type, value: Any) -> Column:
