@@ -12,7 +12,13 @@ from typing import Any, cast
 import pytest
 
 from frazil.commit.pipeline.catalog_answers import Answer, TableAnswer, TransactionAnswer
-from frazil.db.base import Database, Relation
+from frazil.db.base import (
+    Database,
+    DatabaseUnavailable,
+    Relation,
+    Transaction,
+    TransactionOutcome,
+)
 from frazil.store.local_store import LocalStore
 from frazil.wire.errors import CommitFailed
 from frazil.wire.identifiers import Identifier
@@ -330,3 +336,39 @@ def test_each_table_of_a_transaction_has_its_own_epoch(driver: Driver, tables: l
     assert run({"t": 2, "u": 1}) == dict.fromkeys(tables, True)
     assert rows(driver) == 20
     assert rows(driver, "u") == (10 if "u" in tables else 0)
+
+
+def test_a_transaction_that_has_committed_is_answered_without_the_database(
+    make_catalog: CatalogFactory, driver: Driver
+) -> None:
+    """One table repeats its epoch and the other one changes, and then the database goes away."""
+
+    class GoneAfterCommit:
+        committed = False
+
+        def __getattr__(self, attribute: str) -> Any:
+            return getattr(driver.database, attribute)
+
+        def commit(self, transaction: Transaction) -> TransactionOutcome:
+            outcome = driver.database.commit(transaction)
+            self.committed = True
+            return outcome
+
+        def relation_by_uuid(self, uuid: str) -> Relation | None:
+            if self.committed:
+                raise DatabaseUnavailable("connection refused")
+            return driver.database.relation_by_uuid(uuid)
+
+    driver.create_table("u")
+    commit(driver, [append(driver, "0")], 1)
+    changes = [
+        body_of([append(driver, "1", table)], 1)
+        | {"identifier": {"namespace": ["ns"], "name": table}}
+        for table in ("t", "u")
+    ]
+    request = decode(CommitTransactionRequest, json.dumps({"table-changes": changes}).encode())
+    leaving = make_catalog(database=cast(Database, GoneAfterCommit()))
+    done = leaving.catalog.commit_transaction(context(), request).result(TIMEOUT_S)
+    assert isinstance(done, TransactionAnswer)
+    assert [answer.already_committed for answer in done.tables] == [True, False]
+    assert rows(driver) == rows(driver, "u") == 10

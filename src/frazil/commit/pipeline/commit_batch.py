@@ -125,6 +125,7 @@ class Batch:
         )
         for head in changed:
             head.file = self._next_file(head)
+        self._reload_repeated(heads, accepted)
         keys = tuple(row for item in accepted for row in _key_rows(item, heads))
         return Attempt(
             outcomes=lambda: self._outcomes(heads, accepted, rejected),
@@ -232,6 +233,20 @@ class Batch:
                 head.accepted.append((pending, change, item))
                 head.state = item.metadata
 
+    def _reload_repeated(self, heads: Sequence[_Head], accepted: Sequence[_Accepted]) -> None:
+        """Load again the rows of tables that only answer a repeated epoch.
+
+        A stream's row may be newer than the loaded head, and the metadata of the answer must
+        contain the snapshots that the stream's row names. This is done before the transaction: once
+        it has committed, no read may fail its answer.
+        """
+        for index, head in enumerate(heads):
+            repeated = any(item.applied[index].already_committed for item in accepted)
+            if repeated and not head.accepted:
+                assert head.row is not None
+                head.row = self._tools.database.relation_by_uuid(head.row.uuid) or head.row
+                self._kind.load(head.row.metadata_location)
+
     # --- swap --------------------------------------------------------------------------------
 
     def _next_file(self, head: _Head) -> NextFile[Any]:
@@ -268,11 +283,10 @@ class Batch:
         for head in heads:
             if head.file is not None:
                 self._kind.remember(head.file)
-        locations = [self._location_now(head, accepted) for head in heads]
         for item in accepted:
             answers = [
-                self._kind.answer(head.identifier, location, applied)
-                for head, location, applied in zip(heads, locations, item.applied, strict=True)
+                self._kind.answer(head.identifier, head.new_row.metadata_location, applied)
+                for head, applied in zip(heads, item.applied, strict=True)
             ]
             yield item.pending, _answer(item.pending, answers)
         for pending, error in rejected:
@@ -281,19 +295,6 @@ class Batch:
         for head in heads:
             if head.base is not None and head.file is not None:
                 self._discard_superseded(head.base, head.file.metadata)
-
-    def _location_now(self, head: _Head, accepted: Sequence[_Accepted]) -> str:
-        """Return the location to answer with. If nothing was swapped, a stream's row may be
-        newer than the loaded head. The row is then loaded again, because the metadata of the
-        answer must contain the snapshots that the stream's row names."""
-        if not accepted:
-            return ""
-        row = head.new_row
-        if head.file is None and any(
-            a.already_committed for item in accepted for a in item.applied
-        ):
-            row = self._tools.database.relation_by_uuid(row.uuid) or row
-        return row.metadata_location
 
     def _note_stale(self, pending: PendingCommit, error: FrazilError) -> None:
         """Pause commits that can wait after a classic commit was refused because the head had
