@@ -44,6 +44,7 @@ from frazil.wire.rest_messages import (
     RenameTableRequest,
     TableIdentifier,
     UpdateNamespacePropertiesRequest,
+    table_identifier,
 )
 from frazil.wire.rest_updates import AssertTableUUID, TableRequirement
 
@@ -265,7 +266,9 @@ class Client(CatalogVerbs[Commit]):
         name: str | tuple[str, ...] | Identifier,
         to: str | tuple[str, ...] | Identifier,
     ) -> None:
-        request = RenameTableRequest(_named(identifier_of(name)), _named(identifier_of(to)))
+        request = RenameTableRequest(
+            table_identifier(identifier_of(name)), table_identifier(identifier_of(to))
+        )
         self._post("tables/rename", request)
 
     def history(self, table: TableName, ref: str | int = MAIN) -> list[Snapshot]:
@@ -305,7 +308,9 @@ class Client(CatalogVerbs[Commit]):
 
         def build() -> Request:
             requests = tuple(
-                _request(self._fresh_base(table, changes), changes, _named(table.identifier))
+                _request(
+                    self._fresh_base(table, changes), changes, table_identifier(table.identifier)
+                )
                 for table, changes in pending
             )
             return _commit_request(path, CommitTransactionRequest(table_changes=requests))
@@ -411,10 +416,6 @@ def _commit_of(identifier: Identifier, committed: _Committed, attempts: int) -> 
         already_committed=committed.already_committed,
         attempts=attempts,
     )
-
-
-def _named(identifier: Identifier) -> TableIdentifier:
-    return TableIdentifier(identifier.namespace, identifier.name)
 
 
 def _raw(document: Mapping[str, Any] | None) -> Raw:

@@ -9,16 +9,14 @@ why the server refused the commit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from pyiceberg import exceptions
 
 from frazil.client.send.error_answers import CatalogUnreachable
 from frazil.wire import errors
+from frazil.wire.conflicts import duplicate_paths
 from frazil.wire.errors import FrazilError
-
-DUPLICATE_FILE: Final = "duplicate-file"
 
 
 class ValidationError(exceptions.ValidationException, errors.ValidationError):
@@ -61,14 +59,6 @@ def proves_rejection(error: BaseException | None) -> bool:
     return isinstance(error, FrazilError) and (
         isinstance(error, CatalogUnreachable) or error.status < 500
     )
-
-
-def duplicate_paths(conflicts: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the files that are already in the table according to the server."""
-    for conflict in conflicts:
-        if conflict.get("clause") == DUPLICATE_FILE:
-            for file in conflict.get("files", ()):
-                yield str(file["file-path"])
 
 
 def _validation_error(error: errors.ValidationError) -> ValidationError:

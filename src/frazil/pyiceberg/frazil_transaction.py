@@ -48,7 +48,7 @@ from pyiceberg.typedef import EMPTY_DICT, TableVersion
 from pyiceberg.utils.config import Config
 
 from frazil.client.declare.file_operations import Command, Isolation, isolation_of
-from frazil.pyiceberg.commit_errors import ValidationError, duplicate_paths, proves_rejection
+from frazil.pyiceberg.commit_errors import ValidationError, proves_rejection
 from frazil.pyiceberg.copy_on_write import Rewriter
 from frazil.pyiceberg.frazil_producers import FrazilUpdateSnapshot, Reads, command_of
 from frazil.pyiceberg.row_lineage import UpdatedRows, lineage_metadata
@@ -61,6 +61,7 @@ from frazil.pyiceberg.staged_changes import (
 )
 from frazil.pyiceberg.transacting_table import TransactingTable, key_columns, requirement_subject
 from frazil.pyiceberg.written_files import WrittenFiles
+from frazil.wire.conflicts import duplicate_paths
 from frazil.wire.errors import BadRequest
 
 

@@ -233,14 +233,6 @@ class BoundFilter:
         found = self._for_spec(listed.partition_spec_id)
         return found is None or found.may_match_summaries(partition_summaries(schema, listed))
 
-    def may_match_partition(self, spec_id: int, partition: Sequence[Any]) -> bool:
-        found = self._for_spec(spec_id)
-        return not self.matches_nothing if found is None else found.may_match(partition)
-
-    def must_match_partition(self, spec_id: int, partition: Sequence[Any]) -> bool:
-        found = self._for_spec(spec_id)
-        return self.matches_everything if found is None else found.must_match(partition)
-
     def may_match_partitions(self, columns: PartitionColumns, spec_id: int) -> Bools:
         """Return for each distinct partition of a manifest whether it may have a matching row."""
         found = self._for_spec(spec_id)

@@ -259,7 +259,7 @@ class _Matcher:
         if not self._fits(column, type_):
             raise ColumnMisfit(
                 f"the file has {column.type_name} for field id {wanted.field_id}, which cannot be "
-                f"read as {_type_name(type_)}",
+                f"read as {type_.short_name}",
                 name,
             )
         may_be_null = may_be_null or not wanted.required
@@ -317,7 +317,7 @@ class _Matcher:
         if former and not any(self._fits(column, type_) for type_ in former):
             raise ColumnMisfit(
                 f"is {column.type_name}, but its field id {field_id} was that of a column of type "
-                f"{_type_name(former[-1])}: write it with an id of its own",
+                f"{former[-1].short_name}: write it with an id of its own",
                 column.name,
             )
 
@@ -343,7 +343,3 @@ class _Matcher:
         if type_.type_id in _STORED_AS_BINARY:
             return stored.type_id is TypeId.BINARY
         return type_.type_id in self._promotions.get(stored.type_id, frozenset())
-
-
-def _type_name(type_: Type) -> str:
-    return type_.type_id.value if type_.is_nested else str(type_)

@@ -98,7 +98,7 @@ def check_value(type_: Type, value: Any) -> None:
         raise _misfit(type_, value)
     bits = _INT_BITS.get(type_.type_id)
     if bits is not None and not -(1 << (bits - 1)) <= value < 1 << (bits - 1):
-        raise InvalidValue(f"{_shown(value)} does not fit in the {bits} bits of {_named(type_)}")
+        raise InvalidValue(f"{_shown(value)} does not fit in the {bits} bits of {type_.short_name}")
     if type_.type_id is TypeId.TIME and not 0 <= value < temporal.MICROS_PER_DAY:
         raise InvalidValue(f"{value} microseconds are not a time of day")
     if isinstance(type_, DecimalType):
@@ -151,7 +151,7 @@ def _read_float(type_: Type, value: object) -> float:
     except OverflowError:
         number = math.inf
     if not math.isfinite(number):
-        raise InvalidValue(f"{_shown(value)} is too large for {_named(type_)}")
+        raise InvalidValue(f"{_shown(value)} is too large for {type_.short_name}")
     return number
 
 
@@ -196,7 +196,9 @@ def _read_temporal(parse: Callable[[str], int], type_: Type, value: object) -> i
 def _read_bytes(type_: Type, value: object) -> bytes:
     text = _read_text(type_, value)
     if len(text) % 2 or not _HEX.issuperset(text):
-        raise InvalidValue(f"a {_named(type_)} value must be an even number of hexadecimal digits")
+        raise InvalidValue(
+            f"a {type_.short_name} value must be an even number of hexadecimal digits"
+        )
     data = bytes.fromhex(text)
     check_value(type_, data)
     return data
@@ -264,7 +266,7 @@ def _write_same(_: Type, value: Any) -> Any:
 
 def _write_float(type_: Type, value: float) -> float:
     if not math.isfinite(value):
-        raise InvalidValue(f"{value} cannot be written as a JSON number of {_named(type_)}")
+        raise InvalidValue(f"{value} cannot be written as a JSON number of {type_.short_name}")
     return value
 
 
@@ -340,7 +342,7 @@ def _promoted(type_: Type, value: int) -> int:
         return value * temporal.NANOS_PER_DAY
     if type_.type_id is TypeId.LONG:
         return value
-    raise InvalidValue(f"4 bytes are not a {_named(type_)} value: it has 8")
+    raise InvalidValue(f"4 bytes are not a {type_.short_name} value: it has 8")
 
 
 def _unpack_float(type_: Type, data: bytes) -> float:
@@ -378,7 +380,7 @@ def _pack_float(type_: Type, value: float) -> bytes:
     try:
         return struct.pack("<f" if type_.type_id is TypeId.FLOAT else "<d", value)
     except OverflowError:
-        raise InvalidValue(f"{value} is too large for {_named(type_)}") from None
+        raise InvalidValue(f"{value} is too large for {type_.short_name}") from None
 
 
 def _unpack_boolean(type_: Type, data: bytes) -> bool:
@@ -458,12 +460,8 @@ def _float32(value: float) -> float:
 # --- messages --------------------------------------------------------------------------------
 
 
-def _named(type_: Type) -> str:
-    return type_.type_id.value if type_.is_nested else str(type_)
-
-
 def _misfit(type_: Type, value: object) -> InvalidValue:
-    return InvalidValue(f"{_shown(value)} is not a {_named(type_)} value")
+    return InvalidValue(f"{_shown(value)} is not a {type_.short_name} value")
 
 
 def _shown(value: object) -> str:
@@ -473,4 +471,4 @@ def _shown(value: object) -> str:
 
 
 def _not_binary(type_: Type, data: bytes) -> InvalidValue:
-    return InvalidValue(f"{len(data)} bytes are not the binary form of a {_named(type_)} value")
+    return InvalidValue(f"{len(data)} bytes are not the binary form of a {type_.short_name} value")

@@ -95,6 +95,11 @@ class Type:
     def is_nested(self) -> bool:
         return False
 
+    @property
+    def short_name(self) -> str:
+        """The type as text, without the parts of a nested type."""
+        return self.type_id.value if self.is_nested else str(self)
+
     def __str__(self) -> str:
         return self.type_id.value
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -79,3 +79,11 @@ def conflict(
         file_count=len(all_files),
         files=all_files[:MAX_CONFLICT_ITEMS],
     )
+
+
+def duplicate_paths(conflicts: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the files that a rejection reports as already live."""
+    for conflict in conflicts:
+        if conflict.get("clause") == "duplicate-file":
+            for file in conflict.get("files", ()):
+                yield str(file["file-path"])

@@ -87,7 +87,7 @@ def _print(table: Table, snapshot: Snapshot | None, schema_id: int) -> None:
     print_table(
         ("id", "column", "type", "required", "doc"),
         [
-            (one.field_id, name, _type_text(one.type), "yes" if one.required else "no", one.doc)
+            (one.field_id, name, one.type.short_name, "yes" if one.required else "no", one.doc)
             for name, one in fields
         ],
         right=("id",),
@@ -138,11 +138,6 @@ def columns(type_: Type, prefix: str = "") -> Iterator[tuple[str, NestedField]]:
         name = f"{prefix}{field.name}"
         yield name, field
         yield from columns(field.type, f"{name}.")
-
-
-def _type_text(type_: Type) -> str:
-    """Return the text of a type; the fields of a struct have their own rows."""
-    return type_.type_id.value if type_.is_nested else str(type_)
 
 
 def _fields_text(spec: Mapping[str, Any], names: Mapping[int, str]) -> str:

@@ -19,7 +19,7 @@ from frazil.commit.catalog.table_lifecycle import Tables
 from frazil.commit.catalog.view_lifecycle import Views
 from frazil.commit.pipeline.catalog_answers import Answer, LoadedTable, LoadedView, NoContent
 from frazil.commit.pipeline.commit_batch import BatchTools
-from frazil.commit.pipeline.commit_loop import CommitLoop
+from frazil.commit.pipeline.commit_loop import CommitLoop, database_unavailable
 from frazil.commit.pipeline.idempotency import Idempotency
 from frazil.commit.pipeline.pending_requests import (
     Attempt,
@@ -41,7 +41,7 @@ from frazil.read.manifest_cache import ManifestCache, ManifestReader
 from frazil.read.metadata_cache import MetadataCache
 from frazil.store.locations import AllowedLocations
 from frazil.store.object_store import Store
-from frazil.wire.errors import BadRequest, TooManyRequests
+from frazil.wire.errors import BadRequest
 from frazil.wire.identifiers import Identifier, Namespace
 from frazil.wire.rest_messages import (
     CommitTableRequest,
@@ -346,8 +346,7 @@ class Catalog:
             if not pending.future.done():
                 self._enqueue(identifiers, pending)
         except DatabaseUnavailable as error:
-            unavailable = TooManyRequests(f"the database is not available: {error}")
-            pending.future.set_exception(unavailable)
+            pending.future.set_exception(database_unavailable(error))
         except Exception as error:
             pending.future.set_exception(error)
 

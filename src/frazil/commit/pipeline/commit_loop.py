@@ -76,7 +76,7 @@ class CommitLoop:
         try:
             self._idempotency.replay_finished([operation])
         except DatabaseUnavailable as error:
-            self._refuse([operation], _unavailable(error))
+            self._refuse([operation], database_unavailable(error))
         self.run(operation)
 
     def run(self, work: Work) -> None:
@@ -86,7 +86,7 @@ class CommitLoop:
         except FrazilError as error:
             self._refuse(work.waiting(), error)
         except DatabaseUnavailable as error:
-            self._refuse(work.waiting(), _unavailable(error))
+            self._refuse(work.waiting(), database_unavailable(error))
         except Exception as error:
             for pending in work.waiting():
                 logger.exception("request %s failed", pending.context.request_id)
@@ -209,7 +209,7 @@ def send(
     try:
         return committer.commit(transaction)
     except DatabaseUnavailable as error:
-        raise _unavailable(error) from error
+        raise database_unavailable(error) from error
     except OutcomeUnknown as error:
         logger.warning("commit %s: the answer was lost (%s)", transaction.commit_id, error)
         return _resolve(database, transaction, uuids)
@@ -232,5 +232,5 @@ def _resolve(
     return Committed() if happened else SwapLost(0)
 
 
-def _unavailable(error: DatabaseUnavailable) -> TooManyRequests:
+def database_unavailable(error: DatabaseUnavailable) -> TooManyRequests:
     return TooManyRequests(f"the database is not available: {error}")

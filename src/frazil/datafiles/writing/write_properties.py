@@ -114,9 +114,9 @@ def file_options(
     return FileOptions(
         target_file_size_bytes=target_file_size_bytes or target,
         bloom_filters=_bloom_filters(table),
-        dictionaries=tuple(table.columns(_DICTIONARY, _boolean).items()),
+        dictionaries=tuple(table.columns(_DICTIONARY, boolean).items()),
         without_statistics=tuple(
-            name for name, wanted in table.columns(_STATISTICS, _boolean).items() if not wanted
+            name for name, wanted in table.columns(_STATISTICS, boolean).items() if not wanted
         ),
         sort_order_id=sort_order_id,
         spec_id=spec_id,
@@ -140,19 +140,19 @@ def _common(table: _Properties) -> dict[str, Any]:
         "page_version": table.value("page-version", "v1", _page_version),
         "dict_size_bytes": table.positive("dict-size-bytes", 2 << 20),
         "codec": codec,
-        "compression_level": table.value("compression-level", None, _level),
+        "compression_level": table.value("compression-level", None, whole_number),
     }
 
 
 def _bloom_filters(table: _Properties) -> tuple[BloomFilter, ...]:
     rates = table.columns(_BLOOM_FPP, _rate)
-    counts = table.columns(_BLOOM_NDV, _positive)
+    counts = table.columns(_BLOOM_NDV, positive_number)
     max_bytes = table.positive("bloom-filter-max-bytes", 1 << 20)
     return tuple(
         BloomFilter(
             column=name, fpp=rates.get(name, 0.01), ndv=counts.get(name), max_bytes=max_bytes
         )
-        for name, wanted in table.columns(_BLOOM_ENABLED, _boolean).items()
+        for name, wanted in table.columns(_BLOOM_ENABLED, boolean).items()
         if wanted
     )
 
@@ -175,7 +175,7 @@ class _Properties:
         return default
 
     def positive(self, name: str, default: int) -> int:
-        return self.value(name, default, _positive)
+        return self.value(name, default, positive_number)
 
     def columns(self, name: str, parse: Callable[[str], T]) -> dict[str, T]:
         """Return the values by the column names that end the names of the properties."""
@@ -194,13 +194,13 @@ def _parsed(key: str, text: str, parse: Callable[[str], T]) -> T:
         raise BadRequest(f"the table's property {key}: {error}: correct it") from None
 
 
-def _positive(text: str) -> int:
+def positive_number(text: str) -> int:
     if not text.isdecimal() or int(text) == 0:
         raise ValueError(f"{text!r} is not a positive whole number")
     return int(text)
 
 
-def _level(text: str) -> int | None:
+def whole_number(text: str) -> int:
     if not text.removeprefix("-").isdecimal():
         raise ValueError(f"{text!r} is not a whole number")
     return int(text)
@@ -216,7 +216,7 @@ def _rate(text: str) -> float:
     return rate
 
 
-def _boolean(text: str) -> bool:
+def boolean(text: str) -> bool:
     if text.lower() not in ("true", "false"):
         raise ValueError(f"{text!r} is neither true nor false")
     return text.lower() == "true"

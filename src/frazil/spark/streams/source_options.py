@@ -17,6 +17,7 @@ import msgspec
 from frazil.client.catalog_client import Client
 from frazil.client.declare.client_table import Table
 from frazil.datafiles.reading.file_storage import Storage, storage_of
+from frazil.datafiles.writing.write_properties import boolean, positive_number, whole_number
 from frazil.spark.streams.micro_batches import (
     FROM_TIMESTAMP,
     MAX_FILES,
@@ -123,18 +124,20 @@ def source_options(texts: Mapping[str, str], defaults: Mapping[str, str]) -> Sou
         },
         branch=options.get("branch", MAIN),
         tag=options.get("tag"),
-        snapshot_id=read.value("snapshot-id", _whole),
+        snapshot_id=read.value("snapshot-id", whole_number),
         as_of_timestamp_ms=read.value("as-of-timestamp", _milliseconds),
         columns=read.value("columns", _names),
-        target_file_size_bytes=read.value("target-file-size-bytes", _positive),
+        target_file_size_bytes=read.value("target-file-size-bytes", positive_number),
         overwrite_mode=read.value("overwrite-mode", _overwrite_mode) or OVERWRITE_MODES[0],
         overwrite_filter=options.get("overwrite-filter"),
         stream_id=options.get("stream-id"),
         from_timestamp_ms=read.value(FROM_TIMESTAMP, _milliseconds),
-        limits=Limits(read.value(MAX_FILES, _positive), read.value(MAX_ROWS, _positive)),
+        limits=Limits(
+            read.value(MAX_FILES, positive_number), read.value(MAX_ROWS, positive_number)
+        ),
         skips=Skips(
-            deletes=read.value(SKIP_DELETES, _boolean) or False,
-            overwrites=read.value(SKIP_OVERWRITES, _boolean) or False,
+            deletes=read.value(SKIP_DELETES, boolean) or False,
+            overwrites=read.value(SKIP_OVERWRITES, boolean) or False,
         ),
         summary={
             name.removeprefix(SNAPSHOT_PROPERTY): text
@@ -174,18 +177,6 @@ class _Options:
             raise BadRequest(f"option {name}: {error}") from None
 
 
-def _whole(text: str) -> int:
-    if not text.removeprefix("-").isdecimal():
-        raise ValueError(f"{text!r} is not a whole number")
-    return int(text)
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) == 0:
-        raise ValueError(f"{text!r} is not a positive whole number")
-    return int(text)
-
-
 def _milliseconds(text: str) -> int:
     """Parse milliseconds since 1970, as in Iceberg's options, or a date and time with a zone."""
     if text.removeprefix("-").isdecimal():
@@ -197,12 +188,6 @@ def _milliseconds(text: str) -> int:
     if moment is None or moment.tzinfo is None:
         raise ValueError(f"{text!r} is neither milliseconds nor like 2026-05-01T12:00:00Z")
     return int(moment.timestamp() * 1000)
-
-
-def _boolean(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise ValueError(f"{text!r} is neither true nor false")
-    return text.lower() == "true"
 
 
 def _table_name(text: str) -> str | tuple[str, ...]:

@@ -21,6 +21,7 @@ from frazil.client.declare.client_table import Table
 from frazil.client.declare.table_verbs import Commit, TableVerbs
 from frazil.datafiles.reading.file_storage import Storage, is_local, storage_of
 from frazil.spark.core.context import LOGGER, Context
+from frazil.wire.conflicts import duplicate_paths
 from frazil.wire.errors import CommitStateUnknown, FrazilError, ValidationError
 
 DATA_PATH_PROPERTIES: Final = ("write.data.path", "write.folder-storage.path")
@@ -77,9 +78,6 @@ def data_location(table: _Located) -> str:
         if location:
             return location.rstrip("/")
     return f"{table.location.rstrip('/')}/data"
-
-
-DUPLICATE_FILE: Final = "duplicate-file"
 
 
 class _State(Enum):
@@ -227,14 +225,6 @@ def _submitted(
             declare(changes)
     (commit,) = transaction.commits
     return commit
-
-
-def duplicate_paths(conflicts: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the files that a rejection reports as already live."""
-    for conflict in conflicts:
-        if conflict.get("clause") == DUPLICATE_FILE:
-            for file in conflict.get("files", ()):
-                yield str(file["file-path"])
 
 
 @contextmanager
