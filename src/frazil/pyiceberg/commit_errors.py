@@ -3,8 +3,8 @@
     ValidationError         both PyIceberg's ValidationException and Frazil's ValidationError
     └── DuplicateFilesError also a ValueError, which PyIceberg raises for existing files
 
-Code that catches PyIceberg's exceptions needs no others. The `conflicts` of a ValidationError tell
-why the server refused the commit.
+Code that catches PyIceberg's exceptions needs no others. The `conflicts` of a ValidationError give
+the reasons why the server refused the commit.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The client's transport over the session of PyIceberg's RestCatalog.
 
 PyIceberg's configuration applies to commits too: auth managers, OAuth2, signatures, TLS, headers
-and the prefix. This transport adds a time limit, and tells whether the server can have received a
-request that failed.
+and the prefix. This transport adds a time limit, and reports whether the server may have received
+a request that failed.
 """
 
 from __future__ import annotations

@@ -233,4 +233,5 @@ def _resolve(
 
 
 def database_unavailable(error: DatabaseUnavailable) -> TooManyRequests:
+    """Return the answer for a request of which nothing has happened."""
     return TooManyRequests(f"the database is not available: {error}")

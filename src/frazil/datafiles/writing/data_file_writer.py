@@ -160,7 +160,7 @@ def declared_file(
 
 
 def _key(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return a key that tells apart partitions whose values are equal in Python.
+    """Return a key that differs for partitions whose values are equal in Python.
 
     These are 0 and False, or -0.0 and 0.0.
     """

@@ -4,8 +4,8 @@
     df.write.format("frazil").mode("append").save("shop.orders")
     spark.read.format("frazil").option("snapshot-id", 7).load("shop.orders")
 
-`session.table(…)` reads faster, and writes faster and into better files: Spark does not tell a
-Python source which columns are needed, and does not let it distribute the rows that are written.
+`session.table(…)` reads faster, and writes faster and into better files. Spark does not pass the
+needed columns to a Python source, and a Python source cannot distribute the rows that it writes.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Reads a table for `spark.read` and `spark.readStream` with `format("frazil")`.
 
-The catalog plans, and tasks read through Arrow. Spark does not tell a Python source which columns
-it needs: `option("columns", …)` and `schema(…)` do. It could pass filters, but Spark 4.1 keeps what
-was planned by the filters of one query for all later queries on the same frame, which would then
-miss rows: so filters are not supported.
+The catalog plans, and tasks read through Arrow. Spark does not pass the needed columns to a Python
+source, so users name them with `option("columns", …)` or `schema(…)`. Spark 4.1 could pass filters,
+but it reuses the plan of one query for all later queries on the same frame, which would then miss
+rows. Filters are therefore not supported.
 """
 
 from __future__ import annotations
