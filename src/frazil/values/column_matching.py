@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from frazil.values import types
 from frazil.values.name_mapping import (
     NAME_MAPPING_PROPERTY,
     NameMapping,
@@ -19,32 +20,19 @@ from frazil.values.name_mapping import (
     name_mapping_of,
 )
 from frazil.values.parquet_columns import FileColumn, Leaf, all_columns, has_field_ids
-from frazil.values.types import (
-    LONG,
-    STRING,
-    DecimalType,
-    ListType,
-    MapType,
-    NestedField,
-    SchemaField,
-    StructType,
-    Type,
-    TypeId,
-    fields_by_id,
-)
 
-FormerTypes = Callable[[int], Sequence[Type]]
+FormerTypes = Callable[[int], Sequence[types.Type]]
 """Returns the types that earlier schemas of the table gave to a field id."""
 
-_PROMOTIONS: Final[Mapping[TypeId, frozenset[TypeId]]] = {
-    TypeId.INT: frozenset({TypeId.LONG}),
-    TypeId.FLOAT: frozenset({TypeId.DOUBLE}),
+_PROMOTIONS: Final[Mapping[types.TypeId, frozenset[types.TypeId]]] = {
+    types.TypeId.INT: frozenset({types.TypeId.LONG}),
+    types.TypeId.FLOAT: frozenset({types.TypeId.DOUBLE}),
 }
-_PROMOTIONS_SINCE_V3: Final[Mapping[TypeId, frozenset[TypeId]]] = {
+_PROMOTIONS_SINCE_V3: Final[Mapping[types.TypeId, frozenset[types.TypeId]]] = {
     **_PROMOTIONS,
-    TypeId.DATE: frozenset({TypeId.TIMESTAMP, TypeId.TIMESTAMP_NS}),
+    types.TypeId.DATE: frozenset({types.TypeId.TIMESTAMP, types.TypeId.TIMESTAMP_NS}),
 }
-_STORED_AS_BINARY: Final = frozenset({TypeId.GEOMETRY, TypeId.GEOGRAPHY})
+_STORED_AS_BINARY: Final = frozenset({types.TypeId.GEOMETRY, types.TypeId.GEOGRAPHY})
 
 
 class ColumnMisfit(ValueError):
@@ -63,7 +51,7 @@ class MatchedColumn:
 
     field_id: int
     name: str
-    type: Type
+    type: types.Type
     """The table's type."""
     leaf: Leaf
     is_repeated: bool
@@ -76,8 +64,8 @@ class MatchedColumn:
 class TableColumns:
     """The columns of a table, which files are matched with."""
 
-    schema: StructType
-    by_id: Mapping[int, SchemaField]
+    schema: types.StructType
+    by_id: Mapping[int, types.SchemaField]
     format_version: int
     former_types: FormerTypes = field(default=lambda field_id: ())
 
@@ -121,14 +109,14 @@ def match_equality_deletes(
     return matched
 
 
-def _all_optional(struct: StructType) -> StructType:
-    return StructType(
+def _all_optional(struct: types.StructType) -> types.StructType:
+    return types.StructType(
         tuple(
             replace(
                 field,
                 required=False,
                 type=_all_optional(field.type)
-                if isinstance(field.type, StructType)
+                if isinstance(field.type, types.StructType)
                 else field.type,
             )
             for field in struct.fields
@@ -138,14 +126,14 @@ def _all_optional(struct: StructType) -> StructType:
 
 DELETE_FILE_PATH_ID: Final = 2147483546
 DELETE_POS_ID: Final = 2147483545
-_POSITION_DELETE_FIELDS: Final = StructType(
+_POSITION_DELETE_FIELDS: Final = types.StructType(
     (
-        NestedField(DELETE_FILE_PATH_ID, "file_path", STRING, required=True),
-        NestedField(DELETE_POS_ID, "pos", LONG, required=True),
+        types.NestedField(DELETE_FILE_PATH_ID, "file_path", types.STRING, required=True),
+        types.NestedField(DELETE_POS_ID, "pos", types.LONG, required=True),
     )
 )
 _POSITION_DELETE_COLUMNS: Final = TableColumns(
-    _POSITION_DELETE_FIELDS, fields_by_id(_POSITION_DELETE_FIELDS), 2
+    _POSITION_DELETE_FIELDS, types.fields_by_id(_POSITION_DELETE_FIELDS), 2
 )
 _POSITION_DELETE_IDS: Final = {"file_path": DELETE_FILE_PATH_ID, "pos": DELETE_POS_ID}
 
@@ -173,7 +161,7 @@ def _add_own(
     for column in columns:
         name, leaf = f"{prefix}{column.name}", column.leaf
         if leaf is None:
-            repeats = is_repeated or column.kind is not TypeId.STRUCT
+            repeats = is_repeated or column.kind is not types.TypeId.STRUCT
             _add_own(column.parts, f"{name}.", matched, is_repeated=repeats)
         elif column.field_id is not None and leaf.readable_as:
             type_ = leaf.readable_as[0]
@@ -184,7 +172,7 @@ def _add_own(
 
 
 def with_field_ids(
-    columns: Sequence[FileColumn], mapping: NameMapping | None, schema: StructType
+    columns: Sequence[FileColumn], mapping: NameMapping | None, schema: types.StructType
 ) -> Sequence[FileColumn]:
     """Return the columns with their own field ids, or with those of the table's name mapping.
 
@@ -229,7 +217,7 @@ class _Matcher:
 
     def struct(
         self,
-        fields: Iterable[NestedField],
+        fields: Iterable[types.NestedField],
         columns: Sequence[FileColumn],
         prefix: str,
         *,
@@ -249,7 +237,7 @@ class _Matcher:
 
     def _field(
         self,
-        wanted: NestedField,
+        wanted: types.NestedField,
         name: str,
         column: FileColumn,
         is_repeated: bool,
@@ -263,7 +251,7 @@ class _Matcher:
                 name,
             )
         may_be_null = may_be_null or not wanted.required
-        if isinstance(type_, StructType):
+        if isinstance(type_, types.StructType):
             self.struct(
                 type_.fields,
                 column.parts,
@@ -271,17 +259,17 @@ class _Matcher:
                 is_repeated=is_repeated,
                 may_be_null=may_be_null,
             )
-        elif isinstance(type_, ListType):
+        elif isinstance(type_, types.ListType):
             self._part(type_.element, name, column.parts[0])
-        elif isinstance(type_, MapType):
+        elif isinstance(type_, types.MapType):
             self._part(type_.key, name, column.parts[0])
             self._part(type_.value, name, column.parts[1])
-        elif column.leaf is not None and type_.type_id is not TypeId.UNKNOWN:
+        elif column.leaf is not None and type_.type_id is not types.TypeId.UNKNOWN:
             self.matched.append(
                 MatchedColumn(wanted.field_id, name, type_, column.leaf, is_repeated, may_be_null)
             )
 
-    def _part(self, wanted: NestedField, parent: str, column: FileColumn) -> None:
+    def _part(self, wanted: types.NestedField, parent: str, column: FileColumn) -> None:
         """Match an element, key or value: there is no other column that it could be."""
         name = f"{parent}.{wanted.name}"
         if column.field_id != wanted.field_id:
@@ -291,7 +279,9 @@ class _Matcher:
             )
         self._field(wanted, name, column, is_repeated=True, may_be_null=True)
 
-    def _check_missing(self, wanted: NestedField, name: str, columns: Sequence[FileColumn]) -> None:
+    def _check_missing(
+        self, wanted: types.NestedField, name: str, columns: Sequence[FileColumn]
+    ) -> None:
         """Refuse the file if readers have neither an initial default nor null to put in place."""
         is_replaced = wanted.field_id in self._from_partition
         if not wanted.required or wanted.initial_default is not None or is_replaced:
@@ -323,23 +313,23 @@ class _Matcher:
 
     # --- types ----------------------------------------------------------------------------------
 
-    def _fits(self, column: FileColumn, type_: Type) -> bool:
-        if type_.type_id is TypeId.UNKNOWN:
+    def _fits(self, column: FileColumn, type_: types.Type) -> bool:
+        if type_.type_id is types.TypeId.UNKNOWN:
             return True
-        if type_.type_id is TypeId.VARIANT:
+        if type_.type_id is types.TypeId.VARIANT:
             names = {part.name for part in column.parts}
-            return column.kind is TypeId.STRUCT and "metadata" in names
+            return column.kind is types.TypeId.STRUCT and "metadata" in names
         if type_.is_nested:
             return column.kind is type_.type_id
         return column.leaf is not None and any(
             self._can_read(stored, type_) for stored in column.leaf.readable_as
         )
 
-    def _can_read(self, stored: Type, type_: Type) -> bool:
-        if stored == type_ or stored.type_id is TypeId.UNKNOWN:
+    def _can_read(self, stored: types.Type, type_: types.Type) -> bool:
+        if stored == type_ or stored.type_id is types.TypeId.UNKNOWN:
             return True
-        if isinstance(stored, DecimalType) and isinstance(type_, DecimalType):
+        if isinstance(stored, types.DecimalType) and isinstance(type_, types.DecimalType):
             return stored.scale == type_.scale and stored.precision <= type_.precision
         if type_.type_id in _STORED_AS_BINARY:
-            return stored.type_id is TypeId.BINARY
+            return stored.type_id is types.TypeId.BINARY
         return type_.type_id in self._promotions.get(stored.type_id, frozenset())

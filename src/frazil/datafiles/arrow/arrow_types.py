@@ -9,21 +9,8 @@ from typing import Final
 import pyarrow as pa
 
 from frazil.datafiles.arrow.metadata_columns import LAST_UPDATED_FIELD, ROW_ID_FIELD
+from frazil.values import types
 from frazil.values.parquet_columns import FIELD_ID, field_id_of
-from frazil.values.types import (
-    DEFAULT_CRS,
-    DecimalType,
-    EdgeAlgorithm,
-    FixedType,
-    GeographyType,
-    GeometryType,
-    ListType,
-    MapType,
-    NestedField,
-    StructType,
-    Type,
-    TypeId,
-)
 from frazil.wire.errors import BadRequest
 
 UTC: Final = "UTC"
@@ -32,10 +19,10 @@ _GEOMETRY_SRIDS: Final = {"OGC:CRS84": 4326, "EPSG:3857": 3857, "SRID:0": 0}
 _GEOGRAPHY_SRIDS: Final = {"OGC:CRS84": 4326}
 """Iceberg names coordinate reference systems, Spark numbers them; Spark knows only these."""
 
-LeafType = Callable[[Type], pa.DataType]
+LeafType = Callable[[types.Type], pa.DataType]
 
 
-def arrow_schema(schema: StructType, *, lineage: bool = False) -> pa.Schema:
+def arrow_schema(schema: types.StructType, *, lineage: bool = False) -> pa.Schema:
     """Return the columns of a data file, with field ids at every level.
 
     Files have no columns of type unknown (spec, Appendix A).
@@ -44,7 +31,7 @@ def arrow_schema(schema: StructType, *, lineage: bool = False) -> pa.Schema:
     return pa.schema(_stored_fields(fields, ""))
 
 
-def spark_arrow_schema(schema: StructType) -> pa.Schema:
+def spark_arrow_schema(schema: types.StructType) -> pa.Schema:
     """Return the columns as Spark exchanges them with Python for `spark_schema(schema)`."""
     return pa.schema([_spark_field(field) for field in schema.fields])
 
@@ -60,25 +47,25 @@ def is_variant(type_: pa.DataType) -> bool:
 # --- geometries and geographies --------------------------------------------------------------
 
 
-def srid_of(type_: Type) -> int | None:
+def srid_of(type_: types.Type) -> int | None:
     """Return Spark's number of a column's reference system; None if Spark does not know it."""
-    if isinstance(type_, GeometryType):
+    if isinstance(type_, types.GeometryType):
         return _GEOMETRY_SRIDS.get(type_.crs.upper())
-    if isinstance(type_, GeographyType) and type_.algorithm is EdgeAlgorithm.SPHERICAL:
+    if isinstance(type_, types.GeographyType) and type_.algorithm is types.EdgeAlgorithm.SPHERICAL:
         return _GEOGRAPHY_SRIDS.get(type_.crs.upper())
     return None
 
 
-def spatial_type(name: str, srid: int | None) -> Type | None:
+def spatial_type(name: str, srid: int | None) -> types.Type | None:
     """Return Iceberg's type for one of Spark's type classes; None if there is none."""
     if name == "GeometryType":
         for crs, known in _GEOMETRY_SRIDS.items():
             if known == srid:
-                return GeometryType(crs)
+                return types.GeometryType(crs)
     if name == "GeographyType":
         for crs, known in _GEOGRAPHY_SRIDS.items():
             if known == srid:
-                return GeographyType(crs)
+                return types.GeographyType(crs)
     return None
 
 
@@ -105,18 +92,21 @@ def is_well_known_binary(type_: pa.DataType) -> bool:
     return isinstance(type_, WellKnownBinary)
 
 
-def _spatial_file_type(type_: Type) -> pa.DataType:
+def _spatial_file_type(type_: types.Type) -> pa.DataType:
     parameters = {}
-    if isinstance(type_, GeometryType | GeographyType) and type_.crs.upper() != DEFAULT_CRS:
+    if (
+        isinstance(type_, types.GeometryType | types.GeographyType)
+        and type_.crs.upper() != types.DEFAULT_CRS
+    ):
         parameters["crs"] = type_.crs
-    if isinstance(type_, GeographyType):
+    if isinstance(type_, types.GeographyType):
         parameters["edges"] = type_.algorithm.value
     return WellKnownBinary(json.dumps(parameters) if parameters else "")
 
 
-def _spatial_spark_type(type_: Type) -> pa.DataType:
+def _spatial_spark_type(type_: types.Type) -> pa.DataType:
     """Return a struct with a binary that is tagged as `pyspark.sql.pandas.types` tags it."""
-    tag = "geography" if isinstance(type_, GeographyType) else "geometry"
+    tag = "geography" if isinstance(type_, types.GeographyType) else "geometry"
     metadata = {tag: "true", "srid": str(srid_of(type_))}
     return pa.struct(
         [
@@ -129,15 +119,15 @@ def _spatial_spark_type(type_: Type) -> pa.DataType:
 # --- in files --------------------------------------------------------------------------------
 
 
-def _stored_fields(fields: tuple[NestedField, ...], prefix: str) -> list[pa.Field]:
+def _stored_fields(fields: tuple[types.NestedField, ...], prefix: str) -> list[pa.Field]:
     return [
         _file_field(field, f"{prefix}{field.name}")
         for field in fields
-        if field.type.type_id is not TypeId.UNKNOWN
+        if field.type.type_id is not types.TypeId.UNKNOWN
     ]
 
 
-def _file_field(field: NestedField, path: str) -> pa.Field:
+def _file_field(field: types.NestedField, path: str) -> pa.Field:
     return pa.field(
         field.name,
         _file_type(field.type, path),
@@ -146,34 +136,34 @@ def _file_field(field: NestedField, path: str) -> pa.Field:
     )
 
 
-def _file_type(type_: Type, path: str) -> pa.DataType:
-    if isinstance(type_, StructType):
+def _file_type(type_: types.Type, path: str) -> pa.DataType:
+    if isinstance(type_, types.StructType):
         stored = _stored_fields(type_.fields, f"{path}.")
         if not stored:
             raise BadRequest(f"column {path}: Parquet cannot store {type_}, which has no values")
         return pa.struct(stored)
-    if isinstance(type_, ListType):
+    if isinstance(type_, types.ListType):
         return pa.list_(_part(type_.element, f"{path}.element"))
-    if isinstance(type_, MapType):
+    if isinstance(type_, types.MapType):
         return pa.map_(_part(type_.key, f"{path}.key"), _part(type_.value, f"{path}.value"))
-    if isinstance(type_, FixedType) and type_.length == 0:
+    if isinstance(type_, types.FixedType) and type_.length == 0:
         raise BadRequest(f"column {path}: Parquet cannot store {type_}, which has no bytes")
     return _FILE_TYPES[type_.type_id](type_)
 
 
-def _part(field: NestedField, path: str) -> pa.Field:
-    if field.type.type_id is TypeId.UNKNOWN:
+def _part(field: types.NestedField, path: str) -> pa.Field:
+    if field.type.type_id is types.TypeId.UNKNOWN:
         raise BadRequest(f"column {path}: Parquet cannot store a list or map of {field.type}")
     return _file_field(field, path)
 
 
-def _decimal(type_: Type) -> pa.DataType:
-    assert isinstance(type_, DecimalType)
+def _decimal(type_: types.Type) -> pa.DataType:
+    assert isinstance(type_, types.DecimalType)
     return pa.decimal128(type_.precision, type_.scale)
 
 
-def _fixed(type_: Type) -> pa.DataType:
-    assert isinstance(type_, FixedType)
+def _fixed(type_: types.Type) -> pa.DataType:
+    assert isinstance(type_, types.FixedType)
     return pa.binary(type_.length)
 
 
@@ -188,55 +178,55 @@ _VARIANT: Final = pa.struct(
     ]
 )
 
-_FILE_TYPES: Final[dict[TypeId, LeafType]] = {
-    TypeId.BOOLEAN: _always(pa.bool_()),
-    TypeId.INT: _always(pa.int32()),
-    TypeId.LONG: _always(pa.int64()),
-    TypeId.FLOAT: _always(pa.float32()),
-    TypeId.DOUBLE: _always(pa.float64()),
-    TypeId.DECIMAL: _decimal,
-    TypeId.DATE: _always(pa.date32()),
-    TypeId.TIME: _always(pa.time64("us")),
-    TypeId.TIMESTAMP: _always(pa.timestamp("us")),
-    TypeId.TIMESTAMPTZ: _always(pa.timestamp("us", UTC)),
-    TypeId.TIMESTAMP_NS: _always(pa.timestamp("ns")),
-    TypeId.TIMESTAMPTZ_NS: _always(pa.timestamp("ns", UTC)),
-    TypeId.STRING: _always(pa.string()),
+_FILE_TYPES: Final[dict[types.TypeId, LeafType]] = {
+    types.TypeId.BOOLEAN: _always(pa.bool_()),
+    types.TypeId.INT: _always(pa.int32()),
+    types.TypeId.LONG: _always(pa.int64()),
+    types.TypeId.FLOAT: _always(pa.float32()),
+    types.TypeId.DOUBLE: _always(pa.float64()),
+    types.TypeId.DECIMAL: _decimal,
+    types.TypeId.DATE: _always(pa.date32()),
+    types.TypeId.TIME: _always(pa.time64("us")),
+    types.TypeId.TIMESTAMP: _always(pa.timestamp("us")),
+    types.TypeId.TIMESTAMPTZ: _always(pa.timestamp("us", UTC)),
+    types.TypeId.TIMESTAMP_NS: _always(pa.timestamp("ns")),
+    types.TypeId.TIMESTAMPTZ_NS: _always(pa.timestamp("ns", UTC)),
+    types.TypeId.STRING: _always(pa.string()),
     # The extension makes pyarrow annotate the column as Parquet's UUID.
-    TypeId.UUID: _always(pa.uuid()),
-    TypeId.FIXED: _fixed,
-    TypeId.BINARY: _always(pa.binary()),
-    TypeId.VARIANT: _always(_VARIANT),
-    TypeId.GEOMETRY: _spatial_file_type,
-    TypeId.GEOGRAPHY: _spatial_file_type,
+    types.TypeId.UUID: _always(pa.uuid()),
+    types.TypeId.FIXED: _fixed,
+    types.TypeId.BINARY: _always(pa.binary()),
+    types.TypeId.VARIANT: _always(_VARIANT),
+    types.TypeId.GEOMETRY: _spatial_file_type,
+    types.TypeId.GEOGRAPHY: _spatial_file_type,
 }
 
 
 # --- in Spark's batches ----------------------------------------------------------------------
 
 
-def _spark_field(field: NestedField) -> pa.Field:
+def _spark_field(field: types.NestedField) -> pa.Field:
     return pa.field(field.name, _spark_type(field.type), nullable=not field.required)
 
 
-def _spark_type(type_: Type) -> pa.DataType:
-    if isinstance(type_, StructType):
+def _spark_type(type_: types.Type) -> pa.DataType:
+    if isinstance(type_, types.StructType):
         return pa.struct([_spark_field(field) for field in type_.fields])
-    if isinstance(type_, ListType):
+    if isinstance(type_, types.ListType):
         return pa.list_(_spark_field(type_.element))
-    if isinstance(type_, MapType):
+    if isinstance(type_, types.MapType):
         return pa.map_(_spark_field(type_.key), _spark_field(type_.value))
     return (_SPARK_TYPES.get(type_.type_id) or _FILE_TYPES[type_.type_id])(type_)
 
 
-_SPARK_TYPES: Final[dict[TypeId, LeafType]] = {
-    TypeId.TIME: _always(pa.time64("ns")),
-    TypeId.TIMESTAMP_NS: _always(pa.timestamp("us")),
-    TypeId.TIMESTAMPTZ_NS: _always(pa.timestamp("us", UTC)),
-    TypeId.UUID: _always(pa.string()),
-    TypeId.FIXED: _always(pa.binary()),
-    TypeId.UNKNOWN: _always(pa.null()),
-    TypeId.VARIANT: _always(
+_SPARK_TYPES: Final[dict[types.TypeId, LeafType]] = {
+    types.TypeId.TIME: _always(pa.time64("ns")),
+    types.TypeId.TIMESTAMP_NS: _always(pa.timestamp("us")),
+    types.TypeId.TIMESTAMPTZ_NS: _always(pa.timestamp("us", UTC)),
+    types.TypeId.UUID: _always(pa.string()),
+    types.TypeId.FIXED: _always(pa.binary()),
+    types.TypeId.UNKNOWN: _always(pa.null()),
+    types.TypeId.VARIANT: _always(
         pa.struct(
             [
                 pa.field("value", pa.binary(), nullable=False),
@@ -244,7 +234,7 @@ _SPARK_TYPES: Final[dict[TypeId, LeafType]] = {
             ]
         )
     ),
-    TypeId.GEOMETRY: _spatial_spark_type,
-    TypeId.GEOGRAPHY: _spatial_spark_type,
+    types.TypeId.GEOMETRY: _spatial_spark_type,
+    types.TypeId.GEOGRAPHY: _spatial_spark_type,
 }
 """The types for which Spark's differ from those of the files."""

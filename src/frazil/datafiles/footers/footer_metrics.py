@@ -16,19 +16,10 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from frazil.datafiles.footers.footer_statistics import ColumnStatistics
+from frazil.values import types
 from frazil.values.column_matching import MatchedColumn
 from frazil.values.single_value import to_binary
 from frazil.values.transforms import InvalidTransform, parse_transform
-from frazil.values.types import (
-    ListType,
-    MapType,
-    NestedField,
-    SchemaField,
-    StructType,
-    Type,
-    TypeId,
-    child_fields,
-)
 from frazil.wire.declared_content import CountMap, ValueMap
 
 DEFAULT_PROPERTY: Final = "write.metadata.metrics.default"
@@ -72,8 +63,8 @@ class MetricsModes:
 
 def metrics_modes(
     properties: Mapping[str, str],
-    schema: StructType,
-    by_id: Mapping[int, SchemaField],
+    schema: types.StructType,
+    by_id: Mapping[int, types.SchemaField],
     sort_fields: Iterable[Mapping[str, Any]] = (),
 ) -> MetricsModes:
     """Return the modes of a table; `sort_fields` are the JSON fields of its default order."""
@@ -98,7 +89,7 @@ def parse_mode(text: str) -> MetricsMode | None:
 
 
 def _defaults(
-    properties: Mapping[str, str], schema: StructType
+    properties: Mapping[str, str], schema: types.StructType
 ) -> tuple[MetricsMode, dict[int, MetricsMode]]:
     """Return the default mode: a configured one for all columns, ours for a limited number."""
     chosen = properties.get(DEFAULT_PROPERTY)
@@ -120,33 +111,33 @@ def _max_inferred(properties: Mapping[str, str]) -> int:
     return limit if limit >= 0 else MAX_INFERRED_DEFAULT
 
 
-def _counted_ids(type_: Type) -> Iterator[int]:
+def _counted_ids(type_: types.Type) -> Iterator[int]:
     """Return the ids that Java's `GetProjectedIds` counts: with structs, without lists and maps."""
-    if isinstance(type_, ListType | MapType):
-        parts = child_fields(type_)
+    if isinstance(type_, types.ListType | types.MapType):
+        parts = types.child_fields(type_)
         if not parts[-1].type.is_nested:
             yield from (part.field_id for part in parts)
         for part in parts:
             yield from _counted_ids(part.type)
-    elif isinstance(type_, StructType):
+    elif isinstance(type_, types.StructType):
         for field in type_.fields:
-            if not isinstance(field.type, ListType | MapType):
+            if not isinstance(field.type, types.ListType | types.MapType):
                 yield field.field_id
             yield from _counted_ids(field.type)
 
 
-def _add_first(type_: Type, limit: int, ids: list[int]) -> None:
+def _add_first(type_: types.Type, limit: int, ids: list[int]) -> None:
     """Add ids level by level, because filters use the upper levels more often."""
-    for field in child_fields(type_):
+    for field in types.child_fields(type_):
         if len(ids) < limit and _has_metrics(field):
             ids.append(field.field_id)
-    for field in child_fields(type_):
+    for field in types.child_fields(type_):
         if len(ids) < limit:
             _add_first(field.type, limit, ids)
 
 
-def _has_metrics(field: NestedField) -> bool:
-    return field.type.is_primitive or field.type.type_id is TypeId.VARIANT
+def _has_metrics(field: types.NestedField) -> bool:
+    return field.type.is_primitive or field.type.type_id is types.TypeId.VARIANT
 
 
 def _preserves_order(sort_field: Mapping[str, Any]) -> bool:
@@ -226,7 +217,7 @@ def _bounds(
 # --- truncation ---------------------------------------------------------------------------------
 
 
-_TRUNCATED: Final = frozenset({TypeId.STRING, TypeId.BINARY})
+_TRUNCATED: Final = frozenset({types.TypeId.STRING, types.TypeId.BINARY})
 """As in Java, `fixed` is not truncated."""
 _Value = TypeVar("_Value", str, bytes)
 

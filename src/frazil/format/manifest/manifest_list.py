@@ -43,16 +43,7 @@ from frazil.format.avro.avro_types import (
     UnreadableAvro,
 )
 from frazil.format.manifest.manifest_schema import avro_schema, optional, required, schema_json
-from frazil.values.types import (
-    BINARY,
-    BOOLEAN,
-    INT,
-    LONG,
-    STRING,
-    ListType,
-    NestedField,
-    StructType,
-)
+from frazil.values import types
 
 DATA: Final = 0
 DELETES: Final = 1
@@ -75,30 +66,32 @@ KEY_METADATA: Final = 519
 FIRST_ROW_ID: Final = 520
 
 _SUMMARY_FIELDS: Final = (
-    required(509, "contains_null", BOOLEAN),
-    optional(518, "contains_nan", BOOLEAN),
-    optional(510, "lower_bound", BINARY),
-    optional(511, "upper_bound", BINARY),
+    required(509, "contains_null", types.BOOLEAN),
+    optional(518, "contains_nan", types.BOOLEAN),
+    optional(510, "lower_bound", types.BINARY),
+    optional(511, "upper_bound", types.BINARY),
 )
-_PARTITION_SUMMARIES: Final = ListType(required(508, "element", StructType(_SUMMARY_FIELDS)))
+_PARTITION_SUMMARIES: Final = types.ListType(
+    required(508, "element", types.StructType(_SUMMARY_FIELDS))
+)
 _FIELDS_V2: Final = (
-    required(PATH, "manifest_path", STRING),
-    required(LENGTH, "manifest_length", LONG),
-    required(SPEC_ID, "partition_spec_id", INT),
-    required(CONTENT, "content", INT),
-    required(SEQUENCE_NUMBER, "sequence_number", LONG),
-    required(MIN_SEQUENCE_NUMBER, "min_sequence_number", LONG),
-    required(ADDED_SNAPSHOT_ID, "added_snapshot_id", LONG),
-    required(ADDED_FILES, "added_files_count", INT),
-    required(EXISTING_FILES, "existing_files_count", INT),
-    required(DELETED_FILES, "deleted_files_count", INT),
-    required(ADDED_ROWS, "added_rows_count", LONG),
-    required(EXISTING_ROWS, "existing_rows_count", LONG),
-    required(DELETED_ROWS, "deleted_rows_count", LONG),
+    required(PATH, "manifest_path", types.STRING),
+    required(LENGTH, "manifest_length", types.LONG),
+    required(SPEC_ID, "partition_spec_id", types.INT),
+    required(CONTENT, "content", types.INT),
+    required(SEQUENCE_NUMBER, "sequence_number", types.LONG),
+    required(MIN_SEQUENCE_NUMBER, "min_sequence_number", types.LONG),
+    required(ADDED_SNAPSHOT_ID, "added_snapshot_id", types.LONG),
+    required(ADDED_FILES, "added_files_count", types.INT),
+    required(EXISTING_FILES, "existing_files_count", types.INT),
+    required(DELETED_FILES, "deleted_files_count", types.INT),
+    required(ADDED_ROWS, "added_rows_count", types.LONG),
+    required(EXISTING_ROWS, "existing_rows_count", types.LONG),
+    required(DELETED_ROWS, "deleted_rows_count", types.LONG),
     optional(PARTITIONS, "partitions", _PARTITION_SUMMARIES),
-    optional(KEY_METADATA, "key_metadata", BINARY),
+    optional(KEY_METADATA, "key_metadata", types.BINARY),
 )
-_FIRST_ROW_ID_FIELD: Final = optional(FIRST_ROW_ID, "first_row_id", LONG)
+_FIRST_ROW_ID_FIELD: Final = optional(FIRST_ROW_ID, "first_row_id", types.LONG)
 _ORDER_V1: Final = (
     *(PATH, LENGTH, SPEC_ID, ADDED_SNAPSHOT_ID, ADDED_FILES, EXISTING_FILES, DELETED_FILES),
     *(PARTITIONS, ADDED_ROWS, EXISTING_ROWS, DELETED_ROWS, KEY_METADATA),
@@ -322,7 +315,7 @@ def empty_list(format_version: int, codec: str) -> ManifestList:
 @lru_cache(maxsize=8)
 def manifest_list_schema(format_version: int) -> RecordSchema:
     """Return the schema of the specification for a format version."""
-    return avro_schema(StructType(_fields(format_version)), "manifest_file")
+    return avro_schema(types.StructType(_fields(format_version)), "manifest_file")
 
 
 # --- reading ---------------------------------------------------------------------------------
@@ -486,10 +479,10 @@ def _iceberg_schema_header(
         return {} if kept is None else {"iceberg.schema": kept.decode("utf-8", "replace")}
     if schema is not manifest_list_schema(format_version):
         return {}
-    return {"iceberg.schema": schema_json(StructType(_fields(format_version)))}
+    return {"iceberg.schema": schema_json(types.StructType(_fields(format_version)))}
 
 
-def _fields(format_version: int) -> tuple[NestedField, ...]:
+def _fields(format_version: int) -> tuple[types.NestedField, ...]:
     """Return the fields of a format version in the order of Java's classes."""
     if format_version > 1:
         return _FIELDS_V2 if format_version == 2 else (*_FIELDS_V2, _FIRST_ROW_ID_FIELD)

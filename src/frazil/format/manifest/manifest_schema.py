@@ -12,100 +12,96 @@ from functools import lru_cache
 from typing import Any, Final
 
 from frazil.format.avro.avro_schema import RecordSchema, record_schema
-from frazil.values.types import (
-    BINARY,
-    INT,
-    LONG,
-    STRING,
-    DecimalType,
-    FixedType,
-    ListType,
-    MapType,
-    NestedField,
-    StructType,
-    Type,
-    TypeId,
-)
+from frazil.values import types
 
 FORMAT_VERSIONS: Final = (1, 2, 3)
 
 
-def required(field_id: int, name: str, type_: Type) -> NestedField:
-    return NestedField(field_id, name, type_, required=True)
+def required(field_id: int, name: str, type_: types.Type) -> types.NestedField:
+    return types.NestedField(field_id, name, type_, required=True)
 
 
-def optional(field_id: int, name: str, type_: Type) -> NestedField:
-    return NestedField(field_id, name, type_, required=False)
+def optional(field_id: int, name: str, type_: types.Type) -> types.NestedField:
+    return types.NestedField(field_id, name, type_, required=False)
 
 
-def _metrics(field_id: int, name: str, key_id: int, value_id: int, value: Type) -> NestedField:
-    kind = MapType(required(key_id, "key", INT), required(value_id, "value", value))
+def _metrics(
+    field_id: int, name: str, key_id: int, value_id: int, value: types.Type
+) -> types.NestedField:
+    kind = types.MapType(required(key_id, "key", types.INT), required(value_id, "value", value))
     return optional(field_id, name, kind)
 
 
-_CONTENT: Final = required(134, "content", INT)
-_FILE: Final = (required(100, "file_path", STRING), required(101, "file_format", STRING))
+_CONTENT: Final = required(134, "content", types.INT)
+_FILE: Final = (
+    required(100, "file_path", types.STRING),
+    required(101, "file_format", types.STRING),
+)
 _SIZES: Final = (
-    required(103, "record_count", LONG),
-    required(104, "file_size_in_bytes", LONG),
+    required(103, "record_count", types.LONG),
+    required(104, "file_size_in_bytes", types.LONG),
 )
-_BLOCK_SIZE: Final = required(105, "block_size_in_bytes", LONG)
+_BLOCK_SIZE: Final = required(105, "block_size_in_bytes", types.LONG)
 _METRICS: Final = (
-    _metrics(108, "column_sizes", 117, 118, LONG),
-    _metrics(109, "value_counts", 119, 120, LONG),
-    _metrics(110, "null_value_counts", 121, 122, LONG),
-    _metrics(137, "nan_value_counts", 138, 139, LONG),
-    _metrics(125, "lower_bounds", 126, 127, BINARY),
-    _metrics(128, "upper_bounds", 129, 130, BINARY),
-    optional(131, "key_metadata", BINARY),
-    optional(132, "split_offsets", ListType(required(133, "element", LONG))),
+    _metrics(108, "column_sizes", 117, 118, types.LONG),
+    _metrics(109, "value_counts", 119, 120, types.LONG),
+    _metrics(110, "null_value_counts", 121, 122, types.LONG),
+    _metrics(137, "nan_value_counts", 138, 139, types.LONG),
+    _metrics(125, "lower_bounds", 126, 127, types.BINARY),
+    _metrics(128, "upper_bounds", 129, 130, types.BINARY),
+    optional(131, "key_metadata", types.BINARY),
+    optional(132, "split_offsets", types.ListType(required(133, "element", types.LONG))),
 )
-_EQUALITY_IDS: Final = optional(135, "equality_ids", ListType(required(136, "element", INT)))
-_SORT_ORDER_ID: Final = optional(140, "sort_order_id", INT)
-_FIRST_ROW_ID: Final = optional(142, "first_row_id", LONG)
-_REFERENCED_DATA_FILE: Final = optional(143, "referenced_data_file", STRING)
+_EQUALITY_IDS: Final = optional(
+    135, "equality_ids", types.ListType(required(136, "element", types.INT))
+)
+_SORT_ORDER_ID: Final = optional(140, "sort_order_id", types.INT)
+_FIRST_ROW_ID: Final = optional(142, "first_row_id", types.LONG)
+_REFERENCED_DATA_FILE: Final = optional(143, "referenced_data_file", types.STRING)
 _DELETION_VECTOR: Final = (
-    optional(144, "content_offset", LONG),
-    optional(145, "content_size_in_bytes", LONG),
+    optional(144, "content_offset", types.LONG),
+    optional(145, "content_size_in_bytes", types.LONG),
 )
-_STATUS: Final = (required(0, "status", INT), optional(1, "snapshot_id", LONG))
+_STATUS: Final = (required(0, "status", types.INT), optional(1, "snapshot_id", types.LONG))
 _SEQUENCE_NUMBERS: Final = (
-    optional(3, "sequence_number", LONG),
-    optional(4, "file_sequence_number", LONG),
+    optional(3, "sequence_number", types.LONG),
+    optional(4, "file_sequence_number", types.LONG),
 )
 
 
 @lru_cache(maxsize=256)
-def manifest_schema(partition_type: StructType, format_version: int) -> RecordSchema:
+def manifest_schema(partition_type: types.StructType, format_version: int) -> RecordSchema:
     """Return the Avro schema of a manifest's entries."""
     return avro_schema(_entry_type(partition_type, format_version), "manifest_entry")
 
 
-def iceberg_schema_json(partition_type: StructType, format_version: int) -> str:
+def iceberg_schema_json(partition_type: types.StructType, format_version: int) -> str:
     """Return the same schema in Iceberg's own terms, which Java writes in addition to Avro's."""
     return schema_json(_entry_type(partition_type, format_version))
 
 
-def avro_schema(struct: StructType, name: str) -> RecordSchema:
+def avro_schema(struct: types.StructType, name: str) -> RecordSchema:
     """Return a struct as an Avro schema."""
     tree = _AvroTypes().struct(struct, name)
     return record_schema(json.dumps(tree, separators=(",", ":")))
 
 
-def schema_json(struct: StructType) -> str:
+def schema_json(struct: types.StructType) -> str:
     """Return a struct as the JSON of an Iceberg schema."""
     return json.dumps({"schema-id": 0, **_iceberg_type(struct)}, separators=(",", ":"))
 
 
-def _entry_type(partition_type: StructType, format_version: int) -> StructType:
+def _entry_type(partition_type: types.StructType, format_version: int) -> types.StructType:
     if format_version not in FORMAT_VERSIONS:
         raise ValueError(f"format version {format_version} has no manifests that can be written")
-    file = StructType(_file_fields(partition_type, format_version))
+    file = types.StructType(_file_fields(partition_type, format_version))
     numbers = _SEQUENCE_NUMBERS if format_version > 1 else ()
-    return StructType((*_STATUS, *numbers, required(2, "data_file", file)))
+    return types.StructType((*_STATUS, *numbers, required(2, "data_file", file)))
 
 
-def _file_fields(partition_type: StructType, format_version: int) -> tuple[NestedField, ...]:
+def _file_fields(
+    partition_type: types.StructType, format_version: int
+) -> tuple[types.NestedField, ...]:
     partition = required(102, "partition", partition_type)
     if format_version == 1:
         return (*_FILE, partition, *_SIZES, _BLOCK_SIZE, *_METRICS, _SORT_ORDER_ID)
@@ -117,35 +113,35 @@ def _file_fields(partition_type: StructType, format_version: int) -> tuple[Neste
 
 # --- Avro's terms ----------------------------------------------------------------------------
 
-_AVRO: Final[Mapping[TypeId, Any]] = {
-    TypeId.UNKNOWN: "null",
-    TypeId.BOOLEAN: "boolean",
-    TypeId.INT: "int",
-    TypeId.LONG: "long",
-    TypeId.FLOAT: "float",
-    TypeId.DOUBLE: "double",
-    TypeId.STRING: "string",
-    TypeId.BINARY: "bytes",
-    TypeId.GEOMETRY: "bytes",
-    TypeId.GEOGRAPHY: "bytes",
-    TypeId.DATE: {"type": "int", "logicalType": "date"},
-    TypeId.TIME: {"type": "long", "logicalType": "time-micros"},
-    TypeId.TIMESTAMP: {
+_AVRO: Final[Mapping[types.TypeId, Any]] = {
+    types.TypeId.UNKNOWN: "null",
+    types.TypeId.BOOLEAN: "boolean",
+    types.TypeId.INT: "int",
+    types.TypeId.LONG: "long",
+    types.TypeId.FLOAT: "float",
+    types.TypeId.DOUBLE: "double",
+    types.TypeId.STRING: "string",
+    types.TypeId.BINARY: "bytes",
+    types.TypeId.GEOMETRY: "bytes",
+    types.TypeId.GEOGRAPHY: "bytes",
+    types.TypeId.DATE: {"type": "int", "logicalType": "date"},
+    types.TypeId.TIME: {"type": "long", "logicalType": "time-micros"},
+    types.TypeId.TIMESTAMP: {
         "type": "long",
         "logicalType": "timestamp-micros",
         "adjust-to-utc": False,
     },
-    TypeId.TIMESTAMPTZ: {
+    types.TypeId.TIMESTAMPTZ: {
         "type": "long",
         "logicalType": "timestamp-micros",
         "adjust-to-utc": True,
     },
-    TypeId.TIMESTAMP_NS: {
+    types.TypeId.TIMESTAMP_NS: {
         "type": "long",
         "logicalType": "timestamp-nanos",
         "adjust-to-utc": False,
     },
-    TypeId.TIMESTAMPTZ_NS: {
+    types.TypeId.TIMESTAMPTZ_NS: {
         "type": "long",
         "logicalType": "timestamp-nanos",
         "adjust-to-utc": True,
@@ -159,14 +155,14 @@ class _AvroTypes:
     def __init__(self) -> None:
         self._defined: set[str] = set()
 
-    def struct(self, struct: StructType, name: str) -> dict[str, Any]:
+    def struct(self, struct: types.StructType, name: str) -> dict[str, Any]:
         return {
             "type": "record",
             "name": name,
             "fields": [self._field(field) for field in struct.fields],
         }
 
-    def _field(self, field: NestedField) -> dict[str, Any]:
+    def _field(self, field: types.NestedField) -> dict[str, Any]:
         name = avro_name(field.name)
         tree: dict[str, Any] = {"name": name, "type": self._type(field.type, field.field_id)}
         if not field.required:
@@ -177,18 +173,18 @@ class _AvroTypes:
             tree["iceberg-field-name"] = field.name
         return {**tree, "field-id": field.field_id}
 
-    def _type(self, type_: Type, field_id: int) -> Any:
-        if isinstance(type_, StructType):
+    def _type(self, type_: types.Type, field_id: int) -> Any:
+        if isinstance(type_, types.StructType):
             return self.struct(type_, f"r{field_id}")
-        if isinstance(type_, ListType):
+        if isinstance(type_, types.ListType):
             element = type_.element
             items = self._type(element.type, element.field_id)
             return {"type": "array", "items": items, "element-id": element.field_id}
-        if isinstance(type_, MapType):
+        if isinstance(type_, types.MapType):
             name = f"k{type_.key.field_id}_v{type_.value.field_id}"
-            items = self.struct(StructType((type_.key, type_.value)), name)
+            items = self.struct(types.StructType((type_.key, type_.value)), name)
             return {"type": "array", "items": items, "logicalType": "map"}
-        if isinstance(type_, DecimalType):
+        if isinstance(type_, types.DecimalType):
             name = f"decimal_{type_.precision}_{type_.scale}"
             logical = {
                 "logicalType": "decimal",
@@ -196,9 +192,9 @@ class _AvroTypes:
                 "scale": type_.scale,
             }
             return self._fixed(name, decimal_bytes(type_.precision), logical)
-        if isinstance(type_, FixedType):
+        if isinstance(type_, types.FixedType):
             return self._fixed(f"fixed_{type_.length}", type_.length, {})
-        if type_.type_id is TypeId.UUID:
+        if type_.type_id is types.TypeId.UUID:
             return self._fixed("uuid_fixed", 16, {"logicalType": "uuid"})
         return _AVRO[type_.type_id]
 
@@ -231,17 +227,17 @@ def _avro_char(char: str, first: bool) -> str:
 # --- Iceberg's terms -------------------------------------------------------------------------
 
 
-def _iceberg_type(type_: Type) -> Any:
-    if isinstance(type_, StructType):
+def _iceberg_type(type_: types.Type) -> Any:
+    if isinstance(type_, types.StructType):
         return {"type": "struct", "fields": [_iceberg_field(field) for field in type_.fields]}
-    if isinstance(type_, ListType):
+    if isinstance(type_, types.ListType):
         return {
             "type": "list",
             "element-id": type_.element.field_id,
             "element": _iceberg_type(type_.element.type),
             "element-required": type_.element.required,
         }
-    if isinstance(type_, MapType):
+    if isinstance(type_, types.MapType):
         return {
             "type": "map",
             "key-id": type_.key.field_id,
@@ -253,7 +249,7 @@ def _iceberg_type(type_: Type) -> Any:
     return str(type_)
 
 
-def _iceberg_field(field: NestedField) -> dict[str, Any]:
+def _iceberg_field(field: types.NestedField) -> dict[str, Any]:
     return {
         "id": field.field_id,
         "name": field.name,

@@ -11,17 +11,8 @@ from typing import Any, Final
 import msgspec
 
 from frazil.format.metadata import json_object
+from frazil.values import types
 from frazil.values.type_json import parse_struct
-from frazil.values.types import (
-    DEFAULT_VALUES_MIN_FORMAT_VERSION,
-    InvalidType,
-    NestedField,
-    StructType,
-    Type,
-    TypeId,
-    child_fields,
-    min_format_version,
-)
 from frazil.wire.errors import BadRequest
 
 INITIAL_SCHEMA_ID: Final = 0
@@ -36,7 +27,7 @@ class Schema:
     raw: bytes
     """The compact JSON to write again, always with a `schema-id`."""
     schema_id: int
-    struct: StructType = field(compare=False, repr=False)
+    struct: types.StructType = field(compare=False, repr=False)
     identifier_field_ids: tuple[int, ...] = field(compare=False)
 
     @cached_property
@@ -49,7 +40,7 @@ class Schema:
         return max(self._index.by_id, default=0)
 
     @property
-    def fields_by_id(self) -> Mapping[int, NestedField]:
+    def fields_by_id(self) -> Mapping[int, types.NestedField]:
         return self._index.by_id
 
     @property
@@ -62,14 +53,14 @@ class Schema:
         """The dotted name of each field by its id, with `element`, `key` and `value` as parts."""
         return self._index.names
 
-    def find_field(self, field_id: int) -> NestedField | None:
+    def find_field(self, field_id: int) -> types.NestedField | None:
         return self._index.by_id.get(field_id)
 
-    def find_type(self, field_id: int) -> Type | None:
+    def find_type(self, field_id: int) -> types.Type | None:
         field = self._index.by_id.get(field_id)
         return None if field is None else field.type
 
-    def find_by_name(self, name: str, case_sensitive: bool = True) -> NestedField | None:
+    def find_by_name(self, name: str, case_sensitive: bool = True) -> types.NestedField | None:
         """Find a field by its dotted name. As in Java, `list.x` also finds `list.element.x`."""
         if case_sensitive:
             field_id = self._index.by_name.get(name)
@@ -92,13 +83,13 @@ class Schema:
 class _Index:
     """All fields of a struct by id, name and parent. Duplicates are refused."""
 
-    by_id: dict[int, NestedField] = field(default_factory=dict)
+    by_id: dict[int, types.NestedField] = field(default_factory=dict)
     by_name: dict[str, int] = field(default_factory=dict)
     names: dict[int, str] = field(default_factory=dict)
     parents: dict[int, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, struct: StructType) -> _Index:
+    def of(cls, struct: types.StructType) -> _Index:
         index = cls()
         short_names: dict[str, int] = {}
         index._add_children(struct, None, "", "", short_names)
@@ -108,14 +99,14 @@ class _Index:
 
     def _add_children(
         self,
-        type_: Type,
+        type_: types.Type,
         parent: int | None,
         prefix: str,
         short_prefix: str,
         short_names: dict[str, int],
     ) -> None:
-        in_struct = type_.type_id is TypeId.STRUCT
-        for child in child_fields(type_):
+        in_struct = type_.type_id is types.TypeId.STRUCT
+        for child in types.child_fields(type_):
             name = f"{prefix}{child.name}"
             short_name = f"{short_prefix}{child.name}"
             self._add(child, name, parent)
@@ -126,7 +117,7 @@ class _Index:
             deeper = short_prefix if skipped else f"{short_name}."
             self._add_children(child.type, child.field_id, f"{name}.", deeper, short_names)
 
-    def _add(self, child: NestedField, name: str, parent: int | None) -> None:
+    def _add(self, child: types.NestedField, name: str, parent: int | None) -> None:
         taken = self.names.get(child.field_id)
         if taken is not None:
             raise BadRequest(
@@ -144,8 +135,8 @@ class _Index:
             self.parents[child.field_id] = parent
 
 
-def _is_struct(type_: Type) -> bool:
-    return type_.type_id is TypeId.STRUCT
+def _is_struct(type_: types.Type) -> bool:
+    return type_.type_id is types.TypeId.STRUCT
 
 
 def parse_schema(raw: bytes | msgspec.Raw) -> Schema:
@@ -168,7 +159,7 @@ def _from_json(value: dict[str, Any]) -> Schema:
         raise BadRequest("schema: 'type' must be \"struct\"")
     try:
         struct = parse_struct(value, "schema")
-    except InvalidType as error:
+    except types.InvalidType as error:
         raise BadRequest(f"Invalid schema: {error}") from None
     schema_id = json_object.get_int(value, "schema-id", "schema", INITIAL_SCHEMA_ID)
     identifiers = tuple(
@@ -223,12 +214,12 @@ def _check_identifier_field(schema: Schema, field_id: int) -> None:
         raise BadRequest(f"Cannot add field {identifier.name} as an identifier field: {problem}")
 
 
-def _identifier_problem(schema: Schema, identifier: NestedField) -> str | None:
+def _identifier_problem(schema: Schema, identifier: types.NestedField) -> str | None:
     if not identifier.type.is_primitive:
         return "not a primitive type field"
     if not identifier.required:
         return "not a required field"
-    if identifier.type.type_id in (TypeId.FLOAT, TypeId.DOUBLE):
+    if identifier.type.type_id in (types.TypeId.FLOAT, types.TypeId.DOUBLE):
         return "must not be float or double field"
     for ancestor in _ancestors(schema, identifier.field_id):
         if not _is_struct(ancestor.type):
@@ -238,9 +229,9 @@ def _identifier_problem(schema: Schema, identifier: NestedField) -> str | None:
     return None
 
 
-def _ancestors(schema: Schema, field_id: int) -> list[NestedField]:
+def _ancestors(schema: Schema, field_id: int) -> list[types.NestedField]:
     """Return the fields that contain a field, outermost first."""
-    ancestors: list[NestedField] = []
+    ancestors: list[types.NestedField] = []
     parent = schema.parent_ids.get(field_id)
     while parent is not None:
         ancestors.append(schema.fields_by_id[parent])
@@ -279,18 +270,18 @@ def check_schema_for_version(schema: Schema, format_version: int) -> None:
     problems = []
     for field_id, nested in sorted(schema.fields_by_id.items()):
         name = schema.full_names[field_id]
-        since = min_format_version(nested.type)
+        since = types.min_format_version(nested.type)
         if format_version < since:
             problems.append(
                 f"Invalid type for {name}: {nested.type} is not supported until v{since}"
             )
         if (
             nested.initial_default is not None
-            and format_version < DEFAULT_VALUES_MIN_FORMAT_VERSION
+            and format_version < types.DEFAULT_VALUES_MIN_FORMAT_VERSION
         ):
             problems.append(
                 f"Invalid initial default for {name}: a non-null default is not supported "
-                f"until v{DEFAULT_VALUES_MIN_FORMAT_VERSION}"
+                f"until v{types.DEFAULT_VALUES_MIN_FORMAT_VERSION}"
             )
     if problems:
         raise BadRequest(f"Invalid schema for v{format_version}:\n- " + "\n- ".join(problems))

@@ -11,26 +11,13 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from frazil.spark.schema.spark_types import fresh_ids, with_ids
-from frazil.values.types import (
-    DOUBLE,
-    FLOAT,
-    INT,
-    LONG,
-    DecimalType,
-    ListType,
-    MapType,
-    NestedField,
-    StructType,
-    Type,
-    TypeId,
-    child_fields,
-)
+from frazil.values import types
 from frazil.wire.errors import BadRequest
 
 Path: TypeAlias = tuple[str, ...]
 Position: TypeAlias = tuple[str, str | None]
 """`("first", None)` or `("after", name)`."""
-Fields: TypeAlias = tuple[NestedField, ...]
+Fields: TypeAlias = tuple[types.NestedField, ...]
 
 
 @dataclass(frozen=True)
@@ -41,12 +28,12 @@ class SchemaEditor:
 
     def add(
         self,
-        schema: StructType,
+        schema: types.StructType,
         path: Path,
-        field: NestedField,
+        field: types.NestedField,
         ids: Iterator[int],
         position: Position | None = None,
-    ) -> StructType:
+    ) -> types.StructType:
         """Add a column without IDs, whose name is the last part of the path."""
 
         def with_field(fields: Fields) -> Fields:
@@ -63,10 +50,10 @@ class SchemaEditor:
             return self._moved(added, len(fields), position, path)
 
         edited = self._in_struct(schema, path[:-1], with_field, path)
-        assert isinstance(edited, StructType)
+        assert isinstance(edited, types.StructType)
         return edited
 
-    def drop(self, schema: StructType, path: Path) -> StructType:
+    def drop(self, schema: types.StructType, path: Path) -> types.StructType:
         """Drop a column."""
 
         def without(fields: Fields, index: int) -> Fields:
@@ -76,7 +63,7 @@ class SchemaEditor:
 
         return self._edit(schema, path, without)
 
-    def rename(self, schema: StructType, path: Path, new_name: str) -> StructType:
+    def rename(self, schema: types.StructType, path: Path, new_name: str) -> types.StructType:
         """Rename a column."""
 
         def renamed(fields: Fields, index: int) -> Fields:
@@ -87,47 +74,50 @@ class SchemaEditor:
 
         return self._edit(schema, path, renamed)
 
-    def move(self, schema: StructType, path: Path, position: Position) -> StructType:
+    def move(self, schema: types.StructType, path: Path, position: Position) -> types.StructType:
         """Move a column to the first position or after another one."""
         return self._edit(
             schema, path, lambda fields, index: self._moved(fields, index, position, path)
         )
 
     def change(
-        self, schema: StructType, path: Path, change: Callable[[NestedField], NestedField]
-    ) -> StructType:
+        self,
+        schema: types.StructType,
+        path: Path,
+        change: Callable[[types.NestedField], types.NestedField],
+    ) -> types.StructType:
         """Change a column's type, doc, default or whether it is required."""
         return self._edit(
             schema, path, lambda fields, index: _put(fields, index, change(fields[index]))
         )
 
-    def field(self, schema: StructType, path: Path) -> NestedField | None:
+    def field(self, schema: types.StructType, path: Path) -> types.NestedField | None:
         """Return the column of a path; None if there is none."""
         fields: Fields = schema.fields
-        field: NestedField | None = None
+        field: types.NestedField | None = None
         for name in path:
             index = self._find(fields, name)
             if index is None:
                 return None
             field = fields[index]
-            fields = child_fields(field.type)
+            fields = types.child_fields(field.type)
         return field
 
     def _edit(
-        self, schema: StructType, path: Path, edit: Callable[[Fields, int], Fields]
-    ) -> StructType:
+        self, schema: types.StructType, path: Path, edit: Callable[[Fields, int], Fields]
+    ) -> types.StructType:
         def edited(fields: Fields) -> Fields:
             return edit(fields, self._index(fields, path[-1], path))
 
         struct = self._in_fields(schema, path[:-1], edited, path)
-        assert isinstance(struct, StructType)
+        assert isinstance(struct, types.StructType)
         return struct
 
     def _in_fields(
-        self, type_: Type, parents: Path, edit: Callable[[Fields], Fields], path: Path
-    ) -> Type:
+        self, type_: types.Type, parents: Path, edit: Callable[[Fields], Fields], path: Path
+    ) -> types.Type:
         """Edit the fields inside the part of a type that `parents` names."""
-        fields = child_fields(type_)
+        fields = types.child_fields(type_)
         if not parents:
             if not fields:
                 raise BadRequest(f"column {'.'.join(path)}: {type_} has no fields")
@@ -137,20 +127,20 @@ class SchemaEditor:
         return _with_fields(type_, _put(fields, index, replace(fields[index], type=inner)), path)
 
     def _in_struct(
-        self, type_: Type, parents: Path, edit: Callable[[Fields], Fields], path: Path
-    ) -> Type:
+        self, type_: types.Type, parents: Path, edit: Callable[[Fields], Fields], path: Path
+    ) -> types.Type:
         """Edit like `_in_fields`. Like Java, take a list or map as the struct inside it."""
         if parents:
-            fields = child_fields(type_)
+            fields = types.child_fields(type_)
             index = self._index(fields, parents[0], path)
             inner = self._in_struct(fields[index].type, parents[1:], edit, path)
             changed = _put(fields, index, replace(fields[index], type=inner))
             return _with_fields(type_, changed, path)
-        if isinstance(type_, StructType):
-            return StructType(edit(type_.fields))
-        if isinstance(type_, ListType):
+        if isinstance(type_, types.StructType):
+            return types.StructType(edit(type_.fields))
+        if isinstance(type_, types.ListType):
             return self._in_struct(type_, ("element",), edit, path)
-        if isinstance(type_, MapType):
+        if isinstance(type_, types.MapType):
             return self._in_struct(type_, ("value",), edit, path)
         raise BadRequest(f"column {'.'.join(path)}: {'.'.join(path[:-1])} is a {type_}, no struct")
 
@@ -185,7 +175,7 @@ class SchemaEditor:
         return alike[0] if alike else None
 
 
-def promoted(field: NestedField, to: Type, path: Path) -> NestedField:
+def promoted(field: types.NestedField, to: types.Type, path: Path) -> types.NestedField:
     """Return the column with a wider type (spec, "Schema evolution")."""
     if field.type == to:
         return field
@@ -197,26 +187,26 @@ def promoted(field: NestedField, to: Type, path: Path) -> NestedField:
     return replace(field, type=to)
 
 
-def _is_promotion(old: Type, new: Type) -> bool:
-    if isinstance(old, DecimalType) and isinstance(new, DecimalType):
+def _is_promotion(old: types.Type, new: types.Type) -> bool:
+    if isinstance(old, types.DecimalType) and isinstance(new, types.DecimalType):
         return old.scale == new.scale and old.precision <= new.precision
-    if old.type_id is TypeId.UNKNOWN:
+    if old.type_id is types.TypeId.UNKNOWN:
         return not new.is_nested
-    return (old, new) in ((INT, LONG), (FLOAT, DOUBLE))
+    return (old, new) in ((types.INT, types.LONG), (types.FLOAT, types.DOUBLE))
 
 
-def _put(fields: Fields, index: int, field: NestedField) -> Fields:
+def _put(fields: Fields, index: int, field: types.NestedField) -> Fields:
     return (*fields[:index], field, *fields[index + 1 :])
 
 
-def _with_fields(type_: Type, fields: Fields, path: Path) -> Type:
-    if isinstance(type_, StructType):
-        return StructType(fields)
+def _with_fields(type_: types.Type, fields: Fields, path: Path) -> types.Type:
+    if isinstance(type_, types.StructType):
+        return types.StructType(fields)
     names = tuple(field.name for field in fields)
-    if names != tuple(field.name for field in child_fields(type_)):
+    if names != tuple(field.name for field in types.child_fields(type_)):
         raise BadRequest(f"column {'.'.join(path)}: the parts of a list or map cannot change")
-    if isinstance(type_, ListType):
-        return ListType(fields[0])
-    if fields[0].type != child_fields(type_)[0].type:
+    if isinstance(type_, types.ListType):
+        return types.ListType(fields[0])
+    if fields[0].type != types.child_fields(type_)[0].type:
         raise BadRequest(f"column {'.'.join(path)}: the key of a map cannot change")
-    return MapType(fields[0], fields[1])
+    return types.MapType(fields[0], fields[1])

@@ -11,73 +11,47 @@ from frazil.spark.core.name_matching import quoted
 from frazil.spark.parse.sql_literals import string_literal
 from frazil.spark.parse.sql_tokens import Cursor, Kind
 from frazil.spark.schema.spark_types import NO_ID
-from frazil.values.types import (
-    BINARY,
-    BOOLEAN,
-    DATE,
-    DOUBLE,
-    FLOAT,
-    INT,
-    LONG,
-    STRING,
-    TIME,
-    TIMESTAMP,
-    TIMESTAMP_NS,
-    TIMESTAMPTZ,
-    TIMESTAMPTZ_NS,
-    UNKNOWN,
-    UUID,
-    VARIANT,
-    DecimalType,
-    FixedType,
-    InvalidType,
-    ListType,
-    MapType,
-    NestedField,
-    StructType,
-    Type,
-    TypeId,
-)
+from frazil.values import types
 from frazil.wire.errors import BadRequest
 
 _DECIMAL: Final = frozenset({"DECIMAL", "DEC", "NUMERIC"})
 _DEFAULT_PRECISION: Final = (10, 0)
 _TEXT: Final = frozenset({"CHAR", "CHARACTER", "VARCHAR"})
-_NAMES: Final[dict[str, Type]] = {
-    "BOOLEAN": BOOLEAN,
-    "TINYINT": INT,
-    "BYTE": INT,
-    "SMALLINT": INT,
-    "SHORT": INT,
-    "INT": INT,
-    "INTEGER": INT,
-    "BIGINT": LONG,
-    "LONG": LONG,
-    "FLOAT": FLOAT,
-    "REAL": FLOAT,
-    "DOUBLE": DOUBLE,
-    "DATE": DATE,
-    "TIME": TIME,
-    "TIMESTAMP_LTZ": TIMESTAMPTZ,
-    "TIMESTAMPTZ": TIMESTAMPTZ,
-    "TIMESTAMP_NTZ": TIMESTAMP,
-    "TIMESTAMP_NS": TIMESTAMP_NS,
-    "TIMESTAMPTZ_NS": TIMESTAMPTZ_NS,
-    "STRING": STRING,
-    "UUID": UUID,
-    "BINARY": BINARY,
-    "VOID": UNKNOWN,
-    "VARIANT": VARIANT,
+_NAMES: Final[dict[str, types.Type]] = {
+    "BOOLEAN": types.BOOLEAN,
+    "TINYINT": types.INT,
+    "BYTE": types.INT,
+    "SMALLINT": types.INT,
+    "SHORT": types.INT,
+    "INT": types.INT,
+    "INTEGER": types.INT,
+    "BIGINT": types.LONG,
+    "LONG": types.LONG,
+    "FLOAT": types.FLOAT,
+    "REAL": types.FLOAT,
+    "DOUBLE": types.DOUBLE,
+    "DATE": types.DATE,
+    "TIME": types.TIME,
+    "TIMESTAMP_LTZ": types.TIMESTAMPTZ,
+    "TIMESTAMPTZ": types.TIMESTAMPTZ,
+    "TIMESTAMP_NTZ": types.TIMESTAMP,
+    "TIMESTAMP_NS": types.TIMESTAMP_NS,
+    "TIMESTAMPTZ_NS": types.TIMESTAMPTZ_NS,
+    "STRING": types.STRING,
+    "UUID": types.UUID,
+    "BINARY": types.BINARY,
+    "VOID": types.UNKNOWN,
+    "VARIANT": types.VARIANT,
 }
 
 
-def parse_type(text: str, *, timestamp: Type = TIMESTAMPTZ) -> Type:
+def parse_type(text: str, *, timestamp: types.Type = types.TIMESTAMPTZ) -> types.Type:
     """Parse a type. Its fields have no IDs yet. `timestamp` is the type that TIMESTAMP means."""
     cursor = Cursor(text)
     parser = _TypeParser(cursor, timestamp)
     try:
         parsed = parser.type()
-    except InvalidType as error:
+    except types.InvalidType as error:
         raise BadRequest(f"{text}: {error}") from None
     cursor.end()
     return parsed
@@ -86,13 +60,13 @@ def parse_type(text: str, *, timestamp: Type = TIMESTAMPTZ) -> Type:
 class _TypeParser:
     """Parses a type and the types inside it."""
 
-    def __init__(self, cursor: Cursor, timestamp: Type) -> None:
+    def __init__(self, cursor: Cursor, timestamp: types.Type) -> None:
         self._cursor = cursor
         self._timestamp = timestamp
         self._closed = 0
         """How many outer brackets the last `>>` token closed."""
 
-    def type(self) -> Type:
+    def type(self) -> types.Type:
         cursor = self._cursor
         token = cursor.peek()
         if token is None or token.kind is not Kind.WORD:
@@ -109,14 +83,14 @@ class _TypeParser:
             return self._decimal()
         if word in _TEXT or (word == "TIME" and cursor.at("(")):
             cursor.enclosed("a number")
-            return TIME if word == "TIME" else STRING
+            return types.TIME if word == "TIME" else types.STRING
         if word == "STRING" and cursor.accept("COLLATE"):
             cursor.fail("the end of the type: Iceberg has no collations")
         if word == "FIXED":
             cursor.expect("(")
             length = cursor.whole_number("a length")
             cursor.expect(")")
-            return FixedType(length)
+            return types.FixedType(length)
         if word == "TIMESTAMP":
             return self._timestamp
         known = _NAMES.get(word)
@@ -125,7 +99,7 @@ class _TypeParser:
             raise BadRequest(f"{token.text} is not a type; known types are {names}")
         return known
 
-    def _decimal(self) -> Type:
+    def _decimal(self) -> types.Type:
         cursor = self._cursor
         precision, scale = _DEFAULT_PRECISION
         if cursor.accept("("):
@@ -133,42 +107,42 @@ class _TypeParser:
             if cursor.accept(","):
                 scale = cursor.whole_number("a scale")
             cursor.expect(")")
-        return DecimalType(precision, scale)
+        return types.DecimalType(precision, scale)
 
-    def _array(self) -> Type:
+    def _array(self) -> types.Type:
         self._cursor.expect("<")
         element = self.type()
         self._close()
-        return ListType(NestedField(NO_ID, "element", element, required=False))
+        return types.ListType(types.NestedField(NO_ID, "element", element, required=False))
 
-    def _map(self) -> Type:
+    def _map(self) -> types.Type:
         self._cursor.expect("<")
         key = self.type()
         self._cursor.expect(",")
         value = self.type()
         self._close()
-        return MapType(
-            NestedField(NO_ID, "key", key, required=True),
-            NestedField(NO_ID, "value", value, required=False),
+        return types.MapType(
+            types.NestedField(NO_ID, "key", key, required=True),
+            types.NestedField(NO_ID, "value", value, required=False),
         )
 
-    def _struct(self) -> Type:
+    def _struct(self) -> types.Type:
         cursor = self._cursor
         if cursor.accept("<>"):
-            return StructType()
+            return types.StructType()
         cursor.expect("<")
         fields = cursor.comma_list(self._field)
         self._close()
-        return StructType(fields)
+        return types.StructType(fields)
 
-    def _field(self) -> NestedField:
+    def _field(self) -> types.NestedField:
         cursor = self._cursor
         name = cursor.identifier("a field's name")
         cursor.accept(":")
         type_ = self.type()
         required = cursor.accept("NOT", "NULL")
         doc = cursor.string("a comment in quotes") if cursor.accept("COMMENT") else None
-        return NestedField(NO_ID, name, type_, required, doc)
+        return types.NestedField(NO_ID, name, type_, required, doc)
 
     def _close(self) -> None:
         """Read `>`, which may be part of the token `>>`."""
@@ -183,29 +157,29 @@ class _TypeParser:
 
 
 _SQL_NAMES: Final = {
-    TypeId.LONG: "BIGINT",
-    TypeId.TIMESTAMPTZ: "TIMESTAMP",
-    TypeId.TIMESTAMP: "TIMESTAMP_NTZ",
-    TypeId.UNKNOWN: "VOID",
+    types.TypeId.LONG: "BIGINT",
+    types.TypeId.TIMESTAMPTZ: "TIMESTAMP",
+    types.TypeId.TIMESTAMP: "TIMESTAMP_NTZ",
+    types.TypeId.UNKNOWN: "VOID",
 }
 
 
-def type_text(type_: Type) -> str:
+def type_text(type_: types.Type) -> str:
     """Return the text of a type; the inverse of `parse_type`."""
-    if isinstance(type_, StructType):
+    if isinstance(type_, types.StructType):
         return f"STRUCT<{', '.join(map(_field_text, type_.fields))}>"
-    if isinstance(type_, ListType):
+    if isinstance(type_, types.ListType):
         return f"ARRAY<{type_text(type_.element.type)}>"
-    if isinstance(type_, MapType):
+    if isinstance(type_, types.MapType):
         return f"MAP<{type_text(type_.key.type)}, {type_text(type_.value.type)}>"
-    if isinstance(type_, DecimalType):
+    if isinstance(type_, types.DecimalType):
         return f"DECIMAL({type_.precision},{type_.scale})"
-    if isinstance(type_, FixedType):
+    if isinstance(type_, types.FixedType):
         return f"FIXED({type_.length})"
     return _SQL_NAMES.get(type_.type_id, type_.type_id.value.upper())
 
 
-def _field_text(field: NestedField) -> str:
+def _field_text(field: types.NestedField) -> str:
     required = " NOT NULL" if field.required else ""
     comment = "" if field.doc is None else f" COMMENT {string_literal(field.doc)}"
     return f"{quoted(field.name)}: {type_text(field.type)}{required}{comment}"

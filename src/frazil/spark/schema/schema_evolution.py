@@ -20,22 +20,9 @@ from frazil.client.declare.client_table import Table
 from frazil.datafiles.portable_table import table_name_mapping
 from frazil.spark.core.name_matching import NameMatcher
 from frazil.spark.schema.spark_types import iceberg_type
+from frazil.values import types
 from frazil.values.name_mapping import NAME_MAPPING_PROPERTY
 from frazil.values.type_json import struct_to_json
-from frazil.values.types import (
-    DOUBLE,
-    LONG,
-    DecimalType,
-    ListType,
-    MapType,
-    NestedField,
-    StructType,
-    Type,
-    TypeId,
-    child_fields,
-    fields_by_id,
-    min_format_version,
-)
 from frazil.wire.errors import BadRequest
 
 IDENTIFIER_FIELDS = "identifier-field-ids"
@@ -47,7 +34,7 @@ LAST_ADDED = -1
 class Evolution:
     """A schema and what makes it the table's current one."""
 
-    schema: StructType
+    schema: types.StructType
     updates: tuple[Mapping[str, Any], ...] = ()
     requirements: tuple[Mapping[str, Any], ...] = ()
 
@@ -70,7 +57,9 @@ class _SchemaMerger:
         self._names = names
         self._format_version = format_version
 
-    def struct(self, known: StructType, source_type: st.StructType, path: str) -> StructType:
+    def struct(
+        self, known: types.StructType, source_type: st.StructType, path: str
+    ) -> types.StructType:
         """Return the struct with the frame's new fields at the end."""
         positions = self._names.positions(source_type.names, path)
         fields = []
@@ -84,63 +73,65 @@ class _SchemaMerger:
         field_ids = [next(self._ids) for _ in added]
         for field_id, new in zip(field_ids, added, strict=True):
             fields.append(self._new_field(field_id, new, f"{prefix}{new.name}"))
-        return StructType(tuple(fields))
+        return types.StructType(tuple(fields))
 
-    def _new_field(self, field_id: int, new: st.StructField, path: str) -> NestedField:
+    def _new_field(self, field_id: int, new: st.StructField, path: str) -> types.NestedField:
         type_ = iceberg_type(new.dataType, self._ids, all_optional=True, path=path)
         self._check_version(type_, path)
         doc = (new.metadata or {}).get("comment")
-        return NestedField(field_id, new.name, type_, required=False, doc=doc)
+        return types.NestedField(field_id, new.name, type_, required=False, doc=doc)
 
-    def _check_version(self, type_: Type, path: str) -> None:
-        if min_format_version(type_) > self._format_version:
+    def _check_version(self, type_: types.Type, path: str) -> None:
+        if types.min_format_version(type_) > self._format_version:
             raise BadRequest(
                 f"column {path}: {type_} needs a table of format version "
-                f"{min_format_version(type_)}, this one has {self._format_version}"
+                f"{types.min_format_version(type_)}, this one has {self._format_version}"
             )
-        for part in child_fields(type_):
+        for part in types.child_fields(type_):
             self._check_version(part.type, f"{path}.{part.name}")
 
-    def _field(self, known: NestedField, source_type: st.StructField, path: str) -> NestedField:
+    def _field(
+        self, known: types.NestedField, source_type: st.StructField, path: str
+    ) -> types.NestedField:
         type_ = self._type(
             known.type, source_type.dataType, f"{path}.{known.name}" if path else known.name
         )
         return known if type_ is known.type else replace(known, type=type_)
 
-    def _type(self, known: Type, source_type: st.DataType, path: str) -> Type:
-        if isinstance(known, StructType) and isinstance(source_type, st.StructType):
+    def _type(self, known: types.Type, source_type: st.DataType, path: str) -> types.Type:
+        if isinstance(known, types.StructType) and isinstance(source_type, st.StructType):
             merged = self.struct(known, source_type, path)
             return known if merged == known else merged
-        if isinstance(known, ListType) and isinstance(source_type, st.ArrayType):
+        if isinstance(known, types.ListType) and isinstance(source_type, st.ArrayType):
             element = self._type(known.element.type, source_type.elementType, f"{path}.element")
             if element is known.element.type:
                 return known
-            return ListType(replace(known.element, type=element))
-        if isinstance(known, MapType) and isinstance(source_type, st.MapType):
+            return types.ListType(replace(known.element, type=element))
+        if isinstance(known, types.MapType) and isinstance(source_type, st.MapType):
             # The type of map keys cannot change: lookups in older rows would fail.
             value = self._type(known.value.type, source_type.valueType, f"{path}.value")
             if value is known.value.type:
                 return known
-            return MapType(known.key, replace(known.value, type=value))
+            return types.MapType(known.key, replace(known.value, type=value))
         return _widened(known, source_type)
 
 
-def _widened(known: Type, source_type: st.DataType) -> Type:
+def _widened(known: types.Type, source_type: st.DataType) -> types.Type:
     """Return the frame's type if the table's can be promoted to it, else the table's type."""
-    if known.type_id is TypeId.INT and isinstance(source_type, st.LongType):
-        return LONG
-    if known.type_id is TypeId.FLOAT and isinstance(source_type, st.DoubleType):
-        return DOUBLE
-    if isinstance(known, DecimalType) and isinstance(source_type, st.DecimalType):
+    if known.type_id is types.TypeId.INT and isinstance(source_type, st.LongType):
+        return types.LONG
+    if known.type_id is types.TypeId.FLOAT and isinstance(source_type, st.DoubleType):
+        return types.DOUBLE
+    if isinstance(known, types.DecimalType) and isinstance(source_type, st.DecimalType):
         is_wider = known.scale == source_type.scale and known.precision < source_type.precision
-        return DecimalType(source_type.precision, source_type.scale) if is_wider else known
+        return types.DecimalType(source_type.precision, source_type.scale) if is_wider else known
     return known
 
 
 # --- updates ---------------------------------------------------------------------------------
 
 
-def schema_updates(table: Table, schema: StructType) -> tuple[Mapping[str, Any], ...]:
+def schema_updates(table: Table, schema: types.StructType) -> tuple[Mapping[str, Any], ...]:
     """Return updates that make `schema` the current one and keep the identifier fields."""
     last_id = int(table.metadata["last-column-id"])
     schema_id = max(known["schema-id"] for known in table.metadata["schemas"]) + 1
@@ -148,7 +139,7 @@ def schema_updates(table: Table, schema: StructType) -> tuple[Mapping[str, Any],
     identifiers = identifier_field_ids(table)
     if identifiers:
         document[IDENTIFIER_FIELDS] = identifiers
-    highest = max([last_id, *fields_by_id(schema)])
+    highest = max([last_id, *types.fields_by_id(schema)])
     updates: list[Mapping[str, Any]] = [
         {"action": "add-schema", "schema": document, "last-column-id": highest},
         {"action": "set-current-schema", "schema-id": LAST_ADDED},
@@ -185,7 +176,7 @@ def schema_requirements(table: Table) -> tuple[Mapping[str, Any], ...]:
 # --- name mapping ----------------------------------------------------------------------------
 
 
-def _with_new_names(text: str, schema: StructType, last_id: int) -> str | None:
+def _with_new_names(text: str, schema: types.StructType, last_id: int) -> str | None:
     """Return the mapping with the new fields, as Java does; None if there are none."""
     table_name_mapping({NAME_MAPPING_PROPERTY: text})  # Refuse an invalid mapping.
     mapping = json.loads(text)
@@ -193,10 +184,10 @@ def _with_new_names(text: str, schema: StructType, last_id: int) -> str | None:
     return json.dumps(mapping, ensure_ascii=False) if changed else None
 
 
-def _add_names(mapped: list[dict[str, Any]], type_: Type, last_id: int) -> bool:
+def _add_names(mapped: list[dict[str, Any]], type_: types.Type, last_id: int) -> bool:
     by_id = {item.get("field-id"): item for item in mapped}
     changed = False
-    for field in child_fields(type_):
+    for field in types.child_fields(type_):
         item = by_id.get(field.field_id)
         if item is None:
             if field.field_id <= last_id:

@@ -15,32 +15,7 @@ from typing import Any, Final
 import pyspark.sql.types as st
 
 from frazil.datafiles.arrow.arrow_types import spatial_type, srid_of
-from frazil.values.types import (
-    BINARY,
-    BOOLEAN,
-    DATE,
-    DOUBLE,
-    FLOAT,
-    INT,
-    LONG,
-    STRING,
-    TIME,
-    TIMESTAMP,
-    TIMESTAMPTZ,
-    UNKNOWN,
-    VARIANT,
-    DecimalType,
-    EdgeAlgorithm,
-    GeographyType,
-    GeometryType,
-    ListType,
-    MapType,
-    NestedField,
-    StructType,
-    Type,
-    TypeId,
-    child_fields,
-)
+from frazil.values import types
 from frazil.wire.errors import BadRequest
 
 FIELD_ID_METADATA: Final = "parquet.field.id"
@@ -49,17 +24,17 @@ COMMENT_METADATA: Final = "comment"
 MICROSECOND_DIGITS: Final = 6
 FLAT_TYPES: Final = frozenset(
     {
-        TypeId.BOOLEAN,
-        TypeId.INT,
-        TypeId.LONG,
-        TypeId.FLOAT,
-        TypeId.DOUBLE,
-        TypeId.DECIMAL,
-        TypeId.DATE,
-        TypeId.TIMESTAMP,
-        TypeId.TIMESTAMPTZ,
-        TypeId.STRING,
-        TypeId.BINARY,
+        types.TypeId.BOOLEAN,
+        types.TypeId.INT,
+        types.TypeId.LONG,
+        types.TypeId.FLOAT,
+        types.TypeId.DOUBLE,
+        types.TypeId.DECIMAL,
+        types.TypeId.DATE,
+        types.TypeId.TIMESTAMP,
+        types.TypeId.TIMESTAMPTZ,
+        types.TypeId.STRING,
+        types.TypeId.BINARY,
     }
 )
 """Primitive types that Spark stores in Parquet as Iceberg does."""
@@ -70,7 +45,7 @@ NO_ID: Final = 0
 # --- from Iceberg to Spark -------------------------------------------------------------------
 
 
-def spark_schema(schema: StructType, *, field_ids: bool = False) -> st.StructType:
+def spark_schema(schema: types.StructType, *, field_ids: bool = False) -> st.StructType:
     """Return a schema as Spark's type.
 
     `field_ids` puts the ID of each struct field in its metadata. Spark cannot store the IDs of list
@@ -79,26 +54,26 @@ def spark_schema(schema: StructType, *, field_ids: bool = False) -> st.StructTyp
     return _spark_struct(schema, "", field_ids)
 
 
-def spark_type(type_: Type) -> st.DataType:
+def spark_type(type_: types.Type) -> st.DataType:
     """Return a type as Spark's; raise BadRequest if this Spark has none."""
     return _spark_type(type_, "", field_ids=False)
 
 
-def _spark_type(type_: Type, path: str, field_ids: bool) -> st.DataType:
-    if isinstance(type_, StructType):
+def _spark_type(type_: types.Type, path: str, field_ids: bool) -> st.DataType:
+    if isinstance(type_, types.StructType):
         return _spark_struct(type_, f"{path}.", field_ids)
-    if isinstance(type_, ListType):
+    if isinstance(type_, types.ListType):
         element = type_.element
         element_type = _spark_type(element.type, f"{path}.element", field_ids)
         return st.ArrayType(element_type, containsNull=not element.required)
-    if isinstance(type_, MapType):
+    if isinstance(type_, types.MapType):
         key = _spark_type(type_.key.type, f"{path}.key", field_ids)
         value = _spark_type(type_.value.type, f"{path}.value", field_ids)
         return st.MapType(key, value, valueContainsNull=not type_.value.required)
     return _SPARK_TYPES[type_.type_id](type_, path)
 
 
-def _spark_struct(type_: StructType, prefix: str, field_ids: bool) -> st.StructType:
+def _spark_struct(type_: types.StructType, prefix: str, field_ids: bool) -> st.StructType:
     fields = []
     for field in type_.fields:
         field_type = _spark_type(field.type, f"{prefix}{field.name}", field_ids)
@@ -111,12 +86,12 @@ def _spark_struct(type_: StructType, prefix: str, field_ids: bool) -> st.StructT
     return st.StructType(fields)
 
 
-def _missing_in_spark(type_: Type, path: str, reason: str) -> BadRequest:
+def _missing_in_spark(type_: types.Type, path: str, reason: str) -> BadRequest:
     prefix = f"column {path}: " if path else ""
     return BadRequest(f"{prefix}this Spark has no type for {type_}, {reason}; select other columns")
 
 
-def _newer_type(name: str, version: str, type_: Type, path: str) -> Any:
+def _newer_type(name: str, version: str, type_: types.Type, path: str) -> Any:
     """Return a class of Spark's types that older versions do not have."""
     cls = getattr(st, name, None)
     if cls is None:
@@ -124,29 +99,29 @@ def _newer_type(name: str, version: str, type_: Type, path: str) -> Any:
     return cls
 
 
-def _time(type_: Type, path: str) -> st.DataType:
+def _time(type_: types.Type, path: str) -> st.DataType:
     time: st.DataType = _newer_type("TimeType", "4.1", type_, path)(MICROSECOND_DIGITS)
     return time
 
 
-def _variant(type_: Type, path: str) -> st.DataType:
+def _variant(type_: types.Type, path: str) -> st.DataType:
     variant: st.DataType = _newer_type("VariantType", "4.0", type_, path)()
     return variant
 
 
-def _geometry(type_: Type, path: str) -> st.DataType:
-    assert isinstance(type_, GeometryType)
+def _geometry(type_: types.Type, path: str) -> st.DataType:
+    assert isinstance(type_, types.GeometryType)
     return _spatial("GeometryType", type_, path, type_.crs)
 
 
-def _geography(type_: Type, path: str) -> st.DataType:
-    assert isinstance(type_, GeographyType)
-    if type_.algorithm is not EdgeAlgorithm.SPHERICAL:
+def _geography(type_: types.Type, path: str) -> st.DataType:
+    assert isinstance(type_, types.GeographyType)
+    if type_.algorithm is not types.EdgeAlgorithm.SPHERICAL:
         raise _missing_in_spark(type_, path, "which has edges other than spherical")
     return _spatial("GeographyType", type_, path, type_.crs)
 
 
-def _spatial(name: str, type_: Type, path: str, crs: str) -> st.DataType:
+def _spatial(name: str, type_: types.Type, path: str, crs: str) -> st.DataType:
     cls = _newer_type(name, "4.1", type_, path)
     srid = srid_of(type_)
     if srid is None:
@@ -155,89 +130,90 @@ def _spatial(name: str, type_: Type, path: str, crs: str) -> st.DataType:
     return spatial
 
 
-def _always(make: Callable[[], st.DataType]) -> Callable[[Type, str], st.DataType]:
+def _always(make: Callable[[], st.DataType]) -> Callable[[types.Type, str], st.DataType]:
     return lambda type_, path: make()
 
 
-def _decimal(type_: Type, path: str) -> st.DataType:
-    assert isinstance(type_, DecimalType)
+def _decimal(type_: types.Type, path: str) -> st.DataType:
+    assert isinstance(type_, types.DecimalType)
     return st.DecimalType(type_.precision, type_.scale)
 
 
-_SPARK_TYPES: Final[dict[TypeId, Callable[[Type, str], st.DataType]]] = {
-    TypeId.BOOLEAN: _always(st.BooleanType),
-    TypeId.INT: _always(st.IntegerType),
-    TypeId.LONG: _always(st.LongType),
-    TypeId.FLOAT: _always(st.FloatType),
-    TypeId.DOUBLE: _always(st.DoubleType),
-    TypeId.DECIMAL: _decimal,
-    TypeId.DATE: _always(st.DateType),
-    TypeId.TIME: _time,
-    TypeId.TIMESTAMP: _always(st.TimestampNTZType),
-    TypeId.TIMESTAMPTZ: _always(st.TimestampType),
-    TypeId.TIMESTAMP_NS: _always(st.TimestampNTZType),
-    TypeId.TIMESTAMPTZ_NS: _always(st.TimestampType),
-    TypeId.STRING: _always(st.StringType),
-    TypeId.UUID: _always(st.StringType),
-    TypeId.FIXED: _always(st.BinaryType),
-    TypeId.BINARY: _always(st.BinaryType),
-    TypeId.UNKNOWN: _always(st.NullType),
-    TypeId.VARIANT: _variant,
-    TypeId.GEOMETRY: _geometry,
-    TypeId.GEOGRAPHY: _geography,
+_SPARK_TYPES: Final[dict[types.TypeId, Callable[[types.Type, str], st.DataType]]] = {
+    types.TypeId.BOOLEAN: _always(st.BooleanType),
+    types.TypeId.INT: _always(st.IntegerType),
+    types.TypeId.LONG: _always(st.LongType),
+    types.TypeId.FLOAT: _always(st.FloatType),
+    types.TypeId.DOUBLE: _always(st.DoubleType),
+    types.TypeId.DECIMAL: _decimal,
+    types.TypeId.DATE: _always(st.DateType),
+    types.TypeId.TIME: _time,
+    types.TypeId.TIMESTAMP: _always(st.TimestampNTZType),
+    types.TypeId.TIMESTAMPTZ: _always(st.TimestampType),
+    types.TypeId.TIMESTAMP_NS: _always(st.TimestampNTZType),
+    types.TypeId.TIMESTAMPTZ_NS: _always(st.TimestampType),
+    types.TypeId.STRING: _always(st.StringType),
+    types.TypeId.UUID: _always(st.StringType),
+    types.TypeId.FIXED: _always(st.BinaryType),
+    types.TypeId.BINARY: _always(st.BinaryType),
+    types.TypeId.UNKNOWN: _always(st.NullType),
+    types.TypeId.VARIANT: _variant,
+    types.TypeId.GEOMETRY: _geometry,
+    types.TypeId.GEOGRAPHY: _geography,
 }
 
 
 # --- from Spark to Iceberg -------------------------------------------------------------------
 
 
-def iceberg_schema(schema: st.StructType, *, all_optional: bool = False) -> StructType:
+def iceberg_schema(schema: st.StructType, *, all_optional: bool = False) -> types.StructType:
     """Return the schema of a new table, with IDs from 1.
 
     `all_optional` is for CREATE TABLE AS SELECT: a query without nulls today does not make the
     columns required.
     """
     struct = iceberg_type(schema, count(1), all_optional=all_optional)
-    assert isinstance(struct, StructType)
+    assert isinstance(struct, types.StructType)
     return struct
 
 
 def iceberg_type(
     type_: st.DataType, ids: Iterator[int], *, all_optional: bool = False, path: str = ""
-) -> Type:
+) -> types.Type:
     """Return Spark's type as Iceberg's, with new field IDs."""
     return with_ids(_iceberg_type(type_, path, all_optional), fresh_ids(ids))
 
 
-def _iceberg_type(type_: st.DataType, path: str, all_optional: bool) -> Type:
+def _iceberg_type(type_: st.DataType, path: str, all_optional: bool) -> types.Type:
     if isinstance(type_, st.StructType):
         prefix = f"{path}." if path else ""
         fields = (_iceberg_field(field, prefix, all_optional) for field in type_.fields)
-        return StructType(tuple(fields))
+        return types.StructType(tuple(fields))
     if isinstance(type_, st.ArrayType):
         element = _iceberg_type(type_.elementType, f"{path}.element", all_optional)
         required = not (type_.containsNull or all_optional)
-        return ListType(NestedField(NO_ID, "element", element, required))
+        return types.ListType(types.NestedField(NO_ID, "element", element, required))
     if isinstance(type_, st.MapType):
         key = _iceberg_type(type_.keyType, f"{path}.key", all_optional)
         value = _iceberg_type(type_.valueType, f"{path}.value", all_optional)
         required = not (type_.valueContainsNull or all_optional)
-        return MapType(
-            NestedField(NO_ID, "key", key, True), NestedField(NO_ID, "value", value, required)
+        return types.MapType(
+            types.NestedField(NO_ID, "key", key, True),
+            types.NestedField(NO_ID, "value", value, required),
         )
     return _iceberg_primitive(type_, path)
 
 
-def _iceberg_field(field: st.StructField, prefix: str, all_optional: bool) -> NestedField:
+def _iceberg_field(field: st.StructField, prefix: str, all_optional: bool) -> types.NestedField:
     type_ = _iceberg_type(field.dataType, f"{prefix}{field.name}", all_optional)
-    required = not (field.nullable or all_optional) and type_ is not UNKNOWN
+    required = not (field.nullable or all_optional) and type_ is not types.UNKNOWN
     doc = (field.metadata or {}).get(COMMENT_METADATA)
-    return NestedField(NO_ID, field.name, type_, required, doc)
+    return types.NestedField(NO_ID, field.name, type_, required, doc)
 
 
-def _iceberg_primitive(type_: st.DataType, path: str) -> Type:
+def _iceberg_primitive(type_: st.DataType, path: str) -> types.Type:
     if isinstance(type_, st.DecimalType):
-        return DecimalType(type_.precision, type_.scale)
+        return types.DecimalType(type_.precision, type_.scale)
     name = type(type_).__name__
     known = _ICEBERG_TYPES.get(name)
     if known is not None:
@@ -251,24 +227,24 @@ def _iceberg_primitive(type_: st.DataType, path: str) -> Type:
     )
 
 
-_ICEBERG_TYPES: Final[dict[str, Type]] = {
-    "BooleanType": BOOLEAN,
-    "ByteType": INT,
-    "ShortType": INT,
-    "IntegerType": INT,
-    "LongType": LONG,
-    "FloatType": FLOAT,
-    "DoubleType": DOUBLE,
-    "DateType": DATE,
-    "TimeType": TIME,
-    "TimestampType": TIMESTAMPTZ,
-    "TimestampNTZType": TIMESTAMP,
-    "StringType": STRING,
-    "CharType": STRING,
-    "VarcharType": STRING,
-    "BinaryType": BINARY,
-    "NullType": UNKNOWN,
-    "VariantType": VARIANT,
+_ICEBERG_TYPES: Final[dict[str, types.Type]] = {
+    "BooleanType": types.BOOLEAN,
+    "ByteType": types.INT,
+    "ShortType": types.INT,
+    "IntegerType": types.INT,
+    "LongType": types.LONG,
+    "FloatType": types.FLOAT,
+    "DoubleType": types.DOUBLE,
+    "DateType": types.DATE,
+    "TimeType": types.TIME,
+    "TimestampType": types.TIMESTAMPTZ,
+    "TimestampNTZType": types.TIMESTAMP,
+    "StringType": types.STRING,
+    "CharType": types.STRING,
+    "VarcharType": types.STRING,
+    "BinaryType": types.BINARY,
+    "NullType": types.UNKNOWN,
+    "VariantType": types.VARIANT,
 }
 """Types by the name of Spark's class, because not every PySpark has all classes."""
 
@@ -276,24 +252,24 @@ _ICEBERG_TYPES: Final[dict[str, Type]] = {
 # --- field IDs --------------------------------------------------------------------------------
 
 
-def with_ids(type_: Type, id_of: Callable[[str], int], path: str = "") -> Type:
+def with_ids(type_: types.Type, id_of: Callable[[str], int], path: str = "") -> types.Type:
     """Assign field IDs inside a type.
 
     `id_of` returns the ID for a full name such as `points.element.x`. It is called in the order of
     Java's `AssignFreshIds`: for all fields of a level before the fields inside them.
     """
     prefix = f"{path}." if path else ""
-    children = [(field, f"{prefix}{field.name}") for field in child_fields(type_)]
+    children = [(field, f"{prefix}{field.name}") for field in types.child_fields(type_)]
     ids = [id_of(name) for _, name in children]
     fields = [
         replace(field, field_id=field_id, type=with_ids(field.type, id_of, name))
         for field_id, (field, name) in zip(ids, children, strict=True)
     ]
-    if isinstance(type_, StructType):
-        return StructType(tuple(fields))
-    if isinstance(type_, ListType):
-        return ListType(*fields)
-    return MapType(*fields) if isinstance(type_, MapType) else type_
+    if isinstance(type_, types.StructType):
+        return types.StructType(tuple(fields))
+    if isinstance(type_, types.ListType):
+        return types.ListType(*fields)
+    return types.MapType(*fields) if isinstance(type_, types.MapType) else type_
 
 
 def fresh_ids(ids: Iterator[int]) -> Callable[[str], int]:
@@ -301,8 +277,10 @@ def fresh_ids(ids: Iterator[int]) -> Callable[[str], int]:
     return lambda _: next(ids)
 
 
-def struct_with_ids(struct: StructType, id_of: Callable[[str], int] | None = None) -> StructType:
+def struct_with_ids(
+    struct: types.StructType, id_of: Callable[[str], int] | None = None
+) -> types.StructType:
     """Assign IDs to the fields of a struct, from 1 if `id_of` is None."""
     assigned = with_ids(struct, id_of or fresh_ids(count(1)))
-    assert isinstance(assigned, StructType)
+    assert isinstance(assigned, types.StructType)
     return assigned
