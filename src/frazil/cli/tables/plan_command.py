@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 import typer
 
 from frazil.cli.shared.catalog_command import CatalogChoice, usage
@@ -21,6 +22,11 @@ from frazil.cli.shared.printing import (
 )
 from frazil.cli.shared.typed_names import table_and_ref
 from frazil.cli.tables.snapshot_text import MAIN, find_snapshot
+from frazil.values.temporal import date_from_days
+from frazil.wire.errors import NotFound
+from frazil.wire.expressions import parse_expression
+from frazil.wire.filter_builders import filter_json
+from frazil.wire.filter_text import filter_text
 
 if TYPE_CHECKING:
     from rich.tree import Tree
@@ -80,8 +86,6 @@ def _increment(table: Table, args: PlanArguments) -> dict[str, int | None]:
     start = None if args.start is None else find_snapshot(table, args.start)
     end = find_snapshot(table, args.end or MAIN)
     if end is None:
-        from frazil.wire.errors import NotFound
-
         raise NotFound(f"{table} has no snapshot for --to")
     return {
         "from_snapshot": None if start is None else start.snapshot_id,
@@ -95,10 +99,6 @@ def _increment(table: Table, args: PlanArguments) -> dict[str, int | None]:
 def _document(
     table: Table, args: PlanArguments, snapshots: Mapping[str, Any], plan: Plan
 ) -> dict[str, Any]:
-    import msgspec
-
-    from frazil.wire.filter_builders import filter_json
-
     return {
         "table": str(table.identifier),
         **_named_snapshots(table, snapshots),
@@ -282,8 +282,6 @@ def partition_text(table: Table, spec_id: int, values: Sequence[Any]) -> str:
 
 
 def _value_text(transform: str, value: Any) -> str:
-    from frazil.values.temporal import date_from_days
-
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -299,7 +297,4 @@ def _value_text(transform: str, value: Any) -> str:
 
 def residual_text(residual: bool | Mapping[str, Any]) -> str:
     """Return a residual filter in the syntax of `--filter`."""
-    from frazil.wire.expressions import parse_expression
-    from frazil.wire.filter_text import filter_text
-
     return filter_text(parse_expression(residual))

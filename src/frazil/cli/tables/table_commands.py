@@ -113,9 +113,9 @@ def ls(
 
 def show(choice: CatalogChoice, table: TableAtArgument) -> None:
     """Show a table: schema, partition spec, sort args, properties, refs and a snapshot."""
-    from frazil.cli.tables.show_command import run
+    from frazil.cli.tables import show_command
 
-    run(choice, table)
+    show_command.show(choice, table)
 
 
 def log(
@@ -130,9 +130,9 @@ def log(
     ] = False,
 ) -> None:
     """Show the snapshots of a branch or tag, newest first."""
-    from frazil.cli.tables.log_command import run
+    from frazil.cli.tables import show_command
 
-    run(choice, table, limit, every)
+    show_command.log(choice, table, limit, every)
 
 
 def diff(
