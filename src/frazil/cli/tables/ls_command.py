@@ -12,8 +12,9 @@ from frazil.cli.shared.printing import count_text, plain, print_json, print_tabl
 from frazil.cli.shared.setting_options import FAILURE, fail
 from frazil.cli.shared.typed_names import BadName, namespace_name, table_and_ref
 from frazil.cli.tables.live_files import FilesUnavailable, LiveFile, open_files
-from frazil.cli.tables.snapshot_text import MAIN, find_snapshot, total_text
+from frazil.cli.tables.snapshot_text import find_snapshot, total_text
 from frazil.wire.errors import NotFound
+from frazil.wire.file_actions import MAIN
 
 if TYPE_CHECKING:
     from frazil.client.catalog_client import Client

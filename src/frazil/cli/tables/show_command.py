@@ -19,7 +19,6 @@ from frazil.cli.shared.printing import (
 )
 from frazil.cli.shared.typed_names import table_and_ref
 from frazil.cli.tables.snapshot_text import (
-    MAIN,
     change_text,
     find_snapshot,
     refs_by_snapshot,
@@ -28,6 +27,7 @@ from frazil.cli.tables.snapshot_text import (
     writer_keys,
 )
 from frazil.values.types import fields_by_id
+from frazil.wire.file_actions import MAIN
 
 if TYPE_CHECKING:
     from frazil.client.declare.client_table import Snapshot, Table

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from frazil.cli.shared.printing import count_text, size_text
 from frazil.wire.errors import NotFound
-from frazil.wire.file_actions import SERVER_SUMMARY_KEYS
+from frazil.wire.file_actions import MAIN, SERVER_SUMMARY_KEYS
 
 if TYPE_CHECKING:
     from frazil.client.declare.client_table import Snapshot, Table
-
-MAIN: Final = "main"
 
 CHANGE_KEYS: Final = {
     "added": {
