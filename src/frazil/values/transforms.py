@@ -186,14 +186,8 @@ class Hour(_TimeTransform):
     def accepts(self, source: Type) -> bool:
         return source.type_id in _TIMESTAMPS
 
-    def _apply(self, source: Type, value: Any) -> int:
-        units: int = value
-        per_day = (
-            temporal.NANOS_PER_DAY
-            if source.type_id in _NANO_TIMESTAMPS
-            else temporal.MICROS_PER_DAY
-        )
-        return units // (per_day // 24)
+    def _apply(self, source: Type, value: int) -> int:
+        return value // (_units_per_day(source) // 24)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,11 +238,12 @@ def apply(transform: Transform, source: Type, value: Any) -> Any:
 
 
 def _days(source: Type, value: int) -> int:
-    if source.type_id is TypeId.DATE:
-        return value
-    if source.type_id in _NANO_TIMESTAMPS:
-        return value // temporal.NANOS_PER_DAY
-    return value // temporal.MICROS_PER_DAY
+    return value if source.type_id is TypeId.DATE else value // _units_per_day(source)
+
+
+def _units_per_day(timestamp: Type) -> int:
+    is_nanos = timestamp.type_id in _NANO_TIMESTAMPS
+    return temporal.NANOS_PER_DAY if is_nanos else temporal.MICROS_PER_DAY
 
 
 def hash_value(source: Type, value: Any) -> int:

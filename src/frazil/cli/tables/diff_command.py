@@ -108,20 +108,18 @@ def summed(table: Table, old: Snapshot | None, new: Snapshot | None) -> dict[str
     If one snapshot is an ancestor of the other, add up the summaries between them; otherwise
     subtract their totals. A file that was added and removed again counts on both sides.
     """
-    forward = _snapshots_between(table, old, new)
-    if forward is not None:
-        return {
-            "source": "summaries",
-            "added": _sum(forward, "added"),
-            "removed": _sum(forward, "removed"),
-        }
-    back = _snapshots_between(table, new, old)
-    if back is not None:
-        return {
-            "source": "summaries",
-            "added": _sum(back, "removed"),
-            "removed": _sum(back, "added"),
-        }
+    for first, last, added, removed in (
+        (old, new, "added", "removed"),
+        # Going back, what was added is removed.
+        (new, old, "removed", "added"),
+    ):
+        snapshots = _snapshots_between(table, first, last)
+        if snapshots is not None:
+            return {
+                "source": "summaries",
+                "added": _sum(snapshots, added),
+                "removed": _sum(snapshots, removed),
+            }
     before = {} if old is None else numbers(old.summary, TOTAL_KEYS)
     after = {} if new is None else numbers(new.summary, TOTAL_KEYS)
     difference = {name: after.get(name, 0) - before.get(name, 0) for name in TOTAL_KEYS}
