@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 import typer
 
-from frazil.cli.server.doctor import CHECKS, FoundJava, Problem, examine, fsync, java
+from frazil.cli.server import doctor as doctor_module
+from frazil.cli.server.doctor import CHECKS, Problem, examine, fsync, java
 from frazil.cli.shared.setting_options import Output
 from frazil.db.connect import connect
 from frazil.db.sql import migrations
@@ -189,7 +190,8 @@ def test_a_missing_java_matters_only_where_it_is_required(
     require: tuple[str, ...],
     status: str,
 ) -> None:
-    monkeypatch.setattr("frazil.cli.server.doctor.find_java", lambda: FoundJava(None, ()))
+    monkeypatch.setattr(doctor_module, "find_system_java", lambda report: None)
+    monkeypatch.setattr(doctor_module, "_wheel_release", lambda: None)
     with pytest.raises(typer.Exit) as ended:
         examine(resolve(), require, Output.JSON)
     answer = json.loads(capsys.readouterr().out)

@@ -46,18 +46,18 @@ def frazil_command(
 @takes_settings
 def serve(resolved: Resolved, output: OutputOption = Output.TEXT) -> None:
     """Run the catalog in this process until SIGTERM or Ctrl-C."""
-    from frazil.cli.server.serve_command import run
+    from frazil.cli.server.server_commands import run_server
 
-    run(resolved, output)
+    run_server(resolved, output)
 
 
 @config_app.command("show")
 @takes_settings
 def config_show(resolved: Resolved, output: OutputOption = Output.TEXT) -> None:
     """Print each setting with its value and source."""
-    from frazil.cli.server.config_show import show
+    from frazil.cli.server.server_commands import show_settings
 
-    show(resolved, output)
+    show_settings(resolved, output)
 
 
 @token_app.command("new")
@@ -66,9 +66,9 @@ def token_new(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Create a token. It is shown once; the server stores only its digest."""
-    from frazil.cli.server.token_new import new
+    from frazil.cli.server.server_commands import new_token
 
-    new(name, output)
+    new_token(name, output)
 
 
 @app.command()

@@ -12,7 +12,7 @@ The bitmaps are in the portable Roaring format, one for each value of a position
                  or runs (start u16, length - 1 u16)
 
 The checksum protects against damage but not against an attacker. The Roaring library stays inside
-the buffer but trusts its content, so `check_roaring` validates the layout first. It ignores the
+the buffer but trusts its content, so `_check_roaring` validates the layout first. It ignores the
 offsets because CRoaring and Java's RoaringBitmap read from front to back and do not use them.
 """
 
@@ -22,7 +22,7 @@ import struct
 import sys
 import zlib
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 from operator import lt
@@ -31,6 +31,25 @@ from typing import Final
 from pyroaring import FrozenBitMap64
 
 from frazil.values.puffin import Blob, BlobMetadata
+
+BLOB_TYPE: Final = "deletion-vector-v1"
+REFERENCED_DATA_FILE: Final = "referenced-data-file"
+CARDINALITY: Final = "cardinality"
+ROW_POSITION_FIELD_ID: Final = 2147483645
+"""The reserved field id of `_pos` (spec, "Reserved Field IDs")."""
+NOT_YET_KNOWN: Final = -1
+"""The snapshot id and sequence number of a blob that is written before its commit."""
+
+MAX_KEY: Final = (1 << 31) - 2
+MAX_POSITION: Final = (MAX_KEY << 32) | (1 << 31)
+"""The limit of Java's RoaringPositionBitmap."""
+MAX_VECTOR_BYTES: Final = 64 << 20
+"""Enough for any set of rows of a file with 500 million rows."""
+
+_MAGIC: Final = bytes.fromhex("d1d33964")
+_HEAD: Final = struct.Struct(">i4s")
+_CRC: Final = struct.Struct(">I")
+_MIN_BYTES: Final = _HEAD.size + 8 + _CRC.size
 
 _NO_RUN_COOKIE: Final = 12346
 _RUN_COOKIE: Final = 12347
@@ -43,11 +62,14 @@ _MIN_BITMAP_BYTES: Final = 12
 """A key and an empty bitmap."""
 
 
+# --- the Roaring layout -----------------------------------------------------------------------
+
+
 class InvalidRoaring(ValueError):
     """The bytes are not in the portable Roaring format."""
 
 
-def check_roaring(data: memoryview, max_key: int) -> None:
+def _check_roaring(data: memoryview) -> None:
     """Refuse bytes that are not exactly one 64-bit bitmap, in time linear in their number."""
     (count,) = struct.unpack_from("<Q", _take(data, 0, 8))
     if count > (len(data) - 8) // _MIN_BITMAP_BYTES:
@@ -56,8 +78,8 @@ def check_roaring(data: memoryview, max_key: int) -> None:
     last_key = -1
     for _ in range(count):
         key = int.from_bytes(_take(data, at, 4), "little")
-        if not last_key < key <= max_key:
-            raise InvalidRoaring(f"key {key} after {last_key}: keys ascend to at most {max_key}")
+        if not last_key < key <= MAX_KEY:
+            raise InvalidRoaring(f"key {key} after {last_key}: keys ascend to at most {MAX_KEY}")
         last_key = key
         at = _check_bitmap(data, at + 4)
     if at != len(data):
@@ -149,24 +171,7 @@ def _take(data: memoryview, at: int, size: int) -> memoryview:
     return data[at : at + size]
 
 
-BLOB_TYPE: Final = "deletion-vector-v1"
-REFERENCED_DATA_FILE: Final = "referenced-data-file"
-CARDINALITY: Final = "cardinality"
-ROW_POSITION_FIELD_ID: Final = 2147483645
-"""The reserved field id of `_pos` (spec, "Reserved Field IDs")."""
-NOT_YET_KNOWN: Final = -1
-"""The snapshot id and sequence number of a blob that is written before its commit."""
-
-MAX_KEY: Final = (1 << 31) - 2
-MAX_POSITION: Final = (MAX_KEY << 32) | (1 << 31)
-"""The limit of Java's RoaringPositionBitmap."""
-MAX_VECTOR_BYTES: Final = 64 << 20
-"""Enough for any set of rows of a file with 500 million rows."""
-
-_MAGIC: Final = bytes.fromhex("d1d33964")
-_HEAD: Final = struct.Struct(">i4s")
-_CRC: Final = struct.Struct(">I")
-_MIN_BYTES: Final = _HEAD.size + 8 + _CRC.size
+# --- vectors ----------------------------------------------------------------------------------
 
 
 class InvalidDeletionVector(ValueError):
@@ -177,7 +182,8 @@ class InvalidDeletionVector(ValueError):
 class DeletionVector:
     """An immutable set of positions."""
 
-    _bitmap: FrozenBitMap64
+    bitmap: FrozenBitMap64
+    """The positions as a bitmap of the Roaring library, for bulk operations."""
 
     @classmethod
     def from_positions(cls, positions: Iterable[int]) -> DeletionVector:
@@ -193,15 +199,16 @@ class DeletionVector:
         return cls._optimized(bitmap)
 
     @classmethod
-    def deserialize(cls, data: bytes, *, max_bytes: int = MAX_VECTOR_BYTES) -> DeletionVector:
+    def deserialize(cls, data: bytes) -> DeletionVector:
         """Read the content of a blob, which must be exactly one vector."""
-        if not _MIN_BYTES <= len(data) <= max_bytes:
+        if not _MIN_BYTES <= len(data) <= MAX_VECTOR_BYTES:
             raise InvalidDeletionVector(
-                f"a deletion vector has {_MIN_BYTES} to {max_bytes} bytes, this one {len(data)}"
+                f"a deletion vector has {_MIN_BYTES} to {MAX_VECTOR_BYTES} bytes, "
+                f"this one {len(data)}"
             )
         vector = _checked_frame(data)
         try:
-            check_roaring(vector, MAX_KEY)
+            _check_roaring(vector)
             bitmap = FrozenBitMap64.deserialize(bytes(vector))
         except (InvalidRoaring, ValueError) as error:
             raise InvalidDeletionVector(f"the bitmap is damaged: {error}") from None
@@ -219,29 +226,11 @@ class DeletionVector:
 
     @property
     def cardinality(self) -> int:
-        return len(self._bitmap)
-
-    def __contains__(self, position: int) -> bool:
-        return 0 <= position <= MAX_POSITION and position in self._bitmap
-
-    def __iter__(self) -> Iterator[int]:
-        """Iterate over the positions in ascending order."""
-        return iter(self._bitmap)
-
-    @property
-    def bitmap(self) -> FrozenBitMap64:
-        """The positions as a bitmap of the Roaring library, for bulk operations."""
-        return self._bitmap
-
-    def union(self, other: DeletionVector) -> DeletionVector:
-        return self._optimized(self._bitmap | other._bitmap)
-
-    def difference(self, other: DeletionVector) -> DeletionVector:
-        return self._optimized(self._bitmap - other._bitmap)
+        return len(self.bitmap)
 
     def serialize(self) -> bytes:
         """Return the content of a blob. Equal vectors have equal bytes."""
-        vector = self._bitmap.serialize()
+        vector = self.bitmap.serialize()
         checked = _MAGIC + vector
         return _HEAD.pack(len(checked), _MAGIC) + vector + _CRC.pack(zlib.crc32(checked))
 

@@ -15,28 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from frazil.values.types import (
-    BINARY,
-    BOOLEAN,
-    DATE,
-    DOUBLE,
-    FLOAT,
-    INT,
-    LONG,
-    MAX_DECIMAL_PRECISION,
-    STRING,
-    TIME,
-    TIMESTAMP,
-    TIMESTAMP_NS,
-    TIMESTAMPTZ,
-    TIMESTAMPTZ_NS,
-    UNKNOWN,
-    UUID,
-    DecimalType,
-    FixedType,
-    Type,
-    TypeId,
-)
+from frazil.values import types
 
 FIELD_ID: Final = b"PARQUET:field_id"
 _UUID_BYTES: Final = 16
@@ -55,7 +34,7 @@ class Leaf:
     """`milliseconds`, `microseconds` or `nanoseconds` of times and timestamps."""
     can_be_null: bool = True
     """False if neither the column nor any of its parents can be null."""
-    readable_as: tuple[Type, ...] = ()
+    readable_as: tuple[types.Type, ...] = ()
     """The Iceberg types that it can be read as without promotion; the first is the nearest."""
 
 
@@ -67,7 +46,7 @@ class FileColumn:
     """Parts of lists and maps are called `element`, `key` and `value`, whatever the file says."""
     field_id: int | None
     arrow_type: Any
-    kind: TypeId | None = None
+    kind: types.TypeId | None = None
     """STRUCT, LIST or MAP if the column has parts."""
     parts: tuple[FileColumn, ...] = ()
     leaf: Leaf | None = None
@@ -125,28 +104,28 @@ def _stored_type(type_: Any) -> Any:
     return _stored_type(type_.value_type) if pa.types.is_dictionary(type_) else type_
 
 
-def _parts(type_: Any) -> tuple[TypeId | None, Sequence[tuple[str, Any]]]:
+def _parts(type_: Any) -> tuple[types.TypeId | None, Sequence[tuple[str, Any]]]:
     import pyarrow as pa
 
     if pa.types.is_struct(type_):
-        return TypeId.STRUCT, [(field.name, field) for field in type_]
+        return types.TypeId.STRUCT, [(field.name, field) for field in type_]
     if pa.types.is_map(type_):
-        return TypeId.MAP, [("key", type_.key_field), ("value", type_.item_field)]
+        return types.TypeId.MAP, [("key", type_.key_field), ("value", type_.item_field)]
     if is_list(type_):
-        return TypeId.LIST, [("element", type_.value_field)]
+        return types.TypeId.LIST, [("element", type_.value_field)]
     return None, []
 
 
 def is_list(type_: Any) -> bool:
     """Whether a `pyarrow.DataType` is a list of any layout."""
-    from pyarrow import types
+    import pyarrow as pa
 
     checks = (
-        types.is_list,
-        types.is_large_list,
-        types.is_fixed_size_list,
-        types.is_list_view,
-        types.is_large_list_view,
+        pa.types.is_list,
+        pa.types.is_large_list,
+        pa.types.is_fixed_size_list,
+        pa.types.is_list_view,
+        pa.types.is_large_list_view,
     )
     return any(check(type_) for check in checks)
 
@@ -177,16 +156,16 @@ def _leaf(column: Any, index: int) -> Leaf:
     )
 
 
-def _readable_as(column: Any, logical: dict[str, Any]) -> tuple[Type, ...]:
+def _readable_as(column: Any, logical: dict[str, Any]) -> tuple[types.Type, ...]:
     """Return what Iceberg's Java readers accept (`BaseParquetReaders`)."""
     name = logical["Type"]
     if name in _BY_LOGICAL_TYPE:
         return _BY_LOGICAL_TYPE[name]
     if name == "Decimal":
-        fits = 1 <= logical["precision"] <= MAX_DECIMAL_PRECISION
-        return (DecimalType(logical["precision"], logical["scale"]),) if fits else ()
+        fits = 1 <= logical["precision"] <= types.MAX_DECIMAL_PRECISION
+        return (types.DecimalType(logical["precision"], logical["scale"]),) if fits else ()
     if name == "Time":
-        return () if logical["timeUnit"] == "nanoseconds" else (TIME,)
+        return () if logical["timeUnit"] == "nanoseconds" else (types.TIME,)
     if name == "Timestamp":
         return (_timestamp(logical),)
     if name == "Int":
@@ -194,46 +173,46 @@ def _readable_as(column: Any, logical: dict[str, Any]) -> tuple[Type, ...]:
     if name != "None":
         return ()
     if column.physical_type == "FIXED_LEN_BYTE_ARRAY":
-        fixed = FixedType(column.length)
-        return (fixed, UUID) if column.length == _UUID_BYTES else (fixed,)
+        fixed = types.FixedType(column.length)
+        return (fixed, types.UUID) if column.length == _UUID_BYTES else (fixed,)
     return _BY_PHYSICAL_TYPE.get(column.physical_type, ())
 
 
-def _timestamp(logical: dict[str, Any]) -> Type:
+def _timestamp(logical: dict[str, Any]) -> types.Type:
     if logical["timeUnit"] == "nanoseconds":
-        return TIMESTAMPTZ_NS if logical["isAdjustedToUTC"] else TIMESTAMP_NS
-    return TIMESTAMPTZ if logical["isAdjustedToUTC"] else TIMESTAMP
+        return types.TIMESTAMPTZ_NS if logical["isAdjustedToUTC"] else types.TIMESTAMP_NS
+    return types.TIMESTAMPTZ if logical["isAdjustedToUTC"] else types.TIMESTAMP
 
 
-def _integer(logical: dict[str, Any]) -> tuple[Type, ...]:
+def _integer(logical: dict[str, Any]) -> tuple[types.Type, ...]:
     """Refuse unsigned numbers of 32 and 64 bits, which readers would take for signed ones."""
     width, is_signed = logical["bitWidth"], logical["isSigned"]
     if width == 64:
-        return (LONG,) if is_signed else ()
-    return (INT,) if is_signed or width < 32 else ()
+        return (types.LONG,) if is_signed else ()
+    return (types.INT,) if is_signed or width < 32 else ()
 
 
-_BY_LOGICAL_TYPE: Final[dict[str, tuple[Type, ...]]] = {
-    "String": (STRING,),
-    "Enum": (STRING,),
-    "JSON": (STRING,),
-    "BSON": (BINARY,),
-    "Date": (DATE,),
-    "UUID": (UUID,),
-    "Null": (UNKNOWN,),
+_BY_LOGICAL_TYPE: Final[dict[str, tuple[types.Type, ...]]] = {
+    "String": (types.STRING,),
+    "Enum": (types.STRING,),
+    "JSON": (types.STRING,),
+    "BSON": (types.BINARY,),
+    "Date": (types.DATE,),
+    "UUID": (types.UUID,),
+    "Null": (types.UNKNOWN,),
     # Well-known binary; the table's schema knows the reference system.
-    "Geometry": (BINARY,),
-    "Geography": (BINARY,),
+    "Geometry": (types.BINARY,),
+    "Geography": (types.BINARY,),
 }
 
-_BY_PHYSICAL_TYPE: Final[dict[str, tuple[Type, ...]]] = {
-    "BOOLEAN": (BOOLEAN,),
-    "INT32": (INT,),
-    "INT64": (LONG,),
+_BY_PHYSICAL_TYPE: Final[dict[str, tuple[types.Type, ...]]] = {
+    "BOOLEAN": (types.BOOLEAN,),
+    "INT32": (types.INT,),
+    "INT64": (types.LONG,),
     # Timestamps of old Impala and Spark, which do not store whether they have a zone.
-    "INT96": (TIMESTAMPTZ, TIMESTAMP),
-    "FLOAT": (FLOAT,),
-    "DOUBLE": (DOUBLE,),
+    "INT96": (types.TIMESTAMPTZ, types.TIMESTAMP),
+    "FLOAT": (types.FLOAT,),
+    "DOUBLE": (types.DOUBLE,),
     # Text without its annotation is read as text too.
-    "BYTE_ARRAY": (BINARY, STRING),
+    "BYTE_ARRAY": (types.BINARY, types.STRING),
 }

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -67,7 +67,6 @@ class Blob(msgspec.Struct, frozen=True, kw_only=True):
     data: bytes
     snapshot_id: int
     sequence_number: int
-    compression_codec: str | None = None
     properties: Mapping[str, str] = {}
 
 
@@ -77,7 +76,7 @@ class Blob(msgspec.Struct, frozen=True, kw_only=True):
 def write_puffin(
     blobs: Sequence[Blob], properties: Mapping[str, str]
 ) -> tuple[bytes, list[BlobMetadata]]:
-    """Return a whole file and the metadata of its blobs. As in Java, the footer is not compressed.
+    """Return a whole file and the metadata of its blobs. Nothing in it is compressed.
 
     The specification recommends the property `created-by`.
     """
@@ -85,24 +84,22 @@ def write_puffin(
     written: list[BlobMetadata] = []
     offset = len(_MAGIC)
     for blob in blobs:
-        stored = _compressed(blob)
-        written.append(_metadata(blob, offset, len(stored)))
-        parts.append(stored)
-        offset += len(stored)
+        written.append(_metadata(blob, offset))
+        parts.append(blob.data)
+        offset += len(blob.data)
     payload = _payload(FileMetadata(tuple(written), dict(properties)))
     parts += [_MAGIC, payload, _TAIL.pack(len(payload), _NO_FLAGS, _MAGIC)]
     return b"".join(parts), written
 
 
-def _metadata(blob: Blob, offset: int, length: int) -> BlobMetadata:
+def _metadata(blob: Blob, offset: int) -> BlobMetadata:
     return BlobMetadata(
         type=blob.type,
         fields=tuple(blob.fields),
         snapshot_id=blob.snapshot_id,
         sequence_number=blob.sequence_number,
         offset=offset,
-        length=length,
-        compression_codec=blob.compression_codec,
+        length=len(blob.data),
         properties=dict(blob.properties),
     )
 
@@ -122,19 +119,10 @@ def _payload(metadata: FileMetadata) -> bytes:
     return payload
 
 
-def _compressed(blob: Blob) -> bytes:
-    if blob.compression_codec is None:
-        return blob.data
-    if blob.compression_codec != "zstd":
-        raise _unsupported(blob.compression_codec)
-    compressed: bytes = _zstandard().ZstdCompressor().compress(blob.data)
-    return compressed
-
-
 # --- reading ---------------------------------------------------------------------------------
 
 
-def footer_bytes(tail: bytes, file_bytes: int, *, max_bytes: int = MAX_FOOTER_BYTES) -> int:
+def footer_bytes(tail: bytes, file_bytes: int) -> int:
     """Return the length of the footer. The last `TAIL_BYTES` bytes of a file are enough to know
     it."""
     if file_bytes < len(_MAGIC) * 2 + TAIL_BYTES or len(tail) < TAIL_BYTES:
@@ -148,9 +136,9 @@ def footer_bytes(tail: bytes, file_bytes: int, *, max_bytes: int = MAX_FOOTER_BY
         raise _unknown_flags(flags)
     if payload_bytes < 0:
         raise InvalidPuffin(f"the footer's payload has a negative size: {payload_bytes}")
-    if payload_bytes > max_bytes:
+    if payload_bytes > MAX_FOOTER_BYTES:
         raise InvalidPuffin(
-            f"the footer's payload has {payload_bytes} bytes, above the limit of {max_bytes}"
+            f"the footer's payload has {payload_bytes} bytes, above the limit of {MAX_FOOTER_BYTES}"
         )
     length = len(_MAGIC) + int(payload_bytes) + TAIL_BYTES
     if length > file_bytes - len(_MAGIC):
@@ -158,9 +146,7 @@ def footer_bytes(tail: bytes, file_bytes: int, *, max_bytes: int = MAX_FOOTER_BY
     return length
 
 
-def read_footer(
-    tail: bytes, file_bytes: int | None = None, *, max_bytes: int = MAX_FOOTER_BYTES
-) -> FileMetadata:
+def read_footer(tail: bytes, file_bytes: int | None = None) -> FileMetadata:
     """Read the footer of a whole file, or of its last bytes if `file_bytes` has the file's size.
 
     Every blob of the result is inside the file, before the footer.
@@ -168,7 +154,7 @@ def read_footer(
     file_bytes = len(tail) if file_bytes is None else file_bytes
     if file_bytes < len(tail):
         raise InvalidPuffin(f"a file of {file_bytes} bytes cannot end with these {len(tail)}")
-    length = footer_bytes(tail, file_bytes, max_bytes=max_bytes)
+    length = footer_bytes(tail, file_bytes)
     if length > len(tail):
         raise InvalidPuffin(f"the footer has {length} bytes, but only {len(tail)} were read")
     start = len(tail) - length
@@ -177,31 +163,20 @@ def read_footer(
     if tail[start : start + len(_MAGIC)] != _MAGIC:
         raise InvalidPuffin(f"the footer does not begin with the bytes {_MAGIC!r}")
     metadata = _decoded(tail[start + len(_MAGIC) : len(tail) - TAIL_BYTES])
-    for number, blob in enumerate(metadata.blobs):
-        _check_range(blob, f"blobs[{number}]", file_bytes - length)
+    _check_ranges(metadata.blobs, file_bytes - length)
     return metadata
 
 
-def read_blob(data: bytes, metadata: BlobMetadata, *, max_bytes: int = MAX_BLOB_BYTES) -> bytes:
-    """Read a blob of a whole file and decompress it."""
-    _check_range(metadata, "the blob", len(data))
-    stored = memoryview(data)[metadata.offset : metadata.offset + metadata.length]
-    return decode_blob(stored, metadata, max_bytes=max_bytes)
-
-
-def decode_blob(
-    stored: bytes | memoryview, metadata: BlobMetadata, *, max_bytes: int = MAX_BLOB_BYTES
-) -> bytes:
+def decode_blob(stored: bytes, metadata: BlobMetadata) -> bytes:
     """Decompress a blob from its stored bytes."""
     if len(stored) != metadata.length:
         raise InvalidPuffin(f"the blob has {metadata.length} bytes, but {len(stored)} were read")
     if metadata.compression_codec == "zstd":
-        return _decompressed(stored, max_bytes)
+        return _decompressed(stored)
     if metadata.compression_codec is not None:
         raise _unsupported(metadata.compression_codec)
-    if len(stored) > max_bytes:
-        raise InvalidPuffin(f"a blob of {len(stored)} bytes is above the limit of {max_bytes}")
-    return bytes(stored)
+    _check_size(len(stored))
+    return stored
 
 
 def _decoded(payload: bytes) -> FileMetadata:
@@ -211,35 +186,35 @@ def _decoded(payload: bytes) -> FileMetadata:
         raise InvalidPuffin(f"the footer's payload is not as specified: {error}") from None
 
 
-def _check_range(blob: BlobMetadata, name: str, end: int) -> None:
-    if blob.offset < len(_MAGIC) or blob.length < 0 or blob.offset + blob.length > end:
-        raise InvalidPuffin(
-            f"{name}: {blob.length} bytes at offset {blob.offset} are not between the first magic "
-            f"and the footer, which are bytes {len(_MAGIC)} to {end}"
-        )
+def _check_ranges(blobs: Sequence[BlobMetadata], end: int) -> None:
+    for number, blob in enumerate(blobs):
+        if blob.offset < len(_MAGIC) or blob.offset + blob.length > end:
+            raise InvalidPuffin(
+                f"blobs[{number}]: {blob.length} bytes at offset {blob.offset} are not between the "
+                f"first magic and the footer, which are bytes {len(_MAGIC)} to {end}"
+            )
 
 
-def _decompressed(stored: bytes | memoryview, max_bytes: int) -> bytes:
+def _check_size(blob_bytes: int) -> None:
+    if blob_bytes > MAX_BLOB_BYTES:
+        raise InvalidPuffin(f"a blob of {blob_bytes} bytes is above the limit of {MAX_BLOB_BYTES}")
+
+
+def _decompressed(stored: bytes) -> bytes:
     """Decompress one Zstandard frame, which must declare its content size (Puffin spec)."""
-    zstandard = _zstandard()
+    # Deletion vectors, the common case, are not compressed and never need zstandard.
+    import zstandard
+
     try:
         size = zstandard.frame_content_size(stored)
         if size < 0:
             raise InvalidPuffin("the blob's zstd frame does not tell the size of its content")
-        if size > max_bytes:
-            raise InvalidPuffin(f"a blob of {size} bytes is above the limit of {max_bytes}")
+        _check_size(size)
         decompressor = zstandard.ZstdDecompressor()
         data: bytes = decompressor.decompress(stored, allow_extra_data=False)
     except zstandard.ZstdError as error:
         raise InvalidPuffin(f"the blob is not one zstd frame: {error}") from None
     return data
-
-
-def _zstandard() -> Any:
-    """Import zstandard when a blob needs it. Deletion vectors, the common case, never do."""
-    import zstandard
-
-    return zstandard
 
 
 def _unsupported(codec: str) -> InvalidPuffin:

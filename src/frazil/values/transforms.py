@@ -48,51 +48,43 @@ class Transform:
     """A transform; `str` returns its canonical text."""
 
     preserves_order: ClassVar[bool] = False
+    name: ClassVar[str]
 
     def accepts(self, source: Type) -> bool:
         """Check whether a column of this type may be the source, as Java's `canTransform` does."""
-        raise NotImplementedError
+        return True
 
     def result_type(self, source: Type) -> Type:
-        """Return the type of the transformed values."""
-        raise NotImplementedError
+        """Return the type of the transformed values, by default that of the source."""
+        return source
 
     def _apply(self, source: Type, value: Any) -> Any:
         raise NotImplementedError
+
+    def __str__(self) -> str:
+        return self.name
 
 
 @dataclass(frozen=True, slots=True)
 class Identity(Transform):
     preserves_order = True
+    name = "identity"
 
     def accepts(self, source: Type) -> bool:
         return source.is_primitive and source.type_id not in _NOT_IDENTITY
 
-    def result_type(self, source: Type) -> Type:
-        return source
-
     def _apply(self, source: Type, value: Any) -> Any:
         return value
-
-    def __str__(self) -> str:
-        return "identity"
 
 
 @dataclass(frozen=True, slots=True)
 class Void(Transform):
     """Always null. It replaces a partition field that was dropped from a v1 table."""
 
-    def accepts(self, source: Type) -> bool:
-        return True
-
-    def result_type(self, source: Type) -> Type:
-        return source
+    name = "void"
 
     def _apply(self, source: Type, value: Any) -> Any:
         return None
-
-    def __str__(self) -> str:
-        return "void"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +120,6 @@ class Truncate(Transform):
     def accepts(self, source: Type) -> bool:
         return source.type_id in _TRUNCATABLE
 
-    def result_type(self, source: Type) -> Type:
-        return source
-
     def _apply(self, source: Type, value: Any) -> Any:
         if isinstance(source, DecimalType):
             digits = unscaled(value)
@@ -146,7 +135,6 @@ class Truncate(Transform):
 @dataclass(frozen=True, slots=True)
 class _TimeTransform(Transform):
     preserves_order = True
-    name: ClassVar[str]
 
     def accepts(self, source: Type) -> bool:
         return source.type_id is TypeId.DATE or source.type_id in _TIMESTAMPS
@@ -160,9 +148,6 @@ class _TimeTransform(Transform):
     def _apply(self, source: Type, value: Any) -> int:
         return self._of_days(_days(source, value))
 
-    def __str__(self) -> str:
-        return self.name
-
 
 @dataclass(frozen=True, slots=True)
 class Year(_TimeTransform):
@@ -170,8 +155,6 @@ class Year(_TimeTransform):
 
     def _of_days(self, days: int) -> int:
         return temporal.year_and_month(days)[0] - 1970
-
-    __str__ = _TimeTransform.__str__
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +164,6 @@ class Month(_TimeTransform):
     def _of_days(self, days: int) -> int:
         year, month = temporal.year_and_month(days)
         return (year - 1970) * 12 + month - 1
-
-    __str__ = _TimeTransform.__str__
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,8 +178,6 @@ class Day(_TimeTransform):
     def _of_days(self, days: int) -> int:
         return days
 
-    __str__ = _TimeTransform.__str__
-
 
 @dataclass(frozen=True, slots=True)
 class Hour(_TimeTransform):
@@ -207,16 +186,8 @@ class Hour(_TimeTransform):
     def accepts(self, source: Type) -> bool:
         return source.type_id in _TIMESTAMPS
 
-    def _apply(self, source: Type, value: Any) -> int:
-        units: int = value
-        per_day = (
-            temporal.NANOS_PER_DAY
-            if source.type_id in _NANO_TIMESTAMPS
-            else temporal.MICROS_PER_DAY
-        )
-        return units // (per_day // 24)
-
-    __str__ = _TimeTransform.__str__
+    def _apply(self, source: Type, value: int) -> int:
+        return value // (_units_per_day(source) // 24)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,9 +195,6 @@ class Unknown(Transform):
     """A transform of a later specification or of another vendor, kept as it was written."""
 
     text: str
-
-    def accepts(self, source: Type) -> bool:
-        return True
 
     def result_type(self, source: Type) -> Type:
         return STRING
@@ -270,11 +238,12 @@ def apply(transform: Transform, source: Type, value: Any) -> Any:
 
 
 def _days(source: Type, value: int) -> int:
-    if source.type_id is TypeId.DATE:
-        return value
-    if source.type_id in _NANO_TIMESTAMPS:
-        return value // temporal.NANOS_PER_DAY
-    return value // temporal.MICROS_PER_DAY
+    return value if source.type_id is TypeId.DATE else value // _units_per_day(source)
+
+
+def _units_per_day(timestamp: Type) -> int:
+    is_nanos = timestamp.type_id in _NANO_TIMESTAMPS
+    return temporal.NANOS_PER_DAY if is_nanos else temporal.MICROS_PER_DAY
 
 
 def hash_value(source: Type, value: Any) -> int:

@@ -63,9 +63,7 @@ def _parse_field(value: object, path: str, depth: int) -> types.NestedField:
     field_id = get_int(value, "id", path)
     name = _get(value, "name", str, path)
     required = _get(value, "required", bool, path)
-    if "type" not in value:
-        raise types.InvalidType(f"{path}: 'type' is missing")
-    type_ = parse_type(value["type"], f"{path}.type", depth + 1)
+    type_ = parse_type(_member(value, "type", path), f"{path}.type", depth + 1)
     doc = value.get("doc")
     if doc is not None and not isinstance(doc, str):
         raise types.InvalidType(f"{path}.doc: expected a string, got {_kind(doc)}")
@@ -129,18 +127,20 @@ def _parse_part(
     value: Mapping[str, Any], name: str, path: str, depth: int, required: bool | None = None
 ) -> types.NestedField:
     field_id = get_int(value, f"{name}-id", path)
-    if name not in value:
-        raise types.InvalidType(f"{path}: '{name}' is missing")
-    type_ = parse_type(value[name], f"{path}.{name}", depth + 1)
+    type_ = parse_type(_member(value, name, path), f"{path}.{name}", depth + 1)
     if required is None:
         required = _get(value, f"{name}-required", bool, path)
     return _field(f"{path}.{name}", field_id, name, type_, required)
 
 
-def _get(value: Mapping[str, Any], key: str, kind: type[_T], path: str) -> _T:
+def _member(value: Mapping[str, Any], key: str, path: str) -> Any:
     if key not in value:
         raise types.InvalidType(f"{path}: '{key}' is missing")
-    member = value[key]
+    return value[key]
+
+
+def _get(value: Mapping[str, Any], key: str, kind: type[_T], path: str) -> _T:
+    member = _member(value, key, path)
     if not isinstance(member, kind):
         raise types.InvalidType(f"{path}.{key}: expected {_JSON_NAMES[kind]}, got {_kind(member)}")
     return member
@@ -148,9 +148,7 @@ def _get(value: Mapping[str, Any], key: str, kind: type[_T], path: str) -> _T:
 
 def get_int(value: Mapping[str, Any], key: str, path: str) -> int:
     """Return a required 32-bit integer of a JSON object."""
-    if key not in value:
-        raise types.InvalidType(f"{path}: '{key}' is missing")
-    member = value[key]
+    member = _member(value, key, path)
     if isinstance(member, bool) or not isinstance(member, int):
         raise types.InvalidType(f"{path}.{key}: expected an integer, got {_kind(member)}")
     if not -(2**31) <= member < 2**31:

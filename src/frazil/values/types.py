@@ -112,8 +112,6 @@ class PrimitiveType(Type):
     def is_primitive(self) -> bool:
         return True
 
-    __str__ = Type.__str__
-
 
 @dataclass(frozen=True, slots=True)
 class DecimalType(PrimitiveType):
@@ -143,37 +141,33 @@ class FixedType(PrimitiveType):
 
 
 @dataclass(frozen=True, slots=True)
-class GeometryType(PrimitiveType):
-    type_id: TypeId = field(default=TypeId.GEOMETRY, init=False)
+class _SpatialType(PrimitiveType):
+    """A geometry or a geography."""
+
     crs: str = field(default=DEFAULT_CRS, compare=False)
     _crs_key: str = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        _check_crs(self.crs)
+        if not self.crs:
+            raise InvalidType("the CRS is empty: name one, or leave the parentheses out")
         object.__setattr__(self, "_crs_key", self.crs.upper())
+
+
+@dataclass(frozen=True, slots=True)
+class GeometryType(_SpatialType):
+    type_id: TypeId = field(default=TypeId.GEOMETRY, init=False)
 
     def __str__(self) -> str:
         return f"geometry({self.crs})"
 
 
 @dataclass(frozen=True, slots=True)
-class GeographyType(PrimitiveType):
+class GeographyType(_SpatialType):
     type_id: TypeId = field(default=TypeId.GEOGRAPHY, init=False)
-    crs: str = field(default=DEFAULT_CRS, compare=False)
     algorithm: EdgeAlgorithm = EdgeAlgorithm.SPHERICAL
-    _crs_key: str = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        _check_crs(self.crs)
-        object.__setattr__(self, "_crs_key", self.crs.upper())
 
     def __str__(self) -> str:
         return f"geography({self.crs}, {self.algorithm.value})"
-
-
-def _check_crs(crs: str) -> None:
-    if not crs:
-        raise InvalidType("the CRS is empty: name one, or leave the parentheses out")
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,8 +198,6 @@ class NestedType(Type):
     @property
     def is_nested(self) -> bool:
         return True
-
-    __str__ = Type.__str__
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,6 +50,12 @@ class _FieldMap(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     """A map as two lists of the same length, because keys of JSON objects are strings."""
 
     keys: tuple[FieldId, ...]
+    values: tuple[Any, ...]
+
+    def __post_init__(self) -> None:
+        keys = self.keys
+        if len(keys) != len(self.values) or keys not in _distinct_keys:
+            _check_map(keys, self.values)
 
 
 class CountMap(_FieldMap, frozen=True, gc=False):
@@ -67,21 +73,11 @@ class CountMap(_FieldMap, frozen=True, gc=False):
     def __len__(self) -> int:
         return len(self.keys)
 
-    def __post_init__(self) -> None:
-        keys = self.keys
-        if len(keys) != len(self.values) or keys not in _distinct_keys:
-            _check_map(keys, self.values)
-
 
 class ValueMap(_FieldMap, frozen=True, gc=False):
     """Lower or upper bounds by field id. A column without a bound is left out."""
 
     values: tuple[Primitive, ...]
-
-    def __post_init__(self) -> None:
-        keys = self.keys
-        if len(keys) != len(self.values) or keys not in _distinct_keys:
-            _check_map(keys, self.values)
 
 
 # Lists of field ids that are known to be distinct. Nearly all files of a table have the same list.

@@ -16,16 +16,7 @@ from decimal import Decimal
 from typing import Any, Final, TypeAlias
 from uuid import UUID
 
-from frazil.values.transforms import (
-    Bucket,
-    Day,
-    Hour,
-    InvalidTransform,
-    Month,
-    Transform,
-    Truncate,
-    Year,
-)
+from frazil.values import transforms
 from frazil.wire.errors import BadRequest
 from frazil.wire.expressions import (
     ALWAYS_FALSE,
@@ -137,45 +128,47 @@ def col(name: str) -> Operand:
 
 def bucket(num_buckets: int, name: str) -> Operand:
     """Return the bucket number of a column, an int from 0 to `num_buckets - 1`."""
-    return _with_parameter(Bucket, num_buckets, name)
+    return _with_parameter(transforms.Bucket, num_buckets, name)
 
 
 def truncate(width: int, name: str) -> Operand:
     """Return a column truncated to a width; the values have the column's own type."""
-    return _with_parameter(Truncate, width, name)
+    return _with_parameter(transforms.Truncate, width, name)
 
 
 def year(name: str) -> Operand:
     """Return the year of a date or timestamp as Iceberg counts it: years since 1970."""
-    return _transformed(Year(), name)
+    return _transformed(transforms.Year(), name)
 
 
 def month(name: str) -> Operand:
     """Return the month of a date or timestamp as Iceberg counts it: months since January 1970."""
-    return _transformed(Month(), name)
+    return _transformed(transforms.Month(), name)
 
 
 def day(name: str) -> Operand:
     """Return the day of a date or timestamp, to compare with a date."""
-    return _transformed(Day(), name)
+    return _transformed(transforms.Day(), name)
 
 
 def hour(name: str) -> Operand:
     """Return the hour of a timestamp as Iceberg counts it: hours since 1970."""
-    return _transformed(Hour(), name)
+    return _transformed(transforms.Hour(), name)
 
 
-def _transformed(transform: Transform, name: str) -> Operand:
+def _transformed(transform: transforms.Transform, name: str) -> Operand:
     return Operand(Term(col(name).term.column, transform))
 
 
-def _with_parameter(kind: type[Bucket] | type[Truncate], parameter: int, name: str) -> Operand:
+def _with_parameter(
+    kind: type[transforms.Bucket] | type[transforms.Truncate], parameter: int, name: str
+) -> Operand:
     if isinstance(parameter, bool) or not isinstance(parameter, int) or parameter < 1:
         function = kind.__name__.lower()
         raise BadRequest(f"{function} takes a positive int first, then the column's name")
     try:
         return _transformed(kind(parameter), name)
-    except InvalidTransform as error:
+    except transforms.InvalidTransform as error:
         raise BadRequest(f"filter: {error}") from None
 
 

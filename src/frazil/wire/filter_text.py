@@ -25,17 +25,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final, NoReturn
 
-from frazil.values import temporal
-from frazil.values.transforms import (
-    Bucket,
-    Day,
-    Hour,
-    InvalidTransform,
-    Month,
-    Transform,
-    Truncate,
-    Year,
-)
+from frazil.values import temporal, transforms
 from frazil.wire.errors import BadRequest
 from frazil.wire.expressions import (
     ALWAYS_FALSE,
@@ -92,15 +82,15 @@ _COMPARISONS: Final = {
 _RESERVED: Final = frozenset(
     {"and", "or", "not", "in", "is", "null", "nan", "like", "between", "true", "false"}
 )
-_WITH_PARAMETER: Final[dict[str, Callable[[int], Transform]]] = {
-    "bucket": Bucket,
-    "truncate": Truncate,
+_WITH_PARAMETER: Final[dict[str, Callable[[int], transforms.Transform]]] = {
+    "bucket": transforms.Bucket,
+    "truncate": transforms.Truncate,
 }
-_PLAIN: Final[dict[str, Transform]] = {
-    "year": Year(),
-    "month": Month(),
-    "day": Day(),
-    "hour": Hour(),
+_PLAIN: Final[dict[str, transforms.Transform]] = {
+    "year": transforms.Year(),
+    "month": transforms.Month(),
+    "day": transforms.Day(),
+    "hour": transforms.Hour(),
 }
 _FUNCTIONS: Final = ", ".join((*_WITH_PARAMETER, *_PLAIN))
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
@@ -334,13 +324,13 @@ class _Parser:
         self._expect_symbol(")")
         return term
 
-    def _transform(self, name: str) -> Transform:
+    def _transform(self, name: str) -> transforms.Transform:
         token = self._take()
         if token.kind != "number" or not token.text.isdigit() or int(token.text) < 1:
             self._expected(f"a positive integer, as in {name}(16, id)", token)
         try:
             transform = _WITH_PARAMETER[name](int(token.text))
-        except InvalidTransform as error:
+        except transforms.InvalidTransform as error:
             _fail(self._text, token.position, str(error))
         self._expect_symbol(",")
         return transform

@@ -92,10 +92,14 @@ class CommitTransactionRequest(Request, frozen=True):
 
     def identifiers(self) -> tuple[Identifier, ...]:
         """Return the table of each change, in order."""
-        return tuple(
-            _identifier_of(change, f"table-changes[{index}]")
-            for index, change in enumerate(self.table_changes)
-        )
+        identifiers = []
+        for index, change in enumerate(self.table_changes):
+            if change.identifier is None:
+                raise BadRequest(
+                    f"table-changes[{index}].identifier: required in a transaction, but missing"
+                )
+            identifiers.append(change.identifier.identifier("table"))
+        return tuple(identifiers)
 
 
 class RenameTableRequest(Request, frozen=True):
@@ -156,10 +160,7 @@ class CommitReport(Report, frozen=True, tag="commit-report"):
 ReportMetricsRequest: TypeAlias = ScanReport | CommitReport
 
 
-def _identifier_of(change: CommitTableRequest, json_path: str) -> Identifier:
-    if change.identifier is None:
-        raise BadRequest(f"{json_path}.identifier: required in a transaction, but missing")
-    return change.identifier.identifier("table")
+# --- responses ----------------------------------------------------------------------------------
 
 
 class Response(Struct, frozen=True, rename="kebab"):

@@ -49,8 +49,8 @@ def test_union_and_what_is_common() -> None:
 
 def test_the_vector_has_the_same_positions() -> None:
     vector = Positions.of([4, HIGH]).vector()
-    assert list(vector) == [4, HIGH]
-    assert list(DeletionVector.deserialize(vector.serialize())) == [4, HIGH]
+    assert list(vector.bitmap) == [4, HIGH]
+    assert list(DeletionVector.deserialize(vector.serialize()).bitmap) == [4, HIGH]
 
 
 def test_positions_are_collected_by_file_over_batches() -> None:

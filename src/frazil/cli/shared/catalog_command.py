@@ -15,13 +15,24 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
 import typer
 
-from frazil.cli.shared.printing import print_json
-from frazil.cli.shared.setting_options import FAILURE, USAGE_ERROR, Output, OutputOption, fail
-from frazil.wire.errors import FrazilError
+from frazil.cli.shared.conflict_explanation import explanation
+from frazil.cli.shared.printing import plain, print_json
+from frazil.cli.shared.setting_options import (
+    FAILURE,
+    USAGE_ERROR,
+    Output,
+    OutputOption,
+    declared,
+    fail,
+    keyword,
+    own_options,
+)
+from frazil.cli.shared.typed_names import BadName
+from frazil.wire.errors import CommitFailed, CommitStateUnknown, FrazilError, ValidationError
 
 if TYPE_CHECKING:
     from frazil.client.catalog_client import Client
@@ -114,13 +125,8 @@ def takes_catalog(command: Callable[..., None]) -> Callable[..., None]:
 
     The command takes `choice` first, then its own arguments and options by name.
     """
-    _, *rest = inspect.signature(command, eval_str=True).parameters.values()
-    own = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in rest]
-    options = [
-        _keyword(name, Annotated[Optional[str], option], None)  # noqa: UP045 - read by typer
-        for name, option in _OPTIONS.items()
-    ]
-    output = _keyword("output", OutputOption, Output.TEXT)
+    options = [keyword(name, Annotated[str | None, option]) for name, option in _OPTIONS.items()]
+    output = keyword("output", OutputOption, Output.TEXT)
 
     def with_catalog(**values: Any) -> None:
         choice = CatalogChoice(
@@ -129,17 +135,7 @@ def takes_catalog(command: Callable[..., None]) -> Callable[..., None]:
         with reported(choice.output, values.get("save_conflict")):
             command(choice, **values)
 
-    parameters = [*own, *options, output]
-    with_catalog.__name__ = command.__name__
-    with_catalog.__doc__ = command.__doc__
-    with_catalog.__annotations__ = {each.name: each.annotation for each in parameters}
-    with_catalog.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    return with_catalog
-
-
-def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
-    kind = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(name, kind, default=default, annotation=annotation)
+    return declared(with_catalog, command, [*own_options(command), *options, output])
 
 
 # --- errors ---------------------------------------------------------------------------------------
@@ -148,9 +144,7 @@ def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
 @contextmanager
 def reported(output: Output, save_conflict: str | None = None) -> Iterator[None]:
     """Turn every expected error into one message and an exit code."""
-    from frazil.cli.shared.typed_names import BadName
     from frazil.client.catalog_config import ConfigError
-    from frazil.wire.errors import FrazilError
 
     try:
         yield
@@ -165,8 +159,6 @@ def reported(output: Output, save_conflict: str | None = None) -> Iterator[None]
 @contextmanager
 def unknown_if_interrupted() -> Iterator[None]:
     """Report an unknown outcome if the user interrupts a change."""
-    from frazil.wire.errors import CommitStateUnknown
-
     try:
         yield
     except KeyboardInterrupt:
@@ -181,22 +173,16 @@ def usage(message: str, output: Output) -> NoReturn:
 
 
 def _end(error: FrazilError, output: Output, save_conflict: str | None) -> NoReturn:
-    from frazil.wire.errors import CommitFailed, CommitStateUnknown, ValidationError
-
     refused = isinstance(error, CommitFailed | ValidationError)
     if refused and save_conflict is not None:
         _save(error, save_conflict, output)
     if output is Output.JSON:
         typer.echo(json.dumps(error.body()), err=True)
     elif isinstance(error, ValidationError) and error.conflicts:
-        from frazil.cli.shared.conflict_explanation import explanation
-
         typer.echo(f"frazil: {explanation(error.body()['error'])}", err=True)
         if save_conflict is not None:
             typer.echo(f"\nsaved for `frazil explain {save_conflict}`", err=True)
     else:
-        from frazil.cli.shared.printing import plain
-
         typer.echo(f"frazil: {plain(error.message)}", err=True)
     if refused:
         raise typer.Exit(CONFLICT)

@@ -6,7 +6,7 @@ import inspect
 import json
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Annotated, Any, NoReturn, Optional
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -43,14 +43,9 @@ def takes_settings(command: Callable[..., None]) -> Callable[..., None]:
     The command takes `resolved` first, then its own options by name. The options are built from the
     declarations of the settings, so that names and help texts are written once.
     """
-    _, *rest = inspect.signature(command, eval_str=True).parameters.values()
-    own = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in rest]
     options = [_option(setting) for setting in all_settings() if setting.flag is not None]
-    config = _parameter(
-        "config",
-        Optional[str],  # noqa: UP045 - typer reads the annotation at run time
-        typer.Option("--config", metavar="FILE", help=f"Settings in TOML. [env: {CONFIG_ENV}]"),
-    )
+    config_help = f"Settings in TOML. [env: {CONFIG_ENV}]"
+    config = typer.Option("--config", metavar="FILE", help=config_help)
     names = {parameter.name for parameter in options}
 
     def with_settings(**values: Any) -> None:
@@ -62,12 +57,30 @@ def takes_settings(command: Callable[..., None]) -> Callable[..., None]:
             fail(str(error), values.get("output", Output.TEXT), USAGE_ERROR)
         command(resolved, **values)
 
-    parameters = [*options, config, *own]
-    with_settings.__name__ = command.__name__
-    with_settings.__doc__ = command.__doc__
-    with_settings.__annotations__ = {p.name: p.annotation for p in parameters}
-    with_settings.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    return with_settings
+    options.append(keyword("config", Annotated[str | None, config]))
+    return declared(with_settings, command, [*options, *own_options(command)])
+
+
+def own_options(command: Callable[..., None]) -> list[inspect.Parameter]:
+    """Return the parameters of a command as keywords, without the first, which is not an option."""
+    _, *rest = inspect.signature(command, eval_str=True).parameters.values()
+    return [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in rest]
+
+
+def declared(
+    wrapper: Callable[..., None], command: Callable[..., None], parameters: list[inspect.Parameter]
+) -> Callable[..., None]:
+    """Give the wrapper of a command its name, its help and the parameters that typer reads."""
+    wrapper.__name__ = command.__name__
+    wrapper.__doc__ = command.__doc__
+    wrapper.__annotations__ = {each.name: each.annotation for each in parameters}
+    wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return wrapper
+
+
+def keyword(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, kind, default=default, annotation=annotation)
 
 
 def _option(setting: Setting) -> inspect.Parameter:
@@ -76,22 +89,14 @@ def _option(setting: Setting) -> inspect.Parameter:
     help_text = f"{setting.help} [env: {setting.env}] [default: {_shown_default(setting)}]"
     if setting.is_switch:
         flags = f"{setting.flag}/--no-{setting.flag.removeprefix('--')}"
-        return _parameter(setting.name, Optional[bool], typer.Option(flags, help=help_text))  # noqa: UP045
+        return keyword(setting.name, Annotated[bool | None, typer.Option(flags, help=help_text)])
     option = typer.Option(setting.flag, metavar=setting.metavar, help=help_text)
-    kind = Optional[list[str]] if isinstance(setting.default, tuple) else Optional[str]  # noqa: UP045
-    return _parameter(setting.name, kind, option)
+    if isinstance(setting.default, tuple):
+        return keyword(setting.name, Annotated[list[str] | None, option])
+    return keyword(setting.name, Annotated[str | None, option])
 
 
 def _shown_default(setting: Setting) -> str:
     if isinstance(setting.default, bool):
         return "true" if setting.default else "false"
     return str(setting.default) if setting.default not in (None, ()) else "none"
-
-
-def _parameter(name: str, kind: Any, option: Any) -> inspect.Parameter:
-    return inspect.Parameter(
-        name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=None,
-        annotation=Annotated[kind, option],
-    )

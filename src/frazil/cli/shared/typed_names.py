@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from frazil.wire.identifiers import Identifier
+from frazil.wire.errors import BadRequest
+from frazil.wire.identifiers import Identifier, check_identifier, check_namespace
 
 
 class BadName(ValueError):
@@ -37,9 +36,6 @@ def table_and_ref(text: str) -> tuple[Identifier, str | None]:
 
 
 def namespace_name(text: str) -> tuple[str, ...]:
-    from frazil.wire.errors import BadRequest
-    from frazil.wire.identifiers import check_namespace
-
     try:
         return check_namespace(_levels(text))
     except BadRequest as error:
@@ -60,9 +56,6 @@ def key_values(flag: str, texts: Sequence[str]) -> dict[str, str]:
 
 
 def _table(levels: list[str], text: str) -> Identifier:
-    from frazil.wire.errors import BadRequest
-    from frazil.wire.identifiers import check_identifier
-
     if len(levels) < 2:
         raise BadName(
             f"{text!r} is not a table name: write namespace.table, or a JSON array such as "

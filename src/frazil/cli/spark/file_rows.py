@@ -146,8 +146,8 @@ def _load(session: Session, name: Identifier, args: LoadArguments) -> Result:
 
 
 def _create(session: Session, name: Identifier, args: LoadArguments) -> Result:
-    quoted = ".".join(f"`{level.replace('`', '``')}`" for level in (*name.namespace, name.name))
-    writer = session.write_to(args.source.read(session.spark), quoted)
+    full_name = ".".join(map(_quoted, (*name.namespace, name.name)))
+    writer = session.write_to(args.source.read(session.spark), full_name)
     for key, value in key_values("--property", args.properties).items():
         writer = writer.tableProperty(key, value)
     return writer.partitionedBy(*args.partitioned_by).create()
@@ -191,13 +191,13 @@ def _merge(session: Session, table: SparkTable, args: MergeArguments) -> Result:
     merge = table.merge(frame, on_condition(args.on, columns))
     if args.delete_when is not None:
         merge = merge.when_matched_delete(args.delete_when)
+    # Columns that are not in the files keep their values.
+    shared = [name for name in frame.columns if name.lower() in columns]
+    values = {name: _column("source", name) for name in shared}
     if args.update:
-        # Columns that are not in the files keep their values.
-        shared = [name for name in frame.columns if name.lower() in columns]
-        merge = merge.when_matched_update({name: _column("source", name) for name in shared})
+        merge = merge.when_matched_update(values)
     if args.insert:
-        shared = [name for name in frame.columns if name.lower() in columns]
-        merge = merge.when_not_matched_insert({name: _column("source", name) for name in shared})
+        merge = merge.when_not_matched_insert(values)
     if args.delete_missing:
         merge = merge.when_not_matched_by_source_delete()
     return merge.execute(**({} if args.mode is None else {"mode": args.mode}))
@@ -218,5 +218,9 @@ def on_condition(texts: tuple[str, ...], columns: set[str]) -> str:
 
 
 def _column(side: str, name: str) -> str:
+    return f"{side}.{_quoted(name)}"
+
+
+def _quoted(name: str) -> str:
     escaped = name.replace("`", "``")
-    return f"{side}.`{escaped}`"
+    return f"`{escaped}`"

@@ -8,16 +8,9 @@ from typing import Annotated
 import typer
 
 from frazil.cli.shared.catalog_command import CatalogChoice, takes_catalog
-from frazil.cli.tables.table_commands import BranchOption, SaveConflictOption
+from frazil.cli.tables.table_commands import TABLE_HELP, BranchOption, SaveConflictOption
 
-TableOption = Annotated[
-    str,
-    typer.Option(
-        "--table",
-        metavar="TABLE",
-        help='The table, as namespace.table; \'["a.b","t"]\' for names with dots.',
-    ),
-]
+TableOption = Annotated[str, typer.Option("--table", metavar="TABLE", help=TABLE_HELP)]
 OptionsOption = Annotated[
     list[str] | None,
     typer.Option(

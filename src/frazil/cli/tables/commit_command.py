@@ -14,12 +14,15 @@ from frazil.cli.shared.catalog_command import CatalogChoice, progress, unknown_i
 from frazil.cli.shared.printing import count_text, print_json, size_text
 from frazil.cli.shared.typed_names import BadName, key_values, table_name
 from frazil.cli.tables.snapshot_text import find_snapshot
+from frazil.values.temporal import days_from_date
+from frazil.values.transforms import Hour, Month, Transform, Year, parse_transform
+from frazil.values.types import Type, TypeId, fields_by_id
+from frazil.wire.errors import BadRequest
+from frazil.wire.filter_builders import filter_json
 
 if TYPE_CHECKING:
     from frazil.client.declare.client_table import Table
     from frazil.client.declare.table_verbs import Commit
-    from frazil.values.transforms import Transform
-    from frazil.values.types import Type
     from frazil.wire.declared_content import DeclaredDataFile
 
 
@@ -59,9 +62,6 @@ def run(choice: CatalogChoice, args: CommitArguments) -> None:
 
 def _check(choice: CatalogChoice, args: CommitArguments) -> None:
     """Refuse invalid combinations of options before anything is read."""
-    from frazil.wire.errors import BadRequest
-    from frazil.wire.filter_builders import filter_json
-
     removes = bool(args.remove) or args.remove_where is not None
     if not args.add and not removes:
         usage("commit: nothing to do, give --add, --remove or --remove-where", choice.output)
@@ -200,20 +200,17 @@ def partition_of(table: Table, texts: Sequence[str]) -> dict[str, Any] | None:
 
 def _partition_fields(table: Table) -> dict[str, tuple[Transform, Type | None]]:
     """Return the transform and source type of each field of the default spec."""
-    from frazil.cli.tables.show_command import columns
-    from frazil.values.transforms import parse_transform
-
-    types = {field.field_id: field.type for _, field in columns(table.schema)}
-    return {
-        part["name"]: (parse_transform(part["transform"]), types.get(part.get("source-id")))
-        for part in table.spec()["fields"]
-    }
+    columns = fields_by_id(table.schema)
+    fields: dict[str, tuple[Transform, Type | None]] = {}
+    for part in table.spec()["fields"]:
+        source = columns.get(part.get("source-id"))
+        source_type = None if source is None else source.field.type
+        fields[part["name"]] = (parse_transform(part["transform"]), source_type)
+    return fields
 
 
 def _value(transform: Transform, source: Type | None, text: str) -> Any:
     """Parse a value as Java's partitionToPath writes it; `null` is null, `"null"` is text."""
-    from frazil.values.transforms import Hour, Month, Year
-
     if text == "null":
         return None
     if len(text) > 1 and text[0] == text[-1] == '"':
@@ -235,8 +232,6 @@ def _months(text: str) -> int:
 
 
 def _hours(text: str) -> int:
-    from frazil.values.temporal import days_from_date
-
     match = _HOUR.fullmatch(text)
     if match is None or int(match[2]) > 23:
         raise ValueError("write an hour as 2026-05-01-12")
@@ -244,8 +239,6 @@ def _hours(text: str) -> int:
 
 
 def _plain(type_: Type, text: str) -> Any:
-    from frazil.values.types import TypeId
-
     match type_.type_id:
         case TypeId.BOOLEAN:
             if text not in ("true", "false"):

@@ -3,50 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from frazil.cli.shared.catalog_command import CatalogChoice, progress
-from frazil.cli.shared.printing import (
-    count_text,
-    heading,
-    plain,
-    print_json,
-    print_table,
-    size_text,
-    time_text,
-)
+from frazil.cli.shared.catalog_command import CatalogChoice
+from frazil.cli.shared.printing import heading, plain, print_json, print_table, time_text
 from frazil.cli.shared.typed_names import table_name
 from frazil.cli.tables.live_files import FileChanges, FilesUnavailable, LiveFile, open_files
 from frazil.cli.tables.ls_command import print_files
-from frazil.cli.tables.show_command import columns
-from frazil.cli.tables.snapshot_text import find_snapshot, number
+from frazil.cli.tables.snapshot_text import (
+    CHANGE_KEYS,
+    TOTAL_KEYS,
+    counts_text,
+    find_snapshot,
+    numbers,
+)
+from frazil.values.types import fields_by_id
 
 if TYPE_CHECKING:
     from frazil.client.declare.client_table import Snapshot, Table
-    from frazil.values.types import NestedField
-
-_SUMMED: Final = {
-    "added": {
-        "data-files": "added-data-files",
-        "delete-files": "added-delete-files",
-        "records": "added-records",
-        "size-in-bytes": "added-files-size",
-    },
-    "removed": {
-        "data-files": "deleted-data-files",
-        "delete-files": "removed-delete-files",
-        "records": "deleted-records",
-        "size-in-bytes": "removed-files-size",
-    },
-}
-_TOTALS: Final = {
-    "data-files": "total-data-files",
-    "delete-files": "total-delete-files",
-    "records": "total-records",
-    "size-in-bytes": "total-files-size",
-}
 
 
 def run(choice: CatalogChoice, name: str, old_text: str, new_text: str) -> None:
@@ -63,10 +39,7 @@ def run(choice: CatalogChoice, name: str, old_text: str, new_text: str) -> None:
     }
     changes: FileChanges | None = None
     try:
-        with (
-            progress("reading manifests") as advance,
-            open_files(table, choice.store_properties(), advance) as files,
-        ):
+        with open_files(choice, table) as files:
             changes = files.changes(old, new)
     except FilesUnavailable as error:
         document |= {"files": None, **summed(table, old, new)}
@@ -100,7 +73,7 @@ def _snapshot_document(text: str, snapshot: Snapshot | None) -> dict[str, Any]:
 
 def counts(files: Iterable[LiveFile]) -> dict[str, int]:
     """Count files and rows. Rows that delete files remove are unknown without reading them."""
-    totals = dict.fromkeys(_TOTALS, 0)
+    totals = dict.fromkeys(TOTAL_KEYS, 0)
     for file in files:
         data = file.content == "data"
         totals["data-files" if data else "delete-files"] += 1
@@ -135,29 +108,22 @@ def summed(table: Table, old: Snapshot | None, new: Snapshot | None) -> dict[str
     If one snapshot is an ancestor of the other, add up the summaries between them; otherwise
     subtract their totals. A file that was added and removed again counts on both sides.
     """
-    forward = _snapshots_between(table, old, new)
-    if forward is not None:
-        return {
-            "source": "summaries",
-            "added": _sum(forward, "added"),
-            "removed": _sum(forward, "removed"),
-        }
-    back = _snapshots_between(table, new, old)
-    if back is not None:
-        return {
-            "source": "summaries",
-            "added": _sum(back, "removed"),
-            "removed": _sum(back, "added"),
-        }
-    before = {} if old is None else old.summary
-    after = {} if new is None else new.summary
-    return {
-        "source": "totals",
-        "difference": {
-            name: (number(after, key) or 0) - (number(before, key) or 0)
-            for name, key in _TOTALS.items()
-        },
-    }
+    for first, last, added, removed in (
+        (old, new, "added", "removed"),
+        # Going back, what was added is removed.
+        (new, old, "removed", "added"),
+    ):
+        snapshots = _snapshots_between(table, first, last)
+        if snapshots is not None:
+            return {
+                "source": "summaries",
+                "added": _sum(snapshots, added),
+                "removed": _sum(snapshots, removed),
+            }
+    before = {} if old is None else numbers(old.summary, TOTAL_KEYS)
+    after = {} if new is None else numbers(new.summary, TOTAL_KEYS)
+    difference = {name: after.get(name, 0) - before.get(name, 0) for name in TOTAL_KEYS}
+    return {"source": "totals", "difference": difference}
 
 
 def _snapshots_between(
@@ -175,10 +141,8 @@ def _snapshots_between(
 
 
 def _sum(snapshots: Sequence[Snapshot], side: str) -> dict[str, int]:
-    return {
-        name: sum(number(each.summary, key) or 0 for each in snapshots)
-        for name, key in _SUMMED[side].items()
-    }
+    counts = [numbers(snapshot.summary, CHANGE_KEYS[side]) for snapshot in snapshots]
+    return {name: sum(each.get(name, 0) for each in counts) for name in CHANGE_KEYS[side]}
 
 
 # --- schemas --------------------------------------------------------------------------------------
@@ -210,15 +174,15 @@ def schema_changes(
 
 
 def _columns(table: Table, schema_id: int) -> dict[int, dict[str, Any]]:
-    """Describe each column, by field id."""
-    named = columns(table.schema_by_id(schema_id))
-    return {field.field_id: _described(name, field) for name, field in named}
-
-
-def _described(name: str, field: NestedField) -> dict[str, Any]:
-    """Describe a column. Fields inside a struct have their own descriptions."""
-    kind = field.type.type_id.value if field.type.is_nested else str(field.type)
-    return {"column": name, "type": kind, "required": field.required}
+    """Describe each column, by field id. Fields inside a struct have their own descriptions."""
+    return {
+        field_id: {
+            "column": column.name,
+            "type": column.field.type.short_name,
+            "required": column.field.required,
+        }
+        for field_id, column in fields_by_id(table.schema_by_id(schema_id)).items()
+    }
 
 
 # --- text -----------------------------------------------------------------------------------------
@@ -238,7 +202,7 @@ def _print(document: Mapping[str, Any], changes: FileChanges | None) -> None:
         typer.echo(f"difference of the totals: {', '.join(texts) or 'none'}")
     else:
         for sign, side, color in (("+", "added", "green"), ("-", "removed", "red")):
-            typer.echo(typer.style(f"{sign} {_counts_text(document[side])}", fg=color))
+            typer.echo(typer.style(f"{sign} {counts_text(document[side])}", fg=color))
     if changes is None:
         missing = document["files-unavailable"]
         note = "from the snapshot summaries: a file that was added and removed again counts twice"
@@ -250,14 +214,6 @@ def _print(document: Mapping[str, Any], changes: FileChanges | None) -> None:
         if files:
             heading(title)
             print_files(sorted(files, key=lambda file: (file.content != "data", file.partition)))
-
-
-def _counts_text(totals: Mapping[str, int]) -> str:
-    texts = [count_text(totals["data-files"], "data file")]
-    if totals["delete-files"]:
-        texts.append(count_text(totals["delete-files"], "delete file"))
-    texts += [count_text(totals["records"], "row"), size_text(totals["size-in-bytes"])]
-    return ", ".join(texts)
 
 
 def _schema_line(change: Mapping[str, Any]) -> str:

@@ -14,6 +14,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from frazil.cli.shared.catalog_command import CatalogChoice, progress
+from frazil.wire.errors import BadRequest, ValidationError
+
 if TYPE_CHECKING:
     from frazil.client.declare.client_table import Snapshot, Table
     from frazil.format.manifest.manifest_columns import ManifestColumns
@@ -103,9 +106,8 @@ class FileReader:
         """
         with _explain_errors(self._table):
             before, after = self._manifests(old), self._manifests(new)
-            shared = {each.manifest_path for each in before} & {
-                each.manifest_path for each in after
-            }
+            shared = {each.manifest_path for each in before}
+            shared &= {each.manifest_path for each in after}
             only_before = [each for each in before if each.manifest_path not in shared]
             only_after = [each for each in after if each.manifest_path not in shared]
             count = len(only_before) + len(only_after)
@@ -210,19 +212,17 @@ def _partition_text(table: Table, spec_id: int) -> Callable[[Sequence[Any]], str
 
 
 @contextmanager
-def open_files(
-    table: Table, properties: Mapping[str, str], advance: Advance = lambda done, total: None
-) -> Iterator[FileReader]:
-    """Open a reader of the table's files with the catalog's properties; may raise
-    FilesUnavailable."""
+def open_files(choice: CatalogChoice, table: Table) -> Iterator[FileReader]:
+    """Open a reader of the table's files, with a progress bar; may raise FilesUnavailable."""
+    properties = choice.store_properties()
     with _explain_errors(table):
         from frazil.read.manifest_cache import ManifestCache, ManifestReader
 
         store = _open_store({**properties, **table.config})
     try:
-        yield FileReader(
-            table, ManifestReader(ManifestCache(), store, lambda location: None), advance
-        )
+        with progress("reading manifests") as advance:
+            reader = ManifestReader(ManifestCache(), store, lambda location: None)
+            yield FileReader(table, reader, advance)
     finally:
         store.close()
 
@@ -263,7 +263,6 @@ def _explain_errors(table: Table) -> Iterator[None]:
     """Turn errors into FilesUnavailable with a fix."""
     from frazil.store.object_store import StoreError
     from frazil.store.s3_settings import ProfileError
-    from frazil.wire.errors import BadRequest, ValidationError
 
     try:
         yield

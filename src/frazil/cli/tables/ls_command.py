@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from frazil.cli.shared.catalog_command import CatalogChoice, progress
+from frazil.cli.shared.catalog_command import CatalogChoice
 from frazil.cli.shared.printing import count_text, plain, print_json, print_table, size_text
 from frazil.cli.shared.setting_options import FAILURE, fail
 from frazil.cli.shared.typed_names import BadName, namespace_name, table_and_ref
 from frazil.cli.tables.live_files import FilesUnavailable, LiveFile, open_files
-from frazil.cli.tables.snapshot_text import MAIN, find_snapshot, total_text
+from frazil.cli.tables.snapshot_text import find_snapshot, total_text
+from frazil.wire.errors import NotFound
+from frazil.wire.file_actions import MAIN
 
 if TYPE_CHECKING:
     from frazil.client.catalog_client import Client
@@ -35,8 +37,6 @@ def run(choice: CatalogChoice, name: str | None) -> None:
 
 def _as_table(client: Client, name: str) -> tuple[Table | None, str | None]:
     """Return the table of this name and its ref; None if there is no such table."""
-    from frazil.wire.errors import NotFound
-
     try:
         identifier, ref = table_and_ref(name)
         return client.load_table(identifier), ref
@@ -93,10 +93,7 @@ def _identifier(identifier: Identifier) -> dict[str, Any]:
 def _files(choice: CatalogChoice, table: Table, ref: str | None) -> None:
     snapshot = find_snapshot(table, ref or MAIN)
     try:
-        with (
-            progress("reading manifests") as advance,
-            open_files(table, choice.store_properties(), advance) as files,
-        ):
+        with open_files(choice, table) as files:
             live_files = files.live(snapshot)
     except FilesUnavailable as error:
         total = None if snapshot is None else total_text(snapshot.summary)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 import typer
 
 from frazil.cli.shared.catalog_command import CatalogChoice, usage
@@ -20,7 +21,13 @@ from frazil.cli.shared.printing import (
     size_text,
 )
 from frazil.cli.shared.typed_names import table_and_ref
-from frazil.cli.tables.snapshot_text import MAIN, find_snapshot
+from frazil.cli.tables.snapshot_text import find_snapshot
+from frazil.values.temporal import date_from_days
+from frazil.wire.errors import NotFound
+from frazil.wire.expressions import parse_expression
+from frazil.wire.file_actions import MAIN
+from frazil.wire.filter_builders import filter_json
+from frazil.wire.filter_text import filter_text
 
 if TYPE_CHECKING:
     from rich.tree import Tree
@@ -80,8 +87,6 @@ def _increment(table: Table, args: PlanArguments) -> dict[str, int | None]:
     start = None if args.start is None else find_snapshot(table, args.start)
     end = find_snapshot(table, args.end or MAIN)
     if end is None:
-        from frazil.wire.errors import NotFound
-
         raise NotFound(f"{table} has no snapshot for --to")
     return {
         "from_snapshot": None if start is None else start.snapshot_id,
@@ -95,10 +100,6 @@ def _increment(table: Table, args: PlanArguments) -> dict[str, int | None]:
 def _document(
     table: Table, args: PlanArguments, snapshots: Mapping[str, Any], plan: Plan
 ) -> dict[str, Any]:
-    import msgspec
-
-    from frazil.wire.filter_builders import filter_json
-
     return {
         "table": str(table.identifier),
         **_named_snapshots(table, snapshots),
@@ -172,43 +173,49 @@ def _print(table: Table, args: PlanArguments, snapshots: Mapping[str, Any], plan
 
 def _print_walk(walk: Walk, incremental: bool) -> None:
     nothing = "without added files" if incremental else "without live files"
-    tree, files = _level(
-        "data manifest",
+    _print_tree(
+        "data",
         walk.data_manifests,
         {
             nothing: walk.data_manifests_without_live_files,
             "skipped by partition summaries": walk.data_manifests_skipped_by_partition,
         },
-        f"read, with {count_text(walk.data_files, 'data file')}",
-    )
-    reasons = {
-        "skipped by partition values": walk.data_files_skipped_by_partition,
-        "skipped by column statistics": walk.data_files_skipped_by_statistics,
-    }
-    _leaves(files, walk.data_files, reasons, "planned")
-    console().print(tree)
-    if not walk.delete_manifests:
-        return
-    tree, files = _level(
-        "delete manifest",
-        walk.delete_manifests,
+        walk.data_files,
         {
-            "without live files": walk.delete_manifests_without_live_files,
-            "skipped by partition summaries": walk.delete_manifests_skipped_by_partition,
+            "skipped by partition values": walk.data_files_skipped_by_partition,
+            "skipped by column statistics": walk.data_files_skipped_by_statistics,
         },
-        f"read, with {count_text(walk.delete_files, 'delete file')}",
+        "planned",
     )
-    reasons = {"skipped by partition values or column statistics": walk.delete_files_skipped}
-    _leaves(files, walk.delete_files, reasons, "matched with data files")
-    console().print(tree)
+    if walk.delete_manifests:
+        _print_tree(
+            "delete",
+            walk.delete_manifests,
+            {
+                "without live files": walk.delete_manifests_without_live_files,
+                "skipped by partition summaries": walk.delete_manifests_skipped_by_partition,
+            },
+            walk.delete_files,
+            {"skipped by partition values or column statistics": walk.delete_files_skipped},
+            "matched with data files",
+        )
 
 
-def _level(noun: str, seen: int, reasons: Mapping[str, int], rest: str) -> tuple[Tree, Tree]:
-    """Return a tree of manifests, and its branch for the files in manifests that were read."""
+def _print_tree(
+    kind: str,
+    manifests: int,
+    manifests_skipped: Mapping[str, int],
+    files: int,
+    files_skipped: Mapping[str, int],
+    rest: str,
+) -> None:
+    """Print a tree of manifests, and below it the files in the manifests that were read."""
     from rich.tree import Tree
 
-    tree = Tree(count_text(seen, noun))
-    return tree, _leaves(tree, seen, reasons, rest)
+    tree = Tree(count_text(manifests, f"{kind} manifest"))
+    read = f"read, with {count_text(files, f'{kind} file')}"
+    _leaves(_leaves(tree, manifests, manifests_skipped, read), files, files_skipped, rest)
+    console().print(tree)
 
 
 def _leaves(tree: Tree, seen: int, reasons: Mapping[str, int], rest: str) -> Tree:
@@ -282,8 +289,6 @@ def partition_text(table: Table, spec_id: int, values: Sequence[Any]) -> str:
 
 
 def _value_text(transform: str, value: Any) -> str:
-    from frazil.values.temporal import date_from_days
-
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -299,7 +304,4 @@ def _value_text(transform: str, value: Any) -> str:
 
 def residual_text(residual: bool | Mapping[str, Any]) -> str:
     """Return a residual filter in the syntax of `--filter`."""
-    from frazil.wire.expressions import parse_expression
-    from frazil.wire.filter_text import filter_text
-
     return filter_text(parse_expression(residual))

@@ -13,6 +13,7 @@ from frazil.cli.shared.catalog_command import CatalogChoice, unknown_if_interrup
 from frazil.cli.shared.printing import print_json, print_table, time_text
 from frazil.cli.shared.typed_names import table_name
 from frazil.cli.tables.snapshot_text import find_snapshot
+from frazil.wire.errors import FrazilError, NotFound
 
 if TYPE_CHECKING:
     from frazil.client.declare.client_table import Table
@@ -122,8 +123,6 @@ def _change(
     dry_run: bool,
 ) -> None:
     """Change a ref and print its old and new snapshot."""
-    from frazil.wire.errors import FrazilError
-
     identifier = table_name(table_text)
     kind, name = ref
     with choice.connect(dry_run=dry_run) as client:
@@ -156,8 +155,6 @@ def _change(
 
 
 def _snapshot_id(table: Table, text: str) -> int:
-    from frazil.wire.errors import NotFound
-
     snapshot = find_snapshot(table, text)
     if snapshot is None:
         raise NotFound(

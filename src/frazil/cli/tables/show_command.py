@@ -1,13 +1,14 @@
-"""`frazil show`: show a table, now or at a snapshot."""
+"""`frazil show` and `frazil log`: a table at a snapshot, and the snapshots of a branch."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from frazil.cli.shared.catalog_command import CatalogChoice
+from frazil.cli.shared.catalog_command import CatalogChoice, usage
 from frazil.cli.shared.printing import (
     heading,
     plain,
@@ -18,19 +19,21 @@ from frazil.cli.shared.printing import (
 )
 from frazil.cli.shared.typed_names import table_and_ref
 from frazil.cli.tables.snapshot_text import (
-    MAIN,
+    change_text,
     find_snapshot,
     refs_by_snapshot,
     snapshot_document,
     total_text,
+    writer_keys,
 )
+from frazil.values.types import fields_by_id
+from frazil.wire.file_actions import MAIN
 
 if TYPE_CHECKING:
     from frazil.client.declare.client_table import Snapshot, Table
-    from frazil.values.types import NestedField, Type
 
 
-def run(choice: CatalogChoice, name: str) -> None:
+def show(choice: CatalogChoice, name: str) -> None:
     identifier, ref = table_and_ref(name)
     with choice.connect() as client:
         table = client.load_table(identifier)
@@ -83,16 +86,21 @@ def _print(table: Table, snapshot: Snapshot | None, schema_id: int) -> None:
         "  ",
     )
     heading(f"Schema {schema_id}")
-    fields = list(columns(table.schema_by_id(schema_id)))
     print_table(
         ("id", "column", "type", "required", "doc"),
         [
-            (one.field_id, name, one.type.short_name, "yes" if one.required else "no", one.doc)
-            for name, one in fields
+            (
+                field_id,
+                column.name,
+                column.field.type.short_name,
+                "yes" if column.field.required else "no",
+                column.field.doc,
+            )
+            for field_id, column in fields_by_id(table.schema_by_id(schema_id)).items()
         ],
         right=("id",),
     )
-    names = {one.field_id: name for name, one in columns(table.schema)}
+    names = {field_id: column.name for field_id, column in fields_by_id(table.schema).items()}
     heading(f"Partition spec {table.spec()['spec-id']}")
     typer.echo(f"  {_fields_text(table.spec(), names) or 'unpartitioned'}")
     heading(f"Sort order {table.sort_order()['order-id']}")
@@ -130,16 +138,6 @@ def _print_snapshot(snapshot: Snapshot | None) -> None:
         print_pairs(dict(sorted(summary.items())), "    ")
 
 
-def columns(type_: Type, prefix: str = "") -> Iterator[tuple[str, NestedField]]:
-    """Yield every field at any depth with its full name, parents first."""
-    from frazil.values.types import child_fields
-
-    for field in child_fields(type_):
-        name = f"{prefix}{field.name}"
-        yield name, field
-        yield from columns(field.type, f"{name}.")
-
-
 def _fields_text(spec: Mapping[str, Any], names: Mapping[int, str]) -> str:
     """Return text such as `day(ts), bucket[16](id)`, for sort orders with direction and nulls."""
     return ", ".join(_field_text(field, names) for field in spec["fields"])
@@ -147,7 +145,7 @@ def _fields_text(spec: Mapping[str, Any], names: Mapping[int, str]) -> str:
 
 def _field_text(field: Mapping[str, Any], names: Mapping[int, str]) -> str:
     source_ids = field.get("source-ids") or [field.get("source-id")]
-    source = ", ".join(names.get(one, f"#{one}") for one in source_ids)
+    source = ", ".join(names.get(source_id, f"#{source_id}") for source_id in source_ids)
     transform = field["transform"]
     text = source if transform == "identity" else f"{transform}({source})"
     if "name" in field and field["name"] != source:
@@ -155,3 +153,58 @@ def _field_text(field: Mapping[str, Any], names: Mapping[int, str]) -> str:
     if "direction" in field:
         text += f" {field['direction']}, {field['null-order']}"
     return plain(text)
+
+
+# --- log ------------------------------------------------------------------------------------------
+
+
+def log(choice: CatalogChoice, name: str, limit: int | None, every: bool) -> None:
+    identifier, ref = table_and_ref(name)
+    if every and ref is not None:
+        usage("--all shows every snapshot, so it cannot be combined with a ref", choice.output)
+    with choice.connect() as client:
+        table = client.load_table(identifier)
+    snapshots = _all(table) if every else _history(table, ref or MAIN)
+    shown = list(islice(snapshots, limit))
+    refs = refs_by_snapshot(table)
+    if choice.as_json:
+        documents = [snapshot_document(each, refs.get(each.snapshot_id, [])) for each in shown]
+        shown_ref = None if every else ref or MAIN
+        print_json({"table": str(identifier), "ref": shown_ref, "snapshots": documents})
+        return
+    if not shown:
+        typer.echo(f"{table} has no snapshot yet")
+    for number, snapshot in enumerate(shown):
+        if number:
+            typer.echo()
+        _print_entry(snapshot, refs.get(snapshot.snapshot_id, []))
+
+
+def _history(table: Table, ref: str) -> list[Snapshot]:
+    start = find_snapshot(table, ref)
+    return [] if start is None else list(table.ancestors(start.snapshot_id))
+
+
+def _all(table: Table) -> list[Snapshot]:
+    """Return all snapshots, newest first, also staged ones and those on no branch.
+
+    If times are equal, the later one in the metadata is newer.
+    """
+    numbered = enumerate(table.snapshots)
+    newest = sorted(numbered, key=lambda item: (item[1].timestamp_ms, item[0]), reverse=True)
+    return [snapshot for _, snapshot in newest]
+
+
+def _print_entry(snapshot: Snapshot, refs: list[str]) -> None:
+    decorations = typer.style(f" ({plain(', '.join(refs))})", fg="cyan") if refs else ""
+    first = typer.style(f"snapshot {snapshot.snapshot_id}", fg="yellow")
+    typer.echo(f"{first}{decorations}")
+    when, what = time_text(snapshot.timestamp_ms), plain(snapshot.operation or "no operation")
+    typer.echo(f"  {when}  {what}  sequence number {snapshot.sequence_number}")
+    for line in change_text(snapshot.summary):
+        typer.echo(f"  {typer.style(line, fg='green' if line.startswith('+') else 'red')}")
+    total = total_text(snapshot.summary)
+    if total:
+        typer.echo(f"  = {total}")
+    for key, value in writer_keys(snapshot.summary).items():
+        typer.echo(f"    {plain(key)}: {plain(value)}")

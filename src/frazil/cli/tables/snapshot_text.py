@@ -6,17 +6,34 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from frazil.cli.shared.printing import count_text, size_text
+from frazil.wire.errors import NotFound
+from frazil.wire.file_actions import MAIN, SERVER_SUMMARY_KEYS
 
 if TYPE_CHECKING:
     from frazil.client.declare.client_table import Snapshot, Table
 
-MAIN: Final = "main"
-
-_COUNTS: Final = (
-    ("data-files", "data file"),
-    ("delete-files", "delete file"),
-    ("records", "row"),
-)
+CHANGE_KEYS: Final = {
+    "added": {
+        "data-files": "added-data-files",
+        "delete-files": "added-delete-files",
+        "records": "added-records",
+        "size-in-bytes": "added-files-size",
+    },
+    "removed": {
+        "data-files": "deleted-data-files",
+        "delete-files": "removed-delete-files",
+        "records": "deleted-records",
+        "size-in-bytes": "removed-files-size",
+    },
+}
+"""Java's keys in a snapshot summary, by the names that commands print as JSON."""
+TOTAL_KEYS: Final = {
+    "data-files": "total-data-files",
+    "delete-files": "total-delete-files",
+    "records": "total-records",
+    "size-in-bytes": "total-files-size",
+}
+_NOUNS: Final = {"data-files": "data file", "delete-files": "delete file", "records": "row"}
 _SHOWN_SERVER_KEYS: Final = frozenset(
     {"replace-partitions", "source-snapshot-id", "published-wap-id"}
 )
@@ -28,8 +45,6 @@ def find_snapshot(table: Table, text: str) -> Snapshot | None:
 
     None is the state before the first snapshot.
     """
-    from frazil.wire.errors import NotFound
-
     name = text if text in table.refs else text.rstrip("^")
     steps = len(text) - len(name)
     if name == MAIN and not table.refs:
@@ -69,45 +84,44 @@ def snapshot_document(snapshot: Snapshot, refs: list[str]) -> dict[str, Any]:
 def change_text(summary: Mapping[str, str]) -> list[str]:
     """Return lines such as `+ 2 data files, 100 rows, 4.0 KiB` for added and removed files."""
     lines = []
-    for sign, word, others in (("+", "added", "added"), ("-", "deleted", "removed")):
-        parts = []
-        for key, noun in _COUNTS:
-            # Java's names: deleted-data-files and deleted-records, but removed-delete-files.
-            prefix = others if key == "delete-files" else word
-            count = number(summary, f"{prefix}-{key}")
-            if count:
-                parts.append(count_text(count, noun))
-        size = number(summary, f"{others}-files-size")
-        if size:
-            parts.append(size_text(size))
-        if parts:
-            lines.append(f"{sign} {', '.join(parts)}")
+    for sign, side in (("+", "added"), ("-", "removed")):
+        counts = numbers(summary, CHANGE_KEYS[side])
+        text = counts_text({name: count for name, count in counts.items() if count})
+        if text:
+            lines.append(f"{sign} {text}")
     return lines
 
 
 def total_text(summary: Mapping[str, str]) -> str | None:
+    return counts_text(numbers(summary, TOTAL_KEYS)) or None
+
+
+def counts_text(counts: Mapping[str, int]) -> str:
+    """Return text such as `2 data files, 100 rows, 4.0 KiB`, with delete files if there are any."""
     parts = [
-        count_text(count, noun)
-        for key, noun in _COUNTS
-        if (count := number(summary, f"total-{key}")) is not None
-        and (count or key != "delete-files")
+        count_text(counts[name], noun)
+        for name, noun in _NOUNS.items()
+        if name in counts and (counts[name] or name != "delete-files")
     ]
-    size = number(summary, "total-files-size")
-    if size is not None:
-        parts.append(size_text(size))
-    return ", ".join(parts) or None
+    if "size-in-bytes" in counts:
+        parts.append(size_text(counts["size-in-bytes"]))
+    return ", ".join(parts)
 
 
 def writer_keys(summary: Mapping[str, str]) -> dict[str, str]:
     """Return the summary keys of writers, without those that the server computes."""
-    from frazil.wire.file_actions import SERVER_SUMMARY_KEYS
-
     return {
         key: value
         for key, value in summary.items()
         if key in _SHOWN_SERVER_KEYS
         or not (key in SERVER_SUMMARY_KEYS or key.startswith("partitions."))
     }
+
+
+def numbers(summary: Mapping[str, str], keys: Mapping[str, str]) -> dict[str, int]:
+    """Return the counts that a summary has, by their names in JSON."""
+    counts = {name: number(summary, key) for name, key in keys.items()}
+    return {name: count for name, count in counts.items() if count is not None}
 
 
 def number(summary: Mapping[str, str], key: str) -> int | None:

@@ -11,14 +11,14 @@ from typer.core import TyperCommand
 from frazil.cli.shared.catalog_command import CatalogChoice, takes_catalog, usage
 from frazil.cli.shared.setting_options import Output, OutputOption
 
-_TABLE_HELP = 'The table, as namespace.table; \'["a.b","t"]\' for names with dots.'
+TABLE_HELP = 'The table, as namespace.table; \'["a.b","t"]\' for names with dots.'
 _SNAPSHOT_HELP = "A snapshot id, a branch or a tag; each ^ after it goes back one parent."
 
-TableArgument = Annotated[str, typer.Argument(metavar="TABLE", help=_TABLE_HELP)]
+TableArgument = Annotated[str, typer.Argument(metavar="TABLE", help=TABLE_HELP)]
 TableAtArgument = Annotated[
     str,
     typer.Argument(
-        metavar="TABLE[@REF]", help=f"{_TABLE_HELP} After @, a branch, a tag or a snapshot id."
+        metavar="TABLE[@REF]", help=f"{TABLE_HELP} After @, a branch, a tag or a snapshot id."
     ),
 ]
 BranchOption = Annotated[str, typer.Option("--branch", metavar="NAME", help="The branch.")]
@@ -38,8 +38,6 @@ RefAgeOption = Annotated[
     int | None,
     typer.Option("--max-ref-age-ms", metavar="MS", min=1, help="Expire it at this age."),
 ]
-
-
 SaveConflictOption = Annotated[
     str | None,
     typer.Option(
@@ -113,9 +111,9 @@ def ls(
 
 def show(choice: CatalogChoice, table: TableAtArgument) -> None:
     """Show a table: schema, partition spec, sort args, properties, refs and a snapshot."""
-    from frazil.cli.tables.show_command import run
+    from frazil.cli.tables import show_command
 
-    run(choice, table)
+    show_command.show(choice, table)
 
 
 def log(
@@ -130,9 +128,9 @@ def log(
     ] = False,
 ) -> None:
     """Show the snapshots of a branch or tag, newest first."""
-    from frazil.cli.tables.log_command import run
+    from frazil.cli.tables import show_command
 
-    run(choice, table, limit, every)
+    show_command.log(choice, table, limit, every)
 
 
 def diff(

@@ -1,0 +1,151 @@
+"""`frazil serve`, `frazil config show` and `frazil token new`: run the server and set it up."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from importlib.util import find_spec
+from textwrap import indent
+from typing import Any
+
+import typer
+
+from frazil.cli.shared.printing import print_json, print_table
+from frazil.cli.shared.setting_options import FAILURE, USAGE_ERROR, Output, fail
+from frazil.settings import (
+    Resolved,
+    Settings,
+    SettingsError,
+    all_settings,
+    all_tokens,
+    mask_url,
+    token_name,
+    warehouse_location,
+)
+
+SERVER_PACKAGES = ("uvicorn", "uvloop", "httptools", "zstandard")
+_TOKEN_BYTES = 32
+
+
+# --- serve ----------------------------------------------------------------------------------------
+
+
+def run_server(resolved: Resolved, output: Output) -> None:
+    settings = resolved.settings
+    missing = [package for package in SERVER_PACKAGES if find_spec(package) is None]
+    if missing:
+        fail(
+            f"the server needs {', '.join(missing)}: pip install 'frazil[server]'",
+            output,
+        )
+    from frazil.server.listen import StartRefused
+    from frazil.server.log_lines import configure_logging
+    from frazil.server.uvicorn_server import serve
+
+    configure_logging(settings.log_format)
+    try:
+        serve(settings, lambda url: _announce(settings, url, output))
+    except SettingsError as error:
+        fail(str(error), output, USAGE_ERROR)
+    except StartRefused as error:
+        fail(str(error), output, USAGE_ERROR if error.usage else FAILURE)
+
+
+def _announce(settings: Settings, url: str, output: Output) -> None:
+    from frazil.server.client_snippets import snippets
+
+    with_token = bool(all_tokens(settings))
+    code = snippets(settings, url, with_token)
+    if output is Output.JSON:
+        answer = {
+            "url": url,
+            "warehouse": warehouse_location(settings),
+            "database": mask_url(settings.database),
+            "authentication": "token" if with_token else "none",
+            "snippets": code,
+        }
+        typer.echo(json.dumps(answer))
+        return
+    typer.echo(
+        "\n".join(
+            [
+                f"Frazil is ready at {url}",
+                f"  warehouse  {warehouse_location(settings)}",
+                f"  database   {mask_url(settings.database)}",
+                f"  clients    {_allowed_clients(settings, with_token)}",
+                *(f"\n  {client}:\n{indent(text, '    ')}" for client, text in code.items()),
+                "\nCtrl-C or SIGTERM stops the server after it has finished running requests.",
+            ]
+        )
+    )
+
+
+def _allowed_clients(settings: Settings, with_token: bool) -> str:
+    if with_token:
+        return f"with a token of {', '.join(sorted(all_tokens(settings)))}"
+    return "everyone who can reach this address (no tokens are configured)"
+
+
+# --- config show ----------------------------------------------------------------------------------
+
+
+def show_settings(resolved: Resolved, output: Output) -> None:
+    rows = [
+        {
+            "name": setting.name,
+            "value": setting.shown(getattr(resolved.settings, setting.name)),
+            "source": resolved.sources[setting.name],
+            "env": setting.env,
+            "flag": setting.flag,
+            "help": setting.help,
+        }
+        for setting in all_settings()
+    ]
+    if output is Output.JSON:
+        print_json(
+            {
+                "config-file": resolved.config_file,
+                "settings": rows,
+                "unknown-variables": resolved.unknown_variables,
+            }
+        )
+        return
+    print_table(
+        ("setting", "value", "source"),
+        [(row["name"], _as_text(row["value"]), row["source"]) for row in rows],
+    )
+    for variable in resolved.unknown_variables:
+        typer.echo(f"note: {variable} is set, but the server has no such setting", err=True)
+
+
+def _as_text(value: Any) -> str:
+    if value is None or value in ([], {}):
+        return "-"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict):
+        return ", ".join(f"{name}:{digest}" for name, digest in value.items())
+    if isinstance(value, list):
+        return ", ".join(value)
+    return str(value)
+
+
+# --- token new ------------------------------------------------------------------------------------
+
+
+def new_token(name: str, output: Output) -> None:
+    try:
+        token_name(name)
+    except ValueError as error:
+        fail(str(error), output, USAGE_ERROR)
+    token = secrets.token_urlsafe(_TOKEN_BYTES)
+    # A plain hash is enough, because a token has 256 random bits.
+    entry = f"{name}:{hashlib.sha256(token.encode()).hexdigest()}"
+    if output is Output.JSON:
+        typer.echo(json.dumps({"name": name, "token": token, "entry": entry}))
+        return
+    typer.echo(f"The token of {name}, shown only once; the client sends it as a bearer token:\n")
+    typer.echo(f"  {token}\n")
+    typer.echo("The entry for the server, in FRAZIL_TOKENS or as a line of FRAZIL_TOKENS_FILE:\n")
+    typer.echo(f"  {entry}")
