@@ -37,10 +37,9 @@ from pyiceberg.typedef import EMPTY_DICT, KeyDefaultDict, Record
 from pyiceberg.utils.concurrent import ExecutorFactory
 
 from frazil.client.declare.file_operations import Command, Isolation
-from frazil.pyiceberg.file_declarations import added_data_file
-from frazil.pyiceberg.filter_conversion import conflict_filter
 from frazil.pyiceberg.staged_changes import IsRemoved, PendingSnapshot, StagedChange, StagedRef
 from frazil.pyiceberg.transacting_table import split_by_predicate
+from frazil.pyiceberg.wire_conversion import added_data_file, conflict_filter
 from frazil.wire.file_actions import (
     MAIN,
     SERVER_SUMMARY_KEYS,

@@ -44,11 +44,13 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import LongType, NestedField
 from pyiceberg.utils.concurrent import ExecutorFactory
 
-from frazil.pyiceberg.file_declarations import LAST_UPDATED_FIELD, ROW_ID_FIELD
+from frazil.datafiles.arrow.metadata_columns import (
+    LAST_UPDATED,
+    LAST_UPDATED_FIELD,
+    ROW_ID,
+    ROW_ID_FIELD,
+)
 from frazil.pyiceberg.staged_changes import PendingSnapshot
-
-ROW_ID: Final = "_row_id"
-LAST_UPDATED: Final = "_last_updated_sequence_number"
 
 _FIRST_ROW_ID_OF_FILE: Final = [field.field_id for field in DATA_FILE_TYPE[3].fields].index(142)
 _FIRST_ROW_ID_OF_MANIFEST: Final = [
@@ -132,8 +134,8 @@ def lineage_schema(schema: Schema) -> Schema:
             )
     return Schema(
         *schema.fields,
-        NestedField(ROW_ID_FIELD, ROW_ID, LongType(), required=False),
-        NestedField(LAST_UPDATED_FIELD, LAST_UPDATED, LongType(), required=False),
+        NestedField(ROW_ID_FIELD.field_id, ROW_ID, LongType(), required=False),
+        NestedField(LAST_UPDATED_FIELD.field_id, LAST_UPDATED, LongType(), required=False),
         schema_id=schema.schema_id,
         identifier_field_ids=schema.identifier_field_ids,
     )
@@ -150,12 +152,12 @@ def lineage_metadata(metadata: TableMetadata) -> TableMetadata:
 
 
 def _filled(rows: pa.Table, name: str, implied: Any) -> pa.Table:
-    place = rows.schema.get_field_index(name)
-    values = rows.column(place)
+    position = rows.schema.get_field_index(name)
+    values = rows.column(position)
     if isinstance(implied, pa.Array):
         implied = pa.chunked_array([implied])
         values = pa.chunked_array([values.combine_chunks()])
-    return rows.set_column(place, rows.schema.field(place), pc.coalesce(values, implied))
+    return rows.set_column(position, rows.schema.field(position), pc.coalesce(values, implied))
 
 
 # --- manifests with the fields of version 3 -----------------------------------------------------
