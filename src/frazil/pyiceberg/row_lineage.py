@@ -5,8 +5,8 @@ its first file both are implied: the id is the file's `first_row_id` plus the ro
 the sequence number is the file's. A rewrite writes both as columns; a null is again implied by the
 file.
 
-PyIceberg's manifest reader drops `first_row_id`, so this module reads manifests with the schema of
-version 3. PyIceberg updates a row by deleting and appending it. It is still the same row: it keeps
+PyIceberg's manifest reader drops `first_row_id`, so manifests are read with the schema of version
+3. PyIceberg updates a row by deleting and appending it. It is still the same row: it keeps
 its `_row_id`, and its `_last_updated_sequence_number` is null, which means the commit that writes
 it.
 """
@@ -26,13 +26,8 @@ from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import ArrowScan, _combine_positional_deletes, _read_all_delete_files
 from pyiceberg.manifest import (
     DATA_FILE_TYPE,
-    MANIFEST_ENTRY_SCHEMAS,
     MANIFEST_LIST_FILE_SCHEMAS,
-    DataFile,
-    DataFileContent,
-    FileFormat,
     ManifestContent,
-    ManifestEntry,
     ManifestEntryStatus,
     ManifestFile,
     PartitionFieldSummary,
@@ -50,6 +45,7 @@ from frazil.datafiles.arrow.metadata_columns import (
     ROW_ID,
     ROW_ID_FIELD,
 )
+from frazil.pyiceberg.manifest_reading import full_entries
 from frazil.pyiceberg.staged_changes import PendingSnapshot
 
 _FIRST_ROW_ID_OF_FILE: Final = [field.field_id for field in DATA_FILE_TYPE[3].fields].index(142)
@@ -180,27 +176,21 @@ def _lineage_of_manifest(
 ) -> Iterator[tuple[str, FileLineage | None]]:
     """Return the lineage of a manifest's files; files without an id continue the manifest's ids."""
     next_row_id = manifest._data[_FIRST_ROW_ID_OF_MANIFEST]
-    with AvroFile[ManifestEntry](
-        io.new_input(manifest.manifest_path),
-        MANIFEST_ENTRY_SCHEMAS[3],
-        read_types={-1: ManifestEntry, 2: DataFile},
-        read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
-    ) as entries:
-        for entry in entries:
-            if entry.status == ManifestEntryStatus.DELETED:
-                continue
-            file = entry.data_file
-            first_row_id = file._data[_FIRST_ROW_ID_OF_FILE]
-            if first_row_id is None and next_row_id is not None:
-                first_row_id = next_row_id
-                next_row_id += file.record_count
-            sequence_number = entry.sequence_number
-            if sequence_number is None:
-                sequence_number = manifest.sequence_number
-            lineage = None
-            if first_row_id is not None:
-                lineage = FileLineage(first_row_id, sequence_number)
-            yield file.file_path, lineage
+    for entry in full_entries(manifest, io):
+        if entry.status == ManifestEntryStatus.DELETED:
+            continue
+        file = entry.data_file
+        first_row_id = file._data[_FIRST_ROW_ID_OF_FILE]
+        if first_row_id is None and next_row_id is not None:
+            first_row_id = next_row_id
+            next_row_id += file.record_count
+        sequence_number = entry.sequence_number
+        if sequence_number is None:
+            sequence_number = manifest.sequence_number
+        lineage = None
+        if first_row_id is not None:
+            lineage = FileLineage(first_row_id, sequence_number)
+        yield file.file_path, lineage
 
 
 def _manifests(snapshot: Snapshot, io: FileIO) -> Iterator[ManifestFile]:
