@@ -14,12 +14,10 @@ it.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyiceberg.avro.file import AvroFile
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io import FileIO
@@ -44,6 +42,7 @@ from frazil.datafiles.arrow.metadata_columns import (
     LAST_UPDATED_FIELD,
     ROW_ID,
     ROW_ID_FIELD,
+    FileLineage,
 )
 from frazil.pyiceberg.manifest_reading import full_entries
 from frazil.pyiceberg.staged_changes import PendingSnapshot
@@ -52,14 +51,6 @@ _FIRST_ROW_ID_OF_FILE: Final = [field.field_id for field in DATA_FILE_TYPE[3].fi
 _FIRST_ROW_ID_OF_MANIFEST: Final = [
     field.field_id for field in MANIFEST_LIST_FILE_SCHEMAS[3].fields
 ].index(520)
-
-
-@dataclass(frozen=True, slots=True)
-class FileLineage:
-    """The lineage that a data file implies for its rows."""
-
-    first_row_id: int
-    sequence_number: int
 
 
 class RowLineage:
@@ -102,15 +93,15 @@ class RowLineage:
         implied = self._files.get(task.file.file_path)
         if implied is None or len(rows) == 0:
             return rows
-        row_ids = pc.add(self._positions(task), pa.scalar(implied.first_row_id, pa.int64()))
-        if len(row_ids) != len(rows):
+        positions = self._positions(task)
+        if len(positions) != len(rows):
             raise ValueError(
                 f"{task.file.file_path}: {len(rows)} rows were read, but its manifest and delete "
-                f"files count {len(row_ids)}"
+                f"files count {len(positions)}"
             )
-        sequence_number = pa.scalar(implied.sequence_number, pa.int64())
-        rows = _filled(rows, ROW_ID, row_ids)
-        return _filled(rows, LAST_UPDATED, sequence_number)
+        row_ids = implied.row_ids(positions.to_numpy(), _stored(rows, ROW_ID))
+        sequence_numbers = implied.sequence_numbers(len(rows), _stored(rows, LAST_UPDATED))
+        return _replaced(_replaced(rows, ROW_ID, row_ids), LAST_UPDATED, sequence_numbers)
 
     def _positions(self, task: FileScanTask) -> pa.Array:
         """Return the positions of the live rows in the file."""
@@ -147,13 +138,13 @@ def lineage_metadata(metadata: TableMetadata) -> TableMetadata:
     return metadata.model_copy(update={"schemas": schemas})
 
 
-def _filled(rows: pa.Table, name: str, implied: Any) -> pa.Table:
+def _stored(rows: pa.Table, name: str) -> pa.Array:
+    return rows.column(name).combine_chunks()
+
+
+def _replaced(rows: pa.Table, name: str, values: pa.Array) -> pa.Table:
     position = rows.schema.get_field_index(name)
-    values = rows.column(position)
-    if isinstance(implied, pa.Array):
-        implied = pa.chunked_array([implied])
-        values = pa.chunked_array([values.combine_chunks()])
-    return rows.set_column(position, rows.schema.field(position), pc.coalesce(values, implied))
+    return rows.set_column(position, rows.schema.field(position), values)
 
 
 # --- manifests with the fields of version 3 -----------------------------------------------------
