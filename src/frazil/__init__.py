@@ -14,10 +14,9 @@ from frazil.version import __version__
 if TYPE_CHECKING:
     from frazil.client.catalog_client import Client
     from frazil.client.declare.client_table import Snapshot, Table
-    from frazil.client.declare.client_transaction import Transaction
     from frazil.client.declare.file_operations import Isolation
     from frazil.client.declare.scan_plans import Plan
-    from frazil.client.declare.table_verbs import Commit
+    from frazil.client.declare.table_verbs import Commit, Transaction
     from frazil.client.send.error_answers import CatalogUnreachable
     from frazil.client.send.retry_policy import RetryPolicy
     from frazil.datafiles.footers.files_from_parquet import DataFile, read_data_files
@@ -51,7 +50,7 @@ _MODULES = {
     "RetryPolicy": "frazil.client.send.retry_policy",
     "Snapshot": "frazil.client.declare.client_table",
     "Table": "frazil.client.declare.client_table",
-    "Transaction": "frazil.client.declare.client_transaction",
+    "Transaction": "frazil.client.declare.table_verbs",
     "ValidationError": "frazil.wire.errors",
     "bucket": "frazil.wire.filter_builders",
     "col": "frazil.wire.filter_builders",

@@ -7,8 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from frazil import Client, Identifier, ValidationError
-from frazil.client.declare.catalog_paths import tables_path
-from frazil.client.send.catalog_calls import Calls
+from frazil.client.send.catalog_calls import Calls, tables_path
 from frazil.client.send.http_transport import HttpTransport
 from frazil.wire.errors import (
     AlreadyExists,

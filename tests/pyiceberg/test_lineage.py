@@ -10,8 +10,8 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.types import LongType
 
-from frazil.pyiceberg.file_declarations import LAST_UPDATED_FIELD, ROW_ID_FIELD
-from frazil.pyiceberg.row_lineage import LAST_UPDATED, ROW_ID, RowLineage
+from frazil.datafiles.arrow.metadata_columns import LAST_UPDATED, LINEAGE, ROW_ID
+from frazil.pyiceberg.row_lineage import RowLineage
 from frazil.values.deletion_vectors import DeletionVector, deletion_vector_blob
 from frazil.values.puffin import write_puffin
 from frazil.wire.declared_content import PositionDeleteFile
@@ -132,7 +132,7 @@ def test_rewritten_files_have_the_reserved_columns_and_reads_do_not_show_them(
         for field in schema
         if field.name in (ROW_ID, LAST_UPDATED)
     }
-    assert ids_by_name == {ROW_ID: ROW_ID_FIELD, LAST_UPDATED: LAST_UPDATED_FIELD}
+    assert ids_by_name == {field.name: field.field_id for field in LINEAGE.fields}
     metadata = audit(table)
     known = {field["id"] for field in metadata["schemas"][-1]["fields"]}
     for entry in table.inspect.files().to_pylist():

@@ -4,31 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 import msgspec
 from msgspec import Raw, Struct
 
-from frazil.client.declare.catalog_paths import (
-    NamespaceName,
-    identifier_of,
-    namespace_of,
-    namespace_path,
-    table_path,
-    tables_path,
-)
+from frazil.client.catalog_config import DEFAULT_URI
 from frazil.client.declare.client_table import Snapshot, Table
-from frazil.client.declare.client_transaction import Pending, Transaction
 from frazil.client.declare.metadata_updates import creation
 from frazil.client.declare.table_verbs import (
     CatalogVerbs,
     Change,
     Commit,
     CommittedSnapshot,
+    Pending,
     TableName,
+    Transaction,
 )
-from frazil.client.send.catalog_calls import Calls, decode
+from frazil.client.send.catalog_calls import (
+    NAMESPACE_SEPARATOR,
+    Calls,
+    IdentifierName,
+    NamespaceName,
+    decode,
+    identifier_of,
+    namespace_of,
+    namespace_path,
+    table_path,
+    tables_path,
+)
 from frazil.client.send.http_transport import DEFAULT_TIMEOUT_S, Answer, HttpTransport, Transport
 from frazil.client.send.retry_policy import RetryPolicy
 from frazil.client.send.submit import Request
@@ -52,7 +56,6 @@ if TYPE_CHECKING:
     from frazil.client.declare.scan_plans import Plan, PlanExtras
     from frazil.wire.scan_planning import PlanTableScanRequest
 
-DEFAULT_URI = "http://127.0.0.1:8181"
 _MINIMAL = {"Prefer": "return=minimal"}
 
 
@@ -140,18 +143,13 @@ class Client(CatalogVerbs[Commit]):
     def __enter__(self) -> Client:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # --- namespaces ----------------------------------------------------------------------------
 
     def list_namespaces(self, parent: NamespaceName | None = None) -> list[Namespace]:
-        query = {} if parent is None else {"parent": "\x1f".join(namespace_of(parent))}
+        query = {} if parent is None else {"parent": NAMESPACE_SEPARATOR.join(namespace_of(parent))}
         pages = self._calls.pages("namespaces", query)
         return [tuple(levels) for page in pages for levels in page["namespaces"]]
 
@@ -190,20 +188,18 @@ class Client(CatalogVerbs[Commit]):
     def list_views(self, namespace: NamespaceName) -> list[Identifier]:
         return self._identifiers(f"{namespace_path(namespace_of(namespace))}/views")
 
-    def load_table(
-        self, name: str | tuple[str, ...] | Identifier, snapshots: Literal["all", "refs"] = "all"
-    ) -> Table:
+    def load_table(self, name: IdentifierName, snapshots: Literal["all", "refs"] = "all") -> Table:
         """Load a table; with `snapshots="refs"` only the snapshots that refs point to."""
         identifier = identifier_of(name)
         answer = self._calls.get(table_path(identifier), {"snapshots": snapshots})
         return self._table(identifier, decode(answer, _Loaded))
 
-    def table_exists(self, name: str | tuple[str, ...] | Identifier) -> bool:
+    def table_exists(self, name: IdentifierName) -> bool:
         return self._calls.exists(table_path(identifier_of(name)))
 
     def create_table(
         self,
-        name: str | tuple[str, ...] | Identifier,
+        name: IdentifierName,
         schema: Mapping[str, Any],
         **options: Unpack[CreateOptions],
     ) -> Table:
@@ -212,7 +208,7 @@ class Client(CatalogVerbs[Commit]):
 
     def stage_table(
         self,
-        name: str | tuple[str, ...] | Identifier,
+        name: IdentifierName,
         schema: Mapping[str, Any],
         **options: Unpack[CreateOptions],
     ) -> Table:
@@ -221,7 +217,7 @@ class Client(CatalogVerbs[Commit]):
 
     def _create(
         self,
-        name: str | tuple[str, ...] | Identifier,
+        name: IdentifierName,
         schema: Mapping[str, Any],
         options: CreateOptions,
         *,
@@ -246,7 +242,7 @@ class Client(CatalogVerbs[Commit]):
 
     def register_table(
         self,
-        name: str | tuple[str, ...] | Identifier,
+        name: IdentifierName,
         metadata_location: str,
         *,
         overwrite: bool = False,
@@ -256,15 +252,15 @@ class Client(CatalogVerbs[Commit]):
         answer = self._post(f"{namespace_path(identifier.namespace)}/register", request)
         return self._table(identifier, decode(answer, _Loaded, CommitStateUnknown))
 
-    def drop_table(self, name: str | tuple[str, ...] | Identifier, *, purge: bool = False) -> None:
+    def drop_table(self, name: IdentifierName, *, purge: bool = False) -> None:
         """Drop a table; with `purge` also delete its files."""
         query = {"purgeRequested": "true" if purge else "false"}
         self._delete(table_path(identifier_of(name)), query)
 
     def rename_table(
         self,
-        name: str | tuple[str, ...] | Identifier,
-        to: str | tuple[str, ...] | Identifier,
+        name: IdentifierName,
+        to: IdentifierName,
     ) -> None:
         request = RenameTableRequest(
             table_identifier(identifier_of(name)), table_identifier(identifier_of(to))

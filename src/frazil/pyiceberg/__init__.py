@@ -10,10 +10,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from frazil.pyiceberg.commit_errors import DuplicateFilesError, ValidationError
+    from frazil.pyiceberg.commit_messages import DuplicateFilesError, ValidationError
     from frazil.pyiceberg.frazil_catalog import FrazilCatalog, load_catalog
     from frazil.pyiceberg.frazil_transaction import FrazilTable, FrazilTransaction
-    from frazil.pyiceberg.retry.retrying_table import retrying
+    from frazil.pyiceberg.retry.retrying_transaction import retrying
 
 __all__ = [
     "DuplicateFilesError",
@@ -26,13 +26,13 @@ __all__ = [
 ]
 
 _MODULES = {
-    "DuplicateFilesError": "commit_errors",
+    "DuplicateFilesError": "commit_messages",
     "FrazilCatalog": "frazil_catalog",
     "FrazilTable": "frazil_transaction",
     "FrazilTransaction": "frazil_transaction",
-    "ValidationError": "commit_errors",
+    "ValidationError": "commit_messages",
     "load_catalog": "frazil_catalog",
-    "retrying": "retry.retrying_table",
+    "retrying": "retry.retrying_transaction",
 }
 
 

@@ -1,4 +1,10 @@
-"""Request and response bodies of commits.
+"""Request and response bodies of commits, and their errors as PyIceberg's exceptions.
+
+    ValidationError         both PyIceberg's ValidationException and Frazil's ValidationError
+    └── DuplicateFilesError also a ValueError, which PyIceberg raises for existing files
+
+Code that catches PyIceberg's exceptions needs no others. The `conflicts` of a ValidationError give
+the reasons why the server refused the commit.
 
 A request contains PyIceberg's own updates and staged changes, in the order of staging. Nearly all
 snapshots of a response were in the previous response too. A snapshot never changes, so each is
@@ -12,12 +18,17 @@ from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
+from pyiceberg import exceptions
 from pyiceberg.table import CommitTableResponse
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
+from frazil.client.send.error_answers import CatalogUnreachable
 from frazil.pyiceberg.staged_changes import StagedChange, StagedRef
+from frazil.wire import errors
+from frazil.wire.conflicts import duplicate_paths
+from frazil.wire.errors import FrazilError
 from frazil.wire.file_actions import CommitValidation, FileUpdate
 
 
@@ -91,3 +102,58 @@ def _metadata(fields: dict[str, msgspec.Raw]) -> TableMetadata:
 @lru_cache(_MAX_CACHED_SNAPSHOTS)
 def _snapshot(raw: bytes) -> Snapshot:
     return Snapshot.model_validate_json(raw)
+
+
+# --- errors -------------------------------------------------------------------------------------
+
+
+class ValidationError(exceptions.ValidationException, errors.ValidationError):
+    """The change conflicts with other commits; `conflicts` lists them."""
+
+
+class DuplicateFilesError(ValidationError, ValueError):
+    """Files to add are already in the table."""
+
+
+_TRANSLATIONS: Final[tuple[tuple[type[FrazilError], type[Exception]], ...]] = (
+    (errors.Conflict, exceptions.CommitFailedException),
+    (errors.CommitStateUnknown, exceptions.CommitStateUnknownException),
+    (errors.NoSuchNamespace, exceptions.NoSuchNamespaceError),
+    (errors.NotFound, exceptions.NoSuchTableError),
+    (errors.BadRequest, exceptions.BadRequestError),
+    (errors.NotAuthorized, exceptions.UnauthorizedError),
+    (errors.Forbidden, exceptions.ForbiddenError),
+    (errors.TooManyRequests, exceptions.TooManyRequestsError),
+    (CatalogUnreachable, exceptions.ServiceUnavailableError),
+    (errors.ServiceUnavailable, exceptions.ServiceUnavailableError),
+)
+
+
+def translated(error: FrazilError) -> Exception:
+    """Return PyIceberg's exception for an error of Frazil."""
+    if isinstance(error, errors.ValidationError):
+        return _validation_error(error)
+    for kind, exception in _TRANSLATIONS:
+        if isinstance(error, kind):
+            return exception(f"{error.type}: {error.message}")
+    return exceptions.RESTError(f"{error.type}: {error.message}")
+
+
+def proves_rejection(error: BaseException | None) -> bool:
+    """Check that nothing was committed, so that written files may be deleted.
+
+    A status of 500 or above proves nothing, but a failed connection does.
+    """
+    return isinstance(error, FrazilError) and (
+        isinstance(error, CatalogUnreachable) or error.status < 500
+    )
+
+
+def _validation_error(error: errors.ValidationError) -> ValidationError:
+    paths = list(duplicate_paths(error.conflicts))
+    if not paths:
+        return ValidationError(error.message, error.conflicts)
+    return DuplicateFilesError(
+        "Cannot add files that are already referenced by table, files: " + ", ".join(paths),
+        error.conflicts,
+    )

@@ -31,15 +31,13 @@ from pyiceberg.utils.config import Config
 from frazil.client.send.catalog_calls import CatalogConfig
 from frazil.client.send.http_transport import DEFAULT_TIMEOUT_S
 from frazil.client.send.submit import Request, SubmitPolicy, submit
-from frazil.pyiceberg.commit_errors import translated
-from frazil.pyiceberg.commit_messages import commit_body, commit_response
+from frazil.pyiceberg.commit_messages import commit_body, commit_response, translated
 from frazil.pyiceberg.frazil_transaction import (
     FrazilCreateTableTransaction,
-    FrazilStagedTable,
     FrazilTable,
 )
 from frazil.pyiceberg.session_transport import SessionTransport
-from frazil.pyiceberg.transacting_table import copy_as
+from frazil.pyiceberg.transaction_base import copy_as
 from frazil.wire.errors import FrazilError
 
 REQUEST_TIMEOUT: Final = "frazil.request-timeout-s"
@@ -71,7 +69,8 @@ class FrazilCatalog(RestCatalog):
         self, identifier_tuple: tuple[str, ...], table_response: TableResponse
     ) -> StagedTable:
         table = super()._response_to_staged_table(identifier_tuple, table_response)
-        return copy_as(FrazilStagedTable, table, table_response.config)
+        table.config = table_response.config
+        return table
 
     def create_table_transaction(
         self,

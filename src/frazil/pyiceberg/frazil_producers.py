@@ -10,8 +10,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.expressions import AlwaysFalse, AlwaysTrue, BooleanExpression
@@ -19,28 +17,27 @@ from pyiceberg.io import FileIO
 from pyiceberg.manifest import (
     DataFile,
     ManifestContent,
-    ManifestEntry,
-    ManifestFile,
 )
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update import UpdatesAndRequirements
 from pyiceberg.table.update.snapshot import (
-    UpdateSnapshot,
-    _DeleteFiles,
     _FastAppendFiles,
     _MergeAppendFiles,
     _OverwriteFiles,
     _SnapshotProducer,
 )
-from pyiceberg.typedef import EMPTY_DICT, KeyDefaultDict, Record
-from pyiceberg.utils.concurrent import ExecutorFactory
+from pyiceberg.typedef import EMPTY_DICT, Record
 
-from frazil.client.declare.file_operations import Command, Isolation
-from frazil.pyiceberg.file_declarations import added_data_file
-from frazil.pyiceberg.filter_conversion import conflict_filter
+from frazil.client.declare.file_operations import Isolation
 from frazil.pyiceberg.staged_changes import IsRemoved, PendingSnapshot, StagedChange, StagedRef
-from frazil.pyiceberg.transacting_table import split_by_predicate
+from frazil.pyiceberg.transaction_base import (
+    PlannedDelete,
+    ProducerFactory,
+    command_of,
+    parent_snapshot,
+)
+from frazil.pyiceberg.wire_conversion import added_data_file, conflict_filter
 from frazil.wire.file_actions import (
     MAIN,
     SERVER_SUMMARY_KEYS,
@@ -70,11 +67,6 @@ class Reads:
     predicate: BooleanExpression
     isolation: Isolation
     case_sensitive: bool = True
-
-
-def command_of(operation: Operation) -> Command:
-    """Return the command of an operation; all that write rows count as updates."""
-    return "update" if operation == Operation.OVERWRITE else "delete"
 
 
 def checked_summary(properties: dict[str, str]) -> dict[str, str]:
@@ -112,12 +104,9 @@ class _FineGrained(_SnapshotProducer[Any]):
             return (), ()
         metadata = self._transaction.table_metadata
         is_removed, paths = self._removed_files()
-        parent = None
-        if self._parent_snapshot_id is not None:
-            parent = metadata.snapshot_by_id(self._parent_snapshot_id)
         snapshot = PendingSnapshot.of(
             metadata,
-            parent,
+            parent_snapshot(self),
             snapshot_id=self._snapshot_id,
             added=self._added_data_files,
             is_removed=is_removed,
@@ -267,9 +256,8 @@ class FrazilReplacePartitions(_FineGrained, _OverwriteFiles):
     def refuse_other_specs(self) -> None:
         """Refuse if files of an older spec may contain rows of a replaced partition."""
         metadata = self._transaction.table_metadata
-        head_id = self._parent_snapshot_id
-        snapshot = None if head_id is None else metadata.snapshot_by_id(head_id)
-        for manifest in [] if snapshot is None else snapshot.manifests(self._io):
+        parent = parent_snapshot(self)
+        for manifest in [] if parent is None else parent.manifests(self._io):
             if manifest.content != ManifestContent.DATA:
                 continue
             if manifest.partition_spec_id == metadata.default_spec_id:
@@ -283,7 +271,7 @@ class FrazilReplacePartitions(_FineGrained, _OverwriteFiles):
                 )
 
 
-class FrazilDelete(_FineGrained, _DeleteFiles):
+class FrazilDelete(_FineGrained, PlannedDelete):
     """Drops the files whose rows all match."""
 
     _carries_row_ids = False
@@ -305,34 +293,8 @@ class FrazilDelete(_FineGrained, _DeleteFiles):
             yield NotAllowedNewDeletesForDataFiles(file_paths=paths)
         yield from self._read_clause(self._own_reads())
 
-    @cached_property
-    def _compute_deletes(self) -> tuple[list[ManifestFile], list[ManifestEntry], bool]:
-        """Plan a delete like PyIceberg, but without writing the remaining manifests."""
-        schema = self._transaction.table_metadata.schema()
-        dropped, others_may_match = split_by_predicate(
-            self._entries_that_may_match(), schema, self._predicate, self._case_sensitive
-        )
-        self._deleted_data_files = {entry.data_file for entry in dropped}
-        return [], dropped, others_may_match
 
-    def _entries_that_may_match(self) -> Iterable[ManifestEntry]:
-        if self._parent_snapshot_id is None:
-            return
-        snapshot = self._transaction.table_metadata.snapshot_by_id(self._parent_snapshot_id)
-        if snapshot is None:
-            return
-        evaluators = KeyDefaultDict(self._build_manifest_evaluator)
-        manifests = [
-            manifest
-            for manifest in snapshot.manifests(self._io)
-            if manifest.content == ManifestContent.DATA
-            and evaluators[manifest.partition_spec_id](manifest)
-        ]
-        executor = ExecutorFactory.get_or_create()
-        yield from chain.from_iterable(executor.map(self.fetch_manifest_entry, manifests))
-
-
-class FrazilUpdateSnapshot(UpdateSnapshot):
+class FrazilUpdateSnapshot(ProducerFactory):
     """Creates producers that stage fine-grained updates."""
 
     _transaction: FrazilTransaction
@@ -348,34 +310,19 @@ class FrazilUpdateSnapshot(UpdateSnapshot):
         super().__init__(transaction, io, branch, snapshot_properties)
 
     def fast_append(self) -> FrazilFastAppend:
-        return FrazilFastAppend(operation=Operation.APPEND, **self._arguments())
+        return FrazilFastAppend(**self._arguments(Operation.APPEND))
 
     def merge_append(self) -> FrazilMergeAppend:
-        return FrazilMergeAppend(operation=Operation.APPEND, **self._arguments())
+        return FrazilMergeAppend(**self._arguments(Operation.APPEND))
 
     def overwrite(self, commit_uuid: uuid.UUID | None = None) -> FrazilOverwrite:
-        return FrazilOverwrite(
-            commit_uuid=commit_uuid, operation=self._overwriting(), **self._arguments()
-        )
+        return FrazilOverwrite(**self._overwrite_arguments(commit_uuid))
 
     def replace_partitions(self) -> FrazilReplacePartitions:
-        return FrazilReplacePartitions(operation=Operation.OVERWRITE, **self._arguments())
+        return FrazilReplacePartitions(**self._arguments(Operation.OVERWRITE))
 
     def delete(self) -> FrazilDelete:
-        return FrazilDelete(operation=Operation.DELETE, **self._arguments())
-
-    def _overwriting(self) -> Operation:
-        metadata = self._transaction.table_metadata
-        is_empty = metadata.snapshot_by_name(self._branch) is None
-        return Operation.APPEND if is_empty else Operation.OVERWRITE
-
-    def _arguments(self) -> dict[str, Any]:
-        return {
-            "transaction": self._transaction,
-            "io": self._io,
-            "branch": self._branch,
-            "snapshot_properties": self._snapshot_properties,
-        }
+        return FrazilDelete(**self._arguments(Operation.DELETE))
 
 
 def _required_files(paths: tuple[str, ...]) -> Iterable[CommitValidation]:

@@ -13,7 +13,6 @@ import uuid
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
@@ -28,7 +27,6 @@ from pyiceberg.table import (
     Table,
     TableProperties,
     Transaction,
-    UpsertResult,
     _parse_row_filter,
     upsert_util,
 )
@@ -48,9 +46,9 @@ from pyiceberg.typedef import EMPTY_DICT, TableVersion
 from pyiceberg.utils.config import Config
 
 from frazil.client.declare.file_operations import Command, Isolation, isolation_of
-from frazil.pyiceberg.commit_errors import ValidationError, proves_rejection
+from frazil.pyiceberg.commit_messages import ValidationError, proves_rejection
 from frazil.pyiceberg.copy_on_write import Rewriter
-from frazil.pyiceberg.frazil_producers import FrazilUpdateSnapshot, Reads, command_of
+from frazil.pyiceberg.frazil_producers import FrazilUpdateSnapshot, Reads
 from frazil.pyiceberg.row_lineage import UpdatedRows, lineage_metadata
 from frazil.pyiceberg.staged_changes import (
     PendingSnapshot,
@@ -59,24 +57,26 @@ from frazil.pyiceberg.staged_changes import (
     requirement_on_base,
     with_updates,
 )
-from frazil.pyiceberg.transacting_table import TransactingTable, key_columns, requirement_subject
+from frazil.pyiceberg.transaction_base import (
+    TrackingTransaction,
+    TransactingTable,
+    command_of,
+    key_columns,
+    within_operation,
+)
 from frazil.pyiceberg.written_files import WrittenFiles
 from frazil.wire.conflicts import duplicate_paths
 from frazil.wire.errors import BadRequest
 
 
-class FrazilTransaction(Transaction):
+class FrazilTransaction(TrackingTransaction):
     """A transaction on the metadata of the table when the transaction began."""
 
     def __init__(self, table: Table, autocommit: bool = False) -> None:
         self._written = WrittenFiles(table.io)
-        self._users_table = table
         own = copy.copy(table)
         own.io = self._written.begin()
-        super().__init__(own, autocommit)
-        self._staged_metadata: (
-            tuple[TableMetadata, tuple[TableUpdate, ...], TableMetadata] | None
-        ) = None
+        super().__init__(own, table, autocommit)
         self._depth = 0
         self._reads: Reads | None = None
         self._in_reads = False
@@ -84,16 +84,10 @@ class FrazilTransaction(Transaction):
 
     # --- state with staged changes -----------------------------------------------------------
 
-    @property
-    def table_metadata(self) -> TableMetadata:
-        base, updates = self._table.metadata, self._updates
-        if (
-            self._staged_metadata is None
-            or self._staged_metadata[0] is not base
-            or self._staged_metadata[1] is not updates
-        ):
-            self._staged_metadata = (base, updates, with_updates(base, updates))
-        return self._staged_metadata[2]
+    def _with_updates(
+        self, metadata: TableMetadata, updates: tuple[TableUpdate, ...]
+    ) -> TableMetadata:
+        return with_updates(metadata, updates)
 
     def staged_changes(self) -> Iterator[StagedChange]:
         return (update for update in self._updates if isinstance(update, StagedChange))
@@ -135,25 +129,20 @@ class FrazilTransaction(Transaction):
         updates: tuple[TableUpdate, ...],
         requirements: tuple[TableRequirement, ...] = (),
     ) -> Transaction:
-        for requirement in requirements:
-            requirement.validate(self.table_metadata)
         staged = {change.snapshot.snapshot_id for change in self.staged_changes()}
         for update in updates:
             refuse_staged_ids(update, staged)
-        self._updates += updates
-        known = {requirement_subject(requirement) for requirement in self._requirements}
-        for requirement in requirements:
-            # Only the first requirement about a subject is about the table on the server.
-            if requirement_subject(requirement) not in known:
-                self._requirements += (requirement_on_base(requirement, self._table.metadata),)
-                known.add(requirement_subject(requirement))
+        self._add_updates(updates, requirements)
         return self
+
+    def _on_base(self, requirement: TableRequirement) -> TableRequirement:
+        return requirement_on_base(requirement, self._table.metadata)
 
     def _register_snapshot_producer(self, producer: _SnapshotProducer[Any]) -> None:
         """Do nothing: producers are not rebuilt on a newer head."""
 
     @contextmanager
-    def _operation(self) -> Iterator[None]:
+    def operation(self) -> Iterator[None]:
         """Undo the changes and files of an operation that fails."""
         updates, requirements, paths = self._updates, self._requirements, self._written.paths
         autocommit, self._autocommit = self._autocommit, False
@@ -213,24 +202,7 @@ class FrazilTransaction(Transaction):
             self._apply((upgrade,))
         return self
 
-    def append(
-        self,
-        df: pa.Table | pa.RecordBatchReader,
-        snapshot_properties: dict[str, str] = EMPTY_DICT,
-        branch: str | None = MAIN_BRANCH,
-    ) -> None:
-        with self._operation():
-            super().append(df, snapshot_properties, branch)
-
-    def add_files(
-        self,
-        file_paths: list[str],
-        snapshot_properties: dict[str, str] = EMPTY_DICT,
-        check_duplicate_files: bool = True,
-        branch: str | None = MAIN_BRANCH,
-    ) -> None:
-        with self._operation():
-            super().add_files(file_paths, snapshot_properties, check_duplicate_files, branch)
+    add_files = within_operation(Transaction.add_files)
 
     def _find_referenced_data_files(self, file_paths: list[str]) -> list[str]:
         """Look only at this transaction's files; the server checks the committed ones."""
@@ -246,7 +218,7 @@ class FrazilTransaction(Transaction):
         branch: str | None = MAIN_BRANCH,
     ) -> None:
         predicate = _parse_row_filter(overwrite_filter)
-        with self._operation(), self._reading(predicate, "update", case_sensitive):
+        with self.operation(), self._reading(predicate, "update", case_sensitive):
             if self._updated_rows is None:
                 super().overwrite(df, predicate, snapshot_properties, case_sensitive, branch)
                 return
@@ -278,7 +250,7 @@ class FrazilTransaction(Transaction):
         predicate = _parse_row_filter(delete_filter)
         command = command_of(_isolation_operation or Operation.DELETE)
         self._warn_of_merge_on_read()
-        with self._operation(), self._reading(predicate, command, case_sensitive):
+        with self.operation(), self._reading(predicate, command, case_sensitive):
             matched = self._delete(predicate, snapshot_properties, case_sensitive, branch)
         if not matched:
             warnings.warn("Delete operation did not match any records", stacklevel=2)
@@ -325,32 +297,18 @@ class FrazilTransaction(Transaction):
                 "Merge on read is not yet supported, falling back to copy-on-write", stacklevel=3
             )
 
-    def upsert(
-        self,
-        df: pa.Table,
-        join_cols: list[str] | None = None,
-        when_matched_update_all: bool = True,
-        when_not_matched_insert_all: bool = True,
-        case_sensitive: bool = True,
-        branch: str | None = MAIN_BRANCH,
-        snapshot_properties: dict[str, str] = EMPTY_DICT,
-    ) -> UpsertResult:
+    @contextmanager
+    def _upserting(
+        self, df: pa.Table, join_cols: list[str] | None, case_sensitive: bool, branch: str | None
+    ) -> Iterator[None]:
         columns = self._key_columns(df, join_cols)
         keys = upsert_util.create_match_filter(df, columns) if columns else AlwaysFalse()
         with (
-            self._operation(),
+            self.operation(),
             self._reading(keys, "merge", case_sensitive),
             self._keeping_row_ids(columns),
         ):
-            return super().upsert(
-                df,
-                join_cols,
-                when_matched_update_all,
-                when_not_matched_insert_all,
-                case_sensitive,
-                branch,
-                snapshot_properties,
-            )
+            yield
 
     def _key_columns(self, df: pa.Table, join_cols: list[str] | None) -> list[str]:
         """Return the key columns of an upsert; none if PyIceberg will refuse the upsert.
@@ -384,7 +342,7 @@ class FrazilTransaction(Transaction):
         self._check_schema(df)
         if df.num_rows == 0:
             return
-        with self._operation():
+        with self.operation():
             if all(isinstance(field.transform, IdentityTransform) for field in spec.fields):
                 self._overwrite_partitions(df, snapshot_properties, branch)
             else:
@@ -436,23 +394,12 @@ class FrazilTransaction(Transaction):
 
     # --- commit ------------------------------------------------------------------------------
 
-    def __exit__(
-        self,
-        exctype: type[BaseException] | None,
-        excinst: BaseException | None,
-        exctb: TracebackType | None,
-    ) -> None:
-        if exctype is None:
-            self.commit_transaction()
-        else:
-            self._failed = True
-            self._written.discard()
+    def _roll_back(self) -> None:
+        self._failed = True
+        self._written.discard()
 
     def commit_transaction(self) -> Table:
-        if self._failed:
-            raise RuntimeError(
-                "This transaction failed to commit and cannot be reused; create a new transaction."
-            )
+        self._check_usable()
         if self._updates:
             self._commit_once(self._final_requirements())
         # Delete files that were written but are in no change.
@@ -501,7 +448,3 @@ class FrazilTable(TransactingTable):
 
     def begin(self, *, autocommit: bool = False) -> FrazilTransaction:
         return FrazilTransaction(self, autocommit)
-
-
-class FrazilStagedTable(StagedTable):
-    """A table that the commit of its transaction creates."""

@@ -5,8 +5,8 @@ its first file both are implied: the id is the file's `first_row_id` plus the ro
 the sequence number is the file's. A rewrite writes both as columns; a null is again implied by the
 file.
 
-PyIceberg's manifest reader drops `first_row_id`, so this module reads manifests with the schema of
-version 3. PyIceberg updates a row by deleting and appending it. It is still the same row: it keeps
+PyIceberg's manifest reader drops `first_row_id`, so manifests are read with the schema of version
+3. PyIceberg updates a row by deleting and appending it. It is still the same row: it keeps
 its `_row_id`, and its `_last_updated_sequence_number` is null, which means the commit that writes
 it.
 """
@@ -14,25 +14,18 @@ it.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyiceberg.avro.file import AvroFile
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import ArrowScan, _combine_positional_deletes, _read_all_delete_files
 from pyiceberg.manifest import (
     DATA_FILE_TYPE,
-    MANIFEST_ENTRY_SCHEMAS,
     MANIFEST_LIST_FILE_SCHEMAS,
-    DataFile,
-    DataFileContent,
-    FileFormat,
     ManifestContent,
-    ManifestEntry,
     ManifestEntryStatus,
     ManifestFile,
     PartitionFieldSummary,
@@ -44,24 +37,20 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import LongType, NestedField
 from pyiceberg.utils.concurrent import ExecutorFactory
 
-from frazil.pyiceberg.file_declarations import LAST_UPDATED_FIELD, ROW_ID_FIELD
+from frazil.datafiles.arrow.metadata_columns import (
+    LAST_UPDATED,
+    LAST_UPDATED_FIELD,
+    ROW_ID,
+    ROW_ID_FIELD,
+    FileLineage,
+)
+from frazil.pyiceberg.manifest_reading import full_entries
 from frazil.pyiceberg.staged_changes import PendingSnapshot
-
-ROW_ID: Final = "_row_id"
-LAST_UPDATED: Final = "_last_updated_sequence_number"
 
 _FIRST_ROW_ID_OF_FILE: Final = [field.field_id for field in DATA_FILE_TYPE[3].fields].index(142)
 _FIRST_ROW_ID_OF_MANIFEST: Final = [
     field.field_id for field in MANIFEST_LIST_FILE_SCHEMAS[3].fields
 ].index(520)
-
-
-@dataclass(frozen=True, slots=True)
-class FileLineage:
-    """The lineage that a data file implies for its rows."""
-
-    first_row_id: int
-    sequence_number: int
 
 
 class RowLineage:
@@ -104,15 +93,15 @@ class RowLineage:
         implied = self._files.get(task.file.file_path)
         if implied is None or len(rows) == 0:
             return rows
-        row_ids = pc.add(self._positions(task), pa.scalar(implied.first_row_id, pa.int64()))
-        if len(row_ids) != len(rows):
+        positions = self._positions(task)
+        if len(positions) != len(rows):
             raise ValueError(
                 f"{task.file.file_path}: {len(rows)} rows were read, but its manifest and delete "
-                f"files count {len(row_ids)}"
+                f"files count {len(positions)}"
             )
-        sequence_number = pa.scalar(implied.sequence_number, pa.int64())
-        rows = _filled(rows, ROW_ID, row_ids)
-        return _filled(rows, LAST_UPDATED, sequence_number)
+        row_ids = implied.row_ids(positions.to_numpy(), _stored(rows, ROW_ID))
+        sequence_numbers = implied.sequence_numbers(len(rows), _stored(rows, LAST_UPDATED))
+        return _replaced(_replaced(rows, ROW_ID, row_ids), LAST_UPDATED, sequence_numbers)
 
     def _positions(self, task: FileScanTask) -> pa.Array:
         """Return the positions of the live rows in the file."""
@@ -132,8 +121,8 @@ def lineage_schema(schema: Schema) -> Schema:
             )
     return Schema(
         *schema.fields,
-        NestedField(ROW_ID_FIELD, ROW_ID, LongType(), required=False),
-        NestedField(LAST_UPDATED_FIELD, LAST_UPDATED, LongType(), required=False),
+        NestedField(ROW_ID_FIELD.field_id, ROW_ID, LongType(), required=False),
+        NestedField(LAST_UPDATED_FIELD.field_id, LAST_UPDATED, LongType(), required=False),
         schema_id=schema.schema_id,
         identifier_field_ids=schema.identifier_field_ids,
     )
@@ -149,13 +138,13 @@ def lineage_metadata(metadata: TableMetadata) -> TableMetadata:
     return metadata.model_copy(update={"schemas": schemas})
 
 
-def _filled(rows: pa.Table, name: str, implied: Any) -> pa.Table:
-    place = rows.schema.get_field_index(name)
-    values = rows.column(place)
-    if isinstance(implied, pa.Array):
-        implied = pa.chunked_array([implied])
-        values = pa.chunked_array([values.combine_chunks()])
-    return rows.set_column(place, rows.schema.field(place), pc.coalesce(values, implied))
+def _stored(rows: pa.Table, name: str) -> pa.Array:
+    return rows.column(name).combine_chunks()
+
+
+def _replaced(rows: pa.Table, name: str, values: pa.Array) -> pa.Table:
+    position = rows.schema.get_field_index(name)
+    return rows.set_column(position, rows.schema.field(position), values)
 
 
 # --- manifests with the fields of version 3 -----------------------------------------------------
@@ -178,27 +167,21 @@ def _lineage_of_manifest(
 ) -> Iterator[tuple[str, FileLineage | None]]:
     """Return the lineage of a manifest's files; files without an id continue the manifest's ids."""
     next_row_id = manifest._data[_FIRST_ROW_ID_OF_MANIFEST]
-    with AvroFile[ManifestEntry](
-        io.new_input(manifest.manifest_path),
-        MANIFEST_ENTRY_SCHEMAS[3],
-        read_types={-1: ManifestEntry, 2: DataFile},
-        read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
-    ) as entries:
-        for entry in entries:
-            if entry.status == ManifestEntryStatus.DELETED:
-                continue
-            file = entry.data_file
-            first_row_id = file._data[_FIRST_ROW_ID_OF_FILE]
-            if first_row_id is None and next_row_id is not None:
-                first_row_id = next_row_id
-                next_row_id += file.record_count
-            sequence_number = entry.sequence_number
-            if sequence_number is None:
-                sequence_number = manifest.sequence_number
-            lineage = None
-            if first_row_id is not None:
-                lineage = FileLineage(first_row_id, sequence_number)
-            yield file.file_path, lineage
+    for entry in full_entries(manifest, io):
+        if entry.status == ManifestEntryStatus.DELETED:
+            continue
+        file = entry.data_file
+        first_row_id = file._data[_FIRST_ROW_ID_OF_FILE]
+        if first_row_id is None and next_row_id is not None:
+            first_row_id = next_row_id
+            next_row_id += file.record_count
+        sequence_number = entry.sequence_number
+        if sequence_number is None:
+            sequence_number = manifest.sequence_number
+        lineage = None
+        if first_row_id is not None:
+            lineage = FileLineage(first_row_id, sequence_number)
+        yield file.file_path, lineage
 
 
 def _manifests(snapshot: Snapshot, io: FileIO) -> Iterator[ManifestFile]:

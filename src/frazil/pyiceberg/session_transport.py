@@ -7,7 +7,6 @@ a request that failed.
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
@@ -16,7 +15,13 @@ import requests
 from requests.exceptions import ChunkedEncodingError, ContentDecodingError
 from urllib3 import exceptions
 
-from frazil.client.send.http_transport import CONNECT_TIMEOUT_S, Answer, AnswerLost, NotSent
+from frazil.client.send.http_transport import (
+    CONNECT_TIMEOUT_S,
+    Answer,
+    AnswerLost,
+    NotSent,
+    failure_of,
+)
 
 _EMPTY: Final[Mapping[str, str]] = MappingProxyType({})
 _EXPIRED_TOKEN_STATUSES: Final = frozenset({401, 419})
@@ -79,7 +84,7 @@ class SessionTransport:
                 **settings,
             )
         except (requests.ConnectionError, requests.Timeout) as error:
-            raise _failure(error, url) from error
+            raise failure_of(_reason(error), f"{url}: {error}") from error
         except (ChunkedEncodingError, ContentDecodingError) as error:
             raise AnswerLost(f"{url}: {error}") from error
         headers_of_answer = {name.lower(): value for name, value in answer.headers.items()}
@@ -93,18 +98,7 @@ class SessionTransport:
             raise NotSent(f"the request was not prepared: {error}") from error
 
 
-def _failure(error: requests.RequestException, url: str) -> NotSent | AnswerLost:
-    """Convert an error; only failures to connect prove that the server got no request."""
+def _reason(error: requests.RequestException) -> object:
+    """Return urllib3's error, which `requests` wraps."""
     reason: object = error.args[0] if error.args else None
-    if isinstance(reason, exceptions.MaxRetryError):
-        reason = reason.reason
-    is_untrusted = isinstance(error, requests.exceptions.SSLError) and isinstance(
-        _first_argument(reason), ssl.SSLCertVerificationError
-    )
-    unsent = (exceptions.NewConnectionError, exceptions.ConnectTimeoutError)
-    connecting = isinstance(error, requests.ConnectTimeout) or isinstance(reason, unsent)
-    return (NotSent if connecting or is_untrusted else AnswerLost)(f"{url}: {error}")
-
-
-def _first_argument(error: object) -> object:
-    return error.args[0] if isinstance(error, Exception) and error.args else None
+    return reason.reason if isinstance(reason, exceptions.MaxRetryError) else reason

@@ -36,7 +36,7 @@ from pyiceberg.table.update import (
     _TableMetadataUpdateContext,
 )
 
-from frazil.pyiceberg.file_declarations import spec_id_of
+from frazil.pyiceberg.wire_conversion import spec_id_of
 from frazil.wire.file_actions import FileUpdate
 
 PATH_PREFIX: Final = "frazil-pending:"

@@ -8,7 +8,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from frazil.client.catalog_client import DEFAULT_URI, Client
+from frazil.client.catalog_client import Client
+from frazil.client.catalog_config import DEFAULT_URI
 from frazil.spark.builders import FrameReader, TableWriter
 from frazil.spark.core.context import Context, settings_of
 from frazil.spark.runtime.local_spark import local_spark

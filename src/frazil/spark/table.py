@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyspark.sql import Column, DataFrame
 
-from frazil.client.declare.catalog_paths import identifier_of
 from frazil.client.declare.client_table import Table
+from frazil.client.send.catalog_calls import identifier_of
 from frazil.spark.core.context import Context
 from frazil.spark.core.progress import progress
 from frazil.spark.core.statement_runs import Result, Target

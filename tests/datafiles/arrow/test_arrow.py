@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from frazil.datafiles.arrow.arrow_types import arrow_schema, spark_arrow_schema
-from frazil.datafiles.arrow.file_projection import Projection, project
+from frazil.datafiles.arrow.file_projection import Projection
 from frazil.datafiles.arrow.metadata_columns import METADATA_FIELDS
 from frazil.datafiles.arrow.spark_batches import to_spark, to_table
 from frazil.spark.schema.spark_types import spark_schema
@@ -657,8 +657,8 @@ def test_lineage_is_read_where_a_file_has_it() -> None:
     carried = pa.RecordBatch.from_pylist(
         [{"id": 1, "_row_id": 7, "_last_updated_sequence_number": None}], schema=target
     )
-    assert project(carried, target, schema, target).equals(carried)
-    first = project(old_batch(), arrow_schema(OLD), schema, target).to_pylist()
+    assert Projection(target, schema, target).apply(carried).equals(carried)
+    first = Projection(arrow_schema(OLD), schema, target).apply(old_batch()).to_pylist()
     assert first[0] == {"id": 1, "_row_id": None, "_last_updated_sequence_number": None}
 
 

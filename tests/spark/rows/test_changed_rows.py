@@ -323,7 +323,7 @@ def test_what_runs_on_executors_loads_neither_spark_nor_a_parser() -> None:
         "import sys\n"
         "import frazil.datafiles.writing.changes_writer\n"
         "import frazil.datafiles.writing.delete_file_writer\n"
-        "import frazil.datafiles.writing.file_copier\n"
+        "import frazil.datafiles.writing.data_file_writer\n"
         "import frazil.spark.executor.worker_tasks\n"
         "print([name for name in ('pyspark', 'sqlglot', 'pandas') if name in sys.modules])\n"
     )

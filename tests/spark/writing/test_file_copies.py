@@ -18,7 +18,7 @@ from frazil.datafiles.portable_table import PortableTable
 from frazil.datafiles.reading.file_storage import storage_of
 from frazil.datafiles.reading.scan_tasks import DeletedRows, task_of
 from frazil.datafiles.reading.task_reader import read_task
-from frazil.datafiles.writing import file_copier
+from frazil.datafiles.writing import data_file_writer
 from frazil.spark.writing.row_removal import copy_files
 from frazil.spark.writing.write_commit import new_folder
 from frazil.wire.errors import BadRequest, UnsupportedOperation
@@ -304,7 +304,7 @@ def test_a_copy_that_fails_leaves_nothing_behind(
         yield pa.record_batch([[1, 2], ["a", "a"]], schema=ARROW)
         raise OSError("the disk is gone")
 
-    monkeypatch.setattr(file_copier, "live_rows", breaking)
+    monkeypatch.setattr(data_file_writer, "live_rows", breaking)
     context = without_spark(client)
     folder = new_folder(context, table)
     with pytest.raises(OSError, match="the disk is gone"):

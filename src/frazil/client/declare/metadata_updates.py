@@ -59,9 +59,9 @@ def create_ref(
     return (update,), (_unmoved(table, name),)
 
 
-def remove_ref(table: Table, name: str, kind: RefType | None = None) -> Built:
+def remove_ref(table: Table, name: str, kind: RefType) -> Built:
     ref = _ref(table, name)
-    if kind is not None and ref.type != kind:
+    if ref.type != kind:
         raise BadRequest(f"{name} of {table} is a {ref.type}, not a {kind}")
     if name == MAIN:
         raise BadRequest(f"main of {table} cannot be removed")

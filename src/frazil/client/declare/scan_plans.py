@@ -16,8 +16,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Raw, Struct
 
-from frazil.client.declare.catalog_paths import table_path
-from frazil.client.send.catalog_calls import Calls, decode
+from frazil.client.send.catalog_calls import Calls, decode, table_path
 from frazil.client.send.error_answers import error_of
 from frazil.client.send.http_transport import Answer
 from frazil.wire.declared_content import NULL

@@ -1,4 +1,4 @@
-"""The methods that change a table, at once or as part of a transaction, and their result.
+"""The methods that change a table at once or in a transaction of several tables, and their result.
 
 Each method creates a `Change`, which never changes itself. A change that depends on the state of
 the table is rebuilt on fresh metadata after a failed requirement. A change that only declares files
@@ -8,7 +8,7 @@ is sent as it is.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -30,6 +30,7 @@ from frazil.client.declare.metadata_updates import (
     decoded_updates,
 )
 from frazil.wire.declared_content import AddedDataFile, AddedDeleteFile, DeclaredDataFile
+from frazil.wire.errors import BadRequest
 from frazil.wire.file_actions import MAIN, FileUpdate, Once
 from frazil.wire.filter_builders import Filter
 from frazil.wire.identifiers import Identifier
@@ -325,6 +326,75 @@ class CatalogVerbs(ABC, Generic[R]):
     remove_properties = _by_name(TableVerbs[R].remove_properties)
     change_metadata = _by_name(TableVerbs[R].change_metadata)
     declare_metadata = _by_name(TableVerbs[R].declare_metadata)
+
+
+# --- transactions -------------------------------------------------------------------------------
+
+
+Pending: TypeAlias = "tuple[Table, tuple[Change, ...]]"
+
+
+class Transaction(CatalogVerbs[None]):
+    """Collects changes. Leaving its `with` block commits them; an exception drops them."""
+
+    def __init__(
+        self,
+        load: Callable[[TableName], Table],
+        commit: Callable[[Sequence[Pending]], tuple[Commit, ...]],
+    ) -> None:
+        self._load = load
+        self._commit = commit
+        self._tables: dict[Identifier, TableInTransaction] = {}
+        self._ended = False
+        self.commits: tuple[Commit, ...] = ()
+        """One commit for each table, in the order in which they were first named."""
+
+    def table(self, name: TableName) -> TableInTransaction:
+        """Return the methods of a table.
+
+        The table is read when it is first named; that is its base.
+        """
+        if self._ended:
+            raise BadRequest("this transaction has ended: begin a new one")
+        table = self._load(name)
+        return self._tables.setdefault(table.identifier, TableInTransaction(table))
+
+    def commit(self) -> tuple[Commit, ...]:
+        """Commit all changes; without changes nothing is sent."""
+        if self._ended:
+            raise BadRequest("this transaction has ended: begin a new one")
+        self._ended = True
+        pending = [
+            (table.table, tuple(table.changes)) for table in self._tables.values() if table.changes
+        ]
+        if pending:
+            self.commits = self._commit(pending)
+        return self.commits
+
+    def __enter__(self) -> Transaction:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None and not self._ended:
+            self.commit()
+        self._ended = True
+
+
+class TableInTransaction(TableVerbs[None]):
+    """The methods of a table inside a transaction, which collects their changes in order."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self.changes: list[Change] = []
+
+    def _base(self) -> Table:
+        return self.table
+
+    def _apply(self, change: Change) -> None:
+        self.changes.append(change)
+
+
+# --- footers ------------------------------------------------------------------------------------
 
 
 def _read(table: Table, files: Iterable[NewData]) -> tuple[AddedDataFile, ...]:

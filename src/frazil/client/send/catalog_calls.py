@@ -1,11 +1,15 @@
-"""Requests to one catalog: reads, which may be repeated freely, and changes, which carry a key."""
+"""Requests to one catalog: reads, which may be repeated freely, and changes, which carry a key.
+
+The paths of namespaces and tables are made of their names here.
+"""
 
 from __future__ import annotations
 
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
+from urllib.parse import quote
 
 import msgspec
 
@@ -13,13 +17,18 @@ from frazil.client.send.http_transport import Answer, Transport
 from frazil.client.send.retry_policy import Clock, RetryPolicy
 from frazil.client.send.submit import Accepted, Request, SubmitPolicy, read, submit
 from frazil.wire.errors import FrazilError
+from frazil.wire.identifiers import Identifier, Namespace, check_identifier, check_namespace
 
 T = TypeVar("T")
+
+NamespaceName: TypeAlias = "str | tuple[str, ...]"
+IdentifierName: TypeAlias = "str | tuple[str, ...] | Identifier"
 
 _DURATION: Final = re.compile(
     r"P(?:(?P<d>[0-9.]+)D)?(?:T(?:(?P<h>[0-9.]+)H)?(?:(?P<m>[0-9.]+)M)?(?:(?P<s>[0-9.]+)S)?)?"
 )
 PAGE_SIZE: Final = 1_000
+NAMESPACE_SEPARATOR: Final = "\x1f"
 
 
 class CatalogConfig(msgspec.Struct, frozen=True, rename="kebab"):
@@ -155,3 +164,31 @@ def decode(answer: Answer, kind: type[T], failure: type[FrazilError] = FrazilErr
         return msgspec.json.decode(answer.body, type=kind)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
         raise failure(f"the catalog's answer is not what was asked for: {error}") from error
+
+
+# --- names and paths ----------------------------------------------------------------------------
+
+
+def namespace_of(name: NamespaceName) -> Namespace:
+    """Parse `a.b` or `("a", "b")`; levels with dots need the second form."""
+    return check_namespace(tuple(name.split(".")) if isinstance(name, str) else tuple(name))
+
+
+def identifier_of(name: IdentifierName) -> Identifier:
+    """Parse `a.b.t` or `("a", "b", "t")`, whose last part is the table."""
+    if isinstance(name, Identifier):
+        return name
+    parts = tuple(name.split(".")) if isinstance(name, str) else tuple(name)
+    return check_identifier(parts[:-1], parts[-1] if parts else "", "table")
+
+
+def namespace_path(namespace: Namespace) -> str:
+    return f"namespaces/{quote(NAMESPACE_SEPARATOR.join(namespace), safe='')}"
+
+
+def tables_path(namespace: Namespace) -> str:
+    return f"{namespace_path(namespace)}/tables"
+
+
+def table_path(identifier: Identifier) -> str:
+    return f"{tables_path(identifier.namespace)}/{quote(identifier.name, safe='')}"

@@ -99,7 +99,7 @@ class HttpTransport:
         try:
             answer = self._open().request(method, url, body=body, headers=sent, redirect=False)
         except exceptions.HTTPError as error:
-            raise _failure(error, self._base) from error
+            raise failure_of(error, f"{self._base}: {error}") from error
         return Answer(
             answer.status,
             {name.lower(): value for name, value in answer.headers.items()},
@@ -136,7 +136,8 @@ def base_url(uri: str) -> str:
     return f"{uri.rstrip('/').removesuffix('/v1')}/v1/"
 
 
-def _failure(error: Exception, base: str) -> NotSent | AnswerLost:
+def failure_of(reason: object, message: str) -> NotSent | AnswerLost:
+    """Return the failure for an error of urllib3; only some prove that nothing was sent."""
     import ssl
 
     from urllib3 import exceptions
@@ -144,11 +145,10 @@ def _failure(error: Exception, base: str) -> NotSent | AnswerLost:
     # These fail before a byte of the request is written. Other TLS errors may also occur in the
     # middle of a response, so only an untrusted certificate counts as not sent.
     unsent_errors = (exceptions.NewConnectionError, exceptions.ConnectTimeoutError)
-    is_untrusted = isinstance(error, exceptions.SSLError) and isinstance(
-        error.args[0] if error.args else None, ssl.SSLCertVerificationError
+    is_untrusted = isinstance(reason, exceptions.SSLError) and isinstance(
+        reason.args[0] if reason.args else None, ssl.SSLCertVerificationError
     )
-    kind = NotSent if isinstance(error, unsent_errors) or is_untrusted else AnswerLost
-    return kind(f"{base}: {error}")
+    return (NotSent if isinstance(reason, unsent_errors) or is_untrusted else AnswerLost)(message)
 
 
 def _user_agent() -> str:

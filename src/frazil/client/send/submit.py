@@ -53,8 +53,6 @@ class Accepted:
     answer: Answer
     attempts: int
     """How often a request was sent; 1 without retries."""
-    rebuilt: int = 0
-    """How often the request was rebuilt after a failed requirement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +116,7 @@ def submit(
     `rebuilds` to False if building again would give the same request.
     """
     budget = RetryBudget(policy.retries, policy.clock)
-    attempts = rebuilt = 0
+    attempts = 0
     while True:
         delivery = _Delivery(transport, build(), policy, budget)
         try:
@@ -127,9 +125,8 @@ def submit(
             if not rebuilds or not budget.wait():
                 raise
             attempts += delivery.attempts
-            rebuilt += 1
             continue
-        return Accepted(answer, attempts + delivery.attempts, rebuilt)
+        return Accepted(answer, attempts + delivery.attempts)
 
 
 class _Delivery:

@@ -37,18 +37,6 @@ Fill = Callable[[int], pa.Array]
 """Makes a column with that many rows."""
 
 
-def project(
-    batch: pa.RecordBatch,
-    file_schema: pa.Schema,
-    schema: StructType,
-    target: pa.Schema,
-    name_mapping: NameMapping | None = None,
-    constants: Mapping[int, Any] = _NO_CONSTANTS,
-) -> pa.RecordBatch:
-    """Return one batch of a file in the columns of `target`; for several, see `Projection`."""
-    return Projection(file_schema, schema, target, name_mapping, constants).apply(batch)
-
-
 class Projection:
     """Turns the columns of one file into those of `target` (an `arrow_schema`).
 

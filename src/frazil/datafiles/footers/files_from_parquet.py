@@ -6,9 +6,8 @@ pyarrow is imported with the first file that is read, because the thin client wo
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -70,13 +69,7 @@ class PositionDeleteFile(
 
         In a partitioned table, `partition` is that of the data files.
         """
-        with _pyarrow_required():
-            from frazil.datafiles.footers.delete_file_footers import position_deletes
-        return cls(
-            **position_deletes(
-                path, table, partition=partition, spec_id=spec_id, filesystem=filesystem
-            )
-        )
+        return cls(**_reader(table, spec_id, filesystem).position_delete_file(path, partition))
 
 
 class EqualityDeleteFile(
@@ -98,19 +91,9 @@ class EqualityDeleteFile(
         filesystem: Any = None,
     ) -> EqualityDeleteFile:
         """Declare a file; `equality_ids` or full names in `columns` say what is compared."""
-        with _pyarrow_required():
-            from frazil.datafiles.footers.delete_file_footers import equality_deletes
+        reader = _reader(table, spec_id, filesystem)
         return cls(
-            **equality_deletes(
-                path,
-                table,
-                equality_ids=equality_ids,
-                columns=columns,
-                partition=partition,
-                spec_id=spec_id,
-                sort_order_id=sort_order_id,
-                filesystem=filesystem,
-            )
+            **reader.equality_delete_file(path, equality_ids, columns, partition, sort_order_id)
         )
 
 
@@ -176,16 +159,8 @@ class _ParallelReader:
 
 
 def _reader(table: FileTable | None, spec_id: int | None, filesystem: Any) -> ParquetReader:
-    with _pyarrow_required():
-        from frazil.datafiles.footers.footer_reader import ParquetReader
-    return ParquetReader(table, spec_id, filesystem)
-
-
-@contextmanager
-def _pyarrow_required() -> Iterator[None]:
-    """Turn the failed import of a module that needs pyarrow into an error that names the fix."""
     try:
-        yield
+        from frazil.datafiles.footers.footer_reader import ParquetReader
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "pyarrow":
             raise
@@ -193,3 +168,4 @@ def _pyarrow_required() -> Iterator[None]:
             "reading the footer of a Parquet file needs pyarrow, which is not installed: install "
             "frazil[parquet], or declare the file by hand with frazil.DataFile(...)"
         ) from None
+    return ParquetReader(table, spec_id, filesystem)

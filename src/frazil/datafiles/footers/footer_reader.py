@@ -6,7 +6,7 @@ What depends on the table alone is computed once, for any number of files.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +14,8 @@ from typing import Any, Final, TypeAlias
 
 from frazil.datafiles.footers.footer_metrics import (
     DEFAULT_MODE,
+    FULL,
+    NONE,
     MetricsMode,
     MetricsModes,
     declared_metrics,
@@ -35,19 +37,26 @@ from frazil.datafiles.footers.footer_statistics import (
 from frazil.datafiles.footers.parquet_files import FileDoesNotFit, declared_path, open_parquet
 from frazil.datafiles.portable_table import FileTable, table_name_mapping
 from frazil.values.column_matching import (
+    DELETE_FILE_PATH_ID,
+    DELETE_POS_ID,
     ColumnMisfit,
     MatchedColumn,
     TableColumns,
     match_columns,
+    match_equality_deletes,
+    match_position_deletes,
     own_columns,
     with_field_ids,
 )
 from frazil.values.parquet_columns import FileColumn, columns_of_footer
 from frazil.values.type_json import parse_struct
-from frazil.values.types import StructType, Type, fields_by_id
+from frazil.values.types import SchemaField, StructType, Type, fields_by_id
+from frazil.wire.errors import BadRequest
 
 _UNPARTITIONED_SPEC_ID: Final = 0
 _FORMAT_VERSION_WITHOUT_TABLE: Final = 2
+_WHOLE_PATHS: Final = MetricsModes(NONE, {DELETE_FILE_PATH_ID: FULL, DELETE_POS_ID: FULL})
+"""Java's `MetricsConfig.forPositionDelete`: readers match delete files by the whole path."""
 
 Match: TypeAlias = Callable[[Sequence[FileColumn]], tuple[MatchedColumn, ...]]
 """Matches the columns of a file, or raises ColumnMisfit."""
@@ -128,6 +137,32 @@ class ParquetReader:
             footer = self.footer(path, self._match_data)
             _refuse_nulls(footer)
         return self.members(footer, partition, sort_order_id)
+
+    def position_delete_file(
+        self, path: str | os.PathLike[str], partition: PartitionInput | None
+    ) -> dict[str, Any]:
+        """Return the members of a file of position deletes (spec, "Position Delete Files")."""
+        footer = self.footer(path, match_position_deletes, _WHOLE_PATHS)
+        members = self.members(footer, partition, is_data=False)
+        return {**members, "referenced_data_file": _referenced_data_file(footer)}
+
+    def equality_delete_file(
+        self,
+        path: str | os.PathLike[str],
+        equality_ids: Iterable[int] | None,
+        columns: Iterable[str] | None,
+        partition: PartitionInput | None,
+        sort_order_id: int | None,
+    ) -> dict[str, Any]:
+        """Return the members of a file of equality deletes (spec, "Equality Delete Files")."""
+        ids = _equality_ids(self.columns.by_id, equality_ids, columns)
+
+        def match(file_columns: Sequence[FileColumn]) -> tuple[MatchedColumn, ...]:
+            return match_equality_deletes(self._with_ids(file_columns), self.columns, ids)
+
+        footer = self.footer(path, match)
+        members = self.members(footer, partition, sort_order_id, is_data=False)
+        return {**members, "equality_ids": ids}
 
     def written_file(
         self,
@@ -215,13 +250,13 @@ class ParquetReader:
             **declared_metrics(footer.columns, footer.statistics, footer.modes),
         }
 
-    def with_ids(self, columns: Sequence[FileColumn]) -> Sequence[FileColumn]:
+    def _with_ids(self, columns: Sequence[FileColumn]) -> Sequence[FileColumn]:
         """Return the columns with field ids: their own, or those of the table's name mapping."""
         return with_field_ids(columns, self._name_mapping, self.columns.schema)
 
     def _match_data(self, columns: Sequence[FileColumn]) -> tuple[MatchedColumn, ...]:
         from_partition = identity_sources(self._partition_fields)
-        return match_columns(self.with_ids(columns), self.columns, from_partition)
+        return match_columns(self._with_ids(columns), self.columns, from_partition)
 
     def _wants(
         self, modes: MetricsModes, has: Callable[[MetricsMode], bool]
@@ -278,3 +313,33 @@ def _split_offsets(metadata: Any, size_in_bytes: int) -> tuple[int, ...] | None:
     if not offsets or offsets[0] < 0 or offsets[-1] >= size_in_bytes:
         return None
     return tuple(offsets)
+
+
+# --- delete files -------------------------------------------------------------------------------
+
+
+def _referenced_data_file(footer: Footer) -> str | None:
+    """Return the data file whose rows are deleted, if the footer proves that it is only one."""
+    paths = footer.statistics[DELETE_FILE_PATH_ID]
+    if paths.lower is None or paths.may_be_cut or paths.lower != paths.upper:
+        return None
+    path: str = paths.lower
+    return path
+
+
+def _equality_ids(
+    by_id: Mapping[int, SchemaField], ids: Iterable[int] | None, names: Iterable[str] | None
+) -> tuple[int, ...]:
+    if (ids is None) == (names is None):
+        raise BadRequest("an equality delete file needs equality_ids or columns: give one of them")
+    ids_by_name = {field.name: field_id for field_id, field in by_id.items()}
+    if ids is not None:
+        labeled: list[tuple[int, object]] = [(field_id, field_id) for field_id in ids]
+    else:
+        labeled = [(ids_by_name.get(name, -1), name) for name in names or ()]
+    for field_id, label in labeled:
+        if field_id not in by_id or not by_id[field_id].field.type.is_primitive:
+            raise BadRequest(f"equality columns: {label} is not a primitive column of the table")
+    if not labeled:
+        raise BadRequest("an equality delete file needs at least one column to compare by")
+    return tuple(field_id for field_id, _ in labeled)

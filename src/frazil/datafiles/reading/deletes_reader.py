@@ -7,11 +7,10 @@ null (spec, "Equality Delete Files"). The planner decides which delete files app
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -19,12 +18,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyroaring import BitMap64
 
 from frazil.datafiles.arrow.arrow_types import arrow_schema
-from frazil.datafiles.arrow.file_projection import project
+from frazil.datafiles.arrow.file_projection import Projection
 from frazil.datafiles.portable_table import PortableTable
 from frazil.datafiles.reading.file_storage import Storage
+from frazil.datafiles.reading.row_positions import NO_POSITIONS, Positions, positions_by_file
 from frazil.datafiles.reading.scan_tasks import ScanTask, is_deletion_vector
 from frazil.values.column_matching import DELETE_FILE_PATH_ID, DELETE_POS_ID
 from frazil.values.deletion_vectors import DeletionVector, InvalidDeletionVector
@@ -44,29 +43,29 @@ Mask = npt.NDArray[np.bool_]
 # --- by position ----------------------------------------------------------------------------------
 
 
-def deleted_positions(task: ScanTask, storage: Storage) -> BitMap64:
+def deleted_positions(task: ScanTask, storage: Storage) -> Positions:
     """Read the deletion vector and the position deletes of the task's whole data file.
 
     If there is a deletion vector, the planner leaves out older position deletes: the vector has
     them (spec, "Scan Planning").
     """
-    positions = BitMap64()
+    positions = NO_POSITIONS
     for file in task.position_deletes:
         if is_deletion_vector(file):
             positions |= _vector(file, storage)
         elif file.referenced_data_file is not None:
-            positions |= _positions_in(file, storage).get(task.file_path, BitMap64())
+            positions |= _positions_in(file, storage).get(task.file_path, NO_POSITIONS)
         else:
-            positions |= _cached_positions(file, storage).get(task.file_path, BitMap64())
+            positions |= _cached_positions(file, storage).get(task.file_path, NO_POSITIONS)
     return positions
 
 
-def _vector(file: PlannedDeleteFile, storage: Storage) -> Any:
+def _vector(file: PlannedDeleteFile, storage: Storage) -> Positions:
     if file.content_offset is None or file.content_size_in_bytes is None:
         raise BadRequest(f"{file.file_path}: a deletion vector without its offset and size")
     data = storage.read(file.file_path, file.content_offset, file.content_size_in_bytes)
     try:
-        return DeletionVector.deserialize(data).bitmap
+        return Positions.of_vector(DeletionVector.deserialize(data))
     except InvalidDeletionVector as error:
         raise BadRequest(
             f"{file.file_path}: the deletion vector at byte {file.content_offset}: {error}"
@@ -74,21 +73,21 @@ def _vector(file: PlannedDeleteFile, storage: Storage) -> Any:
 
 
 @lru_cache(maxsize=_CACHED_FILES)
-def _cached_positions(file: PlannedDeleteFile, storage: Storage) -> Mapping[str, BitMap64]:
+def _cached_positions(file: PlannedDeleteFile, storage: Storage) -> Mapping[str, Positions]:
     return _positions_in(file, storage)
 
 
-def _positions_in(file: PlannedDeleteFile, storage: Storage) -> Mapping[str, BitMap64]:
+def _positions_in(file: PlannedDeleteFile, storage: Storage) -> Mapping[str, Positions]:
     """Read the positions of a delete file, by the path of the data file."""
     _check_format(file)
     with storage.open_input(file.file_path) as source:
         parquet = pq.ParquetFile(source, read_dictionary=["file_path"])
         path_name, pos_name = _column_names(parquet.schema_arrow, file.file_path)
         table = parquet.read(columns=[path_name, pos_name], use_threads=False)
-    positions: dict[str, BitMap64] = {}
+    positions: dict[str, Positions] = {}
     for batch in table.to_batches():
-        for path, numbers in _by_path(batch.column(path_name), batch.column(pos_name)):
-            positions.setdefault(path, BitMap64()).update(numbers)
+        for path, numbers in positions_by_file(batch.column(path_name), batch.column(pos_name)):
+            positions[path] = positions.get(path, NO_POSITIONS) | Positions.from_array(numbers)
     return positions
 
 
@@ -102,17 +101,6 @@ def _column_names(schema: pa.Schema, path: str) -> tuple[str, ...]:
             raise BadRequest(f"{path}: a file of position deletes must have a column {default}")
         names.append(name)
     return tuple(names)
-
-
-def _by_path(paths: pa.Array, positions: pa.Array) -> Iterator[tuple[str, array[int]]]:
-    encoded = paths if isinstance(paths, pa.DictionaryArray) else pc.dictionary_encode(paths)
-    codes = encoded.indices.to_numpy(zero_copy_only=False)
-    numbers = positions.to_numpy(zero_copy_only=False).astype(np.uint64)
-    for code in np.unique(codes):
-        # pyroaring reads an `array` several times as fast as a numpy array.
-        chosen = array("Q")
-        chosen.frombytes(np.ascontiguousarray(numbers[codes == code]).tobytes())
-        yield encoded.dictionary[int(code)].as_py(), chosen
 
 
 def _check_format(file: PlannedDeleteFile) -> None:
@@ -219,10 +207,8 @@ def _cached_keys(
     target = arrow_schema(schema)
     with storage.open_input(file.file_path) as source:
         parquet = pq.ParquetFile(source)
-        batches = [
-            project(batch, parquet.schema_arrow, schema, target)
-            for batch in parquet.iter_batches(use_threads=False)
-        ]
+        projection = Projection(parquet.schema_arrow, schema, target)
+        batches = [projection.apply(batch) for batch in parquet.iter_batches(use_threads=False)]
     rows = pa.Table.from_batches(batches, target).combine_chunks()
     columns = [
         pa.concat_arrays(chunks)

@@ -52,6 +52,10 @@ class Positions:
         """Read bytes of `serialize`; the bytes of delete files are read by `deletes_reader`."""
         return cls(BitMap64.deserialize(data))
 
+    @classmethod
+    def of_vector(cls, vector: DeletionVector) -> Positions:
+        return cls(BitMap64(vector.bitmap))
+
     def serialize(self) -> bytes:
         data: bytes = self._bitmap.serialize()
         return data
@@ -101,6 +105,25 @@ class FilePositions(NamedTuple):
     """A position that was added more than once."""
 
 
+def positions_by_file(files: pa.Array, positions: pa.Array) -> Iterator[tuple[str, PositionArray]]:
+    """Split two columns without nulls by file. Rows of one file may be scattered."""
+    if not len(files):
+        return
+    if not isinstance(files, pa.DictionaryArray):
+        files = pc.dictionary_encode(files)
+    numbers = positions.to_numpy(zero_copy_only=False).astype(np.uint64)
+    codes = files.indices.to_numpy(zero_copy_only=False)
+    paths = files.dictionary.to_pylist()
+    if len(paths) == 1:
+        yield paths[0], numbers
+        return
+    order = np.argsort(codes, kind="stable")
+    ends = np.cumsum(np.bincount(codes, minlength=len(paths)))
+    for path, part in zip(paths, np.split(numbers[order], ends[:-1]), strict=True):
+        if len(part):
+            yield path, part
+
+
 class PositionCollector:
     """Collects columns of file paths and positions into one set for each file."""
 
@@ -108,20 +131,9 @@ class PositionCollector:
         self._by_file: dict[str, list[PositionArray]] = {}
 
     def add(self, files: pa.Array, positions: pa.Array) -> None:
-        """Add rows by two columns without nulls. Rows of one file may be scattered."""
-        if not isinstance(files, pa.DictionaryArray):
-            files = pc.dictionary_encode(files)
-        numbers = positions.to_numpy(zero_copy_only=False).astype(np.uint64)
-        codes = files.indices.to_numpy(zero_copy_only=False)
-        paths = files.dictionary.to_pylist()
-        if len(paths) == 1:
-            self._by_file.setdefault(paths[0], []).append(numbers)
-            return
-        order = np.argsort(codes, kind="stable")
-        ends = np.cumsum(np.bincount(codes, minlength=len(paths)))
-        for path, part in zip(paths, np.split(numbers[order], ends[:-1]), strict=True):
-            if len(part):
-                self._by_file.setdefault(path, []).append(part)
+        """Add rows by two columns without nulls."""
+        for path, numbers in positions_by_file(files, positions):
+            self._by_file.setdefault(path, []).append(numbers)
 
     def collected(self) -> Iterator[FilePositions]:
         for path, parts in self._by_file.items():

@@ -66,7 +66,7 @@ def read_task(
             "Iceberg's runtime on Spark's classpath"
         )
     check_metadata_columns(metadata_columns)
-    deleted = Positions(deleted_positions(task, storage)).to_array()
+    deleted = deleted_positions(task, storage).to_array()
     with _open_parquet(task, storage) as parquet:
         rows = _TaskRows(task, table, storage, parquet.schema_arrow, columns, metadata_columns)
         for start, batch in _batches(parquet, task, rows.needed, batch_rows):

@@ -1,14 +1,17 @@
-"""Writes the rows of a task into Parquet files, one or more for each partition.
+"""Writes the rows of a task into Parquet files, and copies files without their deleted rows.
 
-What a commit declares about a file comes from the footer that the writer still has, so that no file
-is opened again. NaNs, which no footer counts, are counted while rows are written.
+Rows get one or more files for each partition. A copy has the partition of its file. What a commit
+declares about a file comes from the footer that the writer still has, so that no file is opened
+again. NaNs, which no footer counts, are counted while rows are written.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+from uuid import uuid4
 
 import msgspec
 import pyarrow as pa
@@ -19,11 +22,21 @@ from frazil.datafiles.footers.files_from_parquet import DataFile
 from frazil.datafiles.footers.footer_partitions import partition_fields_of
 from frazil.datafiles.footers.footer_reader import ParquetReader
 from frazil.datafiles.portable_table import PortableTable
+from frazil.datafiles.reading.deletes_reader import deleted_positions
 from frazil.datafiles.reading.file_storage import Storage
+from frazil.datafiles.reading.scan_tasks import DeletedRows, ScanTask
+from frazil.datafiles.reading.task_reader import copied_schema, live_rows
 from frazil.datafiles.writing.rolling_file import RollingFile, WrittenFile
-from frazil.datafiles.writing.row_partitions import PARTITION_PREFIX as PARTITION_PREFIX
-from frazil.datafiles.writing.row_partitions import partition_folder, partition_value, split
+from frazil.datafiles.writing.row_partitions import (
+    PARTITION_PREFIX,
+    partition_folder,
+    partition_value,
+    split,
+)
 from frazil.datafiles.writing.write_properties import FileOptions
+
+_NO_SIZE_LIMIT: Final = 1 << 62
+"""A copy is never larger than its file, so it is not split."""
 
 
 class ArrowFileWriter:
@@ -76,7 +89,7 @@ class ArrowFileWriter:
     def abort(self) -> None:
         """Delete everything that this writer has written."""
         for file in self._open.values():
-            file.abort()
+            file.rolling.abort()
         self._open.clear()
         self._storage.delete(self._paths)
         self._files.clear()
@@ -85,12 +98,12 @@ class ArrowFileWriter:
 
     def _add(self, values: tuple[Any, ...], rows: pa.RecordBatch) -> None:
         file = self._file(values)
-        before = file.pending_bytes
+        before = file.rolling.pending_bytes
         while rows.num_rows:
             rows = file.rolling.write(rows)
             if file.rolling.is_full:
                 self._roll(file)
-        self._pending_bytes += file.pending_bytes - before
+        self._pending_bytes += file.rolling.pending_bytes - before
         # Rows usually come sorted by partition, so that only the last file gets more rows.
         while self._pending_bytes > self._options.row_group_size_bytes and len(self._open) > 1:
             self._close_file(next(iter(self._open)))
@@ -117,7 +130,7 @@ class ArrowFileWriter:
 
     def _close_file(self, key: tuple[Any, ...]) -> None:
         file = self._open.pop(key)
-        self._pending_bytes -= file.pending_bytes
+        self._pending_bytes -= file.rolling.pending_bytes
         self._declare(file)
 
     def _declare(self, file: _PartitionFile) -> None:
@@ -125,25 +138,83 @@ class ArrowFileWriter:
         if written is None:
             return
         self._paths.append(written.path)
-        self._files.append(declared_file(self._reader, written, file.values, self._options))
+        self._files.append(_declared_file(self._reader, written, file.values, self._options))
 
 
+@dataclass(slots=True)
 class _PartitionFile:
     """The open file of a partition."""
 
-    def __init__(self, values: tuple[Any, ...], rolling: RollingFile) -> None:
-        self.values = values
-        self.rolling = rolling
-
-    @property
-    def pending_bytes(self) -> int:
-        return self.rolling.pending_bytes
-
-    def abort(self) -> None:
-        self.rolling.abort()
+    values: tuple[Any, ...]
+    rolling: RollingFile
 
 
-def declared_file(
+def _key(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return a key that differs for partitions whose values are equal in Python.
+
+    These are 0 and False, or -0.0 and 0.0.
+    """
+    return tuple((type(value).__name__, repr(value)) for value in values)
+
+
+# --- copies -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CopyWork:
+    """Copies the files of encoded `DeletedRows`, for copy-on-write."""
+
+    table: PortableTable
+    storage: Storage
+    folder: str
+    options: FileOptions
+
+    def __call__(self, payloads: Sequence[bytes]) -> Iterator[bytes]:
+        for payload in payloads:
+            copied = self.copy(DeletedRows.decode(payload))
+            if copied is not None:
+                yield msgspec.json.encode(copied)
+
+    def copy(self, rows: DeletedRows) -> DataFile | None:
+        """Copy one file; return None if no row is left."""
+        task = rows.task
+        deleted = rows.positions | deleted_positions(task, self.storage)
+        if len(deleted) >= task.data_file.record_count:
+            return None
+        options = replace(
+            self.options,
+            target_file_size_bytes=_NO_SIZE_LIMIT,
+            spec_id=task.data_file.spec_id,
+            sort_order_id=task.data_file.sort_order_id,
+        )
+        path = f"{self.folder}/{uuid4()}.parquet"
+        file = RollingFile(self.storage, path, copied_schema(task, self.table), options)
+        try:
+            for batch in live_rows(task, self.table, self.storage, deleted):
+                while batch.num_rows:
+                    batch = file.write(batch)
+            written = file.close()
+        except BaseException:
+            file.abort()
+            raise
+        if written is None:
+            return None
+        reader = ParquetReader(self.table, options.spec_id)
+        return _declared_file(reader, written, self._partition(task), options)
+
+    def _partition(self, task: ScanTask) -> tuple[object, ...]:
+        """Return the file's partition; dropped columns have no value but null."""
+        fields = partition_fields_of(self.table, task.data_file.spec_id)
+        return tuple(
+            None if field.source is None else value
+            for field, value in zip(fields, task.data_file.partition, strict=True)
+        )
+
+
+# --- declarations -------------------------------------------------------------------------------
+
+
+def _declared_file(
     reader: ParquetReader, written: WrittenFile, values: Sequence[Any], options: FileOptions
 ) -> DataFile:
     """Return what a commit declares about a file, from the footer that its writer has."""
@@ -157,11 +228,3 @@ def declared_file(
             options.sort_order_id,
         )
     )
-
-
-def _key(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return a key that differs for partitions whose values are equal in Python.
-
-    These are 0 and False, or -0.0 and 0.0.
-    """
-    return tuple((type(value).__name__, repr(value)) for value in values)

@@ -16,7 +16,7 @@ from frazil.datafiles.footers.files_from_parquet import PositionDeleteFile
 from frazil.datafiles.reading.deletes_reader import deleted_positions
 from frazil.datafiles.reading.file_storage import Storage
 from frazil.datafiles.reading.row_positions import Positions
-from frazil.datafiles.reading.scan_tasks import DeletedRows, ScanTask
+from frazil.datafiles.reading.scan_tasks import DeletedRows
 from frazil.values.column_matching import DELETE_FILE_PATH_ID, DELETE_POS_ID
 from frazil.values.deletion_vectors import deletion_vector_blob
 from frazil.values.puffin import write_puffin
@@ -71,7 +71,7 @@ class VectorWork:
 
     def _file(self, deleted: Sequence[DeletedRows]) -> Iterator[bytes]:
         vectors = [
-            (_earlier_deletes(rows.task, self.storage) | rows.positions).vector()
+            (deleted_positions(rows.task, self.storage) | rows.positions).vector()
             for rows in deleted
         ]
         blobs = [
@@ -138,7 +138,7 @@ class PositionDeleteWork:
             return rows.positions
         own = tuple(file for file in rows.task.position_deletes if is_file_scoped(file))
         task = msgspec.structs.replace(rows.task, delete_files=own)
-        return _earlier_deletes(task, self.storage) | rows.positions
+        return deleted_positions(task, self.storage) | rows.positions
 
     def _parquet(self, deletes: Sequence[tuple[str, Positions]]) -> bytes:
         counts = [len(positions) for _, positions in deletes]
@@ -176,13 +176,6 @@ def _long(value: int) -> str:
     return value.to_bytes(8, "little", signed=True).hex()
 
 
-# --- earlier deletes ------------------------------------------------------------------------------
-
-
 def is_file_scoped(file: PlannedDeleteFile) -> bool:
     """Whether a file of position deletes is for a single data file."""
     return file.referenced_data_file is not None
-
-
-def _earlier_deletes(task: ScanTask, storage: Storage) -> Positions:
-    return Positions(deleted_positions(task, storage))

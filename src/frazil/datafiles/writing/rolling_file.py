@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from frazil.datafiles.footers.footer_statistics import nan_count
 from frazil.datafiles.reading.file_storage import Storage
 from frazil.datafiles.writing.variant_annotation import annotating
 from frazil.datafiles.writing.write_properties import FileOptions, has_option
@@ -207,9 +208,7 @@ class RollingFile:
         for leaf in self._leaves:
             if leaf.field_id is None or leaf.steps is None or not pa.types.is_floating(leaf.type):
                 continue
-            count = sum(
-                pc.sum(pc.is_nan(array)).as_py() or 0 for array in _arrays(table, leaf.steps)
-            )
+            count = sum(map(nan_count, _arrays(table, leaf.steps)))
             self._nan_counts.setdefault(leaf.field_id, []).append(count)
 
 

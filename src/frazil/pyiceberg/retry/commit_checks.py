@@ -29,8 +29,9 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import IsolationLevel, Operation, Snapshot
 from pyiceberg.types import DoubleType, FloatType, PrimitiveType
 
+from frazil.pyiceberg.manifest_reading import RowFilter
 from frazil.pyiceberg.retry.history_window import INITIAL_SEQUENCE_NUMBER, Window, operation_of
-from frazil.pyiceberg.retry.row_filter import RowFilter
+from frazil.values.column_matching import DELETE_FILE_PATH_ID
 
 ADDS_DATA = frozenset({Operation.APPEND, Operation.OVERWRITE})
 ADDS_DELETES = frozenset({Operation.OVERWRITE, Operation.DELETE})
@@ -189,8 +190,6 @@ def _named(snapshot: Snapshot, paths: list[str]) -> str:
     return f"snapshot {snapshot.snapshot_id} ({operation}): {shown}{more}"
 
 
-# The reserved field id of the `file_path` column of position deletes.
-PATH_FIELD_ID = 2147483546
 # The index of `referenced_data_file` in a data file of version 3.
 _REFERENCED_DATA_FILE = 17
 
@@ -235,14 +234,14 @@ def _referenced_data_file(file: DataFile) -> str | None:
     named: str | None = file[_REFERENCED_DATA_FILE] if len(file) > _REFERENCED_DATA_FILE else None
     if named is not None:
         return named
-    lower = (file.lower_bounds or {}).get(PATH_FIELD_ID)
-    upper = (file.upper_bounds or {}).get(PATH_FIELD_ID)
+    lower = (file.lower_bounds or {}).get(DELETE_FILE_PATH_ID)
+    upper = (file.upper_bounds or {}).get(DELETE_FILE_PATH_ID)
     return lower.decode() if lower is not None and lower == upper else None
 
 
 def _path_in_bounds(file: DataFile, path: str) -> bool:
-    lower = (file.lower_bounds or {}).get(PATH_FIELD_ID)
-    upper = (file.upper_bounds or {}).get(PATH_FIELD_ID)
+    lower = (file.lower_bounds or {}).get(DELETE_FILE_PATH_ID)
+    upper = (file.upper_bounds or {}).get(DELETE_FILE_PATH_ID)
     encoded = path.encode()
     return (lower is None or lower <= encoded) and (upper is None or encoded <= upper)
 

@@ -6,26 +6,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from pyiceberg.avro.file import AvroFile
 from pyiceberg.exceptions import ValidationException
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import (
-    MANIFEST_ENTRY_SCHEMAS,
-    DataFile,
-    DataFileContent,
-    FileFormat,
     ManifestContent,
     ManifestEntry,
-    ManifestEntryStatus,
     ManifestFile,
     _inherit_from_manifest,
 )
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot
 
+from frazil.pyiceberg.manifest_reading import full_entries
+
 INITIAL_SEQUENCE_NUMBER = 0
-# PyIceberg's default schema lacks `referenced_data_file` and the offset of deletion vectors.
-_FULL_ENTRY = MANIFEST_ENTRY_SCHEMAS[3]
 
 
 class EntryReader:
@@ -38,21 +32,13 @@ class EntryReader:
     def entries(self, manifest: ManifestFile) -> tuple[ManifestEntry, ...]:
         path = manifest.manifest_path
         if path not in self._entries:
-            self._entries[path] = tuple(self._read(manifest))
+            self._entries[path] = tuple(
+                _inherit_from_manifest(entry, manifest) for entry in full_entries(manifest, self.io)
+            )
         return self._entries[path]
 
     def manifests(self, snapshot: Snapshot) -> list[ManifestFile]:
         return snapshot.manifests(self.io)
-
-    def _read(self, manifest: ManifestFile) -> Iterator[ManifestEntry]:
-        with AvroFile[ManifestEntry](
-            self.io.new_input(manifest.manifest_path),
-            _FULL_ENTRY,
-            read_types={-1: ManifestEntry, 2: DataFile},
-            read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
-        ) as reader:
-            for entry in reader:
-                yield _inherit_from_manifest(entry, manifest)
 
 
 @dataclass(frozen=True)

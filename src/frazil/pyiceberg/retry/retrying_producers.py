@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
-from functools import cached_property
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyiceberg.exceptions import ValidationException
@@ -41,7 +40,6 @@ from pyiceberg.table.snapshots import (
 )
 from pyiceberg.table.update import AssertRefSnapshotId, UpdatesAndRequirements
 from pyiceberg.table.update.snapshot import (
-    UpdateSnapshot,
     _DeleteFiles,
     _FastAppendFiles,
     _MergeAppendFiles,
@@ -50,9 +48,14 @@ from pyiceberg.table.update.snapshot import (
 )
 from pyiceberg.typedef import EMPTY_DICT, Record
 
+from frazil.pyiceberg.manifest_reading import RowFilter, schema_of_spec
 from frazil.pyiceberg.retry.commit_checks import Claim, isolation_level
-from frazil.pyiceberg.retry.row_filter import RowFilter, schema_of_spec
-from frazil.pyiceberg.transacting_table import split_by_predicate
+from frazil.pyiceberg.transaction_base import (
+    PlannedDelete,
+    ProducerFactory,
+    command_of,
+    parent_snapshot,
+)
 
 if TYPE_CHECKING:
     from frazil.pyiceberg.retry.retrying_transaction import RetryingTransaction
@@ -103,9 +106,7 @@ class Retryable(_SnapshotProducer[U]):
     def _removing_claim(self) -> Claim:
         """Return the claim of a removal. Without a filter it may have read the whole table, as in
         Java's BaseOverwriteFiles."""
-        command = self._transaction.command or (
-            "update" if self._isolation_operation == Operation.OVERWRITE else "delete"
-        )
+        command = self._transaction.command or command_of(self._isolation_operation)
         rows = AlwaysTrue() if isinstance(self._predicate, AlwaysFalse) else self._predicate
         metadata = self._transaction.table_metadata
         return self._claim(rows, isolation_level(metadata.properties, command))
@@ -153,9 +154,8 @@ class Retryable(_SnapshotProducer[U]):
         )
 
     def _manifests(self) -> list[ManifestFile]:
-        parent_id = self._parent_snapshot_id
         metadata = self._transaction.table_metadata
-        parent = metadata.snapshot_by_id(parent_id) if parent_id is not None else None
+        parent = parent_snapshot(self)
         current = parent.manifests(self._io) if parent is not None else []
         kept = self._without_removed(current, metadata)
         manifests = self._process_manifests([*self._write_added(metadata), *kept])
@@ -280,8 +280,7 @@ class Retryable(_SnapshotProducer[U]):
             collector.remove_file(
                 removed, schema=schema_of_spec(spec, metadata), partition_spec=spec
             )
-        parent_id = self._parent_snapshot_id
-        parent = metadata.snapshot_by_id(parent_id) if parent_id is not None else None
+        parent = parent_snapshot(self)
         return update_snapshot_summaries(
             summary=Summary(operation=self._operation, **collector.build(), **snapshot_properties),
             previous_summary=parent.summary if parent is not None else None,
@@ -303,7 +302,7 @@ class RetryableOverwrite(Retryable["_OverwriteFiles"], _OverwriteFiles):
         return self._removing_claim()
 
 
-class RetryableDelete(Retryable["_DeleteFiles"], _DeleteFiles):
+class RetryableDelete(Retryable["_DeleteFiles"], PlannedDelete):
     """Drops the files whose rows all match at the base.
 
     A retry drops the same files. Files added later were not read and stay.
@@ -312,31 +311,8 @@ class RetryableDelete(Retryable["_DeleteFiles"], _DeleteFiles):
     def claim(self) -> Claim:
         return self._removing_claim()
 
-    @cached_property
-    def _compute_deletes(self) -> tuple[list[ManifestFile], list[ManifestEntry], bool]:
-        """Plan once: no manifests, the entries to drop, and whether other files match in part."""
-        metadata = self._transaction.table_metadata
-        dropped, others_may_match = split_by_predicate(
-            self._entries_to_plan(metadata),
-            metadata.schema(),
-            self._predicate,
-            self._case_sensitive,
-        )
-        self._deleted_data_files = {entry.data_file for entry in dropped}
-        return [], dropped, others_may_match
 
-    def _entries_to_plan(self, metadata: TableMetadata) -> Iterator[ManifestEntry]:
-        parent_id = self._parent_snapshot_id
-        parent = metadata.snapshot_by_id(parent_id) if parent_id is not None else None
-        rows = RowFilter(self._predicate, metadata.schema(), self._case_sensitive)
-        for manifest in parent.manifests(self._io) if parent is not None else ():
-            if manifest.content == ManifestContent.DATA and rows.may_match_manifest(
-                manifest, metadata
-            ):
-                yield from manifest.fetch_manifest_entry(self._io)
-
-
-class RetryableUpdateSnapshot(UpdateSnapshot):
+class RetryableUpdateSnapshot(ProducerFactory):
     """Creates the producers above instead of PyIceberg's."""
 
     def fast_append(self) -> _FastAppendFiles:
@@ -346,18 +322,7 @@ class RetryableUpdateSnapshot(UpdateSnapshot):
         return RetryableMergeAppend(**self._arguments(Operation.APPEND))
 
     def overwrite(self, commit_uuid: uuid.UUID | None = None) -> _OverwriteFiles:
-        head = self._transaction.table_metadata.snapshot_by_name(self._branch)
-        operation = Operation.OVERWRITE if head is not None else Operation.APPEND
-        return RetryableOverwrite(commit_uuid=commit_uuid, **self._arguments(operation))
+        return RetryableOverwrite(**self._overwrite_arguments(commit_uuid))
 
     def delete(self) -> _DeleteFiles:
         return RetryableDelete(**self._arguments(Operation.DELETE))
-
-    def _arguments(self, operation: Operation) -> dict[str, Any]:
-        return {
-            "operation": operation,
-            "transaction": self._transaction,
-            "io": self._io,
-            "branch": self._branch,
-            "snapshot_properties": self._snapshot_properties,
-        }

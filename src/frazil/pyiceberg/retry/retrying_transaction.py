@@ -1,4 +1,4 @@
-"""PyIceberg transactions that retry their commit, for catalogs where the client builds snapshots.
+"""PyIceberg tables whose commits are retried, for catalogs where the client builds snapshots.
 
 The loop is that of Java's `SnapshotProducer.commit`. Try to swap the metadata. If another writer
 was faster, load the table, look whether an earlier attempt was committed after all, check every
@@ -16,13 +16,11 @@ An attempt has one of three outcomes. Only after a rejection may the written fil
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import wraps
 from http import HTTPStatus
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
+from typing import TYPE_CHECKING, Any
 
 from pyiceberg.exceptions import (
     AuthorizationExpiredError,
@@ -36,8 +34,7 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.manifest import DataFile
 from pyiceberg.serializers import FromInputFile
-from pyiceberg.table import Table, Transaction, UpsertResult
-from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table import StagedTable, StaticTable, Table, Transaction
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import IsolationLevel, Snapshot
 from pyiceberg.table.update import (
@@ -50,18 +47,22 @@ from pyiceberg.table.update.snapshot import UpdateSnapshot
 from pyiceberg.typedef import EMPTY_DICT
 
 from frazil.client.send.retry_policy import AROUND_THE_LIMIT, Clock, RetryBudget, RetryPolicy
+from frazil.pyiceberg.manifest_reading import RowFilter
 from frazil.pyiceberg.retry.commit_checks import Claim, check, isolation_level
 from frazil.pyiceberg.retry.history_window import EntryReader, Window
 from frazil.pyiceberg.retry.retrying_producers import Retryable, RetryableUpdateSnapshot
-from frazil.pyiceberg.retry.row_filter import RowFilter
-from frazil.pyiceberg.transacting_table import copy_as, key_columns, requirement_subject
+from frazil.pyiceberg.transaction_base import (
+    TrackingTransaction,
+    TransactingTable,
+    copy_as,
+    key_columns,
+    within_operation,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 logger = logging.getLogger(__name__)
-
-P = ParamSpec("P")
 
 # The catalog has certainly not executed the commit. A retry can succeed:
 RETRIED = (CommitFailedException, TooManyRequestsError)
@@ -91,30 +92,15 @@ class _Production:
     claim: Claim
 
 
-def _writing_files(
-    method: Callable[Concatenate[Transaction, P], None],
-) -> Callable[Concatenate[RetryingTransaction, P], None]:
-    """Record the data files that the method adds, which are deleted if the commit is refused."""
-
-    @wraps(method)
-    def call(transaction: RetryingTransaction, /, *args: P.args, **kwargs: P.kwargs) -> None:
-        with transaction.writing_files():
-            method(transaction, *args, **kwargs)
-
-    return call
-
-
-class RetryingTransaction(Transaction):
+class RetryingTransaction(TrackingTransaction):
     """A transaction on a copy of the table, so that refreshing the original keeps the base."""
 
     def __init__(self, table: Table, autocommit: bool = False) -> None:
-        super().__init__(copy_as(Table, table), autocommit)
-        self._users_table = table
+        super().__init__(copy_as(Table, table), table, autocommit)
         self.command: str | None = None
         """The command whose isolation level applies, if a call is more than a delete or update."""
         self._writes_files = False
         self._checks_duplicates = False
-        self._staged: tuple[TableMetadata, tuple[TableUpdate, ...], TableMetadata] | None = None
         self._begin()
 
     def _begin(self) -> None:
@@ -127,15 +113,6 @@ class RetryingTransaction(Transaction):
         self._written_data_files: set[str] = set()
         self._has_unknown_attempt = False
         self._reader = EntryReader(self._table.io)
-
-    @property
-    def table_metadata(self) -> TableMetadata:
-        """Return the metadata with staged updates, which a commit needs many times; cached."""
-        metadata, updates = self._table.metadata, self._updates
-        staged = self._staged
-        if staged is None or staged[0] is not metadata or staged[1] is not updates:
-            staged = self._staged = (metadata, updates, super().table_metadata)
-        return staged[2]
 
     # --- staging --------------------------------------------------------------------------------
 
@@ -166,52 +143,28 @@ class RetryingTransaction(Transaction):
         self._steps.append(_Change(updates, requirements))
         return self
 
-    def _add_updates(
-        self,
-        updates: tuple[TableUpdate, ...],
-        requirements: tuple[TableRequirement, ...],
-    ) -> None:
-        """Stage updates. Keep the first requirement about each subject, which is about the base."""
-        for requirement in requirements:
-            requirement.validate(self.table_metadata)
-        self._updates += updates
-        known = {requirement_subject(requirement) for requirement in self._requirements}
-        self._requirements += tuple(
-            new for new in requirements if requirement_subject(new) not in known
-        )
-
     # --- operations -----------------------------------------------------------------------------
 
-    append = _writing_files(Transaction.append)
-    overwrite = _writing_files(Transaction.overwrite)
-    dynamic_partition_overwrite = _writing_files(Transaction.dynamic_partition_overwrite)
-    delete = _writing_files(Transaction.delete)
+    overwrite = within_operation(Transaction.overwrite)
+    dynamic_partition_overwrite = within_operation(Transaction.dynamic_partition_overwrite)
+    delete = within_operation(Transaction.delete)
 
-    def upsert(
-        self,
-        df: pa.Table,
-        join_cols: list[str] | None = None,
-        when_matched_update_all: bool = True,
-        when_not_matched_insert_all: bool = True,
-        case_sensitive: bool = True,
-        branch: str | None = MAIN_BRANCH,
-        snapshot_properties: dict[str, str] = EMPTY_DICT,
-    ) -> UpsertResult:
-        read = self.table_metadata
-        level = isolation_level(read.properties, "merge")
-        with self.writing_files(command="merge"):
-            result = super().upsert(
-                df,
-                join_cols,
-                when_matched_update_all,
-                when_not_matched_insert_all,
-                case_sensitive,
-                branch,
-                snapshot_properties,
-            )
+    @contextmanager
+    def _upserting(
+        self, df: pa.Table, join_cols: list[str] | None, case_sensitive: bool, branch: str | None
+    ) -> Iterator[None]:
+        """Claim what an upsert reads: the rows of all its keys, also unchanged and missing ones."""
+        from pyiceberg.table.upsert_util import create_match_filter
+
+        metadata = self.table_metadata
+        level = isolation_level(metadata.properties, "merge")
+        with self.operation(command="merge"):
+            yield
         if level == IsolationLevel.SERIALIZABLE:
-            self._reads.append(_keys_read(df, join_cols, read, case_sensitive, branch))
-        return result
+            schema = metadata.schema()
+            keys = create_match_filter(df, key_columns(schema, join_cols))
+            rows = RowFilter(keys, schema, case_sensitive)
+            self._reads.append(Claim(branch, rows, level, reads_kept_rows=True))
 
     def add_files(
         self,
@@ -228,7 +181,8 @@ class RetryingTransaction(Transaction):
             self._checks_duplicates = False
 
     @contextmanager
-    def writing_files(self, command: str | None = None) -> Iterator[None]:
+    def operation(self, command: str | None = None) -> Iterator[None]:
+        """Record the data files that are added, which are deleted if the commit is refused."""
         before = self._writes_files, self.command
         self._writes_files, self.command = True, command or self.command
         try:
@@ -247,24 +201,14 @@ class RetryingTransaction(Transaction):
 
     # --- commit ---------------------------------------------------------------------------------
 
-    def __exit__(
-        self,
-        exctype: type[BaseException] | None,
-        excinst: BaseException | None,
-        exctb: TracebackType | None,
-    ) -> None:
-        if exctype is None:
-            self.commit_transaction()
-        elif not self._failed:
+    def _roll_back(self) -> None:
+        if not self._failed:
             # Nothing was sent, so the files can be deleted as after a rejection.
             self._failed = True
             self._delete_all()
 
     def commit_transaction(self) -> Table:
-        if self._failed:
-            raise RuntimeError(
-                "This transaction failed to commit and cannot be reused; create a new transaction."
-            )
+        self._check_usable()
         if not self._updates and not self._snapshot_producers:
             return self._users_table
         try:
@@ -470,21 +414,21 @@ def _is_rejection(error: Exception) -> bool:
     )
 
 
-def _keys_read(
-    df: pa.Table,
-    join_cols: list[str] | None,
-    metadata: TableMetadata,
-    case_sensitive: bool,
-    branch: str | None,
-) -> Claim:
-    """Return what an upsert read: the rows of all its keys, also unchanged and missing ones."""
-    from pyiceberg.table.upsert_util import create_match_filter
+class RetryingTable(TransactingTable):
+    """A table that commits with `RetryingTransaction`, also for single calls."""
 
-    schema = metadata.schema()
-    names = key_columns(schema, join_cols)
-    return Claim(
-        branch=branch,
-        rows=RowFilter(create_match_filter(df, names), schema, case_sensitive),
-        isolation=IsolationLevel.SERIALIZABLE,
-        reads_kept_rows=True,
-    )
+    def begin(self, *, autocommit: bool = False) -> Transaction:
+        return RetryingTransaction(self, autocommit)
+
+
+def retrying(table: Table) -> Table:
+    """Return the table with commits that are checked against other commits and retried.
+
+    `append`, `overwrite`, `dynamic_partition_overwrite`, `delete`, `upsert`, `add_files` and
+    `transaction()` work like PyIceberg's. A conflict raises `ValidationException` at once.
+    """
+    if isinstance(table, StaticTable | StagedTable):
+        raise ValueError(
+            f"retrying() needs a table that was loaded from a catalog, got {type(table).__name__}"
+        )
+    return copy_as(RetryingTable, table)

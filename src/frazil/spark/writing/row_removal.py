@@ -24,13 +24,13 @@ from frazil.datafiles.footers.files_from_parquet import DataFile, PositionDelete
 from frazil.datafiles.portable_table import PortableTable
 from frazil.datafiles.reading.scan_tasks import DeletedRows, is_deletion_vector
 from frazil.datafiles.reading.task_reader import check_copied_task
+from frazil.datafiles.writing.data_file_writer import CopyWork
 from frazil.datafiles.writing.delete_file_writer import (
     PositionDeleteWork,
     VectorWork,
     encode_group,
     is_file_scoped,
 )
-from frazil.datafiles.writing.file_copier import CopyWork
 from frazil.datafiles.writing.write_properties import delete_file_options, file_options
 from frazil.spark.core.context import Context
 from frazil.spark.executor.worker_tasks import Work

@@ -1,17 +1,18 @@
-"""Check whether a file may contain rows of a filter, with Iceberg's chain of evaluators.
+"""Read manifests: all fields of their entries, and which files may contain rows of a filter.
 
-The chain is that of Java's `ManifestGroup`: the filter's inclusive projection on a manifest's
-partition summaries, the same projection on a file's partition, then the filter on the file's column
-metrics. Without the second step, writers of disjoint `bucket(id)` partitions would conflict,
-because metrics say nothing about buckets.
+The chain of evaluators is that of Java's `ManifestGroup`: the filter's inclusive projection on a
+manifest's partition summaries, the same projection on a file's partition, then the filter on the
+file's column metrics. Without the second step, writers of disjoint `bucket(id)` partitions would
+conflict, because metrics say nothing about buckets.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from pyiceberg.avro.file import AvroFile
 from pyiceberg.expressions import (
     AlwaysFalse,
     AlwaysTrue,
@@ -29,13 +30,33 @@ from pyiceberg.expressions.visitors import (
     inclusive_projection,
     manifest_evaluator,
 )
-from pyiceberg.manifest import DataFile, ManifestFile
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import (
+    MANIFEST_ENTRY_SCHEMAS,
+    DataFile,
+    DataFileContent,
+    FileFormat,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+)
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Record
 
 MAX_FILTER_TEXT = 200
+
+
+def full_entries(manifest: ManifestFile, io: FileIO) -> Iterator[ManifestEntry]:
+    """Read the entries with the fields of version 3, some of which PyIceberg's reader drops."""
+    with AvroFile[ManifestEntry](
+        io.new_input(manifest.manifest_path),
+        MANIFEST_ENTRY_SCHEMAS[3],
+        read_types={-1: ManifestEntry, 2: DataFile},
+        read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
+    ) as entries:
+        yield from entries
 
 
 @dataclass(frozen=True, slots=True)
