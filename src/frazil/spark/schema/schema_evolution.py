@@ -17,6 +17,7 @@ from typing import Any
 import pyspark.sql.types as st
 
 from frazil.client.declare.client_table import Table
+from frazil.client.declare.metadata_updates import LAST_ADDED
 from frazil.datafiles.portable_table import table_name_mapping
 from frazil.spark.core.name_matching import NameMatcher
 from frazil.spark.schema.spark_types import iceberg_type
@@ -26,8 +27,6 @@ from frazil.values.type_json import struct_to_json
 from frazil.wire.errors import BadRequest
 
 IDENTIFIER_FIELDS = "identifier-field-ids"
-LAST_ADDED = -1
-"""The ID of the schema, spec or order that the same request adds."""
 
 
 @dataclass(frozen=True)
@@ -134,8 +133,7 @@ def _widened(known: types.Type, source_type: st.DataType) -> types.Type:
 def schema_updates(table: Table, schema: types.StructType) -> tuple[Mapping[str, Any], ...]:
     """Return updates that make `schema` the current one and keep the identifier fields."""
     last_id = int(table.metadata["last-column-id"])
-    schema_id = max(known["schema-id"] for known in table.metadata["schemas"]) + 1
-    document = {**struct_to_json(schema), "schema-id": schema_id}
+    document = {**struct_to_json(schema), "schema-id": next_id(table, "schemas", "schema-id")}
     identifiers = identifier_field_ids(table)
     if identifiers:
         document[IDENTIFIER_FIELDS] = identifiers
@@ -150,6 +148,11 @@ def schema_updates(table: Table, schema: types.StructType) -> tuple[Mapping[str,
         if text is not None:
             updates.append({"action": "set-properties", "updates": {NAME_MAPPING_PROPERTY: text}})
     return tuple(updates)
+
+
+def next_id(table: Table, part: str, id_name: str) -> int:
+    """Return an unused ID for a new schema, spec or order, which are parts of the metadata."""
+    return max(int(known[id_name]) for known in table.metadata[part]) + 1
 
 
 def identifier_field_ids(table: Table) -> list[int]:
