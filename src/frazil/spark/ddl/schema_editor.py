@@ -46,31 +46,23 @@ class SchemaEditor:
                 raise BadRequest(
                     f"column {'.'.join(path)}: {'.'.join(path[:-1])} is a {parent}, no struct"
                 )
-            return types.StructType(self._with_field(parent.fields, path, field, ids, position))
+            if self._find(parent.fields, path[-1]) is not None:
+                raise BadRequest(f"column {'.'.join(path)} is there already")
+            if field.required and field.initial_default is None:
+                raise BadRequest(
+                    f"column {'.'.join(path)}: rows that are there already have no value for it, "
+                    "so it must not be NOT NULL without a DEFAULT"
+                )
+            id_of = fresh_ids(ids)
+            new = replace(field, field_id=id_of(field.name), type=with_ids(field.type, id_of))
+            fields = (*parent.fields, new)
+            if position is not None:
+                fields = self._moved(fields, len(parent.fields), position, path)
+            return types.StructType(fields)
 
         edited = self._replaced(schema, path[:-1], with_field, path)
         assert isinstance(edited, types.StructType)
         return edited
-
-    def _with_field(
-        self,
-        fields: Fields,
-        path: Path,
-        field: types.NestedField,
-        ids: Iterator[int],
-        position: Position | None,
-    ) -> Fields:
-        if self._find(fields, path[-1]) is not None:
-            raise BadRequest(f"column {'.'.join(path)} is there already")
-        if field.required and field.initial_default is None:
-            raise BadRequest(
-                f"column {'.'.join(path)}: rows that are there already have no value for it, "
-                "so it must not be NOT NULL without a DEFAULT"
-            )
-        id_of = fresh_ids(ids)
-        new = replace(field, field_id=id_of(field.name), type=with_ids(field.type, id_of))
-        added = (*fields, new)
-        return added if position is None else self._moved(added, len(fields), position, path)
 
     def drop(self, schema: types.StructType, path: Path) -> types.StructType:
         """Drop a column."""

@@ -208,11 +208,7 @@ class Replacement:
     requirements: Sequence[Mapping[str, Any]]
 
 
-def replacement_of(
-    table: Table,
-    schema: StructType,
-    definition: Definition,
-) -> Replacement:
+def replacement_of(table: Table, schema: StructType, definition: Definition) -> Replacement:
     """Return the replacement of a table, like Java's `TableMetadata.buildReplacement`.
 
     `schema` may have any IDs: columns whose names the table has keep the table's IDs.
