@@ -18,15 +18,22 @@ from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 from frazil.spark.conditions.sql_columns import FoundColumn
-from frazil.spark.conditions.sql_constants import Kind, Literal, Zone, date_of, instant_of, local_of
+from frazil.spark.conditions.sql_constants import (
+    Kind,
+    Literal,
+    Zone,
+    date_of,
+    float32,
+    instant_of,
+    local_of,
+    scale_of,
+)
+from frazil.spark.schema.spark_types import FLOATS, NANOS
 from frazil.values.types import DecimalType, FixedType, Type, TypeId
 from frazil.wire.expressions import Expression, all_of, any_of
 from frazil.wire.filter_builders import Operand, always_false, col
 
-_FLOATS: Final = frozenset({TypeId.FLOAT, TypeId.DOUBLE})
-_TIMESTAMPS: Final = frozenset(
-    {TypeId.TIMESTAMP, TypeId.TIMESTAMPTZ, TypeId.TIMESTAMP_NS, TypeId.TIMESTAMPTZ_NS}
-)
+_TIMESTAMPS: Final = frozenset({TypeId.TIMESTAMP, TypeId.TIMESTAMPTZ}) | NANOS
 _MAX_EXACT_IN_DOUBLE: Final = 1 << 53
 _MAX_EXACT_IN_FLOAT: Final = 1 << 24
 _WIDE: Final = Context(prec=100)
@@ -86,7 +93,7 @@ def compared(column: FoundColumn, operation: str, literal: Literal, zone: Zone) 
         return None
     if isinstance(position, Around):
         return Converted(_vague_comparison(col(column.name), operation, position), exact=False)
-    floating = column.type.type_id in _FLOATS
+    floating = column.type.type_id in FLOATS
     return Converted(_exact_comparison(col(column.name), operation, position, floating), exact=True)
 
 
@@ -137,7 +144,7 @@ def _comparable(kinds: set[Kind], literals: Sequence[Literal]) -> bool:
 
 
 def _is_zero(type_: Type, value: object) -> bool:
-    return type_.type_id in _FLOATS and value == 0
+    return type_.type_id in FLOATS and value == 0
 
 
 # --- expressions ----------------------------------------------------------------------------------
@@ -221,7 +228,7 @@ def _integer_position(type_: Type, literal: Literal, _: Zone) -> Position | None
         if abs(literal.value) >= limit:
             return None
     elif literal.kind is Kind.DECIMAL:
-        if _scale(literal.value) > 18:
+        if scale_of(literal.value) > 18:
             return None
     elif literal.kind is not Kind.INTEGER:
         return None
@@ -255,7 +262,7 @@ def _float_position(type_: Type, literal: Literal, _: Zone) -> Position | None:
 def _among_floats(value: float) -> Position | None:
     """Return the position of a double among 32-bit floats, which Spark widens to doubles."""
     try:
-        rounded = _float32(value)
+        rounded = float32(value)
     except OverflowError:
         return None
     if rounded == value:
@@ -264,11 +271,6 @@ def _among_floats(value: float) -> Position | None:
     if math.isinf(neighbour):
         return None
     return Between(min(rounded, neighbour), max(rounded, neighbour))
-
-
-def _float32(value: float) -> float:
-    (rounded,) = struct.unpack("<f", struct.pack("<f", value))
-    return float(rounded)
 
 
 def _next_float(value: float, *, upwards: bool) -> float:
@@ -286,7 +288,7 @@ def _decimal_position(type_: Type, literal: Literal, _: Zone) -> Position | None
         return None
     value = Decimal(literal.value)
     whole_digits = max(type_.precision - type_.scale, value.adjusted() + 1)
-    if whole_digits + max(type_.scale, _scale(value)) > 38:
+    if whole_digits + max(type_.scale, scale_of(value)) > 38:
         return None
     step = Decimal((0, (1,), -type_.scale))
     limit = Decimal((0, (1,), type_.precision - type_.scale))
@@ -298,12 +300,6 @@ def _decimal_position(type_: Type, literal: Literal, _: Zone) -> Position | None
         return At(below)
     # A neighbor may have one digit more than the type allows.
     return Between(below if below > -limit else None, above if above < limit else None)
-
-
-def _scale(value: Decimal) -> int:
-    exponent = value.as_tuple().exponent
-    assert isinstance(exponent, int)
-    return max(0, -exponent)
 
 
 def _string_position(_: Type, literal: Literal, __: Zone) -> Position | None:
@@ -380,7 +376,7 @@ def _local_around(type_: Type, instant: datetime, zone: Zone) -> Position | None
 
 def _timestamp_position(type_: Type, timestamp: datetime) -> Position | None:
     """Return the position of a timestamp. Spark truncates nanoseconds to microseconds."""
-    if type_.type_id in (TypeId.TIMESTAMP_NS, TypeId.TIMESTAMPTZ_NS):
+    if type_.type_id in NANOS:
         return _around(timestamp, _MICROSECOND)
     return At(timestamp)
 

@@ -24,7 +24,7 @@ from frazil.spark.schema.schema_evolution import (
     schema_updates,
 )
 from frazil.spark.schema.spark_literals import default_value
-from frazil.spark.schema.spark_types import NO_ID
+from frazil.spark.schema.spark_types import FLOATS, NO_ID
 from frazil.values.name_mapping import NAME_MAPPING_PROPERTY
 from frazil.values.types import (
     TIMESTAMP,
@@ -32,7 +32,6 @@ from frazil.values.types import (
     NestedField,
     StructType,
     Type,
-    TypeId,
     fields_by_id,
 )
 from frazil.wire.errors import BadRequest
@@ -40,7 +39,6 @@ from frazil.wire.identifiers import Identifier
 
 _DISTRIBUTION_PROPERTY: Final = "write.distribution-mode"
 _TIMESTAMP_SETTING: Final = "spark.sql.timestampType"
-_NOT_IDENTIFIERS: Final = frozenset({TypeId.FLOAT, TypeId.DOUBLE})
 
 
 def change_table(context: Context, identifier: Identifier, change: sql.MetadataChange) -> None:
@@ -204,7 +202,7 @@ def _identifier_fields(
 def _check_identifier(field: NestedField, name: str) -> None:
     if not field.required:
         raise BadRequest(f"column {name} may be null, so that it cannot identify rows")
-    if not field.type.is_primitive or field.type.type_id in _NOT_IDENTIFIERS:
+    if not field.type.is_primitive or field.type.type_id in FLOATS:
         raise BadRequest(f"column {name}: a {field.type} cannot identify rows")
 
 

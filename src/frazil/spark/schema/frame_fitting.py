@@ -1,12 +1,13 @@
 """Check a frame against a table's schema and convert it before any file is written.
 
 Everything is an expression on the frame's plan; no job runs. Wrong columns raise an error here. A
-wrong value, such as a null in a required column, fails the write job with the column's name.
+wrong value, such as a null in a required column, fails the write job with the column's name. The
+rows of a Python data source have no plan, and Spark cannot cast them: they are only checked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from pyspark.sql import functions as F
 
 from frazil.client.declare.client_table import Table
 from frazil.spark.core.name_matching import NameMatcher, column, names_of
+from frazil.spark.executor.file_tasks import Conform
 from frazil.spark.schema.column_fitting import (
     POLICY_SETTING,
     Assignment,
@@ -189,6 +191,66 @@ class _ById(ColumnFitter):
 
     def assign(self, source_type: st.DataType, target: Type) -> Assignment:
         return assignment(source_type, spark_type(target), "strict")
+
+
+# --- rows of a data source ------------------------------------------------------------------------
+
+_INTEGERS: Final[Sequence[type[st.DataType]]] = (
+    st.ByteType,
+    st.ShortType,
+    st.IntegerType,
+    st.LongType,
+)
+
+
+def conform(source_type: st.StructType, schema: StructType, table: str) -> Conform:
+    """Match the columns of a data source by name; raise BadRequest if they do not fit the table."""
+    unmatched = {name.lower(): index for index, name in enumerate(source_type.names)}
+    positions, problems = [], []
+    for field in schema.fields:
+        index = unmatched.pop(field.name.lower(), None)
+        positions.append(index)
+        if index is None:
+            problem = _missing(field)
+        else:
+            problem = _misfit(source_type.fields[index].dataType, field)
+        if problem is not None:
+            problems.append(problem)
+    problems += [
+        f"column {source_type.names[index]} is not in the table" for index in unmatched.values()
+    ]
+    if len(source_type.names) != len({name.lower() for name in source_type.names}):
+        problems.append("the frame has a column twice")
+    if problems:
+        known = ", ".join(field.name for field in schema.fields)
+        raise BadRequest(f"{table}, which has {known}: {'; '.join(problems)}")
+    return Conform(schema, tuple(positions))
+
+
+def _missing(field: NestedField) -> str | None:
+    if field.required and field.write_default is None:
+        return f"column {field.name} is missing; it is required and has no default"
+    return None
+
+
+def _misfit(source_type: st.DataType, field: NestedField) -> str | None:
+    target = spark_type(field.type)
+    if isinstance(source_type, st.NullType) or source_type.simpleString() == target.simpleString():
+        return None
+    if _is_wider(source_type, target):
+        return None
+    return (
+        f"column {field.name} has the type {source_type.simpleString()}, but the table has "
+        f"{target.simpleString()}: cast it"
+    )
+
+
+def _is_wider(source_type: st.DataType, target: st.DataType) -> bool:
+    if type(source_type) in _INTEGERS and type(target) in _INTEGERS:
+        return _INTEGERS.index(type(source_type)) < _INTEGERS.index(type(target))
+    if isinstance(source_type, st.DecimalType) and isinstance(target, st.DecimalType):
+        return source_type.scale == target.scale and source_type.precision < target.precision
+    return isinstance(source_type, st.FloatType) and isinstance(target, st.DoubleType)
 
 
 # --- names in files -------------------------------------------------------------------------------
