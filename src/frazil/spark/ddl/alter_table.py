@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import count
@@ -25,7 +24,6 @@ from frazil.spark.schema.schema_evolution import (
 )
 from frazil.spark.schema.spark_literals import default_value
 from frazil.spark.schema.spark_types import FLOATS, NO_ID
-from frazil.values.name_mapping import NAME_MAPPING_PROPERTY
 from frazil.values.types import (
     TIMESTAMP,
     TIMESTAMPTZ,
@@ -307,16 +305,13 @@ _COLUMN_PREFIXES: Final = (
 def property_updates(table: Table, schema: StructType) -> list[dict[str, Any]]:
     """Return updates of properties that name columns, for a schema with columns renamed or dropped.
 
-    The rules are those of Java's `SchemaUpdate`.
+    The rules are those of Java's `SchemaUpdate`. `schema_updates` changes the name mapping.
     """
     new = {field_id: field.name for field_id, field in fields_by_id(schema).items()}
     old = {field_id: field.name for field_id, field in fields_by_id(table.schema).items()}
     renamed = {old[key]: new[key] for key in old.keys() & new.keys() if old[key] != new[key]}
     dropped = {old[key] for key in old.keys() - new.keys()}
     changed, removed = _by_column(table.properties, renamed, dropped)
-    mapping = table.properties.get(NAME_MAPPING_PROPERTY)
-    if mapping is not None and renamed:
-        changed[NAME_MAPPING_PROPERTY] = _with_new_names(mapping, old, new)
     updates: list[dict[str, Any]] = []
     if removed:
         updates.append({"action": "remove-properties", "removals": sorted(removed)})
@@ -341,23 +336,3 @@ def _by_column(
         elif column in dropped:
             removed.add(key)
     return changed, removed - changed.keys()
-
-
-def _with_new_names(text: str, old: Mapping[int, str], new: Mapping[int, str]) -> str:
-    """Add new names to the mapping, next to the old ones that older files use."""
-    mapping = json.loads(text)
-    _add_names(mapping, old, new)
-    return json.dumps(mapping, ensure_ascii=False)
-
-
-def _add_names(
-    mapped: list[dict[str, Any]], old: Mapping[int, str], new: Mapping[int, str]
-) -> None:
-    for item in mapped:
-        field_id = int(item.get("field-id", -1))
-        if field_id in new and new[field_id] != old.get(field_id, new[field_id]):
-            name = new[field_id].rpartition(".")[2]
-            for other in mapped:
-                other["names"] = [known for known in other["names"] if known != name]
-            item["names"] = [*item["names"], name]
-        _add_names(item.get("fields") or [], old, new)

@@ -144,7 +144,7 @@ def schema_updates(table: Table, schema: types.StructType) -> tuple[Mapping[str,
     ]
     mapping = table.properties.get(NAME_MAPPING_PROPERTY)
     if mapping is not None:
-        text = _with_new_names(mapping, schema, last_id)
+        text = _with_new_names(mapping, table, schema)
         if text is not None:
             updates.append({"action": "set-properties", "updates": {NAME_MAPPING_PROPERTY: text}})
     return tuple(updates)
@@ -179,31 +179,38 @@ def schema_requirements(table: Table) -> tuple[Mapping[str, Any], ...]:
 # --- name mapping ----------------------------------------------------------------------------
 
 
-def _with_new_names(text: str, schema: types.StructType, last_id: int) -> str | None:
-    """Return the mapping with the new fields, as Java does; None if there are none."""
+def _with_new_names(text: str, table: Table, schema: types.StructType) -> str | None:
+    """Return the mapping with new fields and names, as Java does; None if there are none."""
     table_name_mapping({NAME_MAPPING_PROPERTY: text})  # Refuse an invalid mapping.
     mapping = json.loads(text)
-    changed = _add_names(mapping, schema, last_id)
+    known = types.fields_by_id(table.schema)
+    old_names = {field_id: known_field.field.name for field_id, known_field in known.items()}
+    changed = _add_names(mapping, schema, old_names, int(table.metadata["last-column-id"]))
     return json.dumps(mapping, ensure_ascii=False) if changed else None
 
 
-def _add_names(mapped: list[dict[str, Any]], type_: types.Type, last_id: int) -> bool:
+def _add_names(
+    mapped: list[dict[str, Any]], type_: types.Type, old_names: Mapping[int, str], last_id: int
+) -> bool:
+    """Add new fields, and new names beside the old ones, which older files have."""
     by_id = {item.get("field-id"): item for item in mapped}
     changed = False
     for field in types.child_fields(type_):
         item = by_id.get(field.field_id)
-        if item is None:
-            if field.field_id <= last_id:
-                # The field was left out of the mapping on purpose.
-                continue
+        if item is None and field.field_id <= last_id:
+            # The field was left out of the mapping on purpose.
+            continue
+        if item is None or old_names.get(field.field_id, field.name) != field.name:
             for other in mapped:
                 other["names"] = [name for name in other["names"] if name != field.name]
-            item = {"field-id": field.field_id, "names": [field.name]}
-            mapped.append(item)
+            if item is None:
+                item = {"field-id": field.field_id, "names": []}
+                mapped.append(item)
+            item["names"].append(field.name)
             changed = True
         if field.type.is_nested:
             parts = item.get("fields") or []
-            if _add_names(parts, field.type, last_id):
+            if _add_names(parts, field.type, old_names, last_id):
                 item["fields"] = parts
                 changed = True
     return changed
