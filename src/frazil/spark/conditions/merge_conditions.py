@@ -13,16 +13,14 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any, Final
 
-import sqlglot
 from sqlglot import Token, TokenType, exp
-from sqlglot.errors import SqlglotError
 
 from frazil.spark.conditions.sql_columns import (
-    DIALECT,
     ColumnNames,
     FoundColumn,
     names_in_tree,
     parse,
+    tokens_in,
 )
 from frazil.spark.conditions.sql_conditions import converted_tree
 from frazil.spark.conditions.sql_constants import Zone
@@ -179,7 +177,7 @@ def _is_repeatable(tree: exp.Expression) -> bool:
 
 def conjuncts(text: str) -> list[str]:
     """Return the texts between the outermost ANDs."""
-    tokens = _tokens(text)
+    tokens = tokens_in(text)
     inner = _within_parentheses(text, tokens)
     if inner is not None:
         return conjuncts(inner)
@@ -205,7 +203,7 @@ def conjuncts(text: str) -> list[str]:
 
 def _halves(text: str) -> tuple[str, str, bool] | None:
     """Return both sides of an equality, and whether it is `<=>`; None for any other text."""
-    tokens = _tokens(text)
+    tokens = tokens_in(text)
     tree = parse(text)
     if not isinstance(tree, exp.EQ | exp.NullSafeEQ):
         return None
@@ -234,13 +232,6 @@ def _within_parentheses(text: str, tokens: Sequence[Token]) -> str | None:
     if tokens[-1].token_type is not TokenType.R_PAREN:
         return None
     return text[tokens[0].end + 1 : tokens[-1].start]
-
-
-def _tokens(text: str) -> Sequence[Token]:
-    try:
-        return sqlglot.tokenize(text, dialect=DIALECT)
-    except SqlglotError:
-        return ()
 
 
 # --- filters for conflicts ------------------------------------------------------------------------

@@ -77,9 +77,17 @@ def converted_tree(
 
 
 def filter_of(
-    context: Context, table: Table, condition: Condition | None, *, alias: str | None = None
+    context: Context,
+    table: Table,
+    condition: Condition | None,
+    *,
+    alias: str | None = None,
+    schema: StructType | None = None,
 ) -> Converted:
-    """Return the rows that a condition reads of the table: all rows for a Column."""
+    """Return the rows that a condition reads of the table: all rows for a Column.
+
+    `schema` is the schema of the scan, if it is not the table's current one.
+    """
     if condition is None:
         return _ALL
     if isinstance(condition, Expression):
@@ -88,7 +96,7 @@ def filter_of(
         return _UNKNOWN
     return convert(
         condition,
-        table.schema,
+        schema or table.schema,
         alias=alias,
         case_sensitive=is_case_sensitive(context),
         time_zone=context.time_zone,
