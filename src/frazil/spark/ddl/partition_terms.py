@@ -102,27 +102,31 @@ def partition_name(transform: str, column: str) -> str:
 
 def _term(schema: StructType, text: str, name: str) -> tuple[str, NestedField, str]:
     """Return Iceberg's name of the transform, the column, and the column's full name."""
+    transform, column_text = _transform_and_column(text, name)
+    source, column = _column(schema, column_text, name)
+    _check(transform, source, text, name)
+    return transform, source, column
+
+
+def _transform_and_column(text: str, name: str) -> tuple[str, str]:
     matched = _CALL.match(text)
     if matched is None:
-        source, column = _column(schema, text, name)
-        return _checked("identity", source, text, name), source, column
+        return "identity", text
     kind = matched[1].lower()
     kind = _ALIASES.get(kind, kind)
     arguments = [part.strip() for part in matched[2].split(",")]
     if kind not in _WITH_PARAMETER:
         if len(arguments) != 1:
             raise BadRequest(f"{name}: {text!r}: {kind} takes one column")
-        source, column = _column(schema, arguments[0], name)
-        return _checked(kind, source, text, name), source, column
+        return kind, arguments[0]
     width = next((part for part in arguments if part.isdigit()), None)
     columns = [part for part in arguments if part != width]
     if width is None or len(columns) != 1:
         raise BadRequest(f"{name}: {text!r}: {kind} takes a number and a column: {kind}(16, id)")
-    source, column = _column(schema, columns[0], name)
-    return _checked(f"{kind}[{int(width)}]", source, text, name), source, column
+    return f"{kind}[{int(width)}]", columns[0]
 
 
-def _checked(transform: str, source: NestedField, text: str, name: str) -> str:
+def _check(transform: str, source: NestedField, text: str, name: str) -> None:
     try:
         parsed = parse_transform(transform)
     except InvalidTransform as error:
@@ -134,7 +138,6 @@ def _checked(transform: str, source: NestedField, text: str, name: str) -> str:
         )
     if not parsed.accepts(source.type):
         raise BadRequest(f"{name}: {text!r}: {transform} does not take a {source.type}")
-    return transform
 
 
 def _column(schema: StructType, text: str, name: str) -> tuple[NestedField, str]:

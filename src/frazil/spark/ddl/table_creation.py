@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 
 from frazil.client.declare.client_table import Table
 from frazil.client.declare.metadata_updates import definition as define_table
-from frazil.client.declare.table_verbs import Commit, TableVerbs
+from frazil.client.declare.table_verbs import TableVerbs
 from frazil.datafiles.footers.files_from_parquet import DataFile
 from frazil.spark.core.context import Context
 from frazil.spark.core.progress import progress
@@ -28,7 +28,7 @@ from frazil.spark.schema.spark_types import iceberg_schema, struct_with_ids
 from frazil.spark.writing.commit_options import complete_options
 from frazil.spark.writing.frame_statements import write_frame
 from frazil.spark.writing.frame_writer import WriteOptions, write_rows
-from frazil.spark.writing.write_commit import writing
+from frazil.spark.writing.write_commit import commit_files, writing
 from frazil.values.type_json import struct_to_json
 from frazil.values.types import StructType, fields_by_id
 from frazil.wire.errors import AlreadyExists, NoSuchTable
@@ -133,7 +133,22 @@ def replace_table_as(
         schema = iceberg_schema(frame.schema, all_optional=True)
         new = replacement_of(table, schema, definition)
         completed = complete_options(context, Target(identifier), commit_options or {})
-        return _replaced(context, new, frame, options, completed)
+        rows = fit(frame, new.table).frame
+        with writing(context, new.table) as write:
+            files = write_rows(context, new.table, rows, write.folder, options)
+
+            def declare(changes: TableVerbs[Any]) -> Any:
+                # Main is empty after the replacement, so the files are appended.
+                return changes.append_files(files, **completed)
+
+            commit = commit_files(write, context, new.table, new, files, declare)
+        return Result(
+            commit=commit,
+            operation="replace",
+            rows_written=sum(file.record_count for file in files),
+            rows_deleted=None,
+            files_added=len(files),
+        )
 
     with progress(context, f"replace {identifier}"):
         return run_statement(context, Target(identifier), attempt)
@@ -146,39 +161,6 @@ def _existing(context: Context, identifier: Identifier, *, or_create: bool) -> T
         if or_create:
             return None
         raise
-
-
-def _replaced(
-    context: Context,
-    new: Replacement,
-    frame: DataFrame,
-    options: WriteOptions | None,
-    placed: Mapping[str, Any],
-) -> Result:
-    fitted = fit(frame, new.table)
-    with writing(context, new.table) as write:
-        files = write_rows(
-            context, new.table, fitted.frame, write.folder, options or WriteOptions()
-        )
-
-        def submit() -> Commit:
-            with context.client.transaction() as transaction:
-                changes = transaction.table(new.table)
-                changes.declare_metadata(new.updates, new.requirements)
-                if files:
-                    # Main is empty after the replacement, so the files are appended.
-                    changes.append_files(files, **placed)
-            (commit,) = transaction.commits
-            return commit
-
-        commit = write.commit({file.file_path for file in files}, submit)
-    return Result(
-        commit=commit,
-        operation="replace",
-        rows_written=sum(file.record_count for file in files),
-        rows_deleted=None,
-        files_added=len(files),
-    )
 
 
 # --- metadata of a new table ----------------------------------------------------------------------
