@@ -18,7 +18,7 @@ from frazil.values.types import NestedField, StructType, fields_by_id
 from frazil.wire.errors import BadRequest
 
 VOID: Final = "void"
-FIRST_PARTITION_ID: Final = 1000
+_FIRST_PARTITION_ID: Final = 1000
 _CALL: Final = re.compile(r"\s*([A-Za-z_]+)\s*\(\s*(.*?)\s*\)\s*\Z", re.DOTALL)
 _DIRECTION: Final = re.compile(
     r"(?P<term>.*?)(?:\s+(?P<direction>asc|desc))?(?:\s+nulls\s+(?P<nulls>first|last))?\s*\Z",
@@ -32,26 +32,20 @@ _SUFFIXES: Final = {"truncate": "trunc"}
 _WITH_PARAMETER: Final = frozenset({"bucket", "truncate"})
 
 
-def partition_spec(
-    schema: StructType,
-    terms: Iterable[str],
-    *,
-    spec_id: int = 0,
-    first_id: int = FIRST_PARTITION_ID,
-) -> dict[str, Any]:
-    """Return the JSON of a partition spec."""
+def partition_spec(schema: StructType, terms: Iterable[str]) -> dict[str, Any]:
+    """Return the JSON of the partition spec of a new table."""
     fields = []
     for position, term in enumerate(terms):
         transform, source, name = _term(schema, term, "partitioned_by")
         fields.append(
             {
                 "source-id": source.field_id,
-                "field-id": first_id + position,
+                "field-id": _FIRST_PARTITION_ID + position,
                 "transform": transform,
                 "name": partition_name(transform, name),
             }
         )
-    return {"spec-id": spec_id, "fields": fields}
+    return {"spec-id": 0, "fields": fields}
 
 
 def spec_terms(table: Table) -> list[str]:

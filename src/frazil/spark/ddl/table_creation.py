@@ -82,7 +82,7 @@ def create_table_as(
     commit_options: Mapping[str, Any] | None = None,
 ) -> Result:
     """Create a table with a frame's columns and rows in one commit."""
-    schema = iceberg_schema(frame.schema, all_optional=True)
+    schema = iceberg_schema(frame.schema)
     staged = context.client.stage_table(identifier, **_arguments(schema, definition))
     completed = complete_options(context, Target(identifier), commit_options or {})
 
@@ -130,7 +130,7 @@ def replace_table_as(
         table = _existing(context, identifier, or_create=or_create)
         if table is None:
             return create_table_as(context, identifier, frame, definition, options, commit_options)
-        schema = iceberg_schema(frame.schema, all_optional=True)
+        schema = iceberg_schema(frame.schema)
         new = replacement_of(table, schema, definition)
         completed = complete_options(context, Target(identifier), commit_options or {})
         rows = fit(frame, new.table).frame

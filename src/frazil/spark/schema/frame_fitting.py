@@ -46,36 +46,14 @@ class Fitted:
     requirements: tuple[Mapping[str, Any], ...] = ()
 
 
-def fit(
-    frame: DataFrame,
-    table: Table,
-    *,
-    merge_schema: bool = False,
-    by_name: bool = True,
-    store_assignment: Policy | None = None,
-) -> Fitted:
-    """Convert a frame to the table's schema; raise BadRequest if it does not fit.
-
-    Without `store_assignment` the session's policy applies.
-    """
+def fit(frame: DataFrame, table: Table, *, merge_schema: bool = False) -> Fitted:
+    """Convert a frame to the table's schema; raise BadRequest if it does not fit."""
     spark = frame.sparkSession
     names = names_of(spark)
-    if store_assignment is None:
-        store_assignment = parse_policy(str(spark.conf.get(POLICY_SETTING, "ANSI")))
-    if merge_schema and not by_name:
-        raise BadRequest("mergeSchema finds columns by name: write the frame by name")
+    policy = parse_policy(str(spark.conf.get(POLICY_SETTING, "ANSI")))
     source_type = frame.schema
     evolution = evolve(table, source_type, names) if merge_schema else Evolution(table.schema)
-    rules = _ByName(names, store_assignment) if by_name else _ByPosition(store_assignment)
-    if not by_name and len(set(map(str.lower, source_type.names))) < len(source_type.names):
-        # A query may return a name twice. By position both columns are written.
-        frame = frame.toDF(*(f"_{position}" for position in range(len(source_type.names))))
-        source_type = st.StructType(
-            [
-                st.StructField(name, field.dataType, field.nullable)
-                for name, field in zip(frame.columns, source_type.fields, strict=True)
-            ]
-        )
+    rules = _ByName(names, policy)
     columns, changed = rules.fields(_sources(source_type), source_type, evolution.schema, "")
     _raise(rules.problems, str(table))
     fitted = frame.select(*columns) if changed else frame
@@ -116,12 +94,25 @@ def _raise(problems: list[str], where: str) -> None:
 # --- match fields ----------------------------------------------------------------------------
 
 
-class _Writing(ColumnFitter):
-    """Rules for writes: a missing field is its write default."""
+class _ByName(ColumnFitter):
+    """Rules for writes: match fields by name; a missing field is its write default."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, names: NameMatcher, policy: Policy) -> None:
         super().__init__()
+        self._names = names
         self._policy = policy
+
+    def match(self, source_type: st.StructType, target: StructType, path: str) -> list[int | None]:
+        positions = self._names.positions(source_type.names, path)
+        matched = [positions.pop(self._names.key(field.name), None) for field in target.fields]
+        prefix = f"{path}." if path else ""
+        for position in sorted(positions.values()):
+            self.problems.append(
+                f"column {prefix}{source_type.names[position]} is not in the table, which has "
+                f"{', '.join(field.name for field in target.fields)}: drop it, or write with "
+                "mergeSchema"
+            )
+        return matched
 
     def default(self, target: NestedField) -> Any:
         return target.write_default
@@ -139,41 +130,6 @@ _ONLY_FROM: Final[dict[TypeId, type[st.DataType]]] = {
     TypeId.UNKNOWN: st.NullType,
 }
 """Spark's types for these have more values: Spark stores a number as text, but it is no UUID."""
-
-
-class _ByName(_Writing):
-    """Rules for writes that match fields by name."""
-
-    def __init__(self, names: NameMatcher, policy: Policy) -> None:
-        super().__init__(policy)
-        self._names = names
-
-    def match(self, source_type: st.StructType, target: StructType, path: str) -> list[int | None]:
-        positions = self._names.positions(source_type.names, path)
-        matched = [positions.pop(self._names.key(field.name), None) for field in target.fields]
-        prefix = f"{path}." if path else ""
-        for position in sorted(positions.values()):
-            self.problems.append(
-                f"column {prefix}{source_type.names[position]} is not in the table, which has "
-                f"{', '.join(field.name for field in target.fields)}: drop it, or write with "
-                "mergeSchema"
-            )
-        return matched
-
-
-class _ByPosition(_Writing):
-    """Rules for writes that match fields by position."""
-
-    def match(self, source_type: st.StructType, target: StructType, path: str) -> list[int | None]:
-        wanted = len(target.fields)
-        if len(source_type.names) != wanted:
-            where = f"column {path}: " if path else ""
-            self.problems.append(
-                f"{where}{len(source_type.names)} columns ({', '.join(source_type.names)}) cannot "
-                f"be written by position to {wanted} "
-                f"({', '.join(field.name for field in target.fields)})"
-            )
-        return [index if index < len(source_type.names) else None for index in range(wanted)]
 
 
 class _ById(ColumnFitter):

@@ -51,21 +51,17 @@ For whole words, Spark's `hash` is the murmur3 of the Iceberg specification, but
 ArrowFunction: TypeAlias = Callable[..., pa.Array]
 
 
-def partition_columns(
-    table: FileTable, spec_id: int | None = None, schema: StructType | None = None
-) -> list[Column]:
+def partition_columns(table: FileTable, spec_id: int | None = None) -> list[Column]:
     """Return the partition values of each row as `_partition_0` and so on, in the spec's order."""
     return [
-        partition_column(field, schema or table.schema).alias(f"{PARTITION_PREFIX}{position}")
-        for position, field in enumerate(spec_fields(table, spec_id, schema))
+        partition_column(field, table.schema).alias(f"{PARTITION_PREFIX}{position}")
+        for position, field in enumerate(spec_fields(table, spec_id))
     ]
 
 
-def spec_fields(
-    table: FileTable, spec_id: int | None = None, schema: StructType | None = None
-) -> tuple[PartitionField, ...]:
+def spec_fields(table: FileTable, spec_id: int | None = None) -> tuple[PartitionField, ...]:
     """Return the partition fields of a spec, the default one if `spec_id` is None."""
-    return partition_fields(table.spec(spec_id), fields_by_id(schema or table.schema))
+    return partition_fields(table.spec(spec_id), fields_by_id(table.schema))
 
 
 def partition_column(field: PartitionField, schema: StructType) -> Column:

@@ -75,7 +75,7 @@ class _SchemaMerger:
         return types.StructType(tuple(fields))
 
     def _new_field(self, field_id: int, new: st.StructField, path: str) -> types.NestedField:
-        type_ = iceberg_type(new.dataType, self._ids, all_optional=True, path=path)
+        type_ = iceberg_type(new.dataType, self._ids, path)
         self._check_version(type_, path)
         doc = (new.metadata or {}).get("comment")
         return types.NestedField(field_id, new.name, type_, required=False, doc=doc)
