@@ -118,12 +118,12 @@ def test_a_replacement_that_fails_leaves_the_table_alone(
 def test_a_replacement_is_built_again_where_ids_were_given_out_meanwhile(
     session: Session, namespace: str, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from frazil.spark.ddl import table_creation, table_replacement
+    from frazil.spark.ddl import table_creation
 
     name = f"{namespace}.t"
     session.sql(f"CREATE TABLE {name} AS SELECT id FROM range(3)")
     late = iter([1])
-    build = table_replacement.replacement_of
+    build = table_creation.replacement_of
 
     def meanwhile(*args: Any) -> Any:
         built = build(*args)

@@ -11,6 +11,7 @@ import pytest
 from frazil.client.catalog_client import Client
 from frazil.spark.ddl.alter_table import property_updates
 from frazil.spark.ddl.schema_editor import SchemaEditor, promoted
+from frazil.spark.schema.schema_evolution import schema_updates
 from frazil.values.types import (
     DOUBLE,
     FLOAT,
@@ -152,8 +153,10 @@ def test_name_mapping_gets_the_new_name_too(client: Client, namespace: str) -> N
         },
     )
     renamed = SchemaEditor().rename(table.schema, ("a",), "c")
-    removed, changed = property_updates(table, SchemaEditor().drop(renamed, ("b",)))
+    schema = SchemaEditor().drop(renamed, ("b",))
+    (removed,) = property_updates(table, schema)
     assert removed["removals"] == ["write.metadata.metrics.column.b"]
+    changed = schema_updates(table, schema)[-1]
     assert json.loads(changed["updates"]["schema.name-mapping.default"]) == [
         {"field-id": 1, "names": ["a", "c"]},
         {"field-id": 2, "names": ["b"]},

@@ -18,15 +18,22 @@ from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 from frazil.spark.conditions.sql_columns import FoundColumn
-from frazil.spark.conditions.sql_constants import Kind, Literal, Zone, date_of, instant_of, local_of
+from frazil.spark.conditions.sql_constants import (
+    Kind,
+    Literal,
+    Zone,
+    date_of,
+    float32,
+    instant_of,
+    local_of,
+    scale_of,
+)
+from frazil.spark.schema.spark_types import FLOATS, NANOS
 from frazil.values.types import DecimalType, FixedType, Type, TypeId
 from frazil.wire.expressions import Expression, all_of, any_of
-from frazil.wire.filter_builders import Operand, always_false, col
+from frazil.wire.filter_builders import Operand, Value, always_false, col
 
-_FLOATS: Final = frozenset({TypeId.FLOAT, TypeId.DOUBLE})
-_TIMESTAMPS: Final = frozenset(
-    {TypeId.TIMESTAMP, TypeId.TIMESTAMPTZ, TypeId.TIMESTAMP_NS, TypeId.TIMESTAMPTZ_NS}
-)
+_TIMESTAMPS: Final = frozenset({TypeId.TIMESTAMP, TypeId.TIMESTAMPTZ}) | NANOS
 _MAX_EXACT_IN_DOUBLE: Final = 1 << 53
 _MAX_EXACT_IN_FLOAT: Final = 1 << 24
 _WIDE: Final = Context(prec=100)
@@ -86,8 +93,7 @@ def compared(column: FoundColumn, operation: str, literal: Literal, zone: Zone) 
         return None
     if isinstance(position, Around):
         return Converted(_vague_comparison(col(column.name), operation, position), exact=False)
-    floating = column.type.type_id in _FLOATS
-    return Converted(_exact_comparison(col(column.name), operation, position, floating), exact=True)
+    return Converted(_exact_comparison(column, operation, position), exact=True)
 
 
 def one_of(
@@ -111,9 +117,7 @@ def one_of(
         if position is None:
             return None
         if isinstance(position, At):
-            values.extend(
-                (0.0, -0.0) if _is_zero(column.type, position.value) else (position.value,)
-            )
+            values.extend(_equal_values(column.type, position.value))
         elif isinstance(position, Around):
             ranges.append(_vague_comparison(operand, "eq", position))
     if not negated:
@@ -136,57 +140,56 @@ def _comparable(kinds: set[Kind], literals: Sequence[Literal]) -> bool:
     )
 
 
-def _is_zero(type_: Type, value: object) -> bool:
-    return type_.type_id in _FLOATS and value == 0
+def _equal_values(type_: Type, value: Any) -> tuple[Any, ...]:
+    """Return the values that Spark takes as equal to a value, from Iceberg's greatest to least."""
+    return (0.0, -0.0) if type_.type_id in FLOATS and value == 0 else (value,)
 
 
 # --- expressions ----------------------------------------------------------------------------------
 
 
-def _exact_comparison(
-    operand: Operand, operation: str, position: At | Between, floating: bool
-) -> Expression:
-    if operation in ("eq", "not-eq"):
-        return _equal(operand, position, floating, negated=operation == "not-eq")
-    if operation in ("lt", "lt-eq"):
-        return _less(operand, operation, position, floating)
-    greater = _greater(operand, operation, position, floating)
-    return any_of(greater, operand.is_nan()) if floating else greater
+def _exact_comparison(column: FoundColumn, operation: str, position: At | Between) -> Expression:
+    operand, floating = col(column.name), column.type.type_id in FLOATS
+    if isinstance(position, At):
+        equal = _equal_values(column.type, position.value)
+        expression = _comparison_with(operand, operation, equal)
+    else:
+        expression = _comparison_between(operand, operation, position, floating)
+    if floating and operation in ("gt", "gt-eq"):
+        return any_of(expression, operand.is_nan())
+    return expression
 
 
-def _equal(operand: Operand, position: At | Between, floating: bool, negated: bool) -> Expression:
-    if isinstance(position, Between):
-        return operand.not_null() if negated else always_false()
-    zero = floating and position.value == 0
-    values = (0.0, -0.0) if zero else (position.value,)
-    if negated:
-        differs = operand.not_in(values) if zero else operand != position.value
+def _comparison_with(operand: Operand, operation: str, equal: tuple[Value, ...]) -> Expression:
+    greatest, least = equal[0], equal[-1]
+    if operation == "eq":
+        return operand.is_in(equal) if len(equal) > 1 else operand == least
+    if operation == "not-eq":
+        differs = operand.not_in(equal) if len(equal) > 1 else operand != least
         return all_of(operand.not_null(), differs)
-    return operand.is_in(values) if zero else operand == position.value
+    if operation == "lt":
+        return operand < least
+    if operation == "lt-eq":
+        return operand <= greatest
+    return operand > greatest if operation == "gt" else operand >= least
 
 
-def _less(operand: Operand, operation: str, position: At | Between, floating: bool) -> Expression:
-    if isinstance(position, Between):
+def _comparison_between(
+    operand: Operand, operation: str, position: Between, floating: bool
+) -> Expression:
+    if operation == "eq":
+        return always_false()
+    if operation == "not-eq":
+        return operand.not_null()
+    if operation in ("lt", "lt-eq"):
         if position.above is None:
             # The constant is greater than all values of the type, but NaN is greater in Spark.
-            numbers = operand.not_nan() if floating else operand.not_null()
-            return all_of(operand.not_null(), numbers) if floating else numbers
+            numbers = operand.not_null()
+            return all_of(numbers, operand.not_nan()) if floating else numbers
         return always_false() if position.below is None else operand <= position.below
-    if operation == "lt":
-        return operand < (-0.0 if floating and position.value == 0 else position.value)
-    return operand <= (0.0 if floating and position.value == 0 else position.value)
-
-
-def _greater(
-    operand: Operand, operation: str, position: At | Between, floating: bool
-) -> Expression:
-    if isinstance(position, Between):
-        if position.below is None:
-            return operand.not_null()
-        return always_false() if position.above is None else operand >= position.above
-    if operation == "gt":
-        return operand > (0.0 if floating and position.value == 0 else position.value)
-    return operand >= (-0.0 if floating and position.value == 0 else position.value)
+    if position.below is None:
+        return operand.not_null()
+    return always_false() if position.above is None else operand >= position.above
 
 
 def _vague_comparison(operand: Operand, operation: str, position: Around) -> Expression:
@@ -221,7 +224,7 @@ def _integer_position(type_: Type, literal: Literal, _: Zone) -> Position | None
         if abs(literal.value) >= limit:
             return None
     elif literal.kind is Kind.DECIMAL:
-        if _scale(literal.value) > 18:
+        if scale_of(literal.value) > 18:
             return None
     elif literal.kind is not Kind.INTEGER:
         return None
@@ -255,7 +258,7 @@ def _float_position(type_: Type, literal: Literal, _: Zone) -> Position | None:
 def _among_floats(value: float) -> Position | None:
     """Return the position of a double among 32-bit floats, which Spark widens to doubles."""
     try:
-        rounded = _float32(value)
+        rounded = float32(value)
     except OverflowError:
         return None
     if rounded == value:
@@ -264,11 +267,6 @@ def _among_floats(value: float) -> Position | None:
     if math.isinf(neighbour):
         return None
     return Between(min(rounded, neighbour), max(rounded, neighbour))
-
-
-def _float32(value: float) -> float:
-    (rounded,) = struct.unpack("<f", struct.pack("<f", value))
-    return float(rounded)
 
 
 def _next_float(value: float, *, upwards: bool) -> float:
@@ -286,7 +284,7 @@ def _decimal_position(type_: Type, literal: Literal, _: Zone) -> Position | None
         return None
     value = Decimal(literal.value)
     whole_digits = max(type_.precision - type_.scale, value.adjusted() + 1)
-    if whole_digits + max(type_.scale, _scale(value)) > 38:
+    if whole_digits + max(type_.scale, scale_of(value)) > 38:
         return None
     step = Decimal((0, (1,), -type_.scale))
     limit = Decimal((0, (1,), type_.precision - type_.scale))
@@ -298,12 +296,6 @@ def _decimal_position(type_: Type, literal: Literal, _: Zone) -> Position | None
         return At(below)
     # A neighbor may have one digit more than the type allows.
     return Between(below if below > -limit else None, above if above < limit else None)
-
-
-def _scale(value: Decimal) -> int:
-    exponent = value.as_tuple().exponent
-    assert isinstance(exponent, int)
-    return max(0, -exponent)
 
 
 def _string_position(_: Type, literal: Literal, __: Zone) -> Position | None:
@@ -380,7 +372,7 @@ def _local_around(type_: Type, instant: datetime, zone: Zone) -> Position | None
 
 def _timestamp_position(type_: Type, timestamp: datetime) -> Position | None:
     """Return the position of a timestamp. Spark truncates nanoseconds to microseconds."""
-    if type_.type_id in (TypeId.TIMESTAMP_NS, TypeId.TIMESTAMPTZ_NS):
+    if type_.type_id in NANOS:
         return _around(timestamp, _MICROSECOND)
     return At(timestamp)
 

@@ -21,6 +21,7 @@ from frazil.spark.conditions.sql_columns import FoundColumn, columns_of
 from frazil.spark.core.name_matching import quoted
 from frazil.spark.schema.partition_transforms import transform_column
 from frazil.spark.schema.spark_literals import literal
+from frazil.spark.schema.spark_types import FLOATS, NANOS
 from frazil.values import temporal
 from frazil.values.literal_values import OutOfRange, literal_value
 from frazil.values.single_value import InvalidValue
@@ -45,8 +46,14 @@ from frazil.wire.expressions import (
 )
 from frazil.wire.filter_builders import Filter, always_true, expression_of
 
-_NANOS: Final = frozenset({TypeId.TIMESTAMP_NS, TypeId.TIMESTAMPTZ_NS})
-_FLOATS: Final = frozenset({TypeId.FLOAT, TypeId.DOUBLE})
+COMPARISONS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
+    "eq": operator.eq,
+    "not-eq": operator.ne,
+    "lt": operator.lt,
+    "lt-eq": operator.le,
+    "gt": operator.gt,
+    "gt-eq": operator.ge,
+}
 
 
 def spark_condition(expression: Filter, schema: StructType) -> Column:
@@ -158,19 +165,19 @@ def _condition(expression: Expression, names: _DottedNames) -> Column:
 
 
 def _term(term: Term, names: _DottedNames) -> tuple[Column, Type]:
-    found = names.find(term.name)
-    column = F.col(quoted(*found.parts))
+    source = names.find(term.name)
+    column, type_ = F.col(quoted(*source.parts)), source.type
     transform = term.transform
     # Nested columns and variants can be null, but have no values that a transform could take.
-    if not found.type.is_primitive or transform is None or transform == IDENTITY:
-        return column, found.type
-    return transform_column(transform, found.type, column), transform.result_type(found.type)
+    if not type_.is_primitive or transform is None or transform == IDENTITY:
+        return column, type_
+    return transform_column(transform, type_, column), transform.result_type(type_)
 
 
 def _unary(predicate: Predicate, column: Column, type_: Type) -> Column:
     if predicate.operation in ("is-null", "not-null"):
         return column.isNull() if predicate.operation == "is-null" else column.isNotNull()
-    if type_.type_id not in _FLOATS:
+    if type_.type_id not in FLOATS:
         raise BadRequest(
             f"filter on {predicate.term}: {predicate.operation} needs a float or double, and it is "
             f"{type_}"
@@ -213,7 +220,7 @@ def in_microseconds(operation: str, type_: Type, value: Any) -> tuple[str, Any]:
 
     The value None means that no microsecond equals the constant.
     """
-    if type_.type_id not in _NANOS or value % temporal.NANOS_PER_MICRO == 0:
+    if type_.type_id not in NANOS or value % temporal.NANOS_PER_MICRO == 0:
         return operation, value
     if operation in ("eq", "not-eq"):
         return operation, None
@@ -231,16 +238,7 @@ def _compared(operation: str, column: Column, type_: Type, value: Any) -> Column
     constant = literal(type_, value)
     if operation == "not-eq":
         return column.isNull() | (column != constant)
-    condition = _COMPARISONS[operation](column, constant) & column.isNotNull()
-    if operation in ("gt", "gt-eq") and type_.type_id in _FLOATS:
+    condition: Column = COMPARISONS[operation](column, constant) & column.isNotNull()
+    if operation in ("gt", "gt-eq") and type_.type_id in FLOATS:
         return condition & ~F.isnan(column)
     return condition
-
-
-_COMPARISONS: Final[Mapping[str, Callable[[Column, Column], Column]]] = {
-    "lt": operator.lt,
-    "lt-eq": operator.le,
-    "gt": operator.gt,
-    "gt-eq": operator.ge,
-    "eq": operator.eq,
-}

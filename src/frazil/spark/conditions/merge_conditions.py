@@ -13,20 +13,20 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any, Final
 
-import sqlglot
 from sqlglot import Token, TokenType, exp
-from sqlglot.errors import SqlglotError
 
 from frazil.spark.conditions.sql_columns import (
-    DIALECT,
     ColumnNames,
     FoundColumn,
     names_in_tree,
     parse,
+    tokens_in,
 )
 from frazil.spark.conditions.sql_conditions import converted_tree
 from frazil.spark.conditions.sql_constants import Zone
+from frazil.spark.schema.spark_types import FLOATS, NANOS
 from frazil.values import single_value
+from frazil.values.temporal import NANOS_PER_MICRO
 from frazil.values.transforms import parse_transform
 from frazil.values.types import Type, TypeId
 from frazil.wire.expressions import Expression, Operation, Predicate, Term, all_of, any_of
@@ -177,7 +177,7 @@ def _is_repeatable(tree: exp.Expression) -> bool:
 
 def conjuncts(text: str) -> list[str]:
     """Return the texts between the outermost ANDs."""
-    tokens = _tokens(text)
+    tokens = tokens_in(text)
     inner = _within_parentheses(text, tokens)
     if inner is not None:
         return conjuncts(inner)
@@ -203,7 +203,7 @@ def conjuncts(text: str) -> list[str]:
 
 def _halves(text: str) -> tuple[str, str, bool] | None:
     """Return both sides of an equality, and whether it is `<=>`; None for any other text."""
-    tokens = _tokens(text)
+    tokens = tokens_in(text)
     tree = parse(text)
     if not isinstance(tree, exp.EQ | exp.NullSafeEQ):
         return None
@@ -234,13 +234,6 @@ def _within_parentheses(text: str, tokens: Sequence[Token]) -> str | None:
     return text[tokens[0].end + 1 : tokens[-1].start]
 
 
-def _tokens(text: str) -> Sequence[Token]:
-    try:
-        return sqlglot.tokenize(text, dialect=DIALECT)
-    except SqlglotError:
-        return ()
-
-
 # --- filters for conflicts ------------------------------------------------------------------------
 
 MAX_KEYS: Final = 1000
@@ -248,9 +241,6 @@ MAX_KEYS: Final = 1000
 RANGED_KEYS: Final = 200
 """From this number of keys on, a filter also has their range, because catalogs do not compare
 longer lists with the bounds of each file."""
-_FLOATS: Final = frozenset({TypeId.FLOAT, TypeId.DOUBLE})
-_NANOS: Final = frozenset({TypeId.TIMESTAMP_NS, TypeId.TIMESTAMPTZ_NS})
-_NANOS_PER_MICRO: Final = 1000
 _UNRANGED: Final = frozenset({TypeId.BOOLEAN, TypeId.UUID, TypeId.FIXED})
 """Types without a range: UUIDs have two orders, and keys for a fixed column may have any length."""
 
@@ -308,7 +298,7 @@ def _numbers(keys: KeyValues) -> Expression:
         # JSON cannot represent infinity.
         return always_true()
     few = keys.values is not None and len(keys.values) <= MAX_KEYS
-    if few and keys.type.type_id not in _NANOS:
+    if few and keys.type.type_id not in NANOS:
         assert keys.values is not None
         listed = _within(Term(keys.name), keys.type, keys.values)
         return listed if len(keys.values) <= RANGED_KEYS else all_of(listed, _range(keys))
@@ -320,7 +310,7 @@ def _within(term: Term, type_: Type, values: Iterable[Any]) -> Expression:
     if not distinct:
         return always_false()
     literals = [single_value.to_json(type_, value) for value in distinct]
-    if type_.type_id in _FLOATS and 0.0 in distinct:
+    if type_.type_id in FLOATS and 0.0 in distinct:
         # 0.0 and -0.0 are equal in Spark and different in Iceberg.
         literals = [value for value in literals if value != 0] + [0.0, -0.0]
     return Predicate(Operation.IN, term, tuple(sorted(literals)))
@@ -338,10 +328,10 @@ def _range(keys: KeyValues) -> Expression:
     type_, lowest, highest = keys.type, keys.lowest, keys.highest
     if type_.type_id in _UNRANGED:
         return always_true()
-    if type_.type_id in _NANOS:
-        lowest = lowest * _NANOS_PER_MICRO
-        highest = highest * _NANOS_PER_MICRO + _NANOS_PER_MICRO - 1
-    if type_.type_id in _FLOATS:
+    if type_.type_id in NANOS:
+        lowest = lowest * NANOS_PER_MICRO
+        highest = highest * NANOS_PER_MICRO + NANOS_PER_MICRO - 1
+    if type_.type_id in FLOATS:
         lowest, highest = (-0.0 if lowest == 0 else lowest), (0.0 if highest == 0 else highest)
     term = Term(keys.name)
     return all_of(

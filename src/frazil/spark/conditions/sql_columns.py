@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, TypeAlias
 
 import sqlglot
 from pyspark.sql import Column
-from sqlglot import TokenType, exp
+from sqlglot import Token, TokenType, exp
 from sqlglot.errors import SqlglotError
 
 from frazil.spark.core.name_matching import quoted
 from frazil.values.types import NestedField, StructType, Type
 
-DIALECT: Final = "spark"
+_DIALECT: Final = "spark"
 _NAME_TOKENS: Final = frozenset({TokenType.VAR, TokenType.IDENTIFIER})
 Parts: TypeAlias = tuple[str, ...]
 
@@ -23,10 +23,18 @@ Parts: TypeAlias = tuple[str, ...]
 def parse(expression: str) -> exp.Expression | None:
     """Parse an expression; return None if sqlglot cannot parse it."""
     try:
-        tree = sqlglot.parse_one(expression, dialect=DIALECT)
+        tree = sqlglot.parse_one(expression, dialect=_DIALECT)
     except SqlglotError:
         return None
     return tree if isinstance(tree, exp.Expression) else None
+
+
+def tokens_in(text: str) -> Sequence[Token]:
+    """Split a text into tokens; return none if sqlglot cannot split it."""
+    try:
+        return sqlglot.tokenize(text, dialect=_DIALECT)
+    except SqlglotError:
+        return ()
 
 
 @dataclass(frozen=True)
@@ -159,10 +167,7 @@ def qualified(
     """
     if not isinstance(expression, str):
         return expression
-    try:
-        tokens = sqlglot.tokenize(expression, dialect=DIALECT)
-    except SqlglotError:
-        return expression
+    tokens = tokens_in(expression)
     kinds = [token.token_type for token in tokens]
     if TokenType.ARROW in kinds or TokenType.SELECT in kinds:
         # Parameters of lambda functions and tables of subqueries have names of their own.

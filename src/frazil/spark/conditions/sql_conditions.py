@@ -8,7 +8,6 @@ the rows where it is true and the rows where it is false. A negation only swaps 
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from decimal import Decimal
@@ -19,14 +18,23 @@ from sqlglot import exp
 
 from frazil.client.declare.client_table import Table
 from frazil.spark.conditions.column_comparisons import Converted, compared, one_of
-from frazil.spark.conditions.iceberg_filters import names_in, top_field
+from frazil.spark.conditions.iceberg_filters import COMPARISONS, names_in, top_field
 from frazil.spark.conditions.sql_columns import ColumnNames, FoundColumn, names_in_tree, parse
 from frazil.spark.conditions.sql_constants import NUMBERS, Kind, Literal, Zone, literal_of
 from frazil.spark.core.context import Context
 from frazil.spark.core.name_matching import names_of
 from frazil.values.types import StructType, TypeId
 from frazil.wire.errors import BadRequest
-from frazil.wire.expressions import AlwaysFalse, AlwaysTrue, Expression, all_of, any_of
+from frazil.wire.expressions import (
+    MIRRORED,
+    NEGATED,
+    AlwaysFalse,
+    AlwaysTrue,
+    Expression,
+    Operation,
+    all_of,
+    any_of,
+)
 from frazil.wire.filter_builders import always_false, always_true, col
 
 Condition: TypeAlias = str | Column | Expression
@@ -35,30 +43,13 @@ Condition: TypeAlias = str | Column | Expression
 _UNKNOWN: Final = Converted(always_true(), exact=False)
 _ALL: Final = Converted(always_true(), exact=True)
 _NONE: Final = Converted(always_false(), exact=True)
-_MIRRORED: Final = {"lt": "gt", "lt-eq": "gt-eq", "gt": "lt", "gt-eq": "lt-eq"}
-_NEGATED: Final = {
-    "eq": "not-eq",
-    "not-eq": "eq",
-    "lt": "gt-eq",
-    "lt-eq": "gt",
-    "gt": "lt-eq",
-    "gt-eq": "lt",
-}
-_COMPARISONS: Final[dict[type[exp.Expression], str]] = {
-    exp.EQ: "eq",
-    exp.NEQ: "not-eq",
-    exp.LT: "lt",
-    exp.LTE: "lt-eq",
-    exp.GT: "gt",
-    exp.GTE: "gt-eq",
-}
-_OPERATORS: Final = {
-    "eq": operator.eq,
-    "not-eq": operator.ne,
-    "lt": operator.lt,
-    "lt-eq": operator.le,
-    "gt": operator.gt,
-    "gt-eq": operator.ge,
+_COMPARISONS: Final[dict[type[exp.Expression], Operation]] = {
+    exp.EQ: Operation.EQ,
+    exp.NEQ: Operation.NOT_EQ,
+    exp.LT: Operation.LT,
+    exp.LTE: Operation.LT_EQ,
+    exp.GT: Operation.GT,
+    exp.GTE: Operation.GT_EQ,
 }
 
 
@@ -86,9 +77,17 @@ def converted_tree(
 
 
 def filter_of(
-    context: Context, table: Table, condition: Condition | None, *, alias: str | None = None
+    context: Context,
+    table: Table,
+    condition: Condition | None,
+    *,
+    alias: str | None = None,
+    schema: StructType | None = None,
 ) -> Converted:
-    """Return the rows that a condition reads of the table: all rows for a Column."""
+    """Return the rows that a condition reads of the table: all rows for a Column.
+
+    `schema` is the schema of the scan, if it is not the table's current one.
+    """
     if condition is None:
         return _ALL
     if isinstance(condition, Expression):
@@ -97,7 +96,7 @@ def filter_of(
         return _UNKNOWN
     return convert(
         condition,
-        table.schema,
+        schema or table.schema,
         alias=alias,
         case_sensitive=is_case_sensitive(context),
         time_zone=context.time_zone,
@@ -209,10 +208,10 @@ class _Conversion:
             column, literal = self.column(right), self.literal(left)
             if column is None:
                 return _constant(operation, literal, self.literal(right), truth)
-            operation = _MIRRORED.get(operation, operation)
+            operation = MIRRORED[operation]
         if literal is None:
             return None
-        return compared(column, operation if truth else _NEGATED[operation], literal, self.zone)
+        return compared(column, operation if truth else NEGATED[operation], literal, self.zone)
 
     def same(self, node: exp.Expression, truth: bool) -> Converted | None:
         """Convert `<=>`, which is never null."""
@@ -346,7 +345,7 @@ def _constant(
         return _NONE
     if left.kind not in NUMBERS or right.kind not in NUMBERS:
         return None
-    result: bool = _OPERATORS[operation](Decimal(left.value), Decimal(right.value))
+    result: bool = COMPARISONS[operation](Decimal(left.value), Decimal(right.value))
     return _ALL if result == truth else _NONE
 
 

@@ -148,9 +148,14 @@ def _number(text: str) -> Literal | None:
 
 
 def _fits_decimal(value: Decimal) -> bool:
-    digits, exponent = value.as_tuple().digits, value.as_tuple().exponent
+    return max(len(value.as_tuple().digits), scale_of(value)) <= _MAX_DIGITS
+
+
+def scale_of(value: Decimal) -> int:
+    """Return the number of digits after the decimal point."""
+    exponent = value.as_tuple().exponent
     assert isinstance(exponent, int)
-    return max(len(digits), -exponent) <= _MAX_DIGITS
+    return max(0, -exponent)
 
 
 def _double(value: float) -> Literal | None:
@@ -211,10 +216,15 @@ def _as_integer(inner: Literal, bits: int) -> Literal | None:
 
 def _as_float(value: float) -> Literal | None:
     try:
-        (rounded,) = struct.unpack("<f", struct.pack("<f", value))
+        return Literal(Kind.FLOAT, float32(value))
     except OverflowError:
         return None
-    return Literal(Kind.FLOAT, rounded)
+
+
+def float32(value: float) -> float:
+    """Return the nearest number that a float of 32 bits has."""
+    (rounded,) = struct.unpack("<f", struct.pack("<f", value))
+    return float(rounded)
 
 
 def _as_decimal(inner: Literal, to: exp.DataType) -> Literal | None:
@@ -230,9 +240,7 @@ def _as_decimal(inner: Literal, to: exp.DataType) -> Literal | None:
     if not (_INTEGER.fullmatch(digits) or _DECIMAL.fullmatch(digits)) or digits == ".":
         return None
     value = Decimal(text)
-    exponent = value.as_tuple().exponent
-    assert isinstance(exponent, int)
-    if -exponent > scale or (value and value.adjusted() >= precision - scale):
+    if scale_of(value) > scale or (value and value.adjusted() >= precision - scale):
         return None
     return Literal(Kind.DECIMAL, value)
 

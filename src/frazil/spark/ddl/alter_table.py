@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import count
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from frazil.client.declare.client_table import Table
-from frazil.client.declare.metadata_updates import MetadataUpdates
+from frazil.client.declare.metadata_updates import LAST_ADDED, MetadataUpdates
 from frazil.spark.conditions.sql_conditions import is_case_sensitive
 from frazil.spark.core.context import Context
 from frazil.spark.ddl.partition_terms import VOID, SpecEditor, sort_order
@@ -18,31 +17,26 @@ from frazil.spark.parse import parsed_statements as sql
 from frazil.spark.parse.sql_types import parse_type
 from frazil.spark.schema.schema_evolution import (
     IDENTIFIER_FIELDS,
-    LAST_ADDED,
     identifier_field_ids,
+    next_id,
     schema_requirements,
     schema_updates,
 )
 from frazil.spark.schema.spark_literals import default_value
-from frazil.spark.schema.spark_types import NO_ID
-from frazil.values.name_mapping import NAME_MAPPING_PROPERTY
+from frazil.spark.schema.spark_types import FLOATS, NO_ID
 from frazil.values.types import (
     TIMESTAMP,
     TIMESTAMPTZ,
     NestedField,
     StructType,
     Type,
-    TypeId,
     fields_by_id,
 )
 from frazil.wire.errors import BadRequest
 from frazil.wire.identifiers import Identifier
 
-DISTRIBUTION_PROPERTY: Final = "write.distribution-mode"
+_DISTRIBUTION_PROPERTY: Final = "write.distribution-mode"
 _TIMESTAMP_SETTING: Final = "spark.sql.timestampType"
-_NOT_IDENTIFIERS: Final = frozenset({TypeId.FLOAT, TypeId.DOUBLE})
-
-SchemaChange: TypeAlias = sql.SchemaChange | sql.SetIdentifierFields | sql.DropIdentifierFields
 
 
 def change_table(context: Context, identifier: Identifier, change: sql.MetadataChange) -> None:
@@ -61,38 +55,28 @@ def change_table(context: Context, identifier: Identifier, change: sql.MetadataC
         client.declare_metadata(identifier, [location])
     elif isinstance(change, sql.WriteOrder):
         client.change_metadata(identifier, lambda table: _write_order(table, change))
-    elif isinstance(
-        change, sql.AddPartitionField | sql.DropPartitionField | sql.ReplacePartitionField
-    ):
+    elif isinstance(change, sql.PartitionChange):
         client.change_metadata(identifier, lambda table: _partition_change(table, change))
+    elif isinstance(change, sql.IdentifierFields):
+        client.change_metadata(identifier, lambda table: _identifier_fields(context, table, change))
     else:
-        build = schema_change(context, change)
-        client.change_metadata(identifier, build)
+        client.change_metadata(identifier, lambda table: _schema_change(context, table, change))
 
 
 # --- columns --------------------------------------------------------------------------------------
 
 
-def schema_change(context: Context, change: SchemaChange) -> Callable[[Table], MetadataUpdates]:
-    """Return a function that builds the updates from a table's metadata."""
-    if isinstance(change, sql.SetIdentifierFields | sql.DropIdentifierFields):
-        return lambda table: _identifier_fields(context, table, change)
+def _schema_change(context: Context, table: Table, change: sql.SchemaChange) -> MetadataUpdates:
+    schema = _edited(context, table, change)
+    if schema == table.schema:
+        return (), ()
+    _check_dropped(table, schema)
+    updates = [*schema_updates(table, schema), *property_updates(table, schema)]
+    return updates, schema_requirements(table)
+
+
+def _edited(context: Context, table: Table, change: sql.SchemaChange) -> StructType:
     editor = SchemaEditor(is_case_sensitive(context))
-
-    def build(table: Table) -> MetadataUpdates:
-        schema = _edited(context, editor, table, change)
-        if schema == table.schema:
-            return (), ()
-        _check_dropped(table, schema)
-        updates = [*schema_updates(table, schema), *property_updates(table, schema)]
-        return updates, schema_requirements(table)
-
-    return build
-
-
-def _edited(
-    context: Context, editor: SchemaEditor, table: Table, change: sql.SchemaChange
-) -> StructType:
     schema = table.schema
     if isinstance(change, sql.AddColumns):
         ids = count(int(table.metadata["last-column-id"]) + 1)
@@ -119,7 +103,7 @@ def column_field(
 ) -> NestedField:
     """Return the column of a definition, without IDs."""
     name = ".".join(column.name)
-    type_ = column_type(context, column.type)
+    type_ = _column_type(context, column.type)
     field = NestedField(NO_ID, column.name[-1], type_, column.required, column.comment)
     if column.default is None:
         return field
@@ -130,7 +114,7 @@ def column_field(
     return replace(field, initial_default=initial, write_default=value)
 
 
-def column_type(context: Context, text: str) -> Type:
+def _column_type(context: Context, text: str) -> Type:
     """Parse a type; the session says what TIMESTAMP means."""
     setting = str(context.spark.conf.get(_TIMESTAMP_SETTING, "TIMESTAMP_LTZ"))
     timestamp = TIMESTAMP if setting.upper() == "TIMESTAMP_NTZ" else TIMESTAMPTZ
@@ -141,7 +125,7 @@ def _altered(
     context: Context, table: Table, field: NestedField, change: sql.AlterColumn
 ) -> NestedField:
     if change.type is not None:
-        field = promoted(field, column_type(context, change.type), change.column)
+        field = promoted(field, _column_type(context, change.type), change.column)
     if change.comment is not None:
         field = replace(field, doc=change.comment)
     if change.drop_default:
@@ -188,7 +172,7 @@ def _check_dropped(table: Table, schema: StructType) -> None:
 
 
 def _identifier_fields(
-    context: Context, table: Table, change: sql.SetIdentifierFields | sql.DropIdentifierFields
+    context: Context, table: Table, change: sql.IdentifierFields
 ) -> MetadataUpdates:
     editor = SchemaEditor(is_case_sensitive(context))
     named = []
@@ -197,10 +181,10 @@ def _identifier_fields(
         if field is None:
             raise BadRequest(f"there is no column {'.'.join(path)}")
         named.append(field.field_id)
-        if isinstance(change, sql.SetIdentifierFields):
+        if not change.drop:
             _check_identifier(field, ".".join(path))
     ids = named
-    if isinstance(change, sql.DropIdentifierFields):
+    if change.drop:
         known = identifier_field_ids(table)
         for path, field_id in zip(change.columns, named, strict=True):
             if field_id not in known:
@@ -216,7 +200,7 @@ def _identifier_fields(
 def _check_identifier(field: NestedField, name: str) -> None:
     if not field.required:
         raise BadRequest(f"column {name} may be null, so that it cannot identify rows")
-    if not field.type.is_primitive or field.type.type_id in _NOT_IDENTIFIERS:
+    if not field.type.is_primitive or field.type.type_id in FLOATS:
         raise BadRequest(f"column {name}: a {field.type} cannot identify rows")
 
 
@@ -225,12 +209,10 @@ def _check_identifier(field: NestedField, name: str) -> None:
 
 def _partition_change(table: Table, change: sql.PartitionChange) -> MetadataUpdates:
     editor = SpecEditor(table)
-    if isinstance(change, sql.AddPartitionField):
-        editor.add(change.term, change.name)
-    elif isinstance(change, sql.DropPartitionField):
-        editor.drop(change.term)
-    else:
-        editor.replace(change.old, change.term, change.name)
+    if change.dropped is not None:
+        editor.drop(change.dropped)
+    if change.added is not None:
+        editor.add(change.added, change.name)
     metadata = table.metadata
     updates: list[dict[str, Any]] = [
         {"action": "add-spec", "spec": editor.document()},
@@ -247,14 +229,14 @@ def _partition_change(table: Table, change: sql.PartitionChange) -> MetadataUpda
 
 
 def _write_order(table: Table, change: sql.WriteOrder) -> MetadataUpdates:
-    order_id = max(order["order-id"] for order in table.metadata["sort-orders"]) + 1
+    order_id = next_id(table, "sort-orders", "order-id")
     order = sort_order(table.schema, change.ordered_by, order_id=order_id)
     updates: list[dict[str, Any]] = [
         {"action": "add-sort-order", "sort-order": order},
         {"action": "set-default-sort-order", "sort-order-id": LAST_ADDED},
     ]
     if change.distribution is not None:
-        distribution = {DISTRIBUTION_PROPERTY: change.distribution}
+        distribution = {_DISTRIBUTION_PROPERTY: change.distribution}
         updates.append({"action": "set-properties", "updates": distribution})
     requirement = {
         "type": "assert-default-sort-order-id",
@@ -311,6 +293,8 @@ def _drop_ref(context: Context, identifier: Identifier, change: sql.DropRef) -> 
         table.remove_branch(change.name)
 
 
+# --- properties that name columns -----------------------------------------------------------------
+
 _COLUMN_PREFIXES: Final = (
     "write.metadata.metrics.column.",
     "write.parquet.bloom-filter-enabled.column.",
@@ -318,22 +302,16 @@ _COLUMN_PREFIXES: Final = (
 )
 
 
-# --- properties that name columns -----------------------------------------------------------------
-
-
 def property_updates(table: Table, schema: StructType) -> list[dict[str, Any]]:
     """Return updates of properties that name columns, for a schema with columns renamed or dropped.
 
-    The rules are those of Java's `SchemaUpdate`.
+    The rules are those of Java's `SchemaUpdate`. `schema_updates` changes the name mapping.
     """
     new = {field_id: field.name for field_id, field in fields_by_id(schema).items()}
     old = {field_id: field.name for field_id, field in fields_by_id(table.schema).items()}
     renamed = {old[key]: new[key] for key in old.keys() & new.keys() if old[key] != new[key]}
     dropped = {old[key] for key in old.keys() - new.keys()}
     changed, removed = _by_column(table.properties, renamed, dropped)
-    mapping = table.properties.get(NAME_MAPPING_PROPERTY)
-    if mapping is not None and renamed:
-        changed[NAME_MAPPING_PROPERTY] = _with_new_names(mapping, old, new)
     updates: list[dict[str, Any]] = []
     if removed:
         updates.append({"action": "remove-properties", "removals": sorted(removed)})
@@ -358,23 +336,3 @@ def _by_column(
         elif column in dropped:
             removed.add(key)
     return changed, removed - changed.keys()
-
-
-def _with_new_names(text: str, old: Mapping[int, str], new: Mapping[int, str]) -> str:
-    """Add new names to the mapping, next to the old ones that older files use."""
-    mapping = json.loads(text)
-    _add_names(mapping, old, new)
-    return json.dumps(mapping, ensure_ascii=False)
-
-
-def _add_names(
-    mapped: list[dict[str, Any]], old: Mapping[int, str], new: Mapping[int, str]
-) -> None:
-    for item in mapped:
-        field_id = int(item.get("field-id", -1))
-        if field_id in new and new[field_id] != old.get(field_id, new[field_id]):
-            name = new[field_id].rpartition(".")[2]
-            for other in mapped:
-                other["names"] = [known for known in other["names"] if known != name]
-            item["names"] = [*item["names"], name]
-        _add_names(item.get("fields") or [], old, new)

@@ -11,48 +11,61 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from frazil.client.declare.client_table import Table
+from frazil.spark.core.name_matching import quoted
+from frazil.spark.schema.schema_evolution import next_id
 from frazil.values.transforms import InvalidTransform, Unknown, parse_transform
 from frazil.values.types import NestedField, StructType, fields_by_id
 from frazil.wire.errors import BadRequest
 
-FIRST_PARTITION_ID: Final = 1000
+VOID: Final = "void"
+_FIRST_PARTITION_ID: Final = 1000
 _CALL: Final = re.compile(r"\s*([A-Za-z_]+)\s*\(\s*(.*?)\s*\)\s*\Z", re.DOTALL)
 _DIRECTION: Final = re.compile(
     r"(?P<term>.*?)(?:\s+(?P<direction>asc|desc))?(?:\s+nulls\s+(?P<nulls>first|last))?\s*\Z",
     re.IGNORECASE | re.DOTALL,
 )
-_PLURALS: Final = {
-    "years": "year",
-    "months": "month",
-    "days": "day",
-    "date": "day",
-    "hours": "hour",
-    "date_hour": "hour",
-}
+_TIMES: Final = ("year", "month", "day", "hour")
+_ALIASES: Final = {**{f"{time}s": time for time in _TIMES}, "date": "day", "date_hour": "hour"}
+_PARAMETER: Final = re.compile(r"(\w+)\[(\d+)\]")
+_SINGLE_NAME: Final = re.compile(r"\s*(`(?:[^`]|``)+`|\w+)\s*\Z")
 _SUFFIXES: Final = {"truncate": "trunc"}
 _WITH_PARAMETER: Final = frozenset({"bucket", "truncate"})
 
 
-def partition_spec(
-    schema: StructType,
-    terms: Iterable[str],
-    *,
-    spec_id: int = 0,
-    first_id: int = FIRST_PARTITION_ID,
-) -> dict[str, Any]:
-    """Return the JSON of a partition spec."""
+def partition_spec(schema: StructType, terms: Iterable[str]) -> dict[str, Any]:
+    """Return the JSON of the partition spec of a new table."""
     fields = []
     for position, term in enumerate(terms):
         transform, source, name = _term(schema, term, "partitioned_by")
         fields.append(
             {
                 "source-id": source.field_id,
-                "field-id": first_id + position,
+                "field-id": _FIRST_PARTITION_ID + position,
                 "transform": transform,
                 "name": partition_name(transform, name),
             }
         )
-    return {"spec-id": spec_id, "fields": fields}
+    return {"spec-id": 0, "fields": fields}
+
+
+def spec_terms(table: Table) -> list[str]:
+    """Return the default spec as terms of CREATE TABLE; the inverse of `partition_spec`."""
+    columns = fields_by_id(table.schema)
+    return [
+        _term_text(str(field["transform"]), columns[field["source-id"]].name)
+        for field in table.spec()["fields"]
+        if field["transform"] != VOID
+    ]
+
+
+def _term_text(transform: str, source: str) -> str:
+    column = ".".join(part if part.isidentifier() else quoted(part) for part in source.split("."))
+    if transform == "identity":
+        return column
+    matched = _PARAMETER.fullmatch(transform)
+    if matched is not None:
+        return f"{matched[1]}({matched[2]}, {column})"
+    return f"{transform}s({column})" if transform in _TIMES else f"{transform}({column})"
 
 
 def sort_order(schema: StructType, terms: Iterable[str], *, order_id: int = 1) -> dict[str, Any]:
@@ -83,27 +96,31 @@ def partition_name(transform: str, column: str) -> str:
 
 def _term(schema: StructType, text: str, name: str) -> tuple[str, NestedField, str]:
     """Return Iceberg's name of the transform, the column, and the column's full name."""
+    transform, column_text = _transform_and_column(text, name)
+    source, column = _column(schema, column_text, name)
+    _check(transform, source, text, name)
+    return transform, source, column
+
+
+def _transform_and_column(text: str, name: str) -> tuple[str, str]:
     matched = _CALL.match(text)
     if matched is None:
-        source, column = _column(schema, text, name)
-        return _checked("identity", source, text, name), source, column
+        return "identity", text
     kind = matched[1].lower()
-    kind = _PLURALS.get(kind, kind)
+    kind = _ALIASES.get(kind, kind)
     arguments = [part.strip() for part in matched[2].split(",")]
     if kind not in _WITH_PARAMETER:
         if len(arguments) != 1:
             raise BadRequest(f"{name}: {text!r}: {kind} takes one column")
-        source, column = _column(schema, arguments[0], name)
-        return _checked(kind, source, text, name), source, column
+        return kind, arguments[0]
     width = next((part for part in arguments if part.isdigit()), None)
     columns = [part for part in arguments if part != width]
     if width is None or len(columns) != 1:
         raise BadRequest(f"{name}: {text!r}: {kind} takes a number and a column: {kind}(16, id)")
-    source, column = _column(schema, columns[0], name)
-    return _checked(f"{kind}[{int(width)}]", source, text, name), source, column
+    return f"{kind}[{int(width)}]", columns[0]
 
 
-def _checked(transform: str, source: NestedField, text: str, name: str) -> str:
+def _check(transform: str, source: NestedField, text: str, name: str) -> None:
     try:
         parsed = parse_transform(transform)
     except InvalidTransform as error:
@@ -115,7 +132,6 @@ def _checked(transform: str, source: NestedField, text: str, name: str) -> str:
         )
     if not parsed.accepts(source.type):
         raise BadRequest(f"{name}: {text!r}: {transform} does not take a {source.type}")
-    return transform
 
 
 def _column(schema: StructType, text: str, name: str) -> tuple[NestedField, str]:
@@ -132,9 +148,7 @@ def _column(schema: StructType, text: str, name: str) -> tuple[NestedField, str]
     raise BadRequest(f"{name}: there is no column {wanted!r}; the columns are {names}")
 
 
-VOID: Final = "void"
-_SINGLE_NAME: Final = re.compile(r"\s*(`(?:[^`]|``)+`|\w+)\s*\Z")
-_PARAMETER: Final = re.compile(r"(\w+)\[(\d+)\]")
+# --- changes of a spec ----------------------------------------------------------------------------
 
 
 class SpecEditor:
@@ -154,7 +168,7 @@ class SpecEditor:
 
     def document(self) -> dict[str, Any]:
         """Return the JSON of the new spec."""
-        spec_id = max(spec["spec-id"] for spec in self._table.metadata["partition-specs"]) + 1
+        spec_id = next_id(self._table, "partition-specs", "spec-id")
         return {"spec-id": spec_id, "fields": self._fields}
 
     def add(self, term: str, name: str | None) -> None:
@@ -179,11 +193,6 @@ class SpecEditor:
             del self._fields[position]
         else:
             self._fields[position]["transform"] = VOID
-
-    def replace(self, old: str, term: str, name: str | None) -> None:
-        """Drop one field and add another."""
-        self.drop(old)
-        self.add(term, name)
 
     def _parsed(self, term: str) -> dict[str, Any]:
         (field,) = partition_spec(self._table.schema, [term])["fields"]

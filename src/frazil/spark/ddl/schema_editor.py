@@ -36,8 +36,17 @@ class SchemaEditor:
     ) -> types.StructType:
         """Add a column without IDs, whose name is the last part of the path."""
 
-        def with_field(fields: Fields) -> Fields:
-            if self._find(fields, path[-1]) is not None:
+        def with_field(parent: types.Type) -> types.Type:
+            # Like Java, take a list or map as the struct inside it.
+            if isinstance(parent, types.ListType):
+                return self._replaced(parent, ("element",), with_field, path)
+            if isinstance(parent, types.MapType):
+                return self._replaced(parent, ("value",), with_field, path)
+            if not isinstance(parent, types.StructType):
+                raise BadRequest(
+                    f"column {'.'.join(path)}: {'.'.join(path[:-1])} is a {parent}, no struct"
+                )
+            if self._find(parent.fields, path[-1]) is not None:
                 raise BadRequest(f"column {'.'.join(path)} is there already")
             if field.required and field.initial_default is None:
                 raise BadRequest(
@@ -46,10 +55,12 @@ class SchemaEditor:
                 )
             id_of = fresh_ids(ids)
             new = replace(field, field_id=id_of(field.name), type=with_ids(field.type, id_of))
-            added = (*fields, new)
-            return self._moved(added, len(fields), position, path)
+            fields = (*parent.fields, new)
+            if position is not None:
+                fields = self._moved(fields, len(parent.fields), position, path)
+            return types.StructType(fields)
 
-        edited = self._in_struct(schema, path[:-1], with_field, path)
+        edited = self._replaced(schema, path[:-1], with_field, path)
         assert isinstance(edited, types.StructType)
         return edited
 
@@ -106,47 +117,32 @@ class SchemaEditor:
     def _edit(
         self, schema: types.StructType, path: Path, edit: Callable[[Fields, int], Fields]
     ) -> types.StructType:
-        def edited(fields: Fields) -> Fields:
-            return edit(fields, self._index(fields, path[-1], path))
+        def edited(parent: types.Type) -> types.Type:
+            fields = types.child_fields(parent)
+            if not fields:
+                raise BadRequest(f"column {'.'.join(path)}: {parent} has no fields")
+            return _with_fields(parent, edit(fields, self._index(fields, path[-1], path)), path)
 
-        struct = self._in_fields(schema, path[:-1], edited, path)
+        struct = self._replaced(schema, path[:-1], edited, path)
         assert isinstance(struct, types.StructType)
         return struct
 
-    def _in_fields(
-        self, type_: types.Type, parents: Path, edit: Callable[[Fields], Fields], path: Path
+    def _replaced(
+        self,
+        type_: types.Type,
+        parents: Path,
+        edit: Callable[[types.Type], types.Type],
+        path: Path,
     ) -> types.Type:
-        """Edit the fields inside the part of a type that `parents` names."""
-        fields = types.child_fields(type_)
+        """Return a type with the part of it replaced that `parents` names."""
         if not parents:
-            if not fields:
-                raise BadRequest(f"column {'.'.join(path)}: {type_} has no fields")
-            return _with_fields(type_, edit(fields), path)
+            return edit(type_)
+        fields = types.child_fields(type_)
         index = self._index(fields, parents[0], path)
-        inner = self._in_fields(fields[index].type, parents[1:], edit, path)
+        inner = self._replaced(fields[index].type, parents[1:], edit, path)
         return _with_fields(type_, _put(fields, index, replace(fields[index], type=inner)), path)
 
-    def _in_struct(
-        self, type_: types.Type, parents: Path, edit: Callable[[Fields], Fields], path: Path
-    ) -> types.Type:
-        """Edit like `_in_fields`. Like Java, take a list or map as the struct inside it."""
-        if parents:
-            fields = types.child_fields(type_)
-            index = self._index(fields, parents[0], path)
-            inner = self._in_struct(fields[index].type, parents[1:], edit, path)
-            changed = _put(fields, index, replace(fields[index], type=inner))
-            return _with_fields(type_, changed, path)
-        if isinstance(type_, types.StructType):
-            return types.StructType(edit(type_.fields))
-        if isinstance(type_, types.ListType):
-            return self._in_struct(type_, ("element",), edit, path)
-        if isinstance(type_, types.MapType):
-            return self._in_struct(type_, ("value",), edit, path)
-        raise BadRequest(f"column {'.'.join(path)}: {'.'.join(path[:-1])} is a {type_}, no struct")
-
-    def _moved(self, fields: Fields, index: int, position: Position | None, path: Path) -> Fields:
-        if position is None:
-            return fields
+    def _moved(self, fields: Fields, index: int, position: Position, path: Path) -> Fields:
         moved, others = fields[index], (*fields[:index], *fields[index + 1 :])
         kind, name = position
         if kind == "first":

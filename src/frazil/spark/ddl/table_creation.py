@@ -6,32 +6,37 @@ with the same name keep their IDs. Schema, partitions and rows change in one req
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import replace as with_changes
+from itertools import count
+from typing import Any, Final
 
 from pyspark.sql import DataFrame
 
 from frazil.client.declare.client_table import Table
-from frazil.client.declare.table_verbs import Commit, TableVerbs
+from frazil.client.declare.metadata_updates import definition as define_table
+from frazil.client.declare.table_verbs import TableVerbs
 from frazil.datafiles.footers.files_from_parquet import DataFile
 from frazil.spark.core.context import Context
 from frazil.spark.core.progress import progress
 from frazil.spark.core.statement_runs import Result, Target, run_statement
-from frazil.spark.ddl.partition_terms import partition_spec, sort_order
-from frazil.spark.ddl.table_replacement import Replacement, replacement_of
+from frazil.spark.ddl.partition_terms import VOID, partition_spec, sort_order
 from frazil.spark.schema.frame_fitting import fit
+from frazil.spark.schema.schema_evolution import next_id
 from frazil.spark.schema.spark_types import iceberg_schema, struct_with_ids
 from frazil.spark.writing.commit_options import complete_options
 from frazil.spark.writing.frame_statements import write_frame
 from frazil.spark.writing.frame_writer import WriteOptions, write_rows
-from frazil.spark.writing.write_commit import writing
+from frazil.spark.writing.write_commit import commit_files, writing
 from frazil.values.type_json import struct_to_json
-from frazil.values.types import StructType
+from frazil.values.types import StructType, fields_by_id
 from frazil.wire.errors import AlreadyExists, NoSuchTable
+from frazil.wire.file_actions import MAIN
 from frazil.wire.identifiers import Identifier
 
 CREATE = "create"
+_FORMAT_VERSION: Final = "format-version"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +82,7 @@ def create_table_as(
     commit_options: Mapping[str, Any] | None = None,
 ) -> Result:
     """Create a table with a frame's columns and rows in one commit."""
-    schema = iceberg_schema(frame.schema, all_optional=True)
+    schema = iceberg_schema(frame.schema)
     staged = context.client.stage_table(identifier, **_arguments(schema, definition))
     completed = complete_options(context, Target(identifier), commit_options or {})
 
@@ -103,7 +108,7 @@ def replace_table(
         if table is None:
             create_table(context, identifier, schema, definition)
             return
-        new = _replacement(table, struct_with_ids(schema), definition)
+        new = replacement_of(table, struct_with_ids(schema), definition)
         new.table.declare_metadata(new.updates, new.requirements)
 
     run_statement(context, Target(identifier), attempt)
@@ -125,13 +130,40 @@ def replace_table_as(
         table = _existing(context, identifier, or_create=or_create)
         if table is None:
             return create_table_as(context, identifier, frame, definition, options, commit_options)
-        schema = iceberg_schema(frame.schema, all_optional=True)
-        new = _replacement(table, schema, definition)
+        schema = iceberg_schema(frame.schema)
+        new = replacement_of(table, schema, definition)
         completed = complete_options(context, Target(identifier), commit_options or {})
-        return _replaced(context, new, frame, options, completed)
+        rows = fit(frame, new.table).frame
+        with writing(context, new.table) as write:
+            files = write_rows(context, new.table, rows, write.folder, options)
+
+            def declare(changes: TableVerbs[Any]) -> Any:
+                # Main is empty after the replacement, so the files are appended.
+                return changes.append_files(files, **completed)
+
+            commit = commit_files(write, context, new.table, new, files, declare)
+        return Result(
+            commit=commit,
+            operation="replace",
+            rows_written=sum(file.record_count for file in files),
+            rows_deleted=None,
+            files_added=len(files),
+        )
 
     with progress(context, f"replace {identifier}"):
         return run_statement(context, Target(identifier), attempt)
+
+
+def _existing(context: Context, identifier: Identifier, *, or_create: bool) -> Table | None:
+    try:
+        return context.client.load_table(identifier)
+    except NoSuchTable:
+        if or_create:
+            return None
+        raise
+
+
+# --- metadata of a new table ----------------------------------------------------------------------
 
 
 def _arguments(schema: StructType, definition: Definition) -> dict[str, Any]:
@@ -145,54 +177,140 @@ def _arguments(schema: StructType, definition: Definition) -> dict[str, Any]:
     }
 
 
-def _existing(context: Context, identifier: Identifier, *, or_create: bool) -> Table | None:
-    try:
-        return context.client.load_table(identifier)
-    except NoSuchTable:
-        if or_create:
-            return None
-        raise
+# --- metadata of a replacement --------------------------------------------------------------------
 
 
-def _replacement(table: Table, schema: StructType, definition: Definition) -> Replacement:
-    return replacement_of(
-        table,
-        schema,
-        definition.partitioned_by,
-        definition.sorted_by,
-        definition.location,
-        definition.properties,
-    )
+@dataclass(frozen=True)
+class Replacement:
+    """What replaces a table."""
+
+    table: Table
+    """The table as it will be, for the writers of its files."""
+    updates: Sequence[Mapping[str, Any]]
+    requirements: Sequence[Mapping[str, Any]]
 
 
-def _replaced(
-    context: Context,
-    new: Replacement,
-    frame: DataFrame,
-    options: WriteOptions | None,
-    placed: Mapping[str, Any],
-) -> Result:
-    fitted = fit(frame, new.table)
-    with writing(context, new.table) as write:
-        files = write_rows(
-            context, new.table, fitted.frame, write.folder, options or WriteOptions()
-        )
+def replacement_of(table: Table, schema: StructType, definition: Definition) -> Replacement:
+    """Return the replacement of a table, like Java's `TableMetadata.buildReplacement`.
 
-        def submit() -> Commit:
-            with context.client.transaction() as transaction:
-                changes = transaction.table(new.table)
-                changes.declare_metadata(new.updates, new.requirements)
-                if files:
-                    # Main is empty after the replacement, so the files are appended.
-                    changes.append_files(files, **placed)
-            (commit,) = transaction.commits
-            return commit
+    `schema` may have any IDs: columns whose names the table has keep the table's IDs.
+    """
+    ids = count(int(table.metadata["last-column-id"]) + 1)
+    known = {field.name: field_id for field_id, field in fields_by_id(table.schema).items()}
+    schema = struct_with_ids(schema, lambda name: known[name] if name in known else next(ids))
+    document = {**struct_to_json(schema), "schema-id": next_id(table, "schemas", "schema-id")}
+    spec = _spec(table, schema, definition.partitioned_by)
+    order = _order(table, schema, definition.sorted_by)
+    metadata = dict(table.metadata)
+    version = definition.properties.get(_FORMAT_VERSION)
+    if version is not None and version.isdigit():
+        metadata[_FORMAT_VERSION] = max(int(version), table.format_version)
+    metadata["schemas"] = [*table.metadata["schemas"], document]
+    metadata["current-schema-id"] = document["schema-id"]
+    metadata["partition-specs"] = [*_others(table, "partition-specs", "spec-id", spec), spec]
+    metadata["default-spec-id"] = spec["spec-id"]
+    metadata["sort-orders"] = [*_others(table, "sort-orders", "order-id", order), order]
+    metadata["default-sort-order-id"] = order["order-id"]
+    metadata["location"] = definition.location or table.location
+    metadata["properties"] = {**table.properties, **definition.properties}
+    metadata["refs"] = {
+        name: ref for name, ref in (table.metadata.get("refs") or {}).items() if name != MAIN
+    }
+    metadata["current-snapshot-id"] = -1
+    updates = _updates(table, definition, define_table(document, spec, order, {}))
+    return Replacement(with_changes(table, metadata=metadata), updates, _requirements(table))
 
-        commit = write.commit({file.file_path for file in files}, submit)
-    return Result(
-        commit=commit,
-        operation="replace",
-        rows_written=sum(file.record_count for file in files),
-        rows_deleted=None,
-        files_added=len(files),
-    )
+
+def _updates(
+    table: Table, definition: Definition, schema_spec_and_order: Sequence[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
+    updates: list[Mapping[str, Any]] = []
+    others = dict(definition.properties)
+    version = others.pop(_FORMAT_VERSION, None)
+    if version is not None:
+        updates.append({"action": "set-properties", "updates": {_FORMAT_VERSION: version}})
+    if MAIN in table.refs:
+        updates.append({"action": "remove-snapshot-ref", "ref-name": MAIN})
+    updates += schema_spec_and_order
+    if definition.location is not None:
+        updates.append({"action": "set-location", "location": definition.location})
+    if others:
+        updates.append({"action": "set-properties", "updates": others})
+    return updates
+
+
+def _requirements(table: Table) -> list[Mapping[str, Any]]:
+    """Require that nobody else assigned IDs or changed the default spec.
+
+    Rows that others have written meanwhile do not matter, because they are replaced.
+    """
+    metadata = table.metadata
+    return [
+        {
+            "type": "assert-last-assigned-field-id",
+            "last-assigned-field-id": metadata["last-column-id"],
+        },
+        {
+            "type": "assert-last-assigned-partition-id",
+            "last-assigned-partition-id": metadata["last-partition-id"],
+        },
+        {"type": "assert-default-spec-id", "default-spec-id": metadata["default-spec-id"]},
+    ]
+
+
+def _others(
+    table: Table, part: str, id_name: str, new: Mapping[str, Any]
+) -> list[Mapping[str, Any]]:
+    return [known for known in table.metadata[part] if known[id_name] != new[id_name]]
+
+
+def _spec(table: Table, schema: StructType, terms: Sequence[str]) -> Mapping[str, Any]:
+    wanted = partition_spec(schema, terms)["fields"]
+    ids = count(int(table.metadata["last-partition-id"]) + 1)
+    if table.format_version == 1:
+        fields = _carried_forward(table, wanted, ids)
+    else:
+        known = {
+            (field["source-id"], field["transform"]): field["field-id"]
+            for spec in table.metadata["partition-specs"]
+            for field in spec["fields"]
+        }
+        fields = []
+        for field in wanted:
+            key = (field["source-id"], field["transform"])
+            field_id = known[key] if key in known else next(ids)
+            fields.append({**field, "field-id": field_id})
+    for spec in table.metadata["partition-specs"]:
+        if [_key(field) for field in spec["fields"]] == [_key(field) for field in fields]:
+            return dict(spec)
+    return {"spec-id": next_id(table, "partition-specs", "spec-id"), "fields": fields}
+
+
+def _key(field: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(field[name] for name in ("source-id", "name", "transform"))
+
+
+def _carried_forward(
+    table: Table, wanted: Sequence[Mapping[str, Any]], ids: Iterator[int]
+) -> list[dict[str, Any]]:
+    """Keep all fields of a version 1 spec, because order matters, and make dropped ones void."""
+    new = {(field["source-id"], field["transform"]): field for field in wanted}
+    names = {field["name"] for field in wanted}
+    fields: list[dict[str, Any]] = []
+    for old in table.spec()["fields"]:
+        kept = new.pop((old["source-id"], old["transform"]), None)
+        if kept is not None:
+            fields.append({**kept, "field-id": old["field-id"]})
+            continue
+        name = f"{old['name']}_{old['field-id']}" if old["name"] in names else old["name"]
+        fields.append({**old, "name": name, "transform": VOID})
+    fields.extend({**field, "field-id": next(ids)} for field in new.values())
+    return fields
+
+
+def _order(table: Table, schema: StructType, terms: Sequence[str]) -> Mapping[str, Any]:
+    wanted = sort_order(schema, terms, order_id=next_id(table, "sort-orders", "order-id"))
+    for order in table.metadata["sort-orders"]:
+        if order["fields"] == wanted["fields"]:
+            return dict(order)
+    return wanted

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from frazil.spark.parse.parsed_statements import (
     AddColumns,
-    AddPartitionField,
     AlterColumn,
     AlterNamespace,
     AlterTable,
@@ -18,16 +17,14 @@ from frazil.spark.parse.parsed_statements import (
     DescribeNamespace,
     DescribeTable,
     DropColumns,
-    DropIdentifierFields,
     DropNamespace,
-    DropPartitionField,
     DropRef,
     DropTable,
+    IdentifierFields,
     ParsedStatement,
+    PartitionChange,
     RenameColumn,
     RenameTable,
-    ReplacePartitionField,
-    SetIdentifierFields,
     SetLocation,
     SetProperties,
     ShowCreateTable,
@@ -48,6 +45,7 @@ _NAMESPACES: Final = ("NAMESPACES", "DATABASES", "SCHEMAS")
 _PLURAL_UNITS_MS: Final = {"MINUTES": 60_000, "HOURS": 3_600_000, "DAYS": 86_400_000}
 _UNITS_MS: Final = {**_PLURAL_UNITS_MS, **{name[:-1]: ms for name, ms in _PLURAL_UNITS_MS.items()}}
 _TERM: Final = "a column or a transform"
+_FIELD: Final = "a column, a transform or a partition field"
 KNOWN_CHANGES: Final = (
     "ADD COLUMN, DROP COLUMN, RENAME COLUMN, ALTER COLUMN, RENAME TO, SET TBLPROPERTIES, "
     "UNSET TBLPROPERTIES, SET LOCATION, ADD / DROP / REPLACE PARTITION FIELD, WRITE ORDERED BY, "
@@ -78,7 +76,6 @@ def parse_create(cursor: Cursor) -> ParsedStatement:
     query = None
     if cursor.accept("AS") or cursor.at("SELECT") or cursor.at("WITH"):
         query = cursor.rest("a query")
-    cursor.end()
     if query is not None and columns:
         raise BadRequest(
             f"{'.'.join(name)}: the query defines the columns, so they cannot be listed too"
@@ -239,38 +236,30 @@ def parse_drop(cursor: Cursor) -> ParsedStatement:
         if_exists = cursor.accept("IF", "EXISTS")
         namespace = cursor.name("a namespace")
         behavior = cursor.accept_one("CASCADE", "RESTRICT")
-        cursor.end()
         return DropNamespace(namespace, if_exists, cascade=behavior == "CASCADE")
     if not cursor.accept("TABLE"):
         cursor.fail("TABLE, NAMESPACE, DATABASE or SCHEMA")
     if_exists = cursor.accept("IF", "EXISTS")
-    name = cursor.name("a table")
-    purge = cursor.accept("PURGE")
-    cursor.end()
-    return DropTable(name, if_exists, purge)
+    return DropTable(cursor.name("a table"), if_exists, purge=cursor.accept("PURGE"))
 
 
 def parse_show(cursor: Cursor) -> ParsedStatement:
     """Parse SHOW TABLES, NAMESPACES, TBLPROPERTIES and CREATE TABLE."""
     cursor.expect("SHOW")
-    statement: ParsedStatement
     if cursor.accept("TABLES"):
-        statement = ShowTables(_parent_namespace(cursor), _pattern(cursor))
-    elif cursor.accept_one(*_NAMESPACES):
-        statement = ShowNamespaces(_parent_namespace(cursor), _pattern(cursor))
-    elif cursor.accept("TBLPROPERTIES"):
-        name = cursor.name("a table")
-        key = None
-        if cursor.accept("("):
-            key = _property_key(cursor)
-            cursor.expect(")")
-        statement = ShowProperties(name, key)
-    elif cursor.accept("CREATE", "TABLE"):
-        statement = ShowCreateTable(cursor.name("a table"))
-    else:
+        return ShowTables(_parent_namespace(cursor), _pattern(cursor))
+    if cursor.accept_one(*_NAMESPACES):
+        return ShowNamespaces(_parent_namespace(cursor), _pattern(cursor))
+    if cursor.accept("CREATE", "TABLE"):
+        return ShowCreateTable(cursor.name("a table"))
+    if not cursor.accept("TBLPROPERTIES"):
         cursor.fail("TABLES, NAMESPACES, TBLPROPERTIES or CREATE TABLE")
-    cursor.end()
-    return statement
+    name = cursor.name("a table")
+    key = None
+    if cursor.accept("("):
+        key = _property_key(cursor)
+        cursor.expect(")")
+    return ShowProperties(name, key)
 
 
 def _parent_namespace(cursor: Cursor) -> Name | None:
@@ -289,23 +278,17 @@ def parse_describe(cursor: Cursor) -> ParsedStatement:
         cursor.expect("DESCRIBE")
     if cursor.accept_one(*_NAMESPACE):
         cursor.accept("EXTENDED")
-        namespace = cursor.name("a namespace")
-        cursor.end()
-        return DescribeNamespace(namespace)
+        return DescribeNamespace(cursor.name("a namespace"))
     cursor.accept("TABLE")
     extended = cursor.accept_one("EXTENDED", "FORMATTED") is not None and not cursor.at_end
-    name = cursor.name("a table")
-    cursor.end()
-    return DescribeTable(name, extended)
+    return DescribeTable(cursor.name("a table"), extended)
 
 
 def parse_use(cursor: Cursor) -> UseStatement:
     """Parse USE with a namespace."""
     cursor.expect("USE")
     cursor.accept_one(*_NAMESPACE)
-    name = cursor.name("a namespace")
-    cursor.end()
-    return UseStatement(name)
+    return UseStatement(cursor.name("a namespace"))
 
 
 # --- ALTER ----------------------------------------------------------------------------------------
@@ -323,9 +306,7 @@ def parse_alter(cursor: Cursor) -> ParsedStatement:
     if parser is None:
         cursor.fail(f"one of {KNOWN_CHANGES}")
     cursor.take()
-    change = parser(cursor)
-    cursor.end()
-    return AlterTable(name, change)
+    return AlterTable(name, parser(cursor))
 
 
 def _alter_namespace(cursor: Cursor) -> AlterNamespace:
@@ -333,22 +314,17 @@ def _alter_namespace(cursor: Cursor) -> AlterNamespace:
     if cursor.accept("UNSET"):
         _expect_properties(cursor)
         cursor.accept("IF", "EXISTS")
-        removals = _property_keys(cursor)
-        cursor.end()
-        return AlterNamespace(name, removals=removals)
+        return AlterNamespace(name, removals=_property_keys(cursor))
     cursor.expect("SET")
     if cursor.accept("LOCATION"):
-        updates = {"location": cursor.string("a location in quotes")}
-    else:
-        _expect_properties(cursor)
-        updates = _properties(cursor)
-    cursor.end()
-    return AlterNamespace(name, updates)
+        return AlterNamespace(name, {"location": cursor.string("a location in quotes")})
+    _expect_properties(cursor)
+    return AlterNamespace(name, _properties(cursor))
 
 
 def _add(cursor: Cursor) -> TableChange:
     if cursor.accept("PARTITION", "FIELD"):
-        return AddPartitionField(cursor.until(_TERM, "AS"), _field_name(cursor))
+        return PartitionChange(added=cursor.until(_TERM, "AS"), name=_field_name(cursor))
     cursor.accept_one("COLUMNS", "COLUMN")
     if cursor.at("("):
         return AddColumns(_columns(cursor))
@@ -357,9 +333,9 @@ def _add(cursor: Cursor) -> TableChange:
 
 def _drop(cursor: Cursor) -> TableChange:
     if cursor.accept("PARTITION", "FIELD"):
-        return DropPartitionField(cursor.rest("a column, a transform or a partition field"))
+        return PartitionChange(dropped=cursor.rest(_FIELD))
     if cursor.accept("IDENTIFIER", "FIELDS"):
-        return DropIdentifierFields(_column_names(cursor))
+        return IdentifierFields(_column_names(cursor), drop=True)
     kind = cursor.accept_one("BRANCH", "TAG")
     if kind is not None:
         if_exists = cursor.accept("IF", "EXISTS")
@@ -426,14 +402,14 @@ def _set(cursor: Cursor) -> TableChange:
     if cursor.accept("LOCATION"):
         return SetLocation(cursor.string("a location in quotes"))
     if cursor.accept("IDENTIFIER", "FIELDS"):
-        return SetIdentifierFields(_column_names(cursor))
+        return IdentifierFields(_column_names(cursor))
     cursor.fail("TBLPROPERTIES, LOCATION or IDENTIFIER FIELDS")
 
 
 def _unset(cursor: Cursor) -> TableChange:
     cursor.expect("TBLPROPERTIES")
-    if_exists = cursor.accept("IF", "EXISTS")
-    return UnsetProperties(_property_keys(cursor), if_exists)
+    cursor.accept("IF", "EXISTS")
+    return UnsetProperties(_property_keys(cursor))
 
 
 def _create(cursor: Cursor) -> TableChange:
@@ -442,9 +418,9 @@ def _create(cursor: Cursor) -> TableChange:
 
 def _replace(cursor: Cursor) -> TableChange:
     if cursor.accept("PARTITION", "FIELD"):
-        old = cursor.until("a column, a transform or a partition field", "WITH")
+        dropped = cursor.until(_FIELD, "WITH")
         cursor.expect("WITH")
-        return ReplacePartitionField(old, cursor.until(_TERM, "AS"), _field_name(cursor))
+        return PartitionChange(dropped, cursor.until(_TERM, "AS"), _field_name(cursor))
     return _ref(cursor, create=False, replace=True)
 
 

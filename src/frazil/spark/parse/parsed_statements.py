@@ -261,10 +261,9 @@ class SetProperties:
 
 @dataclass(frozen=True)
 class UnsetProperties:
-    """UNSET TBLPROPERTIES."""
+    """UNSET TBLPROPERTIES, with or without IF EXISTS."""
 
     names: tuple[str, ...]
-    if_exists: bool = False
 
 
 @dataclass(frozen=True)
@@ -282,28 +281,15 @@ class RenameTable:
 
 
 @dataclass(frozen=True)
-class AddPartitionField:
-    """ADD PARTITION FIELD."""
+class PartitionChange:
+    """ADD, DROP or REPLACE PARTITION FIELD."""
 
-    term: str
-    name: str | None = None
-
-
-@dataclass(frozen=True)
-class DropPartitionField:
-    """DROP PARTITION FIELD."""
-
-    term: str
+    dropped: str | None = None
     """A column, a transform of a column, or the name of the partition field."""
-
-
-@dataclass(frozen=True)
-class ReplacePartitionField:
-    """REPLACE PARTITION FIELD."""
-
-    old: str
-    term: str
+    added: str | None = None
+    """A column or a transform of a column."""
     name: str | None = None
+    """The name of the added field."""
 
 
 @dataclass(frozen=True)
@@ -316,17 +302,11 @@ class WriteOrder:
 
 
 @dataclass(frozen=True)
-class SetIdentifierFields:
-    """SET IDENTIFIER FIELDS."""
+class IdentifierFields:
+    """SET or DROP IDENTIFIER FIELDS."""
 
     columns: tuple[Name, ...]
-
-
-@dataclass(frozen=True)
-class DropIdentifierFields:
-    """DROP IDENTIFIER FIELDS."""
-
-    columns: tuple[Name, ...]
+    drop: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -356,7 +336,6 @@ class DropRef:
 
 
 SchemaChange: TypeAlias = AddColumns | DropColumns | RenameColumn | AlterColumn
-PartitionChange: TypeAlias = AddPartitionField | DropPartitionField | ReplacePartitionField
 MetadataChange: TypeAlias = (
     SchemaChange
     | PartitionChange
@@ -364,8 +343,7 @@ MetadataChange: TypeAlias = (
     | SetProperties
     | UnsetProperties
     | SetLocation
-    | SetIdentifierFields
-    | DropIdentifierFields
+    | IdentifierFields
     | CreateRef
     | DropRef
 )

@@ -62,7 +62,9 @@ def parse(text: str) -> ParsedStatement:
             f"{first.text}: not a statement that is known here; known statements are {KNOWN}. "
             "Use spark.sql for statements that do not concern tables of the catalog"
         )
-    return parser(cursor)
+    statement = parser(cursor)
+    cursor.end()
+    return statement
 
 
 # --- queries --------------------------------------------------------------------------------------
@@ -146,7 +148,6 @@ def _parse_delete(cursor: Cursor) -> DeleteStatement:
     target = cursor.name("a table")
     alias = _alias(cursor, "WHERE")
     where = cursor.rest("a condition") if cursor.accept("WHERE") else None
-    cursor.end()
     return DeleteStatement(target, alias, where)
 
 
@@ -157,7 +158,6 @@ def _parse_update(cursor: Cursor) -> UpdateStatement:
     cursor.expect("SET")
     assignments = _assignments(cursor, "WHERE")
     where = cursor.rest("a condition") if cursor.accept("WHERE") else None
-    cursor.end()
     return UpdateStatement(target, assignments, alias, where)
 
 
@@ -166,7 +166,6 @@ def _parse_truncate(cursor: Cursor) -> TruncateStatement:
     target = cursor.name("a table")
     if cursor.at("PARTITION"):
         cursor.fail("the end of the statement (use DELETE … WHERE to empty a partition)")
-    cursor.end()
     return TruncateStatement(target)
 
 
@@ -205,7 +204,6 @@ def _parse_merge(cursor: Cursor) -> MergeStatement:
         clauses.append(_merge_clause(cursor))
     if not clauses:
         cursor.fail("WHEN")
-    cursor.end()
     return MergeStatement(target, source, source_alias, on, tuple(clauses), alias, merge_schema)
 
 
@@ -280,7 +278,6 @@ def _parse_call(cursor: Cursor) -> CallStatement:
         if not cursor.accept(","):
             break
     cursor.expect(")")
-    cursor.end()
     return CallStatement(name[-1].lower(), tuple(positional), named)
 
 

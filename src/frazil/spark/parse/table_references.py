@@ -32,6 +32,9 @@ _NO_ALIAS: Final = _CLAUSES | {
 _VERSION: Final = frozenset({"VERSION", "SYSTEM_VERSION"})
 _TIMESTAMP: Final = frozenset({"TIMESTAMP", "SYSTEM_TIME"})
 _OPERATORS: Final = frozenset({"+", "-", "*", "/", "||", "::", "%"})
+_UNITS: Final = frozenset(
+    {"YEAR", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND"}
+)
 
 
 @dataclass(frozen=True)
@@ -111,13 +114,10 @@ class _ReferenceFinder:
         if len(self.levels) > 1:
             self.levels.pop()
         level = self.levels[-1]
-        if level.pending_cte is not None and self._is_definition_closed():
+        # AS follows the column names of a definition, but never the definition itself.
+        if level.pending_cte is not None and not self.cursor.at("AS"):
             level.ctes.add(level.pending_cte)
             level.pending_cte = None
-
-    def _is_definition_closed(self) -> bool:
-        # AS follows the column names of a definition, but never the definition itself.
-        return not self.cursor.at("AS")
 
     def _in_with(self, level: _Level, token: Token) -> None:
         if token.word == "RECURSIVE":
@@ -258,11 +258,6 @@ class _ReferenceFinder:
         return None if has_alias else end
 
 
-_UNITS: Final = frozenset(
-    {"YEAR", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND"}
-)
-
-
 # --- replace names --------------------------------------------------------------------------------
 
 
@@ -286,7 +281,9 @@ def replaced(
             alias = f" AS {quoted(reference.name[-1])}"
             edits.append((reference.alias_at, reference.alias_at, alias))
             qualifiers.update(qualifiers_of((full_names or {}).get(reference, reference.name)))
-    edits += qualifier_edits(text, qualifiers, [(one.start, one.end) for one in names])
+    edits += qualifier_edits(
+        text, qualifiers, [(reference.start, reference.end) for reference in names]
+    )
     return apply_edits(text, edits, _double_braces) if braces else apply_edits(text, edits)
 
 

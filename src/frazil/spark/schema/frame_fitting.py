@@ -1,12 +1,13 @@
 """Check a frame against a table's schema and convert it before any file is written.
 
 Everything is an expression on the frame's plan; no job runs. Wrong columns raise an error here. A
-wrong value, such as a null in a required column, fails the write job with the column's name.
+wrong value, such as a null in a required column, fails the write job with the column's name. The
+rows of a Python data source have no plan, and Spark cannot cast them: they are only checked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from pyspark.sql import functions as F
 
 from frazil.client.declare.client_table import Table
 from frazil.spark.core.name_matching import NameMatcher, column, names_of
+from frazil.spark.executor.file_tasks import Conform
 from frazil.spark.schema.column_fitting import (
     POLICY_SETTING,
     Assignment,
@@ -44,36 +46,14 @@ class Fitted:
     requirements: tuple[Mapping[str, Any], ...] = ()
 
 
-def fit(
-    frame: DataFrame,
-    table: Table,
-    *,
-    merge_schema: bool = False,
-    by_name: bool = True,
-    store_assignment: Policy | None = None,
-) -> Fitted:
-    """Convert a frame to the table's schema; raise BadRequest if it does not fit.
-
-    Without `store_assignment` the session's policy applies.
-    """
+def fit(frame: DataFrame, table: Table, *, merge_schema: bool = False) -> Fitted:
+    """Convert a frame to the table's schema; raise BadRequest if it does not fit."""
     spark = frame.sparkSession
     names = names_of(spark)
-    if store_assignment is None:
-        store_assignment = parse_policy(str(spark.conf.get(POLICY_SETTING, "ANSI")))
-    if merge_schema and not by_name:
-        raise BadRequest("mergeSchema finds columns by name: write the frame by name")
+    policy = parse_policy(str(spark.conf.get(POLICY_SETTING, "ANSI")))
     source_type = frame.schema
     evolution = evolve(table, source_type, names) if merge_schema else Evolution(table.schema)
-    rules = _ByName(names, store_assignment) if by_name else _ByPosition(store_assignment)
-    if not by_name and len(set(map(str.lower, source_type.names))) < len(source_type.names):
-        # A query may return a name twice. By position both columns are written.
-        frame = frame.toDF(*(f"_{position}" for position in range(len(source_type.names))))
-        source_type = st.StructType(
-            [
-                st.StructField(name, field.dataType, field.nullable)
-                for name, field in zip(frame.columns, source_type.fields, strict=True)
-            ]
-        )
+    rules = _ByName(names, policy)
     columns, changed = rules.fields(_sources(source_type), source_type, evolution.schema, "")
     _raise(rules.problems, str(table))
     fitted = frame.select(*columns) if changed else frame
@@ -114,12 +94,25 @@ def _raise(problems: list[str], where: str) -> None:
 # --- match fields ----------------------------------------------------------------------------
 
 
-class _Writing(ColumnFitter):
-    """Rules for writes: a missing field is its write default."""
+class _ByName(ColumnFitter):
+    """Rules for writes: match fields by name; a missing field is its write default."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, names: NameMatcher, policy: Policy) -> None:
         super().__init__()
+        self._names = names
         self._policy = policy
+
+    def match(self, source_type: st.StructType, target: StructType, path: str) -> list[int | None]:
+        positions = self._names.positions(source_type.names, path)
+        matched = [positions.pop(self._names.key(field.name), None) for field in target.fields]
+        prefix = f"{path}." if path else ""
+        for position in sorted(positions.values()):
+            self.problems.append(
+                f"column {prefix}{source_type.names[position]} is not in the table, which has "
+                f"{', '.join(field.name for field in target.fields)}: drop it, or write with "
+                "mergeSchema"
+            )
+        return matched
 
     def default(self, target: NestedField) -> Any:
         return target.write_default
@@ -139,41 +132,6 @@ _ONLY_FROM: Final[dict[TypeId, type[st.DataType]]] = {
 """Spark's types for these have more values: Spark stores a number as text, but it is no UUID."""
 
 
-class _ByName(_Writing):
-    """Rules for writes that match fields by name."""
-
-    def __init__(self, names: NameMatcher, policy: Policy) -> None:
-        super().__init__(policy)
-        self._names = names
-
-    def match(self, source_type: st.StructType, target: StructType, path: str) -> list[int | None]:
-        positions = self._names.positions(source_type.names, path)
-        matched = [positions.pop(self._names.key(field.name), None) for field in target.fields]
-        prefix = f"{path}." if path else ""
-        for position in sorted(positions.values()):
-            self.problems.append(
-                f"column {prefix}{source_type.names[position]} is not in the table, which has "
-                f"{', '.join(field.name for field in target.fields)}: drop it, or write with "
-                "mergeSchema"
-            )
-        return matched
-
-
-class _ByPosition(_Writing):
-    """Rules for writes that match fields by position."""
-
-    def match(self, source_type: st.StructType, target: StructType, path: str) -> list[int | None]:
-        wanted = len(target.fields)
-        if len(source_type.names) != wanted:
-            where = f"column {path}: " if path else ""
-            self.problems.append(
-                f"{where}{len(source_type.names)} columns ({', '.join(source_type.names)}) cannot "
-                f"be written by position to {wanted} "
-                f"({', '.join(field.name for field in target.fields)})"
-            )
-        return [index if index < len(source_type.names) else None for index in range(wanted)]
-
-
 class _ById(ColumnFitter):
     """Rules for scans: match fields by ID and promote them to a wider type."""
 
@@ -189,6 +147,66 @@ class _ById(ColumnFitter):
 
     def assign(self, source_type: st.DataType, target: Type) -> Assignment:
         return assignment(source_type, spark_type(target), "strict")
+
+
+# --- rows of a data source ------------------------------------------------------------------------
+
+_INTEGERS: Final[Sequence[type[st.DataType]]] = (
+    st.ByteType,
+    st.ShortType,
+    st.IntegerType,
+    st.LongType,
+)
+
+
+def conform(source_type: st.StructType, schema: StructType, table: str) -> Conform:
+    """Match the columns of a data source by name; raise BadRequest if they do not fit the table."""
+    unmatched = {name.lower(): index for index, name in enumerate(source_type.names)}
+    positions, problems = [], []
+    for field in schema.fields:
+        index = unmatched.pop(field.name.lower(), None)
+        positions.append(index)
+        if index is None:
+            problem = _missing(field)
+        else:
+            problem = _misfit(source_type.fields[index].dataType, field)
+        if problem is not None:
+            problems.append(problem)
+    problems += [
+        f"column {source_type.names[index]} is not in the table" for index in unmatched.values()
+    ]
+    if len(source_type.names) != len({name.lower() for name in source_type.names}):
+        problems.append("the frame has a column twice")
+    if problems:
+        known = ", ".join(field.name for field in schema.fields)
+        raise BadRequest(f"{table}, which has {known}: {'; '.join(problems)}")
+    return Conform(schema, tuple(positions))
+
+
+def _missing(field: NestedField) -> str | None:
+    if field.required and field.write_default is None:
+        return f"column {field.name} is missing; it is required and has no default"
+    return None
+
+
+def _misfit(source_type: st.DataType, field: NestedField) -> str | None:
+    target = spark_type(field.type)
+    if isinstance(source_type, st.NullType) or source_type.simpleString() == target.simpleString():
+        return None
+    if _is_wider(source_type, target):
+        return None
+    return (
+        f"column {field.name} has the type {source_type.simpleString()}, but the table has "
+        f"{target.simpleString()}: cast it"
+    )
+
+
+def _is_wider(source_type: st.DataType, target: st.DataType) -> bool:
+    if type(source_type) in _INTEGERS and type(target) in _INTEGERS:
+        return _INTEGERS.index(type(source_type)) < _INTEGERS.index(type(target))
+    if isinstance(source_type, st.DecimalType) and isinstance(target, st.DecimalType):
+        return source_type.scale == target.scale and source_type.precision < target.precision
+    return isinstance(source_type, st.FloatType) and isinstance(target, st.DoubleType)
 
 
 # --- names in files -------------------------------------------------------------------------------

@@ -18,9 +18,9 @@ from pyspark.sql import functions as fn
 
 from frazil.datafiles.footers.footer_partitions import PartitionField, partition_fields
 from frazil.datafiles.portable_table import FileTable
-from frazil.datafiles.writing.row_partitions import PARTITION_PREFIX as PARTITION_PREFIX
-from frazil.datafiles.writing.row_partitions import transformed
+from frazil.datafiles.writing.row_partitions import PARTITION_PREFIX, transformed
 from frazil.spark.core.name_matching import quoted
+from frazil.spark.schema.spark_types import WITH_ZONE
 from frazil.values import temporal
 from frazil.values.transforms import (
     Bucket,
@@ -41,7 +41,6 @@ _EPOCH_YEAR: Final = 1970
 _MICROS_PER_HOUR: Final = temporal.MICROS_PER_DAY // 24
 _MAX_PRECISION: Final = 38
 _WITHOUT_ZONE: Final = frozenset({TypeId.TIMESTAMP, TypeId.TIMESTAMP_NS})
-_WITH_ZONE: Final = frozenset({TypeId.TIMESTAMPTZ, TypeId.TIMESTAMPTZ_NS})
 _SEED_OF_ZERO: Final = -1693959553
 """An int whose Spark `hash` is 0.
 
@@ -52,21 +51,17 @@ For whole words, Spark's `hash` is the murmur3 of the Iceberg specification, but
 ArrowFunction: TypeAlias = Callable[..., pa.Array]
 
 
-def partition_columns(
-    table: FileTable, spec_id: int | None = None, schema: StructType | None = None
-) -> list[Column]:
+def partition_columns(table: FileTable, spec_id: int | None = None) -> list[Column]:
     """Return the partition values of each row as `_partition_0` and so on, in the spec's order."""
     return [
-        partition_column(field, schema or table.schema).alias(f"{PARTITION_PREFIX}{position}")
-        for position, field in enumerate(spec_fields(table, spec_id, schema))
+        partition_column(field, table.schema).alias(f"{PARTITION_PREFIX}{position}")
+        for position, field in enumerate(spec_fields(table, spec_id))
     ]
 
 
-def spec_fields(
-    table: FileTable, spec_id: int | None = None, schema: StructType | None = None
-) -> tuple[PartitionField, ...]:
+def spec_fields(table: FileTable, spec_id: int | None = None) -> tuple[PartitionField, ...]:
     """Return the partition fields of a spec, the default one if `spec_id` is None."""
-    return partition_fields(table.spec(spec_id), fields_by_id(schema or table.schema))
+    return partition_fields(table.spec(spec_id), fields_by_id(table.schema))
 
 
 def partition_column(field: PartitionField, schema: StructType) -> Column:
@@ -111,7 +106,7 @@ def transform_column(transform: Transform, type_: Type, column: Column) -> Colum
 
 def unix_micros(type_: Type, column: Column) -> Column:
     """Return microseconds from 1970, also for a timestamp without a zone."""
-    if type_.type_id in _WITH_ZONE:
+    if type_.type_id in WITH_ZONE:
         return fn.unix_micros(column)
     # Add up the parts, because Spark computes differences of timestamps in the session's zone.
     seconds = fn.unix_date(column.cast("date")).cast("long") * temporal.SECONDS_PER_DAY
@@ -209,7 +204,7 @@ def _whole_words(type_: Type, column: Column) -> Column | None:
         return column.cast("long")
     if type_.type_id is TypeId.DATE:
         return fn.unix_date(column).cast("long")
-    if type_.type_id in _WITH_ZONE or type_.type_id in _WITHOUT_ZONE:
+    if type_.type_id in WITH_ZONE or type_.type_id in _WITHOUT_ZONE:
         return unix_micros(type_, column)
     if type_.type_id is TypeId.UUID:
         return fn.unhex(fn.replace(column, fn.lit("-"), fn.lit("")))

@@ -17,6 +17,7 @@ from typing import Any
 import pyspark.sql.types as st
 
 from frazil.client.declare.client_table import Table
+from frazil.client.declare.metadata_updates import LAST_ADDED
 from frazil.datafiles.portable_table import table_name_mapping
 from frazil.spark.core.name_matching import NameMatcher
 from frazil.spark.schema.spark_types import iceberg_type
@@ -26,8 +27,6 @@ from frazil.values.type_json import struct_to_json
 from frazil.wire.errors import BadRequest
 
 IDENTIFIER_FIELDS = "identifier-field-ids"
-LAST_ADDED = -1
-"""The ID of the schema, spec or order that the same request adds."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ class _SchemaMerger:
         return types.StructType(tuple(fields))
 
     def _new_field(self, field_id: int, new: st.StructField, path: str) -> types.NestedField:
-        type_ = iceberg_type(new.dataType, self._ids, all_optional=True, path=path)
+        type_ = iceberg_type(new.dataType, self._ids, path)
         self._check_version(type_, path)
         doc = (new.metadata or {}).get("comment")
         return types.NestedField(field_id, new.name, type_, required=False, doc=doc)
@@ -134,8 +133,7 @@ def _widened(known: types.Type, source_type: st.DataType) -> types.Type:
 def schema_updates(table: Table, schema: types.StructType) -> tuple[Mapping[str, Any], ...]:
     """Return updates that make `schema` the current one and keep the identifier fields."""
     last_id = int(table.metadata["last-column-id"])
-    schema_id = max(known["schema-id"] for known in table.metadata["schemas"]) + 1
-    document = {**struct_to_json(schema), "schema-id": schema_id}
+    document = {**struct_to_json(schema), "schema-id": next_id(table, "schemas", "schema-id")}
     identifiers = identifier_field_ids(table)
     if identifiers:
         document[IDENTIFIER_FIELDS] = identifiers
@@ -146,10 +144,15 @@ def schema_updates(table: Table, schema: types.StructType) -> tuple[Mapping[str,
     ]
     mapping = table.properties.get(NAME_MAPPING_PROPERTY)
     if mapping is not None:
-        text = _with_new_names(mapping, schema, last_id)
+        text = _with_new_names(mapping, table, schema)
         if text is not None:
             updates.append({"action": "set-properties", "updates": {NAME_MAPPING_PROPERTY: text}})
     return tuple(updates)
+
+
+def next_id(table: Table, part: str, id_name: str) -> int:
+    """Return an unused ID for a new schema, spec or order, which are parts of the metadata."""
+    return max(int(known[id_name]) for known in table.metadata[part]) + 1
 
 
 def identifier_field_ids(table: Table) -> list[int]:
@@ -176,31 +179,38 @@ def schema_requirements(table: Table) -> tuple[Mapping[str, Any], ...]:
 # --- name mapping ----------------------------------------------------------------------------
 
 
-def _with_new_names(text: str, schema: types.StructType, last_id: int) -> str | None:
-    """Return the mapping with the new fields, as Java does; None if there are none."""
+def _with_new_names(text: str, table: Table, schema: types.StructType) -> str | None:
+    """Return the mapping with new fields and names, as Java does; None if there are none."""
     table_name_mapping({NAME_MAPPING_PROPERTY: text})  # Refuse an invalid mapping.
     mapping = json.loads(text)
-    changed = _add_names(mapping, schema, last_id)
+    known = types.fields_by_id(table.schema)
+    old_names = {field_id: known_field.field.name for field_id, known_field in known.items()}
+    changed = _add_names(mapping, schema, old_names, int(table.metadata["last-column-id"]))
     return json.dumps(mapping, ensure_ascii=False) if changed else None
 
 
-def _add_names(mapped: list[dict[str, Any]], type_: types.Type, last_id: int) -> bool:
+def _add_names(
+    mapped: list[dict[str, Any]], type_: types.Type, old_names: Mapping[int, str], last_id: int
+) -> bool:
+    """Add new fields, and new names beside the old ones, which older files have."""
     by_id = {item.get("field-id"): item for item in mapped}
     changed = False
     for field in types.child_fields(type_):
         item = by_id.get(field.field_id)
-        if item is None:
-            if field.field_id <= last_id:
-                # The field was left out of the mapping on purpose.
-                continue
+        if item is None and field.field_id <= last_id:
+            # The field was left out of the mapping on purpose.
+            continue
+        if item is None or old_names.get(field.field_id, field.name) != field.name:
             for other in mapped:
                 other["names"] = [name for name in other["names"] if name != field.name]
-            item = {"field-id": field.field_id, "names": [field.name]}
-            mapped.append(item)
+            if item is None:
+                item = {"field-id": field.field_id, "names": []}
+                mapped.append(item)
+            item["names"].append(field.name)
             changed = True
         if field.type.is_nested:
             parts = item.get("fields") or []
-            if _add_names(parts, field.type, last_id):
+            if _add_names(parts, field.type, old_names, last_id):
                 item["fields"] = parts
                 changed = True
     return changed

@@ -10,14 +10,11 @@ from pyspark.sql import Column
 from pyspark.sql import functions as fn
 
 from frazil.spark.core.context import Context
-from frazil.spark.schema.spark_types import spark_type
+from frazil.spark.schema.spark_types import NANOS, WITH_ZONE, spark_type
 from frazil.values import temporal
 from frazil.values.single_value import InvalidValue, from_json
 from frazil.values.types import Type, TypeId
 from frazil.wire.errors import BadRequest
-
-_NANOS: Final = frozenset({TypeId.TIMESTAMP_NS, TypeId.TIMESTAMPTZ_NS})
-_WITH_ZONE: Final = frozenset({TypeId.TIMESTAMPTZ, TypeId.TIMESTAMPTZ_NS})
 
 
 def literal(type_: Type, value: Any) -> Column:
@@ -51,8 +48,8 @@ def _time(_: Type, value: int) -> Column:
 
 def _timestamp(type_: Type, value: int) -> Column:
     """Return a timestamp without reading a number in the session's time zone."""
-    micros = value // temporal.NANOS_PER_MICRO if type_.type_id in _NANOS else value
-    if type_.type_id in _WITH_ZONE:
+    micros = value // temporal.NANOS_PER_MICRO if type_.type_id in NANOS else value
+    if type_.type_id in WITH_ZONE:
         return fn.timestamp_micros(fn.lit(micros))
     return fn.lit(temporal.timestamp_from_micros(micros, with_zone=False))
 

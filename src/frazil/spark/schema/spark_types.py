@@ -38,6 +38,9 @@ FLAT_TYPES: Final = frozenset(
     }
 )
 """Primitive types that Spark stores in Parquet as Iceberg does."""
+FLOATS: Final = frozenset({types.TypeId.FLOAT, types.TypeId.DOUBLE})
+NANOS: Final = frozenset({types.TypeId.TIMESTAMP_NS, types.TypeId.TIMESTAMPTZ_NS})
+WITH_ZONE: Final = frozenset({types.TypeId.TIMESTAMPTZ, types.TypeId.TIMESTAMPTZ_NS})
 NO_ID: Final = 0
 """A placeholder for the ID of a field that gets its ID later."""
 
@@ -166,49 +169,42 @@ _SPARK_TYPES: Final[dict[types.TypeId, Callable[[types.Type, str], st.DataType]]
 # --- from Spark to Iceberg -------------------------------------------------------------------
 
 
-def iceberg_schema(schema: st.StructType, *, all_optional: bool = False) -> types.StructType:
-    """Return the schema of a new table, with IDs from 1.
+def iceberg_schema(schema: st.StructType) -> types.StructType:
+    """Return the schema of a table for the rows of a frame, with IDs from 1.
 
-    `all_optional` is for CREATE TABLE AS SELECT: a query without nulls today does not make the
-    columns required.
+    All columns are optional: a query without nulls today does not make them required.
     """
-    struct = iceberg_type(schema, count(1), all_optional=all_optional)
+    struct = iceberg_type(schema, count(1))
     assert isinstance(struct, types.StructType)
     return struct
 
 
-def iceberg_type(
-    type_: st.DataType, ids: Iterator[int], *, all_optional: bool = False, path: str = ""
-) -> types.Type:
-    """Return Spark's type as Iceberg's, with new field IDs."""
-    return with_ids(_iceberg_type(type_, path, all_optional), fresh_ids(ids))
+def iceberg_type(type_: st.DataType, ids: Iterator[int], path: str = "") -> types.Type:
+    """Return Spark's type as Iceberg's, with new field IDs and all fields optional."""
+    return with_ids(_iceberg_type(type_, path), fresh_ids(ids))
 
 
-def _iceberg_type(type_: st.DataType, path: str, all_optional: bool) -> types.Type:
+def _iceberg_type(type_: st.DataType, path: str) -> types.Type:
     if isinstance(type_, st.StructType):
         prefix = f"{path}." if path else ""
-        fields = (_iceberg_field(field, prefix, all_optional) for field in type_.fields)
-        return types.StructType(tuple(fields))
+        return types.StructType(tuple(_iceberg_field(field, prefix) for field in type_.fields))
     if isinstance(type_, st.ArrayType):
-        element = _iceberg_type(type_.elementType, f"{path}.element", all_optional)
-        required = not (type_.containsNull or all_optional)
-        return types.ListType(types.NestedField(NO_ID, "element", element, required))
+        element = _iceberg_type(type_.elementType, f"{path}.element")
+        return types.ListType(types.NestedField(NO_ID, "element", element, required=False))
     if isinstance(type_, st.MapType):
-        key = _iceberg_type(type_.keyType, f"{path}.key", all_optional)
-        value = _iceberg_type(type_.valueType, f"{path}.value", all_optional)
-        required = not (type_.valueContainsNull or all_optional)
+        key = _iceberg_type(type_.keyType, f"{path}.key")
+        value = _iceberg_type(type_.valueType, f"{path}.value")
         return types.MapType(
-            types.NestedField(NO_ID, "key", key, True),
-            types.NestedField(NO_ID, "value", value, required),
+            types.NestedField(NO_ID, "key", key, required=True),
+            types.NestedField(NO_ID, "value", value, required=False),
         )
     return _iceberg_primitive(type_, path)
 
 
-def _iceberg_field(field: st.StructField, prefix: str, all_optional: bool) -> types.NestedField:
-    type_ = _iceberg_type(field.dataType, f"{prefix}{field.name}", all_optional)
-    required = not (field.nullable or all_optional) and type_ is not types.UNKNOWN
+def _iceberg_field(field: st.StructField, prefix: str) -> types.NestedField:
+    type_ = _iceberg_type(field.dataType, f"{prefix}{field.name}")
     doc = (field.metadata or {}).get(COMMENT_METADATA)
-    return types.NestedField(NO_ID, field.name, type_, required, doc)
+    return types.NestedField(NO_ID, field.name, type_, required=False, doc=doc)
 
 
 def _iceberg_primitive(type_: st.DataType, path: str) -> types.Type:

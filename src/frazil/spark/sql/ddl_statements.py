@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql import DataFrame
-
 from frazil.spark.core.statement_runs import Result
 from frazil.spark.ddl import table_creation
 from frazil.spark.ddl.alter_table import change_table, column_field
 from frazil.spark.parse import parsed_statements as sql
-from frazil.spark.sql import result_frames
 from frazil.spark.sql.statement_tables import StatementTables
 from frazil.spark.sql.table_names import (
     CATALOG,
@@ -27,7 +24,7 @@ if TYPE_CHECKING:
     from frazil.spark.session import Session
 
 
-def create_table(session: Session, statement: sql.CreateTable) -> DataFrame:
+def create_table(session: Session, statement: sql.CreateTable) -> Result | None:
     """Run CREATE TABLE or REPLACE TABLE. With AS SELECT, return the result of the write."""
     identifier = identifier_of(session, statement.name)
     properties = dict(statement.properties)
@@ -39,40 +36,31 @@ def create_table(session: Session, statement: sql.CreateTable) -> DataFrame:
         properties=properties,
     )
     if statement.query is not None:
-        result = _as_select(session, identifier, statement, definition)
-        return (
-            result_frames.no_columns(session)
-            if result is None
-            else result_frames.statement_result(session, result)
-        )
-    schema = _schema(session, statement)
+        return _as_select(session, identifier, statement, statement.query, definition)
+    context, schema = session.context, _schema(session, statement)
     if statement.replace:
         table_creation.replace_table(
-            session.context, identifier, schema, definition, or_create=statement.create
+            context, identifier, schema, definition, or_create=statement.create
         )
     else:
         table_creation.create_table(
-            session.context,
-            identifier,
-            schema,
-            definition,
-            if_not_exists=statement.if_not_exists,
+            context, identifier, schema, definition, if_not_exists=statement.if_not_exists
         )
-    return result_frames.no_columns(session)
+    return None
 
 
 def _as_select(
     session: Session,
     identifier: Identifier,
     statement: sql.CreateTable,
+    query: str,
     definition: table_creation.Definition,
 ) -> Result | None:
-    assert statement.query is not None
     context = session.context
     if statement.if_not_exists and session.client.table_exists(identifier):
         return None
     with StatementTables(session) as reading:
-        frame = reading.query(statement.query)
+        frame = reading.query(query)
         if statement.replace:
             return table_creation.replace_table_as(
                 context, identifier, frame, definition, or_create=statement.create

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import DataFrame
 
+from frazil.spark.core.statement_runs import Result
 from frazil.spark.parse import parsed_statements as sql
 from frazil.spark.parse.sql_literals import Arguments, bind
 from frazil.spark.parse.statement_parser import parse
@@ -26,32 +27,27 @@ def run(session: Session, text: str, args: Arguments = None) -> DataFrame:
             return reading.query(statement.text, args)
     if args:
         statement = parse(bind(text, args))
-    kind = type(statement)
-    if kind in _ROW_STATEMENTS:
-        return result_frames.statement_result(session, _ROW_STATEMENTS[kind](session, statement))
-    if kind in _DDL_STATEMENTS:
-        _DDL_STATEMENTS[kind](session, statement)
+    answer = _RUNNERS[type(statement)](session, statement)
+    if answer is None:
         return result_frames.no_columns(session)
-    return _OTHER_STATEMENTS[kind](session, statement)
+    if isinstance(answer, Result):
+        return result_frames.statement_result(session, answer)
+    return answer
 
 
-_ROW_STATEMENTS: Final[Mapping[type, Callable[..., Any]]] = {
+_RUNNERS: Final[Mapping[type, Callable[..., Result | DataFrame | None]]] = {
     sql.InsertStatement: dml_statements.insert,
     sql.DeleteStatement: dml_statements.delete,
     sql.UpdateStatement: dml_statements.update,
     sql.MergeStatement: dml_statements.merge,
     sql.TruncateStatement: dml_statements.truncate,
-}
-_DDL_STATEMENTS: Final[Mapping[type, Callable[..., None]]] = {
+    sql.CreateTable: ddl_statements.create_table,
     sql.DropTable: ddl_statements.drop_table,
     sql.AlterTable: ddl_statements.alter_table,
     sql.CreateNamespace: ddl_statements.create_namespace,
     sql.AlterNamespace: ddl_statements.alter_namespace,
     sql.DropNamespace: ddl_statements.drop_namespace,
     sql.UseStatement: ddl_statements.use,
-}
-_OTHER_STATEMENTS: Final[Mapping[type, Callable[..., DataFrame]]] = {
-    sql.CreateTable: ddl_statements.create_table,
     sql.ShowTables: show_statements.show_tables,
     sql.ShowNamespaces: show_statements.show_namespaces,
     sql.ShowProperties: show_statements.show_properties,
@@ -60,3 +56,4 @@ _OTHER_STATEMENTS: Final[Mapping[type, Callable[..., DataFrame]]] = {
     sql.DescribeNamespace: show_statements.describe_namespace,
     sql.CallStatement: call,
 }
+"""What runs a statement. No answer, as for most definitions, is shown as an empty frame."""

@@ -180,7 +180,6 @@ class _Insertion:
 class _StatementRun:
     """What one run of a statement works with."""
 
-    session: Session
     context: Context
     target: Target
     tables: StatementTables
@@ -197,23 +196,7 @@ def _run(
     relation: str = "",
 ) -> Result:
     """Run a statement. `texts` and `relation`, the text after FROM, are all that it reads."""
-    target = target_of(session, name)
-    with progress(session.context, f"{title} {target}"):
-        return _run_on(session, target, texts, relation, do)
-
-
-def _run_on(
-    session: Session,
-    target: Target,
-    texts: tuple[str | None, ...],
-    relation: str,
-    do: Callable[[_StatementRun], Result],
-) -> Result:
-    context = session.context
-    table = target.load(context)
-    with StatementTables(session, table) as tables:
-        if not tables.reads(target.identifier, *texts, relation=relation):
-            return do(_StatementRun(session, context, target, tables, table))
+    context, target = session.context, target_of(session, name)
 
     def attempt() -> Result:
         # The statement that `do` runs reads and writes this state of the table, and runs once: a
@@ -221,9 +204,14 @@ def _run_on(
         table = target.load(context)
         pinned = replace(target, pinned=table)
         with StatementTables(session, table) as tables:
-            return do(_StatementRun(session, context, pinned, tables, table))
+            return do(_StatementRun(context, pinned, tables, table))
 
-    return run_statement(context, target, attempt)
+    with progress(context, f"{title} {target}"):
+        table = target.load(context)
+        with StatementTables(session, table) as tables:
+            if not tables.reads(target.identifier, *texts, relation=relation):
+                return do(_StatementRun(context, target, tables, table))
+        return run_statement(context, target, attempt)
 
 
 # --- INSERT ---------------------------------------------------------------------------------------

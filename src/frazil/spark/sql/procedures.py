@@ -25,7 +25,7 @@ from frazil.wire.identifiers import Identifier
 if TYPE_CHECKING:
     from frazil.spark.session import Session
 
-WAP_ID: Final = "wap.id"
+_WAP_ID: Final = "wap.id"
 _MOVED: Final = "previous_snapshot_id bigint, current_snapshot_id bigint"
 _PUBLISHED: Final = "source_snapshot_id bigint, current_snapshot_id bigint"
 
@@ -34,8 +34,8 @@ _PUBLISHED: Final = "source_snapshot_id bigint, current_snapshot_id bigint"
 class Procedure:
     """A procedure: its parameters, the columns of its result, and the function that runs it."""
 
-    parameters: tuple[tuple[str, str], ...]
-    """Names and types, in the order of positional arguments."""
+    parameters: Mapping[str, str]
+    """Types by name, in the order of positional arguments."""
     result_schema: str
     run: Callable[..., tuple[Any, ...]]
     optional: frozenset[str] = frozenset()
@@ -56,7 +56,7 @@ def call(session: Session, statement: CallStatement) -> DataFrame:
 
 
 def _arguments(session: Session, statement: CallStatement, procedure: Procedure) -> dict[str, Any]:
-    names = [name for name, _ in procedure.parameters]
+    names = list(procedure.parameters)
     if len(statement.positional) > len(names):
         raise BadRequest(f"{statement.procedure} takes only {', '.join(names)}")
     texts = dict(zip(names, statement.positional, strict=False))
@@ -69,7 +69,7 @@ def _arguments(session: Session, statement: CallStatement, procedure: Procedure)
     missing = [name for name in names if name not in texts and name not in procedure.optional]
     if missing:
         raise BadRequest(f"{statement.procedure}: {', '.join(missing)} is missing")
-    kinds = dict(procedure.parameters)
+    kinds = procedure.parameters
     return {name: _value(session, name, kinds[name], text) for name, text in texts.items()}
 
 
@@ -143,13 +143,17 @@ def _cherrypick_snapshot(session: Session, table: Identifier, snapshot_id: int) 
 
 def _publish_changes(session: Session, table: Identifier, wap_id: str) -> tuple[Any, ...]:
     loaded = session.client.load_table(table)
-    staged = [one.snapshot_id for one in loaded.snapshots if one.summary.get(WAP_ID) == wap_id]
+    staged = [
+        snapshot.snapshot_id
+        for snapshot in loaded.snapshots
+        if snapshot.summary.get(_WAP_ID) == wap_id
+    ]
     if not staged:
-        raise NotFound(f"{loaded} has no snapshot that was staged with {WAP_ID} {wap_id}")
+        raise NotFound(f"{loaded} has no snapshot that was staged with {_WAP_ID} {wap_id}")
     if len(staged) > 1:
         ids = ", ".join(map(str, staged))
         raise BadRequest(
-            f"{loaded}: {WAP_ID} {wap_id} is not unique: {ids}; use cherrypick_snapshot"
+            f"{loaded}: {_WAP_ID} {wap_id} is not unique: {ids}; use cherrypick_snapshot"
         )
     return _cherrypick_snapshot(session, table, staged[0])
 
@@ -174,30 +178,30 @@ def _register_table(session: Session, table: Identifier, metadata_file: str) -> 
 
 PROCEDURES: Final[Mapping[str, Procedure]] = {
     "rollback_to_snapshot": Procedure(
-        (("table", "string"), ("snapshot_id", "bigint")), _MOVED, _rollback_to_snapshot
+        {"table": "string", "snapshot_id": "bigint"}, _MOVED, _rollback_to_snapshot
     ),
     "rollback_to_timestamp": Procedure(
-        (("table", "string"), ("timestamp", "timestamp")), _MOVED, _rollback_to_timestamp
+        {"table": "string", "timestamp": "timestamp"}, _MOVED, _rollback_to_timestamp
     ),
     "set_current_snapshot": Procedure(
-        (("table", "string"), ("snapshot_id", "bigint"), ("ref", "string")),
+        {"table": "string", "snapshot_id": "bigint", "ref": "string"},
         _MOVED,
         _set_current_snapshot,
         optional=frozenset({"snapshot_id", "ref"}),
     ),
     "cherrypick_snapshot": Procedure(
-        (("table", "string"), ("snapshot_id", "bigint")), _PUBLISHED, _cherrypick_snapshot
+        {"table": "string", "snapshot_id": "bigint"}, _PUBLISHED, _cherrypick_snapshot
     ),
     "publish_changes": Procedure(
-        (("table", "string"), ("wap_id", "string")), _PUBLISHED, _publish_changes
+        {"table": "string", "wap_id": "string"}, _PUBLISHED, _publish_changes
     ),
     "fast_forward": Procedure(
-        (("table", "string"), ("branch", "string"), ("to", "string")),
+        {"table": "string", "branch": "string", "to": "string"},
         "branch_updated string, previous_ref bigint, updated_ref bigint",
         _fast_forward,
     ),
     "register_table": Procedure(
-        (("table", "string"), ("metadata_file", "string")),
+        {"table": "string", "metadata_file": "string"},
         "current_snapshot_id bigint, total_records_count bigint, total_data_files_count bigint",
         _register_table,
     ),

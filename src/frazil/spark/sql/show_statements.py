@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import DataFrame
 
 from frazil.client.declare.client_table import Table
 from frazil.spark.core.name_matching import quoted
-from frazil.spark.ddl.partition_terms import VOID
+from frazil.spark.ddl.partition_terms import spec_terms
 from frazil.spark.parse import parsed_statements as sql
 from frazil.spark.parse.sql_literals import default_literal, string_literal
 from frazil.spark.parse.sql_types import type_text
 from frazil.spark.schema.spark_types import spark_type
 from frazil.spark.sql import result_frames
 from frazil.spark.sql.table_names import current_namespace, identifier_of, namespace_of
-from frazil.values.types import NestedField, fields_by_id
+from frazil.values.types import NestedField
 from frazil.wire.errors import BadRequest
 
 if TYPE_CHECKING:
     from frazil.spark.session import Session
 
 _COLUMNS: Final = "col_name string, data_type string, comment string"
-_PLURALS: Final = {"year": "years", "month": "months", "day": "days", "hour": "hours"}
-_PARAMETER: Final = re.compile(r"(\w+)\[(\d+)\]")
 
 
 def show_tables(session: Session, statement: sql.ShowTables) -> DataFrame:
@@ -93,10 +91,10 @@ def describe_table(session: Session, statement: sql.DescribeTable) -> DataFrame:
     rows: list[tuple[str, str, str | None]] = [
         (field.name, _shown_type(field), field.doc) for field in table.schema.fields
     ]
-    transforms = _transforms(table)
-    if transforms:
+    terms = spec_terms(table)
+    if terms:
         rows += [("", "", ""), ("# Partitioning", "", "")]
-        rows += [(f"Part {index}", text, "") for index, text in enumerate(transforms)]
+        rows += [(f"Part {index}", text, "") for index, text in enumerate(terms)]
     if statement.extended:
         rows += [("", "", ""), ("# Detailed Table Information", "", "")]
         rows += [
@@ -140,9 +138,9 @@ def create_text(table: Table) -> str:
     name = ".".join(quoted(part) for part in (*table.identifier.namespace, table.identifier.name))
     columns = ",\n  ".join(_column(field) for field in table.schema.fields)
     parts = [f"CREATE TABLE {name} (\n  {columns})", "USING iceberg"]
-    transforms = _transforms(table)
-    if transforms:
-        parts.append(f"PARTITIONED BY ({', '.join(transforms)})")
+    terms = spec_terms(table)
+    if terms:
+        parts.append(f"PARTITIONED BY ({', '.join(terms)})")
     properties = dict(table.properties)
     comment = properties.pop("comment", None)
     if comment is not None:
@@ -166,24 +164,3 @@ def _column(field: NestedField) -> str:
     if field.doc is not None:
         parts.append(f"COMMENT {string_literal(field.doc)}")
     return " ".join(parts)
-
-
-def _transforms(table: Table) -> list[str]:
-    """Return the partition fields as CREATE TABLE spells them."""
-    fields = fields_by_id(table.schema)
-    return [
-        _transform(field, fields[field["source-id"]].name)
-        for field in table.spec()["fields"]
-        if field["transform"] != VOID
-    ]
-
-
-def _transform(field: Mapping[str, Any], source: str) -> str:
-    column = ".".join(part if part.isidentifier() else quoted(part) for part in source.split("."))
-    transform = str(field["transform"])
-    if transform == "identity":
-        return column
-    matched = _PARAMETER.fullmatch(transform)
-    if matched is not None:
-        return f"{matched[1]}({matched[2]}, {column})"
-    return f"{_PLURALS.get(transform, transform)}({column})"

@@ -17,7 +17,7 @@ from frazil.datafiles.arrow.metadata_columns import (
     MIN_FORMAT_VERSION,
     ROW_ID,
 )
-from frazil.spark.conditions.sql_conditions import convert, is_case_sensitive
+from frazil.spark.conditions.sql_conditions import filter_of
 from frazil.spark.core.table_history import schema_of
 from frazil.spark.parse.sql_tokens import Name, apply_edits
 from frazil.spark.parse.table_references import (
@@ -92,7 +92,9 @@ class StatementTables:
             return spark.sql(text, arguments)
         names = {reference: f"frazil_{number}" for number, reference in enumerate(frames)}
         fields = {reference: f"{{{name}}}" for reference, name in names.items()}
-        named_frames: dict[str, Any] = {names[one]: frame for one, frame in frames.items()}
+        named_frames: dict[str, Any] = {
+            names[reference]: frame for reference, frame in frames.items()
+        }
         full_names = {reference: self._full_name(reference) for reference in frames}
         edited = replaced(text, fields, full_names, braces=True)
         return spark.sql(edited, arguments, **named_frames)
@@ -151,8 +153,7 @@ class StatementTables:
             raise BadRequest(f"{'.'.join(reference.name)}: metadata tables have no versions")
         key = (table.identifier, selector)
         if key not in self._frames:
-            spark = self._session.spark
-            self._frames[key] = metadata_frame(spark, table, selector.value)
+            self._frames[key] = metadata_frame(self._session.spark, table, selector.value)
         return self._frames[key]
 
     def _column_options(
@@ -168,13 +169,8 @@ class StatementTables:
             "metadata_columns": needs.metadata_columns(known, _metadata_columns(table)),
         }
         if needs.where is not None:
-            context = self._session.context
-            options["filter"] = convert(
-                needs.where,
-                schema,
-                alias=needs.alias,
-                case_sensitive=is_case_sensitive(context),
-                time_zone=context.time_zone,
+            options["filter"] = filter_of(
+                self._session.context, table, needs.where, alias=needs.alias, schema=schema
             ).expression
         return options
 

@@ -29,7 +29,7 @@ from frazil.datafiles.reading.file_storage import Storage
 from frazil.datafiles.writing.row_partitions import Partitioner
 from frazil.datafiles.writing.write_properties import file_options
 from frazil.spark.executor.file_tasks import Conform, FileWriting
-from frazil.spark.schema.source_batches import conform
+from frazil.spark.schema.frame_fitting import conform
 from frazil.spark.streams.source_options import SourceOptions
 from frazil.spark.streams.stream_ids import StreamId, is_committed, stream_id
 from frazil.spark.writing.write_commit import Write, WriteFolder, data_location
