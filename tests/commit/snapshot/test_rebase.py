@@ -19,10 +19,10 @@ from frazil.format.metadata.table_builder import apply_updates
 from frazil.format.metadata.table_metadata_json import encode_table_metadata
 from frazil.read.manifest_cache import ManifestCache
 from frazil.store.local_store import LocalStore
-from frazil.store.memory_store import MemoryStore
 from frazil.store.object_store import StoreError
 from frazil.wire.errors import Forbidden
 from frazil.wire.rest_updates import AddSnapshot, SetSnapshotRef, UpgradeFormatVersion
+from tests.support.memory_store import MemoryStore
 from tests.support.trees import (
     Commit,
     Tree,
