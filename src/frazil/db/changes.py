@@ -31,7 +31,7 @@ from frazil.db.base import (
     Transaction,
     TransactionOutcome,
 )
-from frazil.db.rows import Statements
+from frazil.db.sql import Statements
 from frazil.wire.errors import (
     AlreadyExists,
     BadRequest,
