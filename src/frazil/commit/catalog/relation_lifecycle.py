@@ -21,8 +21,14 @@ from frazil.commit.pipeline.catalog_answers import (
     ViewAnswer,
 )
 from frazil.commit.pipeline.idempotency import key_row
-from frazil.commit.pipeline.outbox_events import event, pointer_payload, rename_payload
-from frazil.commit.pipeline.pending_requests import Attempt, Context, Operation
+from frazil.commit.pipeline.pending_requests import (
+    Attempt,
+    Context,
+    Operation,
+    event,
+    pointer_payload,
+    rename_payload,
+)
 from frazil.commit.pipeline.relation_kinds import missing
 from frazil.commit.pipeline.table_creation import TableCreation, metadata_of_create
 from frazil.commit.snapshot.commit_environment import now_ms
