@@ -253,7 +253,7 @@ def _rebase(
             set_ref.ref_name,
             environment.store,
             environment.check_readable,
-            cache=environment.manifests,
+            environment.manifests,
         )
     except StoreError as error:
         raise TooManyRequests(f"a manifest could not be read: {error}") from error
