@@ -29,10 +29,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from frazil.rest.app import RestApp
-from frazil.rest.asgi import Message, Receive, Scope, Send
-from frazil.rest.call import Call, Headers, principal_of, request_id
-from frazil.rest.reply import Reply, error_reply
+from frazil.rest.app import RestApp, Scope
+from frazil.rest.call import Call, Headers, Message, Receive, principal_of, request_id
+from frazil.rest.reply import Reply, Send, error_reply
 from frazil.rest.routing import Route
 from frazil.server.assembly import open_app
 from frazil.settings import Settings

@@ -112,7 +112,7 @@ def open_table(folder: Path, files: int, files_a_manifest: int) -> Iterator[Tabl
         made = prepare(make_start(tree, 1).history, own, location, properties)
         new_files_folder(own, location)
         request = RegisterTableRequest(made.name, made.metadata_location)
-        catalog.register_table(_context(), (NAMESPACE,), request)
+        catalog.register_table(_context(), Identifier((NAMESPACE,), made.name), request)
         yield Table(catalog, made.name, location, tree)
     finally:
         catalog.close()

@@ -129,9 +129,7 @@ class Driver:
             item.replace("_", "-"): value for item, value in fields.items()
         }
         request = decode(CreateTableRequest, json.dumps(body).encode())
-        return table_answer(
-            self.catalog.create_table(context(key, body), identifier.namespace, request)
-        )
+        return table_answer(self.catalog.create_table(context(key, body), identifier, request))
 
     def create_view(self, view: str, **fields: Any) -> ViewAnswer:
         identifier = name(view)
@@ -145,7 +143,7 @@ class Driver:
         }
         body = {"name": identifier.name, "schema": SCHEMA, "view-version": version} | fields
         request = decode(CreateViewRequest, json.dumps(body).encode())
-        answer = self.catalog.create_view(context(), identifier.namespace, request)
+        answer = self.catalog.create_view(context(), identifier, request)
         assert isinstance(answer, ViewAnswer)
         return answer
 
@@ -155,9 +153,7 @@ class Driver:
         identifier = name(table)
         request = RegisterTableRequest(identifier.name, location, overwrite)
         body = [table, location, overwrite]
-        return table_answer(
-            self.catalog.register_table(context(key, body), identifier.namespace, request)
-        )
+        return table_answer(self.catalog.register_table(context(key, body), identifier, request))
 
     def submit(
         self,

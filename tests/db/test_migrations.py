@@ -9,8 +9,7 @@ import pytest
 
 from frazil.db.base import CreateNamespace, Database, DatabaseRefused, DatabaseUnavailable
 from frazil.db.connect import connect
-from frazil.db.migrate import migrate
-from frazil.db.sql import Migration, migrations
+from frazil.db.sql import Migration, migrate, migrations
 from frazil.db.sqlite import SqliteDatabase
 from frazil.db.sqlite_writer import SqliteStatements, Written
 from tests.db.helpers import must

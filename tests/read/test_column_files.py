@@ -11,9 +11,9 @@ import pytest
 from frazil.format.manifest.manifest_columns import ManifestColumns, decode_columns
 from frazil.read.column_files import ColumnFiles
 from frazil.read.manifest_cache import ManifestCache, ManifestReader
-from frazil.store.memory_store import MemoryStore
 from frazil.wire.errors import Forbidden
 from tests.read.test_manifest_cache import allow, listed, manifest
+from tests.support.memory_store import MemoryStore
 
 MANIFEST = manifest(*range(1_500))
 

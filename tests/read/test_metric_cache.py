@@ -12,11 +12,11 @@ from frazil.format.pruning.metric_columns import MetricColumns
 from frazil.read import history
 from frazil.read.history import metrics_reader
 from frazil.read.manifest_cache import ManifestCache, ManifestReader
-from frazil.store.memory_store import MemoryStore
 from frazil.wire.errors import ValidationError
 from tests.format.manifest_files import data_file, encoder_of, manifest_of
 from tests.format.metric_worlds import plain
 from tests.read.test_manifest_cache import allow, listed
+from tests.support.memory_store import MemoryStore
 
 MANIFEST = manifest_of(encoder_of(), [data_file(n) for n in range(1_500)])
 LISTED = listed("memory://b/m.avro")

@@ -123,13 +123,13 @@ class StandInCatalog:
     def table_exists(self, identifier: Identifier) -> None:
         self._note("table_exists", identifier)
 
-    def create_table(self, context: Any, namespace: Namespace, request: Any) -> Answer:
-        given = self._note("create_table", context, namespace, request)
-        return given or TableAnswer(loaded_table(Identifier(namespace, request.name)))
+    def create_table(self, context: Any, identifier: Identifier, request: Any) -> Answer:
+        given = self._note("create_table", context, identifier, request)
+        return given or TableAnswer(loaded_table(identifier))
 
-    def register_table(self, context: Any, namespace: Namespace, request: Any) -> Answer:
-        given = self._note("register_table", context, namespace, request)
-        return given or TableAnswer(loaded_table(Identifier(namespace, request.name)))
+    def register_table(self, context: Any, identifier: Identifier, request: Any) -> Answer:
+        given = self._note("register_table", context, identifier, request)
+        return given or TableAnswer(loaded_table(identifier))
 
     def commit_table(self, context: Any, identifier: Identifier, request: Any) -> Future[Answer]:
         answer = TableAnswer(loaded_table(identifier), b'[{"update":0,"snapshot-id":7}]')
@@ -167,13 +167,13 @@ class StandInCatalog:
     def view_exists(self, identifier: Identifier) -> None:
         self._note("view_exists", identifier)
 
-    def create_view(self, context: Any, namespace: Namespace, request: Any) -> Answer:
-        given = self._note("create_view", context, namespace, request)
-        return given or ViewAnswer(self._view(Identifier(namespace, request.name)))
+    def create_view(self, context: Any, identifier: Identifier, request: Any) -> Answer:
+        given = self._note("create_view", context, identifier, request)
+        return given or ViewAnswer(self._view(identifier))
 
-    def register_view(self, context: Any, namespace: Namespace, request: Any) -> Answer:
-        given = self._note("register_view", context, namespace, request)
-        return given or ViewAnswer(self._view(Identifier(namespace, request.name)))
+    def register_view(self, context: Any, identifier: Identifier, request: Any) -> Answer:
+        given = self._note("register_view", context, identifier, request)
+        return given or ViewAnswer(self._view(identifier))
 
     def commit_view(self, context: Any, identifier: Identifier, request: Any) -> Future[Answer]:
         answer = ViewAnswer(self._view(identifier))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Iterable, Iterator
 from types import UnionType
@@ -371,7 +370,7 @@ def test_conflicts_name_every_clause() -> None:
 
 
 def test_what_was_committed_is_described_in_every_answer() -> None:
-    fields = {field.name.replace("_", "-") for field in dataclasses.fields(CommittedSnapshot)}
+    fields = {field.encode_name for field in msgspec.structs.fields(CommittedSnapshot)}
     entry = SCHEMAS["CommittedSnapshot"]
     assert set(entry["properties"]) == set(entry["required"]) == fields
     names = {f.encode_name for f in msgspec.structs.fields(rest_messages.MinimalCommitResponse)}

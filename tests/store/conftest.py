@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from frazil.store.local_store import LocalStore
-from frazil.store.memory_store import MemoryStore
 from frazil.store.object_store import Store
 from frazil.store.s3_store import S3Store
+from tests.support.memory_store import MemoryStore
 from tests.support.s3 import S3Server, start_s3
 
 

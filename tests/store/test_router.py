@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from frazil.store.local_store import LocalStore
-from frazil.store.memory_store import MemoryStore
 from frazil.store.object_store import (
     ObjectExists,
     PutIfAbsentUnsupported,
@@ -20,6 +19,7 @@ from frazil.store.object_store import (
 from frazil.store.s3_settings import S3Settings
 from frazil.store.store_router import RoutingStore, open_store
 from frazil.wire.errors import BadRequest
+from tests.support.memory_store import MemoryStore
 from tests.support.patience import HANG_S
 from tests.support.s3 import S3Server
 

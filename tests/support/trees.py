@@ -138,7 +138,7 @@ class Tree:
             branch,
             self.store,
             self.read.append,
-            cache=self.cache,
+            self.cache or ManifestCache(),
         )
 
     def land(self, commit: Commit, branch: str = "main") -> RebasedAppend:

@@ -31,7 +31,7 @@ from frazil.db.base import (
     Transaction,
     TransactionOutcome,
 )
-from frazil.db.rows import Statements
+from frazil.db.sql import Statements
 from frazil.wire.errors import (
     AlreadyExists,
     BadRequest,
@@ -123,6 +123,13 @@ class Attempt:
             if uuids & set(touched((change,))):
                 return index
         return 0
+
+
+def name_taken(kind: Kind, taken_by: Kind, identifier: Identifier) -> AlreadyExists:
+    """Return the error with Java's texts, which differ for the same kind and for the other kind."""
+    if taken_by is kind:
+        return AlreadyExists(f"{_title(kind)} already exists: {identifier}")
+    return AlreadyExists(f"{_title(taken_by)} with same name already exists: {identifier}")
 
 
 def touched(changes: tuple[Change, ...]) -> frozenset[str]:
@@ -246,13 +253,10 @@ def _create_relation(sql: Statements, change: CreateRelation) -> None:
 
 
 def _raise_taken(sql: Statements, relation: Relation) -> None:
-    """Raise AlreadyExists with Java's texts, which differ for the same kind and for the other
-    kind."""
-    there = _kind_at(sql, relation.identifier)
-    if there is relation.kind:
-        raise AlreadyExists(f"{_title(there)} already exists: {relation.identifier}")
-    if there is not None:
-        raise AlreadyExists(f"{_title(there)} with same name already exists: {relation.identifier}")
+    """Raise AlreadyExists, because the name or the uuid is taken."""
+    taken_by = _kind_at(sql, relation.identifier)
+    if taken_by is not None:
+        raise name_taken(relation.kind, taken_by, relation.identifier)
     found = sql.fetch("relation_by_uuid", {"uuid": relation.uuid})
     if found:
         other = rows.relation_with(relation.uuid, found[0])

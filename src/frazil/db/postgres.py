@@ -8,7 +8,6 @@ outcome is unknown until `resolve` has claimed the commit id on another connecti
 from __future__ import annotations
 
 import random
-import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -21,21 +20,18 @@ from psycopg.pq import TransactionStatus
 
 from frazil.db import changes, rows
 from frazil.db.base import (
-    SECRET_BYTES,
     Committed,
     DatabaseRefused,
     DatabaseUnavailable,
-    KeyRow,
     OutcomeUnknown,
     Session,
     SwapLost,
     Transaction,
     TransactionOutcome,
 )
-from frazil.db.migrate import migrate
 from frazil.db.pool import Connection, Pool
-from frazil.db.rows import Parameters, Reads, Row
-from frazil.db.sql import QueryName, migrations, queries
+from frazil.db.rows import Reads, SingleStatements
+from frazil.db.sql import Parameters, QueryName, Row, migrate, migrations, queries
 
 T = TypeVar("T")
 
@@ -143,7 +139,7 @@ class PostgresStatements:
         return self.connection.info.transaction_status != TransactionStatus.UNKNOWN
 
 
-class PostgresDatabase(Reads):
+class PostgresDatabase(SingleStatements):
     """Implements `Database` with psycopg 3."""
 
     def __init__(self, url: str, pool_size: int = _POOL_SIZE) -> None:
@@ -169,6 +165,9 @@ class PostgresDatabase(Reads):
 
     def fetch(self, name: QueryName, parameters: Parameters) -> Sequence[Row]:
         return self._run_twice(lambda sql: sql.fetch(name, parameters))
+
+    def execute(self, name: QueryName, parameters: Parameters) -> int:
+        return self._run_twice(lambda sql: sql.execute(name, parameters))
 
     # --- writes --------------------------------------------------------------------------------
 
@@ -219,35 +218,6 @@ class PostgresDatabase(Reads):
             sql.fetch("hold_relations", {"uuids": rows.json_list(sorted(uuids))})
             sql.limit_transaction(wait_s=_LOCK_WAIT_S, idle_s=_MAX_SESSION_IDLE_S)
             yield _PostgresSession(sql)
-
-    def finalise(self, row: KeyRow) -> KeyRow:
-        """Insert the row. One statement is its own transaction; it is sent again after a lost
-        answer.
-        """
-
-        def work(sql: PostgresStatements) -> KeyRow:
-            if sql.execute("insert_key", rows.key_parameters(row, commit_id=None)):
-                return row
-            found = sql.fetch("key", {"principal": row.principal, "idempotency_key": row.key})
-            return rows.key_of(row.principal, row.key, found[0]) if found else row
-
-        return self._run_twice(work)
-
-    def secret(self, name: str) -> bytes:
-        found = self.fetch("secret", {"name": name})
-        if not found:
-            drawn = {"name": name, "value": secrets.token_bytes(SECRET_BYTES)}
-            self._run_twice(lambda sql: sql.execute("insert_secret", drawn))
-            found = self.fetch("secret", {"name": name})
-        return bytes(found[0][0])
-
-    def forget_keys(self, older_than_s: int) -> int:
-        age = {"older_than_ms": older_than_s * 1000}
-        return self._run_twice(lambda sql: sql.execute("forget_keys", age))
-
-    def forget_commits(self, older_than_s: int) -> int:
-        age = {"older_than_ms": older_than_s * 1000}
-        return self._run_twice(lambda sql: sql.execute("forget_commits", age))
 
     def assign_positions(self, limit: int) -> int:
         if not self.fetch("unplaced_event", {}):

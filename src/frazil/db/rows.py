@@ -9,17 +9,14 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Protocol, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from secrets import token_bytes
+from typing import Any, Final
 
-from frazil.db import rows
-from frazil.db.base import EventRow, KeyRow, Kind, Relation, StreamRow
-from frazil.db.sql import QueryName
+from frazil.db.base import SECRET_BYTES, EventRow, KeyRow, Kind, Relation, StreamRow
+from frazil.db.sql import Fetch, Parameters, QueryName, Row, Statements
 from frazil.wire.errors import BadRequest, Forbidden
 from frazil.wire.identifiers import Identifier, Namespace
-
-Row: TypeAlias = tuple[Any, ...]
-Parameters: TypeAlias = Mapping[str, Any]
 
 _SEPARATOR: Final = "\x1f"
 _KINDS: Final = {kind.value: kind for kind in Kind}
@@ -29,20 +26,6 @@ MAX_KEY_BYTES: Final = 2048
 (2,704 bytes); with a name of 255 bytes beside it, a namespace of this length still fits. Both
 databases use this limit.
 """
-
-
-class Statements(Protocol):
-    """Runs named statements in one open transaction or on one connection."""
-
-    def fetch(self, name: QueryName, parameters: Parameters) -> Sequence[Row]: ...
-
-    def execute(self, name: QueryName, parameters: Parameters) -> int:
-        """Run one statement and return how many rows it changed."""
-
-    def execute_many(self, name: QueryName, parameters: Sequence[Parameters]) -> int:
-        """Run one statement for each set of parameters and return how many rows all of them
-        changed.
-        """
 
 
 def text(value: str, what: str) -> str:
@@ -188,13 +171,12 @@ def normal(location: str) -> str:
 
 def prefixes(location: str) -> list[str]:
     """Return the location itself and every folder above it."""
-    return list(_prefixes(normal(location)))
-
-
-def _prefixes(location: str) -> Iterator[str]:
+    above: list[str] = []
+    location = normal(location)
     while location:
-        yield location
+        above.append(location)
         location = location.rpartition("/")[0]
+    return above
 
 
 def same(sql: Statements, relation: Relation, locations: Iterable[str]) -> bool:
@@ -214,10 +196,6 @@ def claim(sql: Statements, relation: Relation, locations: Iterable[str]) -> None
     for location in dict.fromkeys(normal(location) for location in locations):
         check_free(sql, location, relation.uuid, str(relation.identifier))
         sql.execute("create_location", {"location": location, "uuid": relation.uuid})
-
-
-class Fetch(Protocol):
-    def fetch(self, name: QueryName, parameters: Parameters) -> Sequence[Row]: ...
 
 
 def check_free(sql: Fetch, location: str, uuid: str, owner: str) -> None:
@@ -258,63 +236,63 @@ class Reads(ABC):
         self.fetch("schema_version", {})
 
     def namespace_properties(self, namespace: Namespace) -> dict[str, str] | None:
-        found = self.fetch("namespace_properties", {"namespace": rows.namespace_key(namespace)})
-        return rows.properties_of(found[0][0]) if found else None
+        found = self.fetch("namespace_properties", {"namespace": namespace_key(namespace)})
+        return properties_of(found[0][0]) if found else None
 
     def list_namespaces(
         self, parent: Namespace, after: str | None, limit: int | None
     ) -> tuple[Sequence[str], str | None]:
-        scope = {"parent": rows.namespace_key(parent)}
+        scope = {"parent": namespace_key(parent)}
         return self._page("list_namespaces", scope, after, limit)
 
     def relation(self, identifier: Identifier) -> Relation | None:
         found = self.fetch(
             "relation",
             {
-                "namespace": rows.namespace_key(identifier.namespace),
-                "name": rows.text(identifier.name, "name"),
+                "namespace": namespace_key(identifier.namespace),
+                "name": text(identifier.name, "name"),
             },
         )
-        return rows.relation_at(identifier, found[0]) if found else None
+        return relation_at(identifier, found[0]) if found else None
 
     def relation_by_uuid(self, uuid: str) -> Relation | None:
-        found = self.fetch("relation_by_uuid", {"uuid": rows.text(uuid, "uuid")})
-        return rows.relation_with(uuid, found[0]) if found else None
+        found = self.fetch("relation_by_uuid", {"uuid": text(uuid, "uuid")})
+        return relation_with(uuid, found[0]) if found else None
 
     def last_version(self, uuid: str) -> int:
-        return self.fetch("last_version", {"uuid": rows.text(uuid, "uuid")})[0][0] or 0
+        return self.fetch("last_version", {"uuid": text(uuid, "uuid")})[0][0] or 0
 
     def list_relations(
         self, kind: Kind, namespace: Namespace, after: str | None, limit: int | None
     ) -> tuple[Sequence[str], str | None]:
-        scope = {"kind": kind.value, "namespace": rows.namespace_key(namespace)}
+        scope = {"kind": kind.value, "namespace": namespace_key(namespace)}
         return self._page("list_relations", scope, after, limit)
 
     def owner_of_location(self, location: str) -> str | None:
-        above = rows.json_list(prefixes(rows.text(location, "location")))
+        above = json_list(prefixes(text(location, "location")))
         found = self.fetch("location_at_or_above", {"prefixes": above, "uuid": ""})
         return found[0][1] if found else None
 
     def check_location_is_free(self, location: str, uuid: str) -> None:
-        check_free(self, location, rows.text(uuid, "uuid"), "a table")
+        check_free(self, location, text(uuid, "uuid"), "a table")
 
     def key(self, principal: str, key: str) -> KeyRow | None:
         found = self.fetch(
             "key",
             {
-                "principal": rows.text(principal, "principal"),
-                "idempotency_key": rows.text(key, "Idempotency-Key"),
+                "principal": text(principal, "principal"),
+                "idempotency_key": text(key, "Idempotency-Key"),
             },
         )
-        return rows.key_of(principal, key, found[0]) if found else None
+        return key_of(principal, key, found[0]) if found else None
 
     def stream(self, uuid: str, branch: str, stream_id: str) -> StreamRow | None:
-        found = self.fetch("stream", rows.stream_key(uuid, branch, stream_id))
+        found = self.fetch("stream", stream_key(uuid, branch, stream_id))
         return StreamRow(uuid, branch, stream_id, *found[0]) if found else None
 
     def events(self, after_position: int, limit: int) -> Sequence[tuple[int, EventRow]]:
         found = self.fetch("events", {"after": after_position, "limit": limit})
-        return [rows.event_of(row) for row in found]
+        return [event_of(row) for row in found]
 
     def _page(
         self, name: QueryName, scope: Parameters, after: str | None, limit: int | None
@@ -326,10 +304,39 @@ class Reads(ABC):
         """
         if limit is not None and limit < 1:
             raise ValueError(f"limit is {limit}: at least 1 row is asked for")
-        start = rows.text(after or "", "page token")
+        start = text(after or "", "page token")
         ask = _ALL if limit is None else limit + 1
         found = self.fetch(name, {**scope, "after": start, "limit": ask})
         names = [row[0] for row in found]
         if limit is None or len(names) <= limit:
             return names, None
         return names[:limit], names[limit - 1]
+
+
+class SingleStatements(Reads):
+    """Implements the reads of `Database` and those of its writes that are one statement each."""
+
+    @abstractmethod
+    def execute(self, name: QueryName, parameters: Parameters) -> int:
+        """Run one statement in a transaction of its own; return how many rows it changed.
+
+        The statement may run twice after a lost answer. Raises DatabaseUnavailable.
+        """
+
+    def finalise(self, row: KeyRow) -> KeyRow:
+        if self.execute("insert_key", key_parameters(row, commit_id=None)):
+            return row
+        return self.key(row.principal, row.key) or row
+
+    def secret(self, name: str) -> bytes:
+        stored = self.fetch("secret", {"name": name})
+        if not stored:
+            self.execute("insert_secret", {"name": name, "value": token_bytes(SECRET_BYTES)})
+            stored = self.fetch("secret", {"name": name})
+        return bytes(stored[0][0])
+
+    def forget_keys(self, older_than_s: int) -> int:
+        return self.execute("forget_keys", {"older_than_ms": older_than_s * 1000})
+
+    def forget_commits(self, older_than_s: int) -> int:
+        return self.execute("forget_commits", {"older_than_ms": older_than_s * 1000})

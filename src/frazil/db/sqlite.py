@@ -6,7 +6,8 @@ waits for the other. `synchronous=FULL` makes every COMMIT durable before it is 
 
 from __future__ import annotations
 
-import secrets
+import fcntl
+import os
 import sqlite3
 import tempfile
 import time
@@ -17,25 +18,53 @@ from pathlib import Path
 from threading import Condition
 from typing import Final, TypeVar
 
-from frazil.db import changes, rows
+from frazil.db import changes
 from frazil.db.base import (
-    SECRET_BYTES,
     Committed,
     DatabaseRefused,
     DatabaseUnavailable,
-    KeyRow,
     OutcomeUnknown,
-    Relation,
     Session,
-    StreamRow,
     Transaction,
     TransactionOutcome,
 )
-from frazil.db.file_lock import FileLock
-from frazil.db.migrate import migrate
-from frazil.db.rows import Parameters, Reads, Row
-from frazil.db.sql import QueryName, migrations, queries
+from frazil.db.rows import Reads, SingleStatements
+from frazil.db.sql import Parameters, QueryName, Row, migrate, migrations, queries
 from frazil.db.sqlite_writer import SqliteStatements, SqliteWriter, Written, is_outage
+
+
+class FileLock:
+    """Locks `<database>.lock` for the life of the process, with the process id inside.
+
+    SQLite itself allows several processes, but then each would have its own writer and its own row
+    locks. The operating system releases the lock when the process ends, however it ends.
+    """
+
+    def __init__(self, database: Path) -> None:
+        self._path = database.with_name(database.name + ".lock")
+        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = os.pread(self._file, 20, 0).decode("ascii", "replace").strip()
+            os.close(self._file)
+            raise DatabaseRefused(_in_use(database, holder)) from error
+        os.ftruncate(self._file, 0)
+        os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
+
+    def release(self) -> None:
+        """Unlock the file. It is not deleted, because then two processes could lock two files of
+        one name."""
+        os.ftruncate(self._file, 0)
+        os.close(self._file)
+
+
+def _in_use(database: Path, holder: str) -> str:
+    who = "this process" if holder == str(os.getpid()) else f"process {holder or 'unknown'}"
+    return (
+        f"the SQLite file {database} is already in use by {who}: stop it, give this server "
+        "another file, or use PostgreSQL to run several servers on one catalog"
+    )
 
 
 class RowLocks:
@@ -81,7 +110,7 @@ _MAX_IDLE_READERS: Final = 32
 _FILE_WAIT_S: Final = 5.0
 
 
-class SqliteDatabase(Reads):
+class SqliteDatabase(SingleStatements):
     """Implements `Database` with sqlite3."""
 
     def __init__(self, path: Path | str, file_wait_s: float = _FILE_WAIT_S) -> None:
@@ -138,6 +167,13 @@ class SqliteDatabase(Reads):
             self._idle.append(statements)
         return found
 
+    def execute(self, name: QueryName, parameters: Parameters) -> int:
+        def work(sql: SqliteStatements) -> Written[int]:
+            changed = sql.execute(name, parameters)
+            return Written(changed, keep=changed > 0)
+
+        return self.run(work)
+
     # --- writes --------------------------------------------------------------------------------
 
     def commit(self, transaction: Transaction) -> TransactionOutcome:
@@ -177,29 +213,6 @@ class SqliteDatabase(Reads):
         with self._row_locks.hold(held, timeout_s):
             yield _SqliteSession(self, self._row_locks, held)
 
-    def finalise(self, row: KeyRow) -> KeyRow:
-        def work(sql: SqliteStatements) -> Written[KeyRow]:
-            if sql.execute("insert_key", rows.key_parameters(row, commit_id=None)):
-                return Written(row, keep=True)
-            found = sql.fetch("key", {"principal": row.principal, "idempotency_key": row.key})
-            return Written(rows.key_of(row.principal, row.key, found[0]), keep=False)
-
-        return self.run(work)
-
-    def secret(self, name: str) -> bytes:
-        found = self.fetch("secret", {"name": name})
-        if not found:
-            drawn = {"name": name, "value": secrets.token_bytes(SECRET_BYTES)}
-            self.run(lambda sql: Written(sql.execute("insert_secret", drawn), keep=True))
-            found = self.fetch("secret", {"name": name})
-        return bytes(found[0][0])
-
-    def forget_keys(self, older_than_s: int) -> int:
-        return self._forget("forget_keys", older_than_s)
-
-    def forget_commits(self, older_than_s: int) -> int:
-        return self._forget("forget_commits", older_than_s)
-
     def assign_positions(self, limit: int) -> int:
         if not self.fetch("unplaced_event", {}):
             return 0
@@ -215,13 +228,6 @@ class SqliteDatabase(Reads):
         self._lock.release()
         if self._folder is not None:
             self._folder.cleanup()
-
-    def _forget(self, name: QueryName, older_than_s: int) -> int:
-        def work(sql: SqliteStatements) -> Written[int]:
-            forgotten = sql.execute(name, {"older_than_ms": older_than_s * 1000})
-            return Written(forgotten, keep=forgotten > 0)
-
-        return self.run(work)
 
     def run(self, work: Callable[[SqliteStatements], Written[T]]) -> T:
         """Run a write that may safely run twice, so that it can be tried again after a lost
@@ -250,7 +256,7 @@ class SqliteDatabase(Reads):
         return SqliteStatements(connection, self._queries)
 
 
-class _SqliteSession:
+class _SqliteSession(Reads):
     """Holds the locks of some rows; others wait for them in `SqliteDatabase.commit`."""
 
     def __init__(self, database: SqliteDatabase, locks: RowLocks, held: frozenset[str]) -> None:
@@ -259,11 +265,8 @@ class _SqliteSession:
         self._held = held
         self._committed = False
 
-    def relation_by_uuid(self, uuid: str) -> Relation | None:
-        return self._database.relation_by_uuid(uuid)
-
-    def stream(self, uuid: str, branch: str, stream_id: str) -> StreamRow | None:
-        return self._database.stream(uuid, branch, stream_id)
+    def fetch(self, name: QueryName, parameters: Parameters) -> Sequence[Row]:
+        return self._database.fetch(name, parameters)
 
     def commit(self, transaction: Transaction) -> TransactionOutcome:
         if self._committed:

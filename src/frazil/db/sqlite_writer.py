@@ -15,8 +15,7 @@ from threading import Lock, Thread
 from typing import Any, Final, Generic, TypeVar
 
 from frazil.db.base import DatabaseUnavailable, OutcomeUnknown
-from frazil.db.rows import Parameters, Row
-from frazil.db.sql import QueryName
+from frazil.db.sql import Parameters, QueryName, Row
 
 T = TypeVar("T")
 

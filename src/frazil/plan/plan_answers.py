@@ -191,8 +191,7 @@ class TaskWriter:
     def _from_columns(self, piece: Piece, spec_id: int) -> Iterator[dict[str, Any]]:
         columns, rows = piece.columns, piece.rows
         reading = self._reader.reading(piece.listed)
-        spec = self._scan.metadata.spec(spec_id)
-        tuples = columns.partitions if spec is None else partitions_of(columns, spec)
+        tuples = self._partition_tuples(columns, spec_id)
         partitions: dict[int, list[Any]] = {}
         for row, path, size, count, of_row in zip(
             rows.tolist(),
@@ -233,8 +232,7 @@ class TaskWriter:
 
     def _applying(self, piece: Piece, index: DeleteIndex) -> Iterator[Sequence[ManifestRow]]:
         columns, spec_id = piece.columns, piece.listed.partition_spec_id
-        spec = self._scan.metadata.spec(spec_id)
-        partitions = columns.partitions if spec is None else partitions_of(columns, spec)
+        partitions = self._partition_tuples(columns, spec_id)
         numbers = columns.inherited(piece.listed).sequence_number
         for row in piece.rows.tolist():
             yield index.for_data_file(
@@ -273,11 +271,17 @@ class TaskWriter:
         self, listed: ManifestFile, columns: ManifestColumns, rows: Rows, stats: bool
     ) -> Iterator[ContentFile]:
         opened = open_avro(self._reader.content(listed), MANIFEST_LIMITS)
-        spec = self._scan.metadata.spec(listed.partition_spec_id)
-        ordered = columns.partitions if spec is None else partitions_of(columns, spec)
-        tuples = [ordered[index] for index in columns.partition[rows].tolist()]
-        places = row_positions(opened, columns, rows)
-        return read_content_files(opened.schema, places, tuples, metrics=stats)
+        distinct = self._partition_tuples(columns, listed.partition_spec_id)
+        tuples = [distinct[index] for index in columns.partition[rows].tolist()]
+        positions = row_positions(opened, columns, rows)
+        return read_content_files(opened.schema, positions, tuples, metrics=stats)
+
+    def _partition_tuples(
+        self, columns: ManifestColumns, spec_id: int
+    ) -> Sequence[tuple[Any, ...]]:
+        """Return the distinct partitions of a manifest in the order of the spec's fields."""
+        spec = self._scan.metadata.spec(spec_id)
+        return columns.partitions if spec is None else partitions_of(columns, spec)
 
     def _file_document(self, file: ContentFile, spec_id: int) -> dict[str, Any]:
         document: dict[str, Any] = {

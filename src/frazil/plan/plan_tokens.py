@@ -35,12 +35,8 @@ class Token(Struct, frozen=True, array_like=True, omit_defaults=True):
     """The request for the scan as JSON, with its snapshot."""
     nonce: bytes = b""
     """Makes each plan id unique, so that cancelling one plan does not cancel another."""
-    span: tuple[int, int, int | None, int] | None = None
+    span: Span | None = None
     sequence_numbers: bool = False
-
-    @property
-    def part(self) -> Span:
-        return Span() if self.span is None else Span(*self.span)
 
 
 class InvalidToken(Exception):
@@ -83,10 +79,6 @@ class Tokens:
 
     def _mac(self, payload: bytes) -> bytes:
         return hmac.digest(self._secret, payload, hashlib.sha256)[:_MAC_BYTES]
-
-
-def span_of(span: Span) -> tuple[int, int, int | None, int]:
-    return span.from_manifest, span.from_row, span.to_manifest, span.to_row
 
 
 def _text(data: bytes) -> str:

@@ -23,9 +23,9 @@ from frazil.commit.pipeline.pending_requests import Context
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.plan.plan_answers import TaskWriter
 from frazil.plan.plan_metrics import PlanMetrics
-from frazil.plan.plan_tokens import InvalidToken, Token, Tokens, span_of
+from frazil.plan.plan_tokens import InvalidToken, Token, Tokens
 from frazil.plan.scan_requests import Scan, resolve_scan
-from frazil.plan.scan_walk import Cancelled, Piece, Walk, split, within
+from frazil.plan.scan_walk import WHOLE, Cancelled, Piece, Span, Walk, split, within
 from frazil.read.delete_index import TwoDeletionVectors
 from frazil.read.manifest_cache import ManifestReader
 from frazil.wire.errors import (
@@ -83,12 +83,11 @@ class Planner:
         tables: PlannedTables,
         secret: bytes,
         limits: PlanLimits | None = None,
-        metrics: PlanMetrics | None = None,
     ) -> None:
         self._tables = tables
         self._tokens = Tokens(secret)
         self._limits = limits or PlanLimits()
-        self.metrics = metrics or PlanMetrics()
+        self.metrics = PlanMetrics()
         self._workers = ThreadPoolExecutor(_THREADS, "frazil-plan")
         self._working: dict[str, _Work] = {}
         self._lock = threading.Lock()
@@ -162,7 +161,7 @@ class Planner:
         reader = self._tables.manifest_reader()
         with readable():
             walk = Walk(scan, reader)
-            tasks = TaskWriter(walk, reader).write(walk.data(token.part))
+            tasks = TaskWriter(walk, reader).write(walk.data(token.span or WHOLE))
         self.metrics.tasks_fetched(len(tasks.tasks))
         return msgspec.json.encode(tasks.document())
 
@@ -178,8 +177,7 @@ class Planner:
             if not work.future.done():
                 work.future.set_exception(Cancelled())
 
-    # --- running plans
-    # -----------------------------------------------------------------------------------
+    # --- running plans ---------------------------------------------------------------------------
 
     def _start(self, plan_id: str, scan: Scan, token: Token, explain: bool) -> _Work:
         """Start a plan, or return the one that is already running."""
@@ -237,7 +235,7 @@ class Planner:
             answer: dict[str, Any] = {"status": "completed"}
             if plan_id is not None:
                 answer["plan-id"] = plan_id
-            tokens = [self._task(token, span_of(span)) for span in spans[1:]]
+            tokens = [self._task(token, span) for span in spans[1:]]
             known = [text for text in tokens if text is not None]
             if len(known) == len(tokens):
                 first = within(pieces, spans[0]) if spans else ()
@@ -252,7 +250,7 @@ class Planner:
                 answer["walk"] = walk.counts.document()
             return msgspec.json.encode(answer)
 
-    def _task(self, token: Token, span: tuple[int, int, int | None, int]) -> str | None:
+    def _task(self, token: Token, span: Span) -> str | None:
         return self._tokens.sign(msgspec.structs.replace(token, kind="task", span=span))
 
     def _token(

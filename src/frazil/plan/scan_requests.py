@@ -123,8 +123,8 @@ def _check_selected(request: PlanTableScanRequest, metadata: TableMetadata, sche
     """
     for index, name in enumerate(request.select or ()):
         known = any(
-            one.find_by_name(name, request.is_case_sensitive) is not None
-            for one in (schema, *metadata.schemas)
+            candidate.find_by_name(name, request.is_case_sensitive) is not None
+            for candidate in (schema, *metadata.schemas)
         )
         if not known and not name.startswith("_"):
             raise BadRequest(f"select[{index}]: the table has no column {name!r}")

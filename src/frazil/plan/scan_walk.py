@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,6 @@ from frazil.format.manifest.manifest_columns import ManifestColumns
 from frazil.format.manifest.manifest_fields import ADDED
 from frazil.format.manifest.manifest_list import DATA, DELETES, ManifestFile, may_have_live
 from frazil.plan.scan_requests import Scan
-from frazil.read.filters import BoundFilter
 from frazil.read.history import metrics_reader
 from frazil.read.manifest_cache import ManifestReader
 
@@ -72,8 +72,7 @@ class Piece:
     """In ascending order."""
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """A part of a scan: from one row of a data manifest to before another row."""
 
     from_manifest: int = 0
@@ -170,7 +169,9 @@ class Walk:
         columns_of = self._reader.columns_of([manifest for _, manifest in chosen])
         for (number, manifest), columns in zip(chosen, columns_of, strict=True):
             rows = np.flatnonzero(columns.live())
-            kept = _by_filter(where, manifest, columns, rows, self._reader)
+            metrics_of = metrics_reader(self._reader, manifest, columns)
+            spec_id = manifest.partition_spec_id
+            kept = where.rows_that_may_match(columns, spec_id, rows, metrics_of)
             self.counts.delete_files += len(rows)
             self.counts.delete_files_skipped += len(rows) - len(kept)
             if len(kept):
@@ -258,17 +259,6 @@ def _listed(scan: Scan, reader: ManifestReader) -> list[tuple[ManifestFile, Reco
             if manifest.content == DATA and manifest.added_snapshot_id in ids:
                 distinct.setdefault(manifest.manifest_path, (manifest, manifest_list.schema))
     return list(distinct.values())
-
-
-def _by_filter(
-    where: BoundFilter,
-    manifest: ManifestFile,
-    columns: ManifestColumns,
-    rows: Rows,
-    reader: ManifestReader,
-) -> Rows:
-    metrics_of = metrics_reader(reader, manifest, columns)
-    return where.rows_that_may_match(columns, manifest.partition_spec_id, rows, metrics_of)
 
 
 def split(pieces: Sequence[Piece], max_rows: int) -> list[Span]:

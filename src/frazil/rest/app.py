@@ -1,4 +1,4 @@
-"""The ASGI application of a catalog.
+"""The ASGI application of a catalog, and its settings.
 
 A request passes these steps: authenticate, find the route, check the limits, read the body, call
 the handler, send the reply, write one log line.
@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, MutableMapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeAlias, TypeVar
 from urllib.parse import quote
 
 from frazil.commit.pipeline.pending_requests import IdempotencyKey
 from frazil.read.counters import Durations, Stopwatch
-from frazil.rest.app_settings import AppSettings
-from frazil.rest.asgi import Receive, Scope, Send
 from frazil.rest.call import (
     BodyBudget,
     BodyLimits,
@@ -26,12 +26,13 @@ from frazil.rest.call import (
     ClientGone,
     Headers,
     Lease,
+    Receive,
     key_of,
     principal_of,
     read_body,
     request_id,
 )
-from frazil.rest.reply import Renderer, Reply, error_reply
+from frazil.rest.reply import Renderer, Reply, Send, error_reply
 from frazil.rest.routes import ROUTES
 from frazil.rest.routing import Match, Route, Router, no_such_route
 from frazil.wire.errors import TooManyRequests
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from frazil.commit.catalog.operations import Catalog
     from frazil.plan.planner import Planner
 
-__all__ = ["AppSettings", "RestApp"]
+Scope: TypeAlias = MutableMapping[str, Any]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -60,6 +61,63 @@ _DURATION_BOUNDS_S: Final = (
     *(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
     *(1, 2.5, 5, 10, 30, 60),
 )
+
+
+_SHA256_HEX: Final = re.compile(r"[0-9a-f]{64}")
+_SECRET: Final = re.compile(
+    r"secret|token|password|credential|access-key|account-key|sas", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AppSettings:
+    """Settings of the REST application; the server fills them from its own settings."""
+
+    tokens: Mapping[str, str] = field(default_factory=dict)
+    """Names of principals and the SHA-256 of their tokens in hex. If empty, no token is needed."""
+
+    config_defaults: Mapping[str, str] = field(default_factory=dict)
+    config_overrides: Mapping[str, str] = field(default_factory=dict)
+    """Properties that `/v1/config` returns to clients."""
+
+    table_config: Mapping[str, str] = field(default_factory=dict)
+    """Properties for access to a table's files, such as `s3.endpoint`; never a secret."""
+
+    idempotency_key_lifetime: str = "PT30M"
+    """How long a client may repeat a request with its key, in ISO 8601."""
+
+    max_request_bytes: int = 256 << 20
+    """The largest body after decompression."""
+
+    max_bytes_in_flight: int = 1 << 30
+    """The largest total size of the bodies of all running requests."""
+
+    max_requests_in_flight: int = 1000
+    body_timeout_s: float = 60.0
+    """How long a body may take to arrive after the headers."""
+
+    ready_timeout_s: float = 5.0
+    worker_threads: int = 16
+    """Threads for blocking calls of the catalog."""
+
+    planning_threads: int = 8
+    """Threads for planning scans and for pages of scan tasks."""
+
+    default_page_size: int = 1000
+    """The size of a page if the client does not ask for one."""
+
+    max_page_size: int = 10_000
+
+    def __post_init__(self) -> None:
+        for name, digest in self.tokens.items():
+            if not _SHA256_HEX.fullmatch(digest):
+                raise ValueError(f"token {name!r}: the SHA-256 must be 64 lower-case hex digits")
+        for properties in (self.config_defaults, self.config_overrides, self.table_config):
+            for key in properties:
+                if _SECRET.search(key):
+                    raise ValueError(f"{key} looks like a secret, and clients would receive it")
+        if self.max_bytes_in_flight < self.max_request_bytes:
+            raise ValueError("max_bytes_in_flight must be at least max_request_bytes")
 
 
 class RequestCounts:

@@ -9,13 +9,12 @@ import hmac
 import re
 import uuid
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 from urllib.parse import parse_qsl
 
 from frazil.commit.pipeline.pending_requests import Context, IdempotencyKey
-from frazil.rest.asgi import Message, Receive
 from frazil.rest.routing import Route, decoded
 from frazil.wire.errors import (
     BadRequest,
@@ -29,10 +28,11 @@ from frazil.wire.errors import (
 from frazil.wire.identifiers import Identifier, Namespace, check_identifier, check_namespace
 from frazil.wire.rest_messages import RenameTableRequest, TableIdentifier
 
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+
 _ENTITY_TAG = re.compile(r'(?:W/)?"([^"]*)"|([^\s,"]+)')
 _REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+=@-]{0,127}")
-EXPLAIN_HEADER = "x-frazil-explain"
-SEQUENCE_NUMBERS_HEADER = "x-frazil-sequence-numbers"
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 
@@ -92,24 +92,6 @@ def prefers_minimal(prefer: str | None) -> bool:
             # If a preference is repeated, the RFC uses the first.
             return value.strip().strip('"').lower() == "minimal"
     return False
-
-
-def explains(sent: str | None) -> bool:
-    """Check whether the client wants counts of what planning read and skipped."""
-    return _is_true(sent, "X-Frazil-Explain")
-
-
-def wants_sequence_numbers(sent: str | None) -> bool:
-    """Check whether the client wants the data sequence numbers of planned data files."""
-    return _is_true(sent, "X-Frazil-Sequence-Numbers")
-
-
-def _is_true(sent: str | None, name: str) -> bool:
-    if sent is None or sent.lower() == "false":
-        return False
-    if sent.lower() == "true":
-        return True
-    raise BadRequest(f"{name}: {sent[:32]!r} is neither true nor false")
 
 
 ANONYMOUS = "anonymous"
@@ -308,7 +290,6 @@ T = TypeVar("T")
 
 _LEVEL_SEPARATOR = "\x1f"
 _MAX_QUERY_FIELDS = 100
-_BOOLEANS = {"true": True, "false": False}
 
 
 @dataclass(slots=True)
@@ -389,13 +370,10 @@ class Call:
         return self._query.get(name)
 
     def query_boolean(self, name: str) -> bool:
-        value = self.query(name)
-        if value is None:
-            return False
-        flag = _BOOLEANS.get(value.lower())
-        if flag is None:
-            raise BadRequest(f"{name}: {value[:32]!r} is neither true nor false")
-        return flag
+        return _boolean(name, self.query(name))
+
+    def header_boolean(self, name: str) -> bool:
+        return _boolean(name, self.headers.get(name.lower()))
 
     def parent(self) -> Namespace:
         """Return the namespace in `parent`; an empty one is the root, as in the specification."""
@@ -405,6 +383,14 @@ class Call:
         parent = check_namespace(text.split(_LEVEL_SEPARATOR))
         self.subject = ".".join(parent)
         return parent
+
+
+def _boolean(name: str, value: str | None) -> bool:
+    if value is None or value.lower() == "false":
+        return False
+    if value.lower() == "true":
+        return True
+    raise BadRequest(f"{name}: {value[:32]!r} is neither true nor false")
 
 
 def check_same_identifier(sent: TableIdentifier | None, identifier: Identifier, what: str) -> None:

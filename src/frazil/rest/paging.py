@@ -13,13 +13,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from frazil.rest.app_settings import AppSettings
 from frazil.rest.reply import Reply, json_reply
 from frazil.wire.errors import BadRequest
 from frazil.wire.json_bodies import encode
 
 if TYPE_CHECKING:
-    from frazil.rest.app import RestApp
+    from frazil.rest.app import AppSettings, RestApp
     from frazil.rest.call import Call
 
 E = TypeVar("E")

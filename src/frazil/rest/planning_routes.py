@@ -7,13 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from frazil.rest.call import (
-    EXPLAIN_HEADER,
-    SEQUENCE_NUMBERS_HEADER,
-    Call,
-    explains,
-    wants_sequence_numbers,
-)
+from frazil.rest.call import Call
 from frazil.rest.reply import NO_CONTENT, Reply
 from frazil.wire.scan_planning import (
     FetchScanTasksRequest,
@@ -25,25 +19,29 @@ if TYPE_CHECKING:
     from frazil.rest.app import RestApp
 
 
+_EXPLAIN_HEADER = "X-Frazil-Explain"
+"""Asks for the counts of what planning read and skipped."""
+_SEQUENCE_NUMBERS_HEADER = "X-Frazil-Sequence-Numbers"
+"""Asks for the data sequence numbers of planned data files."""
+
+
 async def plan_table_scan(app: RestApp, call: Call) -> Reply:
     request = call.request_as(PlanTableScanRequest)
     check_plan_request(request)
-    identifier, explain = call.table(), explains(call.headers.get(EXPLAIN_HEADER))
-    sequence_numbers = wants_sequence_numbers(call.headers.get(SEQUENCE_NUMBERS_HEADER))
     body = await app.planning(
         app.planner.plan,
         call.context(),
-        identifier,
+        call.table(),
         request,
-        explain=explain,
-        sequence_numbers=sequence_numbers,
+        explain=call.header_boolean(_EXPLAIN_HEADER),
+        sequence_numbers=call.header_boolean(_SEQUENCE_NUMBERS_HEADER),
     )
     return Reply(200, (body,))
 
 
 async def fetch_planning_result(app: RestApp, call: Call) -> Reply:
     identifier, plan_id = call.table(), call.plan_id()
-    explain = explains(call.headers.get(EXPLAIN_HEADER))
+    explain = call.header_boolean(_EXPLAIN_HEADER)
     # This is slow only if the scan must be planned again, and the planner limits that.
     body = await app.planning(
         app.planner.fetch, call.context(), identifier, plan_id, explain=explain

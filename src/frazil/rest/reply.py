@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 from msgspec import UNSET, Raw
 
@@ -21,7 +22,6 @@ from frazil.commit.pipeline.catalog_answers import (
     ViewAnswer,
 )
 from frazil.db.base import DatabaseUnavailable
-from frazil.rest.asgi import Send
 from frazil.rest.routing import Route
 from frazil.store.object_store import StoreError
 from frazil.wire.errors import CommitStateUnknown, FrazilError, ServiceUnavailable
@@ -40,7 +40,8 @@ _MAX_JOINED_BYTES = 256 * 1024
 _LARGE_CHUNK_BYTES = 64 * 1024
 _MINIMAL_APPLIED = (b"preference-applied", b"return=minimal")
 
-Header = tuple[bytes, bytes]
+Header: TypeAlias = tuple[bytes, bytes]
+Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +154,7 @@ class Renderer:
         return self._commit(answer, minimal)
 
     def created(self, answer: Answer) -> Reply:
-        """Return the reply to creating or registering a table, which is that of loading it."""
+        """Return the reply to creating or registering, which is that of loading."""
         if isinstance(answer, TableAnswer):
             return self.loaded_table(answer.table)
         return self.answer(answer)

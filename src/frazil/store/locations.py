@@ -23,17 +23,16 @@ import errno
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
 from frazil.wire.errors import BadRequest
 from frazil.wire.identifiers import Namespace
 
-SCHEMES = ("file", "s3", "memory")
-"""The canonical schemes; `s3a` and `s3n` are other names of `s3`."""
-
 _ALIASES = {"file": "file", "s3": "s3", "s3a": "s3", "s3n": "s3", "memory": "memory"}
+"""The canonical scheme for each accepted one. Tests use `memory`."""
+
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)\Z", re.DOTALL)
 _AUTHORITY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -44,9 +43,6 @@ _SLASHES = re.compile(r"/+")
 _MAX_BYTES = {"file": 4095, "s3": 1024, "memory": 4095}
 _MAX_SEGMENT_BYTES = 255
 _SHOWN_CHARACTERS = 200
-
-Memo = dict[str, str]
-"""Resolved folders of one batch of locations. A memo is not kept after its batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +129,7 @@ def _parse_location(text: str, field: str) -> ObjectAddress:
     return ObjectAddress(scheme, authority, path)
 
 
-def canonical_location(text: str, field: str = "location", *, memo: Memo | None = None) -> Location:
+def canonical_location(text: str, field: str = "location") -> Location:
     """Return the canonical form of a location, or raise a BadRequest that names the field."""
     address = parse_location(text, field)
     for character in "?#\\":
@@ -144,23 +140,11 @@ def canonical_location(text: str, field: str = "location", *, memo: Memo | None 
             )
     if address.scheme != "file":
         return Location(address.scheme, address.authority, address.path)
-    memo = {} if memo is None else memo
-    path = _resolve(address.path, text, field, memo)
+    path = _resolve(address.path, text, field)
     if not _ESCAPE.search(address.path):
         return Location("file", "", path)
-    decoded = _resolve(_decode(address.path, text, field), text, field, memo)
+    decoded = _resolve(_decode(address.path, text, field), text, field)
     return Location("file", "", path, None if decoded == path else decoded)
-
-
-def canonical_locations(texts: Iterable[str], field: str = "location") -> list[Location]:
-    """Return the canonical forms of many locations, resolving each folder once."""
-    memo: Memo = {}
-    return [canonical_location(text, field, memo=memo) for text in texts]
-
-
-def local_location(path: str | os.PathLike[str]) -> str:
-    """Return the location of a path. A relative path starts at the working folder."""
-    return f"file://{os.path.abspath(path)}"
 
 
 def is_within(child: Location, parent: Location) -> bool:
@@ -169,17 +153,6 @@ def is_within(child: Location, parent: Location) -> bool:
         (child.scheme, child.authority) == (parent.scheme, parent.authority)
         and _is_below(child.path, parent.path)
         and _is_below(child.decoded_path or child.path, parent.decoded_path or parent.path)
-    )
-
-
-def overlaps(one: Location, other: Location) -> bool:
-    """Check whether one location equals, contains, or is inside the other in any reading."""
-    if (one.scheme, one.authority) != (other.scheme, other.authority):
-        return False
-    return any(
-        _is_below(left, right) or _is_below(right, left)
-        for left in {one.path, one.decoded_path or one.path}
-        for right in {other.path, other.decoded_path or other.path}
     )
 
 
@@ -193,9 +166,9 @@ class AllowedLocations:
             *(canonical_location(text, "--allow-location") for text in extra),
         )
 
-    def check(self, location: str, field: str, *, memo: Memo | None = None) -> Location:
+    def check(self, location: str, field: str) -> Location:
         """Return the canonical form of an allowed location. Raise BadRequest for any other."""
-        canonical = canonical_location(location, field, memo=memo)
+        canonical = canonical_location(location, field)
         if not any(is_within(canonical, root) for root in self.roots):
             raise BadRequest(
                 f"{field} {_shown(location)} is outside the warehouse {self.warehouse} and every "
@@ -203,11 +176,6 @@ class AllowedLocations:
                 f"--allow-location {_shown(location)}"
             )
         return canonical
-
-    def check_all(self, locations: Iterable[str], field: str) -> list[Location]:
-        """Check many locations, resolving each folder once."""
-        memo: Memo = {}
-        return [self.check(location, field, memo=memo) for location in locations]
 
     def check_table(self, location: str, field: str) -> Location:
         """Check the folder of a table. It must not contain the warehouse with all other tables."""
@@ -218,11 +186,6 @@ class AllowedLocations:
                 "give the table a folder of its own"
             )
         return canonical
-
-
-def default_table_location(warehouse: str, namespace: Namespace, name: str, unique: str) -> str:
-    """Return a new folder for a table, in the default folder of its namespace."""
-    return table_location_in(default_namespace_location(warehouse, namespace), name, unique)
 
 
 def default_namespace_location(warehouse: str, namespace: Namespace) -> str:
@@ -334,19 +297,7 @@ def _decode(path: str, text: str, field: str) -> str:
     return _SLASHES.sub("/", decoded).rstrip("/") or "/"
 
 
-def _resolve(path: str, text: str, field: str, memo: Memo) -> str:
-    """Return `os.path.realpath` of a path. The memo keeps the result for the folder."""
-    folder, _, name = path.rpartition("/")
-    real = memo.get(folder)
-    if real is None:
-        real = memo[folder] = _real_path(folder or "/", text, field)
-    candidate = f"{real.rstrip('/')}/{name}"
-    if not os.path.islink(candidate):
-        return candidate
-    return _real_path(candidate, text, field)
-
-
-def _real_path(path: str, text: str, field: str) -> str:
+def _resolve(path: str, text: str, field: str) -> str:
     """Resolve the symlinks of a path. Parts that do not exist yet stay as they are."""
     try:
         os.stat(path)

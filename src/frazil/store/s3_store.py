@@ -11,6 +11,7 @@ import random
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -117,27 +118,19 @@ class S3Store(SimpleStore):
 
     def get(self, location: str, max_bytes: int | None = None) -> bytes:
         address = _object_address(location)
-        try:
-            found = obstore.get(self._bucket(address.authority).reader, address.key)
-            if max_bytes is not None and found.meta["size"] > max_bytes:
+        with _reading(location):
+            response = obstore.get(self._bucket(address.authority).reader, address.key)
+            if max_bytes is not None and response.meta["size"] > max_bytes:
                 raise ObjectTooLarge(location, max_bytes)
-            return found.bytes().to_bytes()
-        except FileNotFoundError:
-            raise ObjectMissing(location) from None
-        except (BaseError, OSError) as error:
-            raise _failed("read", location, error) from error
+            return response.bytes().to_bytes()
 
     def get_range(self, location: str, offset: int, length: int) -> bytes:
         address = _object_address(location)
-        try:
-            found = obstore.get_range(
+        with _reading(location):
+            part = obstore.get_range(
                 self._bucket(address.authority).reader, address.key, start=offset, length=length
             )
-        except FileNotFoundError:
-            raise ObjectMissing(location) from None
-        except (BaseError, OSError) as error:
-            raise _failed("read", location, error) from error
-        return check_range(location, offset, length, found.to_bytes())
+        return check_range(location, offset, length, part.to_bytes())
 
     def size(self, location: str) -> int | None:
         address = _object_address(location)
@@ -157,11 +150,11 @@ class S3Store(SimpleStore):
                 self._bucket(address.authority).reader, address.key or None, chunk_size=_PAGE
             )
             for page in pages:
-                for found in page:
+                for entry in page:
                     yield ObjectInfo(
-                        f"{text}/{found['path'][skipped:]}",
-                        found["size"],
-                        int(found["last_modified"].timestamp() * 1000),
+                        f"{text}/{entry['path'][skipped:]}",
+                        entry["size"],
+                        int(entry["last_modified"].timestamp() * 1000),
                     )
         except (BaseError, OSError) as error:
             raise _failed("list", prefix, error) from error
@@ -271,6 +264,17 @@ def _object_address(location: str) -> ObjectAddress:
     if not address.key:
         raise BadRequest(f"location {location!r} is a whole bucket: name an object in it")
     return address
+
+
+@contextmanager
+def _reading(location: str) -> Iterator[None]:
+    """Translate the errors of reading one object."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise ObjectMissing(location) from None
+    except (BaseError, OSError) as error:
+        raise _failed("read", location, error) from error
 
 
 def _failed(action: str, location: str, error: Exception) -> StoreError:

@@ -17,7 +17,6 @@ from frazil.wire.errors import (
     NoSuchNamespace,
     NoSuchTable,
     NoSuchView,
-    UnprocessableEntity,
 )
 from tests.commit.requests import Driver, append, body, context, head_is, name, set_property
 from tests.support.patience import HANG_S
@@ -275,8 +274,6 @@ def test_namespace_properties(driver: Driver) -> None:
     assert body(answer) == {"updated": ["b"], "removed": ["a"], "missing": []}
     assert catalog.load_namespace(("ns",))["b"] == "2"
     assert "a" not in catalog.load_namespace(("ns",))
-    with pytest.raises(UnprocessableEntity, match="b: named in both"):
-        catalog.update_namespace_properties(context(), ("ns",), ["b"], {"b": "3"})
     with pytest.raises(NamespaceNotEmpty, match="is not empty"):
         catalog.drop_namespace(context(), ("ns",))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec import Raw
 
@@ -21,7 +22,6 @@ from frazil.commit.snapshot.stream_epochs import (
     branch_of,
     branches_moved_back,
     committed_epoch,
-    committed_from_json,
     committed_json,
     stream_row,
     summary_of,
@@ -34,6 +34,10 @@ from tests.support.tables import UUID, apply, commit, history, set_ref, snapshot
 
 DELETE = Delete(remove_data_files=("f",))
 MADE = (CommittedSnapshot(0, 7, 3, "append"), CommittedSnapshot(2, 8, 4, "delete"))
+
+
+def from_json(committed: bytes) -> tuple[CommittedSnapshot, ...]:
+    return msgspec.json.decode(committed, type=tuple[CommittedSnapshot, ...])
 
 
 def no_row(branch: str, stream_id: str) -> None:
@@ -90,7 +94,7 @@ def test_the_row_wins_over_the_history() -> None:
 def test_a_row_holds_what_the_answer_said() -> None:
     kept = stream_row(UUID, Once("q", 5), "main", MADE)
     assert kept == row(5)
-    assert committed_from_json(kept.committed) == MADE
+    assert from_json(kept.committed) == MADE
 
 
 @pytest.mark.parametrize("already", [False, True])
@@ -105,7 +109,7 @@ def test_a_key_keeps_whether_the_epoch_came_again(already: bool, in_transaction:
     assert kept.committed is not None
     content = kept.committed[1:-1] if in_transaction else kept.committed
     said = kept_from_json(content)
-    assert committed_from_json(bytes(said.committed)) == MADE
+    assert from_json(bytes(said.committed)) == MADE
     assert said.already_committed is already
     assert (said.uuid, kept.relation_uuid) == ((UUID, None) if in_transaction else (None, UUID))
     assert kept.status == (204 if in_transaction else 200)

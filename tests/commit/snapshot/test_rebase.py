@@ -19,10 +19,10 @@ from frazil.format.metadata.table_builder import apply_updates
 from frazil.format.metadata.table_metadata_json import encode_table_metadata
 from frazil.read.manifest_cache import ManifestCache
 from frazil.store.local_store import LocalStore
-from frazil.store.memory_store import MemoryStore
 from frazil.store.object_store import StoreError
 from frazil.wire.errors import Forbidden
 from frazil.wire.rest_updates import AddSnapshot, SetSnapshotRef, UpgradeFormatVersion
+from tests.support.memory_store import MemoryStore
 from tests.support.trees import (
     Commit,
     Tree,
@@ -286,7 +286,9 @@ def test_every_location_is_allowed_before_it_is_read(tmp_path: Path) -> None:
             return super().get(location, max_bytes)
 
     tree.store = Watched()
-    outcome = rebase_append(tree.metadata, stale.snapshot, "main", tree.store, asked.append)
+    outcome = rebase_append(
+        tree.metadata, stale.snapshot, "main", tree.store, asked.append, ManifestCache()
+    )
     assert isinstance(outcome, RebasedAppend)
     assert read
 
@@ -295,7 +297,7 @@ def test_every_location_is_allowed_before_it_is_read(tmp_path: Path) -> None:
             raise Forbidden(f"not {location}")
 
     with pytest.raises(Forbidden):
-        rebase_append(tree.metadata, stale.snapshot, "main", tree.store, refuse)
+        rebase_append(tree.metadata, stale.snapshot, "main", tree.store, refuse, ManifestCache())
 
 
 def test_a_store_that_is_down_is_no_refusal(tmp_path: Path) -> None:
@@ -330,7 +332,7 @@ def test_parsed_files_are_remembered_within_a_budget(tmp_path: Path) -> None:
 
     def rebase(cache: ManifestCache) -> None:
         outcome = rebase_append(
-            tree.metadata, stale.snapshot, "main", tree.store, lambda _: None, cache=cache
+            tree.metadata, stale.snapshot, "main", tree.store, lambda _: None, cache
         )
         assert isinstance(outcome, RebasedAppend)
 

@@ -35,12 +35,12 @@ from frazil.format.metadata.content_files import (
 from frazil.format.metadata.table_builder import new_table
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.store.local_store import LocalStore
-from frazil.store.memory_store import MemoryStore
 from frazil.store.object_store import Store, StoreError
 from frazil.store.s3_store import S3Store
 from frazil.values.deletion_vectors import DeletionVector, deletion_vector_blob
 from frazil.values.puffin import BlobMetadata, write_puffin
 from frazil.wire.errors import BadRequest
+from tests.support.memory_store import MemoryStore
 from tests.support.patience import HANG_S
 from tests.support.s3 import S3Server, start_s3
 

@@ -17,7 +17,7 @@ from frazil.db.base import (
     SetNamespaceProperties,
 )
 from frazil.store.locations import default_namespace_location, table_location_in
-from frazil.wire.errors import NoSuchNamespace, UnprocessableEntity
+from frazil.wire.errors import NoSuchNamespace
 from frazil.wire.identifiers import Identifier, Namespace, namespace_text
 from frazil.wire.json_bodies import encode
 from frazil.wire.rest_messages import NamespaceResponse, UpdateNamespacePropertiesResponse
@@ -73,11 +73,6 @@ class Namespaces:
         removals: Sequence[str],
         updates: dict[str, str],
     ) -> Attempt:
-        both = sorted(set(removals) & set(updates))
-        if both:
-            raise UnprocessableEntity(
-                f"{', '.join(both)}: named in both removals and updates; keep it in one of them"
-            )
         before = self.properties(namespace)
         body = encode(
             UpdateNamespacePropertiesResponse(

@@ -12,11 +12,10 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Concatenate, ParamSpec
 
 from frazil.commit.catalog.namespace_changes import Namespaces
-from frazil.commit.catalog.relation_rows import RelationRows
-from frazil.commit.catalog.table_lifecycle import Tables
-from frazil.commit.catalog.view_lifecycle import Views
+from frazil.commit.catalog.relation_lifecycle import Tables, Views
 from frazil.commit.pipeline.catalog_answers import Answer, LoadedTable, LoadedView, NoContent
 from frazil.commit.pipeline.commit_batch import BatchTools
 from frazil.commit.pipeline.commit_loop import CommitLoop, database_unavailable
@@ -52,6 +51,8 @@ from frazil.wire.rest_messages import (
     RegisterTableRequest,
     RegisterViewRequest,
 )
+
+P = ParamSpec("P")
 
 logger = logging.getLogger("frazil.commit")
 
@@ -121,9 +122,7 @@ class Catalog:
     def create_namespace(
         self, context: Context, namespace: Namespace, properties: dict[str, str]
     ) -> Answer:
-        return self._run_here(
-            context, lambda operation: self._namespaces.create(operation, namespace, properties)
-        )
+        return self._run_here(context, self._namespaces.create, namespace, properties)
 
     def update_namespace_properties(
         self,
@@ -132,15 +131,10 @@ class Catalog:
         removals: Sequence[str],
         updates: dict[str, str],
     ) -> Answer:
-        return self._run_here(
-            context,
-            lambda operation: self._namespaces.update(operation, namespace, removals, updates),
-        )
+        return self._run_here(context, self._namespaces.update, namespace, removals, updates)
 
     def drop_namespace(self, context: Context, namespace: Namespace) -> Answer:
-        return self._run_here(
-            context, lambda operation: self._namespaces.drop(operation, namespace)
-        )
+        return self._run_here(context, self._namespaces.drop, namespace)
 
     # --- reading tables and views ------------------------------------------------------------
 
@@ -158,7 +152,7 @@ class Catalog:
         return self._tables.load(identifier)
 
     def table_exists(self, identifier: Identifier) -> None:
-        self._tables.rows.row(identifier)
+        self._tables.row(identifier)
 
     def manifest_reader(self) -> ManifestReader:
         """Return a reader of manifests that uses the cache of commits."""
@@ -172,7 +166,7 @@ class Catalog:
         return self._views.load(identifier)
 
     def view_exists(self, identifier: Identifier) -> None:
-        self._views.rows.row(identifier)
+        self._views.row(identifier)
 
     def _list(
         self, kind: Kind, namespace: Namespace, page_token: str | None, page_size: int | None
@@ -184,36 +178,36 @@ class Catalog:
     # --- creating and registering ------------------------------------------------------------
 
     def create_table(
-        self, context: Context, namespace: Namespace, request: CreateTableRequest
+        self, context: Context, identifier: Identifier, request: CreateTableRequest
     ) -> Answer:
-        return self._run_here(
-            context, lambda operation: self._tables.create(operation, namespace, request)
-        )
+        return self._run_here(context, self._tables.create, identifier, request)
 
     def register_table(
-        self, context: Context, namespace: Namespace, request: RegisterTableRequest
+        self, context: Context, identifier: Identifier, request: RegisterTableRequest
     ) -> Answer:
-        return self._run_here(
-            context, lambda operation: self._tables.register(operation, namespace, request)
-        )
+        return self._run_here(context, self._tables.register, identifier, request)
 
     def create_view(
-        self, context: Context, namespace: Namespace, request: CreateViewRequest
+        self, context: Context, identifier: Identifier, request: CreateViewRequest
     ) -> Answer:
-        return self._run_here(
-            context, lambda operation: self._views.create(operation, namespace, request)
-        )
+        return self._run_here(context, self._views.create, identifier, request)
 
     def register_view(
-        self, context: Context, namespace: Namespace, request: RegisterViewRequest
+        self, context: Context, identifier: Identifier, request: RegisterViewRequest
     ) -> Answer:
-        return self._run_here(
-            context, lambda operation: self._views.register(operation, namespace, request)
-        )
+        return self._run_here(context, self._views.register, identifier, request)
 
-    def _run_here(self, context: Context, prepare: Callable[[Operation], Attempt]) -> Answer:
+    def _run_here(
+        self,
+        context: Context,
+        prepare: Callable[Concatenate[Operation, P], Attempt],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> Answer:
         """Run an operation on this thread, because it needs no table's queue."""
-        operation = Operation(context=context, prepare=prepare)
+        operation = Operation(
+            context=context, prepare=lambda operation: prepare(operation, *args, **kwargs)
+        )
         running = self._idempotency.join(context, operation.future)
         if running is not None:
             return running.result()
@@ -261,7 +255,7 @@ class Catalog:
             return NoContent()
 
         def prepare(operation: Operation) -> Attempt:
-            return self._tables.rows.drop(operation, identifier, answer=answer)
+            return self._tables.drop(operation, identifier, answer=answer)
 
         operation = Operation(context=context, prepare=prepare)
         if not purge:
@@ -271,31 +265,20 @@ class Catalog:
         return self._submit([identifier], operation, answered)
 
     def unregister_table(self, context: Context, identifier: Identifier) -> Future[Answer]:
-        return self._submit_operation(
-            context, identifier, lambda operation: self._tables.unregister(operation, identifier)
-        )
+        return self._submit_operation(self._tables.unregister, context, identifier)
 
     def rename_table(
         self, context: Context, source: Identifier, destination: Identifier
     ) -> Future[Answer]:
-        return self._rename(self._tables.rows, context, source, destination)
+        return self._submit_operation(self._tables.rename, context, source, destination)
 
     def drop_view(self, context: Context, identifier: Identifier) -> Future[Answer]:
-        return self._submit_operation(
-            context, identifier, lambda operation: self._views.rows.drop(operation, identifier)
-        )
+        return self._submit_operation(self._views.drop, context, identifier)
 
     def rename_view(
         self, context: Context, source: Identifier, destination: Identifier
     ) -> Future[Answer]:
-        return self._rename(self._views.rows, context, source, destination)
-
-    def _rename(
-        self, rows: RelationRows, context: Context, source: Identifier, destination: Identifier
-    ) -> Future[Answer]:
-        return self._submit_operation(
-            context, source, lambda operation: rows.rename(operation, source, destination)
-        )
+        return self._submit_operation(self._views.rename, context, source, destination)
 
     def _submit_commit(
         self,
@@ -317,9 +300,19 @@ class Catalog:
         return self._submit([identifier], pending)
 
     def _submit_operation(
-        self, context: Context, identifier: Identifier, prepare: Callable[[Operation], Attempt]
+        self,
+        prepare: Callable[Concatenate[Operation, Identifier, P], Attempt],
+        context: Context,
+        identifier: Identifier,
+        *args: P.args,
+        **kwargs: P.kwargs,
     ) -> Future[Answer]:
-        return self._submit([identifier], Operation(context=context, prepare=prepare))
+        """Queue an operation on a table or view."""
+        operation = Operation(
+            context=context,
+            prepare=lambda operation: prepare(operation, identifier, *args, **kwargs),
+        )
+        return self._submit([identifier], operation)
 
     def _submit(
         self,

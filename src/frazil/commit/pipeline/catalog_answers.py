@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.format.metadata.view_metadata import ViewMetadata
-from frazil.read.metadata_cache import CachedTable, CachedView
+from frazil.read.metadata_cache import CachedTable, CachedView, MetadataCache
 from frazil.wire.identifiers import Identifier
 
 
@@ -32,6 +32,10 @@ class LoadedTable:
     metadata_location: str | None
     """None for a staged table, which has no metadata file yet."""
 
+    @classmethod
+    def at(cls, cache: MetadataCache, identifier: Identifier, location: str) -> LoadedTable:
+        return cls(identifier, cache.table(location), location)
+
     @property
     def metadata(self) -> TableMetadata:
         return self.cached.metadata
@@ -51,6 +55,10 @@ class LoadedView:
     identifier: Identifier
     cached: CachedView
     metadata_location: str
+
+    @classmethod
+    def at(cls, cache: MetadataCache, identifier: Identifier, location: str) -> LoadedView:
+        return cls(identifier, cache.view(location), location)
 
     @property
     def metadata(self) -> ViewMetadata:

@@ -18,12 +18,13 @@ import msgspec
 
 from frazil.commit.pipeline.catalog_answers import Answer, TableAnswer, TransactionAnswer
 from frazil.commit.pipeline.idempotency import KeptCommit, commit_row, transaction_row
-from frazil.commit.pipeline.outbox_events import commit_payload, event
 from frazil.commit.pipeline.pending_requests import (
     Attempt,
     Outcome,
     PendingCommit,
     Work,
+    commit_payload,
+    event,
 )
 from frazil.commit.pipeline.relation_kinds import RelationChange
 from frazil.commit.pipeline.table_creation import CreatedTable

@@ -136,7 +136,7 @@ class Idempotency:
 
     def _render_unregistered(self, kept: dict[str, Any]) -> Answer:
         identifier = Identifier(tuple(kept["identifier"][:-1]), kept["identifier"][-1])
-        return TableAnswer(LoadedTable(identifier, self._cache.table(kept["at"]), kept["at"]))
+        return TableAnswer(LoadedTable.at(self._cache, identifier, kept["at"]))
 
     def _render_relation(self, uuid: str, kept: KeptCommit | None) -> Answer:
         relation = self._database.relation_by_uuid(uuid)
@@ -144,9 +144,8 @@ class Idempotency:
             raise missing(Kind.TABLE, Identifier((), uuid))
         location = relation.metadata_location
         if relation.kind is Kind.VIEW:
-            view = LoadedView(relation.identifier, self._cache.view(location), location)
-            return ViewAnswer(view)
-        table = LoadedTable(relation.identifier, self._cache.table(location), location)
+            return ViewAnswer(LoadedView.at(self._cache, relation.identifier, location))
+        table = LoadedTable.at(self._cache, relation.identifier, location)
         if kept is None:
             return TableAnswer(table)
         return TableAnswer(table, bytes(kept.committed), kept.already_committed)

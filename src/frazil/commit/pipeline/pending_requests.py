@@ -1,4 +1,4 @@
-"""Defines queued requests and the attempts that execute them."""
+"""Defines queued requests, the attempts that execute them, and the events that they cause."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
+import msgspec
+
 from frazil.commit.pipeline.catalog_answers import Answer
 from frazil.commit.pipeline.relation_kinds import RelationChange, RelationKind
 from frazil.commit.snapshot.file_writer import Writing
+from frazil.commit.snapshot.stream_epochs import CommittedSnapshot
 from frazil.db.base import (
     Change,
     DropRelation,
     EventRow,
     KeyRow,
     Relation,
-    StreamRow,
     SwapRelation,
     Transaction,
 )
@@ -141,10 +143,49 @@ class Operation(Pending):
         *,
         files: Mapping[str, Sequence[bytes]] | None = None,
         forget_streams: tuple[tuple[str, str], ...] = (),
-        streams: tuple[StreamRow, ...] = (),
     ) -> Attempt:
         """Return an attempt with these changes."""
         transaction = Transaction(
-            str(uuid.uuid4()), tuple(changes), keys, tuple(events), forget_streams, streams
+            str(uuid.uuid4()), tuple(changes), keys, tuple(events), forget_streams
         )
         return Attempt(lambda: [(self, answer())], transaction, files or {})
+
+
+# --- events ----------------------------------------------------------------------------------
+
+
+def event(context: Context, relation: Relation, operation: str, payload: bytes) -> EventRow:
+    """Return the outbox row of a change, which is written in the transaction of that change. It has
+    the version that the relation has after the change."""
+    return EventRow(
+        uuid=relation.uuid,
+        version=relation.version,
+        kind=relation.kind,
+        operation=operation,
+        identifier=relation.identifier,
+        principal=context.principal,
+        request_id=context.request_id,
+        payload=payload,
+    )
+
+
+def pointer_payload(metadata_location: str) -> bytes:
+    return msgspec.json.encode({"metadata-location": metadata_location})
+
+
+def rename_payload(source: str, destination: str) -> bytes:
+    return msgspec.json.encode({"from": source, "to": destination})
+
+
+def commit_payload(
+    request: Any, committed: tuple[CommittedSnapshot, ...], metadata_location: str
+) -> bytes:
+    """Return the payload of a commit event: the kinds of updates and the snapshots they made."""
+    actions = [type(update).__struct_config__.tag for update in request.updates]
+    return msgspec.json.encode(
+        {
+            "metadata-location": metadata_location,
+            "updates": actions,
+            "committed": committed,
+        }
+    )

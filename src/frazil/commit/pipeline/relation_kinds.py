@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from frazil.commit.pipeline.catalog_answers import (
     Answer,
@@ -41,7 +42,7 @@ from frazil.wire.rest_messages import CommitTableRequest, CommitViewRequest
 from frazil.wire.rest_updates import AssignUUID
 
 M = TypeVar("M")
-R = TypeVar("R", contravariant=True)
+R = TypeVar("R")
 
 _DELETE_OLD_FILES = "write.metadata.delete-after-commit.enabled"
 
@@ -57,22 +58,28 @@ class RelationChange:
     """Whether the request requires that the relation does not exist yet."""
 
 
-class RelationKind(Protocol[M, R]):
-    """The steps of a commit that differ between tables and views."""
+class RelationKind(ABC, Generic[M, R]):
+    """The steps of a commit that differ between tables and views. The defaults suit views, which
+    have no snapshots and no folders."""
 
     kind: Kind
 
+    @abstractmethod
     def load(self, location: str) -> M: ...
 
     def time_ms(self, state: M) -> int:
-        """Return the latest timestamp in the metadata."""
+        """Return the latest timestamp in the metadata, or 0 if timestamps need not increase."""
+        return 0
 
     def is_exclusive(self, state: M, request: R) -> bool:
         """Return whether the request can be applied to this state and to no later one."""
+        return False
 
     def asserts_ref(self, request: R) -> bool:
         """Return whether the request requires a certain head."""
+        return False
 
+    @abstractmethod
     def apply(
         self, state: M | None, change: RelationChange, environment: Environment, *, alone: bool
     ) -> tuple[Applied[M], CreatedTable | None]:
@@ -81,25 +88,34 @@ class RelationKind(Protocol[M, R]):
 
     def has_happened(self, state: M, request: R) -> bool:
         """Return whether the request was already committed and only its answer was lost."""
+        return False
 
-    def make_folders(self, created: CreatedTable) -> None: ...
+    def make_folders(self, created: CreatedTable) -> None:
+        """Create the folders in which clients write before the commit."""
 
-    def branches_moved_back(self, before: M | None, after: M) -> Collection[str]: ...
+    def branches_moved_back(self, before: M | None, after: M) -> Collection[str]:
+        return ()
 
+    @abstractmethod
     def next_file(self, base: M, base_location: str, new: M) -> NextFile[M]: ...
 
-    def owned_if_changed(self, base: M, new: M) -> tuple[str, ...] | None: ...
+    def owned_if_changed(self, base: M, new: M) -> tuple[str, ...] | None:
+        """Return the locations that the relation owns, or None if they did not change."""
+        return None
 
+    @abstractmethod
     def remember(self, file: NextFile[M]) -> None:
         """Cache metadata that was just committed."""
 
     def superseded(self, base: M, new: M) -> list[str]:
         """Return the old metadata files to delete."""
+        return []
 
+    @abstractmethod
     def answer(self, identifier: Identifier, location: str, applied: Applied[M]) -> Answer: ...
 
 
-class TableKind:
+class TableKind(RelationKind[TableMetadata, CommitTableRequest]):
     kind = Kind.TABLE
 
     def __init__(
@@ -203,11 +219,11 @@ class TableKind:
     def answer(
         self, identifier: Identifier, location: str, applied: Applied[TableMetadata]
     ) -> Answer:
-        loaded = LoadedTable(identifier, self._cache.table(location), location)
+        loaded = LoadedTable.at(self._cache, identifier, location)
         return TableAnswer(loaded, committed_json(applied.committed), applied.already_committed)
 
 
-class ViewKind:
+class ViewKind(RelationKind[ViewMetadata, CommitViewRequest]):
     kind = Kind.VIEW
 
     def __init__(self, cache: MetadataCache, locations: TableLocations) -> None:
@@ -216,16 +232,6 @@ class ViewKind:
 
     def load(self, location: str) -> ViewMetadata:
         return self._cache.view(location).metadata
-
-    def time_ms(self, state: ViewMetadata) -> int:
-        """Return 0, because the versions of a view need not have increasing timestamps."""
-        return 0
-
-    def is_exclusive(self, state: ViewMetadata, request: CommitViewRequest) -> bool:
-        return False
-
-    def asserts_ref(self, request: CommitViewRequest) -> bool:
-        return False
 
     def apply(
         self,
@@ -241,35 +247,18 @@ class ViewKind:
         self._locations.check_view(new, state)
         return Applied(new), None
 
-    def has_happened(self, state: ViewMetadata, request: CommitViewRequest) -> bool:
-        return False
-
-    def make_folders(self, created: CreatedTable) -> None:
-        """Do nothing, because views have no folders."""
-
-    def branches_moved_back(
-        self, before: ViewMetadata | None, after: ViewMetadata
-    ) -> Collection[str]:
-        return ()
-
     def next_file(
         self, base: ViewMetadata, base_location: str, new: ViewMetadata
     ) -> NextFile[ViewMetadata]:
         return view_file(new, metadata_version(base_location) + 1)
 
-    def owned_if_changed(self, base: ViewMetadata, new: ViewMetadata) -> tuple[str, ...] | None:
-        return None
-
     def remember(self, file: NextFile[ViewMetadata]) -> None:
         self._cache.remember_view(file.location, CachedView(file.metadata))
-
-    def superseded(self, base: ViewMetadata, new: ViewMetadata) -> list[str]:
-        return []
 
     def answer(
         self, identifier: Identifier, location: str, applied: Applied[ViewMetadata]
     ) -> Answer:
-        return ViewAnswer(LoadedView(identifier, self._cache.view(location), location))
+        return ViewAnswer(LoadedView.at(self._cache, identifier, location))
 
 
 def missing(kind: Kind, identifier: Identifier) -> FrazilError:

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from frazil.commit.snapshot.file_writer import NextFile, not_written, table_file
 from frazil.commit.snapshot.table_locations import TableLocations, row_uuid
 from frazil.db.base import Database, Kind, Relation
+from frazil.db.changes import name_taken
 from frazil.format.metadata.table_builder import new_table
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.store.object_store import Store, StoreError
-from frazil.wire.errors import AlreadyExists, NoSuchNamespace
+from frazil.wire.errors import NoSuchNamespace
 from frazil.wire.identifiers import Identifier, namespace_text
 from frazil.wire.rest_messages import CreateTableRequest
 
@@ -35,10 +36,8 @@ class TableCreation:
     def check_name_is_free(self, identifier: Identifier) -> None:
         """Check early to give a clear message. The database checks again in the transaction."""
         row = self._database.relation(identifier)
-        if row is not None and row.kind is Kind.VIEW:
-            raise AlreadyExists(f"View with same name already exists: {identifier}")
         if row is not None:
-            raise AlreadyExists(f"Table already exists: {identifier}")
+            raise name_taken(Kind.TABLE, row.kind, identifier)
         if self._database.namespace_properties(identifier.namespace) is None:
             raise NoSuchNamespace(
                 f"Namespace does not exist: {namespace_text(identifier.namespace)}"

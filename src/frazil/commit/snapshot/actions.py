@@ -27,14 +27,16 @@ from frazil.commit.snapshot.snapshot_builder import (
 from frazil.commit.validate.clauses import check_validations
 from frazil.commit.validate.conflict_reports import Scope, check_base
 from frazil.commit.validate.deletion_vector_checks import check_deletion_vectors
+from frazil.format.avro.avro_types import UnreadableAvro
 from frazil.format.declared.declared_files import DeclaredFiles
 from frazil.format.manifest.manifest_list import DATA, DELETES
 from frazil.format.metadata.content_files import ContentFile, DeleteFile
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.read.history import APPEND, DELETE, OVERWRITE, REPLACE
+from frazil.store.object_store import StoreError
 from frazil.wire import declared_content as wire
 from frazil.wire.declared_content import data_file_path
-from frazil.wire.errors import BadRequest
+from frazil.wire.errors import BadRequest, TooManyRequests, ValidationError
 from frazil.wire.expressions import ALWAYS_FALSE, parse_expression
 from frazil.wire.file_actions import (
     Append,
@@ -72,7 +74,12 @@ def snapshot_of_action(
         environment=environment,
     )
     build: Callable[[Action, Any], NewSnapshot] = _BUILDERS[type(update)]
-    return build(action, update)
+    try:
+        return build(action, update)
+    except StoreError as error:
+        raise TooManyRequests(f"a file of the table could not be read: {error}") from error
+    except UnreadableAvro as error:
+        raise ValidationError(f"a manifest of the table cannot be read: {error}") from error
 
 
 def append(action: Action, update: Append) -> NewSnapshot:

@@ -16,7 +16,6 @@ import msgspec
 from frazil.commit.snapshot.actions import snapshot_of_action
 from frazil.commit.snapshot.commit_environment import Environment
 from frazil.commit.snapshot.rebase import NotRebasable, rebase_append
-from frazil.commit.snapshot.snapshot_builder import NewSnapshot
 from frazil.commit.snapshot.stream_epochs import (
     CommittedSnapshot,
     already_committed,
@@ -26,7 +25,6 @@ from frazil.commit.snapshot.stream_epochs import (
 )
 from frazil.commit.snapshot.table_locations import row_uuid
 from frazil.db.base import StreamRow
-from frazil.format.avro.avro_types import UnreadableAvro
 from frazil.format.metadata.raw_json import InvalidMetadata
 from frazil.format.metadata.snapshots import Snapshot, parse_snapshot
 from frazil.format.metadata.table_builder import apply_update, check_requirements, empty_state
@@ -35,13 +33,7 @@ from frazil.format.metadata.table_state import TableState, build, interim
 from frazil.format.metadata.view_builder import apply_view_updates, check_view_requirements
 from frazil.format.metadata.view_metadata import ViewMetadata
 from frazil.store.object_store import StoreError
-from frazil.wire.errors import (
-    BadRequest,
-    CommitFailed,
-    FrazilError,
-    TooManyRequests,
-    ValidationError,
-)
+from frazil.wire.errors import BadRequest, CommitFailed, FrazilError, TooManyRequests
 from frazil.wire.file_actions import CommitUpdate, FineGrainedUpdate
 from frazil.wire.rest_messages import CommitTableRequest, CommitViewRequest
 from frazil.wire.rest_updates import (
@@ -134,7 +126,7 @@ def _apply_updates(
             continue
         metadata = base if base is not None and index == 0 else interim(state)
         before = before or metadata
-        new = _build_snapshot(before, metadata, update, index, environment)
+        new = snapshot_of_action(before, metadata, update, index, environment)
         for own in new.updates:
             apply_update(state, own)
         # The next update may read these files before they are written.
@@ -142,21 +134,6 @@ def _apply_updates(
         files += new.files
         committed.append(new.committed)
     return Applied(build(state), tuple(committed), tuple(files))
-
-
-def _build_snapshot(
-    before: TableMetadata,
-    metadata: TableMetadata,
-    update: FineGrainedUpdate,
-    index: int,
-    environment: Environment,
-) -> NewSnapshot:
-    try:
-        return snapshot_of_action(before, metadata, update, index, environment)
-    except StoreError as error:
-        raise TooManyRequests(f"a file of the table could not be read: {error}") from error
-    except UnreadableAvro as error:
-        raise ValidationError(f"a manifest of the table cannot be read: {error}") from error
 
 
 def apply_view_commit(state: ViewMetadata, request: CommitViewRequest, now_ms: int) -> ViewMetadata:
@@ -212,7 +189,7 @@ def _in_history(state: TableMetadata, ref_name: str, snapshots: list[Snapshot]) 
 def committed_snapshots(
     metadata: TableMetadata, added: list[tuple[int, Snapshot]]
 ) -> tuple[CommittedSnapshot, ...]:
-    found = ((index, metadata.snapshot(snapshot.snapshot_id)) for index, snapshot in added)
+    stored = ((index, metadata.snapshot(snapshot.snapshot_id)) for index, snapshot in added)
     return tuple(
         CommittedSnapshot(
             update=index,
@@ -220,7 +197,7 @@ def committed_snapshots(
             sequence_number=snapshot.sequence_number or 0,
             operation=snapshot.operation,
         )
-        for index, snapshot in found
+        for index, snapshot in stored
         if snapshot is not None
     )
 
@@ -276,7 +253,7 @@ def _rebase(
             set_ref.ref_name,
             environment.store,
             environment.check_readable,
-            cache=environment.manifests,
+            environment.manifests,
         )
     except StoreError as error:
         raise TooManyRequests(f"a manifest could not be read: {error}") from error

@@ -138,8 +138,12 @@ class _Pick:
         for listed, columns in self._manifests_of(self.picked):
             rows = self._rows(columns, listed, ADDED, self.picked)
             if rows:
-                found = content_files(self.action.environment.reader.content(listed), columns, rows)
-                files = [replace(file, first_row_id=None) for file in found if _is_data(file)]
+                content = self.action.environment.reader.content(listed)
+                files = [
+                    replace(file, first_row_id=None)
+                    for file in content_files(content, columns, rows)
+                    if isinstance(file, DataFile)
+                ]
                 groups.append(AddedFiles(listed.partition_spec_id, DATA, files))
         return tuple(groups)
 
@@ -205,9 +209,9 @@ class _Pick:
     def _manifests_of(self, snapshot: Snapshot) -> list[tuple[ManifestFile, ManifestColumns]]:
         """Return the data manifests that a snapshot added."""
         listed = [
-            one
-            for one in self.action.environment.reader.manifest_list(snapshot).manifests
-            if one.content == DATA and one.added_snapshot_id == snapshot.snapshot_id
+            manifest
+            for manifest in self.action.environment.reader.manifest_list(snapshot).manifests
+            if manifest.content == DATA and manifest.added_snapshot_id == snapshot.snapshot_id
         ]
         return list(zip(listed, self.action.environment.reader.columns_of(listed), strict=True))
 
@@ -224,17 +228,13 @@ class _Pick:
         return listed.partition_spec_id, partitions[columns.partition[row]]
 
 
-def _is_data(file: object) -> bool:
-    return isinstance(file, DataFile)
-
-
 def _refused(
     action: Action,
     message: str,
     snapshots: Sequence[Snapshot] = (),
     files: Sequence[str] = (),
 ) -> ValidationError:
-    named = [ConflictSnapshot(one.snapshot_id, one.operation or "") for one in snapshots]
+    named = [ConflictSnapshot(item.snapshot_id, item.operation or "") for item in snapshots]
     paths = [ConflictFile(path) for path in files]
     return rejected(
         [conflict("cherry-pick", message, update=action.index, snapshots=named, files=paths)]

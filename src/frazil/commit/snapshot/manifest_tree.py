@@ -77,8 +77,8 @@ class Head:
         """Return the head with its manifests grouped once, because a commit iterates over them
         several times."""
         by_content: dict[int, list[ManifestFile]] = {DATA: [], DELETES: []}
-        for one in manifests.manifests:
-            by_content[one.content].append(one)
+        for manifest in manifests.manifests:
+            by_content[manifest.content].append(manifest)
         live = {content: list(filter(may_have_live, of)) for content, of in by_content.items()}
         return cls(snapshot, manifests, by_content, live)
 

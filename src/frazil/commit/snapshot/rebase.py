@@ -58,8 +58,7 @@ def rebase_append(
     branch: str,
     store: Store,
     allowed: Callable[[str], None],
-    *,
-    cache: ManifestCache | None = None,
+    cache: ManifestCache,
 ) -> RebasedAppend | NotRebasable:
     """Build a client's append again on the head of `branch`, if its manifests prove that it is
     an append. Write nothing. `allowed` is called before any location is read and raises if
@@ -126,40 +125,34 @@ def _only_added(target: RebaseTarget, item: AddedManifest, reader: _Reader) -> b
 class _Reader:
     """Reads manifests and lists for one rebase, and checks their locations and sizes."""
 
-    def __init__(
-        self, store: Store, allowed: Callable[[str], None], cache: ManifestCache | None
-    ) -> None:
+    def __init__(self, store: Store, allowed: Callable[[str], None], cache: ManifestCache) -> None:
         self._store = store
         self._allowed = allowed
         self._cache = cache
 
     def content(self, location: str, max_bytes: int) -> bytes:
         self._allowed(location)
-        found = None if self._cache is None else self._cache.get(location, bytes)
-        if found is not None:
-            return found
-        content = self._store.get(location, max_bytes)
-        if self._cache is not None:
+        content = self._cache.get(location, bytes)
+        if content is None:
+            content = self._store.get(location, max_bytes)
             self._cache.put(location, content)
         return content
 
     def remember(self, location: str, parsed: ManifestList) -> None:
         """Cache a list that was just built. If it is never written, nobody will read its
         location."""
-        if self._cache is not None:
-            self._cache.put(location, parsed)
+        self._cache.put(location, parsed)
 
     def manifest_list(self, snapshot: Snapshot) -> ManifestList:
         location = snapshot.manifest_list
         if location is None:
             raise RebaseRefused(f"snapshot {snapshot.snapshot_id} has no manifest list")
         self._allowed(location)
-        found = None if self._cache is None else self._cache.get(location, ManifestList)
-        if found is not None:
-            return found
-        content = self._store.get(location, MANIFEST_LIST_LIMITS.file_bytes)
-        parsed = _parsed(location, read_manifest_list, content)
-        self.remember(location, parsed)
+        parsed = self._cache.get(location, ManifestList)
+        if parsed is None:
+            content = self._store.get(location, MANIFEST_LIST_LIMITS.file_bytes)
+            parsed = _parsed(location, read_manifest_list, content)
+            self.remember(location, parsed)
         return parsed
 
     def manifests(self, listed: Sequence[ManifestFile]) -> dict[str, Manifest]:

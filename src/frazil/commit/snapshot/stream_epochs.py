@@ -25,8 +25,7 @@ from frazil.wire.rest_messages import CommitTableRequest
 from frazil.wire.rest_updates import AssignUUID
 
 
-@dataclass(frozen=True, slots=True)
-class CommittedSnapshot:
+class CommittedSnapshot(msgspec.Struct, frozen=True, rename="kebab"):
     """One entry of the `committed` list of an answer."""
 
     update: int
@@ -35,28 +34,11 @@ class CommittedSnapshot:
     operation: str | None
 
 
-class _Entry(msgspec.Struct, frozen=True, rename="kebab"):
-    update: int
-    snapshot_id: int
-    sequence_number: int
-    operation: str | None
-
-
-_ENTRIES: msgspec.json.Decoder[tuple[_Entry, ...]] = msgspec.json.Decoder(tuple[_Entry, ...])
+_COMMITTED: Final = msgspec.json.Decoder(tuple[CommittedSnapshot, ...])
 
 
 def committed_json(committed: Iterable[CommittedSnapshot]) -> bytes:
-    return msgspec.json.encode(
-        [_Entry(c.update, c.snapshot_id, c.sequence_number, c.operation) for c in committed]
-    )
-
-
-def committed_from_json(content: bytes) -> tuple[CommittedSnapshot, ...]:
-    """Decode the output of `committed_json`."""
-    return tuple(
-        CommittedSnapshot(e.update, e.snapshot_id, e.sequence_number, e.operation)
-        for e in _ENTRIES.decode(content)
-    )
+    return msgspec.json.encode(tuple(committed))
 
 
 QUERY_ID: Final = "spark.sql.streaming.queryId"
@@ -112,7 +94,7 @@ def committed_epoch(
 ) -> CommittedEpoch | None:
     """Return the last epoch of this stream in the branch, or None."""
     if row is not None:
-        return CommittedEpoch(row.epoch, committed_from_json(row.committed))
+        return CommittedEpoch(row.epoch, _COMMITTED.decode(row.committed))
     found = _last_of_history(state, once.id, branch)
     if found is None:
         return None

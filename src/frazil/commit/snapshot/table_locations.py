@@ -8,7 +8,7 @@ import re
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.format.metadata.view_metadata import ViewMetadata
@@ -54,17 +54,43 @@ _REMEMBERED_S = 1.0
 _MAX_REMEMBERED = 10_000
 
 
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class _Recent(Generic[K, V]):
+    """Caches results about folders briefly, because resolving a local folder is the slowest part of
+    checking a file."""
+
+    def __init__(self) -> None:
+        self._known: dict[K, tuple[V, float]] = {}
+
+    def get(self, key: K) -> V | None:
+        known = self._known.get(key)
+        return known[0] if known is not None and time.monotonic() < known[1] else None
+
+    def put(self, key: K, value: V) -> None:
+        if len(self._known) >= _MAX_REMEMBERED:
+            self._known.clear()
+        self._known[key] = value, time.monotonic() + _REMEMBERED_S
+
+
+class OwnFolders(_Recent[tuple[str, ...], str]):
+    """The folders that were recently found inside a table's own locations, where most commits
+    write."""
+
+
 class TableLocations:
     def __init__(self, allowed: AllowedLocations) -> None:
         self._allowed = allowed
-        self._places: dict[str, tuple[Location, float]] = {}
+        self._recent = _Recent[str, Location]()
 
     def owned(self, metadata: TableMetadata) -> tuple[str, ...]:
         """Return the canonical locations that the table owns. Raises if one of them is not
         allowed."""
         named = [("location", metadata.location), *_path_properties(metadata)]
-        places = (self._allowed.check_table(text, field) for field, text in named)
-        return tuple(sorted({reading for place in places for reading in place.readings()}))
+        locations = (self._allowed.check_table(text, field) for field, text in named)
+        return tuple(sorted({reading for owned in locations for reading in owned.readings()}))
 
     def owned_if_changed(self, base: TableMetadata, new: TableMetadata) -> tuple[str, ...] | None:
         """Return the new locations, or None if they did not change. Unchanged locations are not
@@ -76,7 +102,7 @@ class TableLocations:
     def check_statistics(self, base: TableMetadata | None, new: TableMetadata) -> None:
         """Check the statistics files that a request adds. Files that the table already had are
         accepted."""
-        for field, known, given in (
+        for field, known, files in (
             ("statistics", base.statistics if base else (), new.statistics),
             (
                 "partition-statistics",
@@ -84,7 +110,7 @@ class TableLocations:
                 new.partition_statistics,
             ),
         ):
-            for file in given:
+            for file in files:
                 if file not in known:
                     self._allowed.check(file.statistics_path, f"{field}.statistics-path")
 
@@ -113,29 +139,27 @@ class TableLocations:
         deleted."""
         try:
             file = self._allowed.check(location, "file")
-            places = (metadata.location, *(text for _, text in _path_properties(metadata)))
-            return any(is_within(file, self._place(place)) for place in places)
+            return any(is_within(file, self._canonical(text)) for text in _own_texts(metadata))
         except FrazilError:
             return False
 
-    def _place(self, text: str) -> Location:
-        """Return a canonical location of the table. Every file of every commit needs it, and
-        resolving a local folder is the slowest part of the check, so results are cached
-        briefly."""
-        now = time.monotonic()
-        known = self._places.get(text)
-        if known is not None and now < known[1]:
-            return known[0]
-        place = canonical_location(text, "location")
-        if len(self._places) >= _MAX_REMEMBERED:
-            self._places.clear()
-        self._places[text] = place, now + _REMEMBERED_S
-        return place
+    def _canonical(self, text: str) -> Location:
+        """Return a canonical location of the table, which every file of every commit needs."""
+        location = self._recent.get(text)
+        if location is None:
+            location = canonical_location(text, "location")
+            self._recent.put(text, location)
+        return location
 
 
 def _path_properties(metadata: TableMetadata) -> list[tuple[str, str]]:
     properties = metadata.properties
     return [(name, properties[name]) for name in PATH_PROPERTIES if name in properties]
+
+
+def _own_texts(metadata: TableMetadata) -> tuple[str, ...]:
+    """Return the table's own locations as its metadata has them."""
+    return (metadata.location, *(text for _, text in _path_properties(metadata)))
 
 
 def _view_places(metadata: ViewMetadata) -> list[tuple[str, str]]:
@@ -157,23 +181,6 @@ _OBJECT_SCHEMES: Final = ("s3://", "s3a://", "s3n://", "memory://")
 
 OwnerOfLocation = Callable[[str], str | None]
 """Returns the uuid of the table that owns a canonical location or a folder above it."""
-
-
-class OwnFolders:
-    """Caches folders that were recently found inside a table's own locations. Most commits write
-    to the same folders, and resolving a local folder is the slowest part of the check."""
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[str, ...], tuple[str, float]] = {}
-
-    def get(self, key: tuple[str, ...]) -> str | None:
-        known = self._known.get(key)
-        return known[0] if known is not None and time.monotonic() < known[1] else None
-
-    def put(self, key: tuple[str, ...], real: str) -> None:
-        if len(self._known) >= _MAX_REMEMBERED:
-            self._known.clear()
-        self._known[key] = real, time.monotonic() + _REMEMBERED_S
 
 
 def check_paths(
@@ -199,11 +206,9 @@ def check_paths(
 def _own_paths(metadata: TableMetadata, locations: TableLocations) -> re.Pattern[str] | None:
     """Return a pattern for object keys in the table's own locations. Local paths never match,
     because they may contain links."""
-    properties = metadata.properties
-    named = (metadata.location, *(properties[key] for key in PATH_PROPERTIES if key in properties))
     prefixes = {
         text.rstrip("/")
-        for text in named
+        for text in _own_texts(metadata)
         if parse_location(text).scheme != "file" and locations.belongs_to(metadata, text)
     }
     if not prefixes:
@@ -223,9 +228,7 @@ class _Checker:
         own_folders: OwnFolders,
     ) -> None:
         self._own_folders = own_folders
-        properties = metadata.properties
-        places = (properties[key] for key in PATH_PROPERTIES if key in properties)
-        self._key = (metadata.location, *places)
+        self._key = _own_texts(metadata)
         self._metadata = metadata
         self._locations = locations
         self._owner_of_location = owner_of_location

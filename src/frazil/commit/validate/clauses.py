@@ -15,32 +15,36 @@ checked, so that one answer reports every conflict.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
-from frazil.commit.validate.added_files import (
-    added_data_files,
-    added_delete_files,
-    deletes_of_rewritten_rows,
-    new_deletes_for,
-)
 from frazil.commit.validate.branch_changes import REMOVING, BranchChanges, Where
-from frazil.commit.validate.conflict_reports import Finding, Scope, conflict_with, rejected
-from frazil.commit.validate.required_files import (
-    missing_data_files,
-    missing_delete_files,
-    removed_files,
+from frazil.commit.validate.conflict_reports import (
+    ConflictingFile,
+    Finding,
+    Scope,
+    conflict_with,
+    file_names,
+    rejected,
+    since,
+    snapshot_names,
+    start_again,
 )
 from frazil.format.manifest.manifest_list import DATA, DELETES
-from frazil.read.filters import PartitionSet, bound_filter, every_row
-from frazil.read.history import UnknownHistory
+from frazil.read.delete_index import DeleteIndex, IndexedDataFile
+from frazil.read.filters import PartitionSet, bound_filter, every_row, partitions_of
+from frazil.read.history import RowMetrics, UnknownHistory, live_rows
 from frazil.read.manifest_cache import ManifestReader
+from frazil.read.manifest_row import ManifestRow
 from frazil.wire.conflicts import Conflict, ConflictClause
+from frazil.wire.declared_content import delete_file_key
 from frazil.wire.file_actions import (
     CommitValidation,
     FileUpdate,
     NotAllowedAddedDataFiles,
     NotAllowedAddedDeleteFiles,
     NotAllowedNewDeletesForDataFiles,
+    Replace,
     RequiredDataFiles,
     RequiredDeleteFiles,
 )
@@ -114,22 +118,247 @@ def _judge(
 ) -> Finding | None:
     match clause:
         case NotAllowedAddedDataFiles():
-            return added_data_files(changes, where, base)
+            return _added_data_files(changes, where, base)
         case NotAllowedAddedDeleteFiles():
-            return added_delete_files(changes, changes.new_deletes(where, base), where, base)
+            return _added_delete_files(changes, changes.new_deletes(where, base), where, base)
         case NotAllowedNewDeletesForDataFiles():
-            deletes = deletes_of_rewritten_rows(changes, changes.new_deletes(where, base))
+            deletes = _deletes_of_rewritten_rows(changes, changes.new_deletes(where, base))
             if clause.file_paths is None:
-                return added_delete_files(changes, deletes, where, base)
-            return new_deletes_for(changes, clause.file_paths, deletes, base)
+                return _added_delete_files(changes, deletes, where, base)
+            return _new_deletes_for(changes, clause.file_paths, deletes, base)
         case RequiredDataFiles():
             if clause.file_paths is None:
                 operations = REMOVING - clause.allowed_operations
                 found = changes.removed_files(DATA, where, base, operations)
-                return removed_files(changes, "files", found, where, base)
-            return missing_data_files(changes, clause, where, base)
+                return _removed_files(changes, "files", found, where, base)
+            return _missing_data_files(changes, clause, where, base)
         case RequiredDeleteFiles():
             if clause.file_paths is None:
                 found = changes.removed_files(DELETES, where, base, REMOVING)
-                return removed_files(changes, "delete files", found, where, base)
-            return missing_delete_files(changes, clause, where, base)
+                return _removed_files(changes, "delete files", found, where, base)
+            return _missing_delete_files(changes, clause, where, base)
+
+
+# --- clauses on files added since the base ---------------------------------------------------
+
+
+def _added_data_files(changes: BranchChanges, where: Where, base: int | None) -> Finding | None:
+    found = changes.added_data_files(where, base)
+    if not found:
+        return None
+    message = (
+        f"Found conflicting files that can contain records matching {where.text}: "
+        f"{file_names(found)}. Added by {snapshot_names(found)}, {since(base)}. "
+        f"{start_again(changes.scope.head)}"
+    )
+    return Finding(message, found)
+
+
+def _added_delete_files(
+    changes: BranchChanges, deletes: Collection[ManifestRow], where: Where, base: int | None
+) -> Finding | None:
+    if not deletes:
+        return None
+    found = changes.blamed(deletes, base)
+    message = (
+        f"Found new conflicting delete files that can apply to records matching {where.text}: "
+        f"{file_names(found)}. Added by {snapshot_names(found)}, {since(base)}. "
+        f"{start_again(changes.scope.head)}"
+    )
+    return Finding(message, found)
+
+
+def _keeps_sequence_number(update: FileUpdate) -> bool:
+    return isinstance(update, Replace) and update.data_sequence_number is not None
+
+
+def _deletes_of_rewritten_rows(
+    changes: BranchChanges, deletes: list[ManifestRow]
+) -> list[ManifestRow]:
+    """Leave out equality deletes if the rewritten rows keep their sequence number, because the
+    deletes still apply to those rows."""
+    if not _keeps_sequence_number(changes.scope.update):
+        return deletes
+    return [entry for entry in deletes if not entry.is_equality_delete]
+
+
+def _new_deletes_for(
+    changes: BranchChanges, paths: Collection[str], deletes: list[ManifestRow], base: int | None
+) -> Finding | None:
+    deleted = _deletes_by_data_file(changes, paths, deletes, base)
+    if not deleted:
+        return None
+    found = changes.blamed((entry for entries in deleted.values() for entry in entries), base)
+    kind = "position delete" if _keeps_sequence_number(changes.scope.update) else "delete"
+    names = file_names([ConflictingFile(path) for path in deleted])
+    message = (
+        f"Cannot commit, found new {kind} for replaced data file: {names}. Delete files "
+        f"{file_names(found)} were added by {snapshot_names(found)}, {since(base)}; what they "
+        "delete would come back. "
+        f"{start_again(changes.scope.head)}"
+    )
+    return Finding(message, found)
+
+
+def _deletes_by_data_file(
+    changes: BranchChanges, paths: Collection[str], deletes: list[ManifestRow], base: int | None
+) -> dict[str, list[ManifestRow]]:
+    """Return the data files that have new deletes, with these deletes.
+
+    As in Java, the data files are treated as no newer than the base. Their rows are looked up
+    only if a delete applies by partition.
+    """
+    if not deletes or not paths:
+        return {}
+    number = changes.sequence_number(base)
+    equality = [entry for entry in deletes if entry.is_equality_delete]
+    delete_metrics = RowMetrics(
+        changes.reader, ((entry.listed, entry.columns, entry.row) for entry in equality)
+    )
+    index = DeleteIndex(
+        deletes,
+        changes.scope.metadata,
+        metrics_of=lambda entry: delete_metrics.of(entry.listed, entry.row),
+        allow_replaced_vectors=True,
+    )
+    rows = _data_file_rows(changes, paths, base) if index.needs_partitions else {}
+    metrics = RowMetrics(
+        changes.reader, ((row.listed, row.columns, row.row) for row in rows.values())
+    )
+    deleted: dict[str, list[ManifestRow]] = {}
+    for path in dict.fromkeys(paths):
+        row = rows.get(path)
+        if row is None:
+            entries = list(index.for_path(path, number))
+        else:
+            entries = index.for_data_file(_data_file(changes, path, row, number, metrics))
+        if entries:
+            deleted[path] = entries
+    return deleted
+
+
+def _data_file(
+    changes: BranchChanges, path: str, row: ManifestRow, number: int, metrics: RowMetrics
+) -> IndexedDataFile:
+    spec = changes.scope.metadata.spec(row.spec_id)
+    tuples = row.columns.partitions if spec is None else partitions_of(row.columns, spec)
+    partition = tuples[int(row.columns.partition[row.row])]
+    return IndexedDataFile(
+        path, row.spec_id, partition, number, lambda: metrics.of(row.listed, row.row)
+    )
+
+
+def _data_file_rows(
+    changes: BranchChanges, paths: Collection[str], base: int | None
+) -> dict[str, ManifestRow]:
+    """Look data files up on the head or, if they are no longer live, on the base."""
+    scope = changes.scope
+    found = live_rows(scope.head, DATA, paths, changes.reader)
+    missing = [path for path in paths if path not in found]
+    if missing and base is not None:
+        found |= live_rows(scope.metadata.snapshot(base), DATA, missing, changes.reader)
+    return {path: rows[0] for path, rows in found.items()}
+
+
+# --- clauses that require live files ---------------------------------------------------------
+
+
+def _removed_files(
+    changes: BranchChanges, kind: str, found: list[ConflictingFile], where: Where, base: int | None
+) -> Finding | None:
+    if not found:
+        return None
+    message = (
+        f"Found conflicting deleted {kind} that can contain records matching {where.text}: "
+        f"{file_names(found)}. Removed by {snapshot_names(found)}, {since(base)}. "
+        f"{start_again(changes.scope.head)}"
+    )
+    return Finding(message, found)
+
+
+def _missing_data_files(
+    changes: BranchChanges, clause: RequiredDataFiles, where: Where, base: int | None
+) -> Finding | None:
+    """Return the finding if required paths are missing. A path must not have been removed since
+    the base, even if it was added again, unless the operation is allowed. Removals outside
+    the filter are ignored. All other paths must be live."""
+    paths = list(dict.fromkeys(clause.file_paths or ()))
+    removals = changes.removals_of(DATA, paths, where, base)
+    allowed = clause.allowed_operations
+    removed = [
+        removal.found
+        for removal in removals
+        if removal.inside and removal.found.operation not in allowed
+    ]
+    explained = {removal.found.file_path for removal in removals}
+    others = [path for path in paths if path not in explained]
+    live = changes.live_paths(DATA, others)
+    gone = [ConflictingFile(path) for path in others if path not in live]
+    return _missing(changes, "data files", removed, gone, base)
+
+
+def _missing_delete_files(
+    changes: BranchChanges, clause: RequiredDeleteFiles, where: Where, base: int | None
+) -> Finding | None:
+    """Return the finding if required delete files are not live. Removals outside the filter are
+    ignored.
+
+    A path without an offset means all deletes of the file: some of them must be live, and none
+    may have been removed since the base, if there is one.
+    """
+    keys = dict.fromkeys(delete_file_key(file) for file in clause.file_paths or ())
+    live = changes.live_rows(DELETES, list(dict.fromkeys(path for path, _ in keys)))
+    missing = [
+        (path, offset)
+        for path, offset in keys
+        if not any(offset in (None, row.content_offset) for row in live.get(path, ()))
+    ]
+    watched = {path for path, _ in missing}
+    if base is not None:
+        watched |= {path for path, offset in keys if offset is None}
+    elif clause.filter is None:
+        # Without a base and a filter, the snapshot that removed a missing file is irrelevant.
+        watched = set()
+    removals = changes.removals_of(DELETES, watched, where, base)
+    removed = [
+        removal.found
+        for removal in removals
+        if removal.inside and _is_wanted(removal.found, keys, missing)
+    ]
+    explained = {
+        key
+        for removal in removals
+        for key in (
+            (removal.found.file_path, removal.found.content_offset),
+            (removal.found.file_path, None),
+        )
+    }
+    gone = [ConflictingFile(*key) for key in missing if key not in explained]
+    return _missing(changes, "delete files", removed, gone, base)
+
+
+def _is_wanted(
+    found: ConflictingFile,
+    keys: Collection[tuple[str, int | None]],
+    missing: Collection[tuple[str, int | None]],
+) -> bool:
+    named = found.file_path, found.content_offset
+    return named in missing or (found.file_path, None) in keys
+
+
+def _missing(
+    changes: BranchChanges,
+    kind: str,
+    removed: list[ConflictingFile],
+    gone: list[ConflictingFile],
+    base: int | None,
+) -> Finding | None:
+    found = [*removed, *gone]
+    if not found:
+        return None
+    message = f"Cannot commit, missing {kind}: {file_names(found)}. "
+    if removed:
+        message += f"Removed by {snapshot_names(removed)}, {since(base)}. "
+    if gone:
+        message += f"Not live on the branch {changes.scope.update.branch}: {file_names(gone)}. "
+    return Finding(message + start_again(changes.scope.head), found)

@@ -1,17 +1,22 @@
-"""Reads named SQL from the files next to this module.
+"""Reads named SQL from the files next to this module, and migrates the schema.
 
 `queries.sql` has the statements that both databases share; `sqlite.sql` and `postgres.sql` have
 those that differ. Together each dialect has exactly the statements of `QueryName`. Migrations
-are numbered files, in one folder for each dialect.
+are numbered files, in one folder for each dialect. They run in one transaction under a lock, so
+that two processes do each step only once, and a failure leaves the schema as it was.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from typing import Final, Literal, TypeAlias, cast, get_args
+from typing import Any, Final, Literal, Protocol, TypeAlias, cast, get_args
+
+from frazil.db.base import DatabaseRefused
 
 Dialect: TypeAlias = Literal["sqlite", "postgres"]
 
@@ -63,6 +68,28 @@ QueryName: TypeAlias = Literal[
     "write_stream",
 ]
 
+Row: TypeAlias = tuple[Any, ...]
+Parameters: TypeAlias = Mapping[str, Any]
+
+
+class Fetch(Protocol):
+    """Runs named statements that return rows."""
+
+    def fetch(self, name: QueryName, parameters: Parameters) -> Sequence[Row]: ...
+
+
+class Statements(Fetch, Protocol):
+    """Runs named statements in one open transaction or on one connection."""
+
+    def execute(self, name: QueryName, parameters: Parameters) -> int:
+        """Run one statement and return how many rows it changed."""
+
+    def execute_many(self, name: QueryName, parameters: Sequence[Parameters]) -> int:
+        """Run one statement for each set of parameters and return how many rows all of them
+        changed.
+        """
+
+
 _BLOCK: Final = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _COMMENT: Final = re.compile(r"^\s*--.*$", re.MULTILINE)
 _PARAMETER: Final = re.compile(r"(?<![:\w]):([a-z_]+)")
@@ -102,6 +129,27 @@ def migrations(dialect: Dialect) -> tuple[Migration, ...]:
     return tuple(steps)
 
 
+def migrate(
+    sql: Statements, steps: tuple[Migration, ...], run_statement: Callable[[str], object]
+) -> None:
+    """Migrate the schema. `run_statement` runs the plain SQL of a migration in the transaction of
+    `sql`.
+    """
+    sql.fetch("hold_schema", {})
+    sql.execute("create_schema_version", {})
+    current: int = sql.fetch("schema_version", {})[0][0] or 0
+    if current > len(steps):
+        raise DatabaseRefused(
+            f"the database has schema version {current}, but this Frazil ({_frazil_version()}) "
+            f"knows versions up to {len(steps)}: run the newer Frazil that made it, or restore "
+            "the backup taken before the upgrade"
+        )
+    for step in steps[current:]:
+        for statement in step.statements:
+            run_statement(statement)
+        sql.execute("record_schema_version", {"version": step.version, "name": step.name})
+
+
 def _blocks(file: Traversable) -> dict[str, str]:
     _, *parts = _BLOCK.split(file.read_text(encoding="utf-8"))
     names, bodies = parts[::2], parts[1::2]
@@ -126,3 +174,10 @@ def _adapt(text: str, dialect: Dialect) -> str:
     if dialect == "sqlite":
         return text
     return _PARAMETER.sub(r"%(\1)s", text.replace("%", "%%"))
+
+
+def _frazil_version() -> str:
+    try:
+        return version("frazil")
+    except PackageNotFoundError:  # This is a checkout that was never installed.
+        return "not installed"

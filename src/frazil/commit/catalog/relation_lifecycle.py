@@ -1,46 +1,131 @@
-"""Creates, registers, unregisters and purges tables."""
+"""Creates, registers, renames and drops tables and views. Commits are elsewhere."""
 
 from __future__ import annotations
 
 import logging
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
 from itertools import islice
 
 import msgspec
 
 from frazil.commit.catalog.namespace_changes import Namespaces
 from frazil.commit.catalog.purge import files_of_table
-from frazil.commit.catalog.relation_rows import RelationRows, last_event
-from frazil.commit.pipeline.catalog_answers import LoadedTable, TableAnswer
+from frazil.commit.pipeline.catalog_answers import (
+    Answer,
+    LoadedTable,
+    LoadedView,
+    NoContent,
+    TableAnswer,
+    ViewAnswer,
+)
 from frazil.commit.pipeline.idempotency import key_row
-from frazil.commit.pipeline.outbox_events import event, pointer_payload
-from frazil.commit.pipeline.pending_requests import Attempt, Operation
+from frazil.commit.pipeline.pending_requests import (
+    Attempt,
+    Context,
+    Operation,
+    event,
+    pointer_payload,
+    rename_payload,
+)
+from frazil.commit.pipeline.relation_kinds import missing
 from frazil.commit.pipeline.table_creation import TableCreation, metadata_of_create
 from frazil.commit.snapshot.commit_environment import now_ms
+from frazil.commit.snapshot.file_writer import NextFile, view_file
 from frazil.commit.snapshot.stream_epochs import branches_moved_back
-from frazil.commit.snapshot.table_locations import TableLocations, row_uuid
+from frazil.commit.snapshot.table_locations import TableLocations, check_uuid, row_uuid
 from frazil.db.base import (
     Change,
     CreateRelation,
     Database,
     DropRelation,
+    EventRow,
     KeyRow,
     Kind,
     Relation,
     SwapRelation,
 )
+from frazil.db.changes import name_taken
 from frazil.format.metadata.table_metadata import TableMetadata
-from frazil.read.metadata_cache import CachedTable, MetadataCache
+from frazil.format.metadata.view_builder import new_view
+from frazil.format.metadata.view_metadata import ViewMetadata
+from frazil.read.metadata_cache import CachedTable, CachedView, MetadataCache
 from frazil.store.object_store import Store
 from frazil.wire.errors import Forbidden, FrazilError
-from frazil.wire.identifiers import Identifier, Namespace, check_name
-from frazil.wire.rest_messages import CreateTableRequest, RegisterTableRequest
+from frazil.wire.identifiers import Identifier
+from frazil.wire.rest_messages import (
+    CreateTableRequest,
+    CreateViewRequest,
+    RegisterTableRequest,
+    RegisterViewRequest,
+)
 
 _PURGE_BATCH = 1000
 
 logger = logging.getLogger("frazil.commit")
 
 
-class Tables:
+class _Relations:
+    """What tables and views have in common."""
+
+    kind: Kind
+
+    def __init__(
+        self,
+        database: Database,
+        cache: MetadataCache,
+        locations: TableLocations,
+        namespaces: Namespaces,
+    ) -> None:
+        self._database = database
+        self._cache = cache
+        self._locations = locations
+        self._namespaces = namespaces
+
+    def row(self, identifier: Identifier) -> Relation:
+        row = self._database.relation(identifier)
+        if row is None or row.kind is not self.kind:
+            raise missing(self.kind, identifier)
+        return row
+
+    def drop(
+        self,
+        operation: Operation,
+        identifier: Identifier,
+        *,
+        event_name: str = "drop",
+        keys: Callable[[Relation], tuple[KeyRow, ...]] | None = None,
+        answer: Callable[[Relation], Answer] | None = None,
+    ) -> Attempt:
+        """Delete the row. `keys` and `answer` are called with the deleted row."""
+        row = self.row(identifier)
+        context = operation.context
+        return operation.carry_out(
+            [DropRelation(row)],
+            keys(row) if keys else key_row(context, 204),
+            [_last_event(context, row, event_name)],
+            lambda: answer(row) if answer else NoContent(),
+        )
+
+    def rename(self, operation: Operation, source: Identifier, destination: Identifier) -> Attempt:
+        row = self.row(source)
+        context = operation.context
+        if source == destination:
+            return operation.carry_out([], key_row(context, 204), [], NoContent)
+        renamed = replace(row, identifier=destination, version=row.version + 1)
+        payload = rename_payload(str(source), str(destination))
+        return operation.carry_out(
+            [SwapRelation(row, renamed)],
+            key_row(context, 204),
+            [event(context, renamed, "rename", payload)],
+            NoContent,
+        )
+
+
+class Tables(_Relations):
+    kind = Kind.TABLE
+
     def __init__(
         self,
         database: Database,
@@ -50,25 +135,20 @@ class Tables:
         namespaces: Namespaces,
         creation: TableCreation,
     ) -> None:
-        self.rows = RelationRows(Kind.TABLE, database)
-        self._database = database
+        super().__init__(database, cache, locations, namespaces)
         self._store = store
-        self._cache = cache
-        self._locations = locations
-        self._namespaces = namespaces
         self._creation = creation
 
     def load(self, identifier: Identifier) -> LoadedTable:
-        location = self.rows.row(identifier).metadata_location
+        location = self.row(identifier).metadata_location
         self._cache.check_there(location)
-        return LoadedTable(identifier, self._cache.table(location), location)
+        return LoadedTable.at(self._cache, identifier, location)
 
     # --- create ------------------------------------------------------------------------------
 
     def create(
-        self, operation: Operation, namespace: Namespace, request: CreateTableRequest
+        self, operation: Operation, identifier: Identifier, request: CreateTableRequest
     ) -> Attempt:
-        identifier = Identifier(namespace, check_name(request.name, "table name"))
         self._creation.check_name_is_free(identifier)
         location = request.location or self._namespaces.new_location(identifier)
         metadata = metadata_of_create(request, location, now_ms())
@@ -95,15 +175,13 @@ class Tables:
         )
 
     def _answer(self, row: Relation) -> TableAnswer:
-        location = row.metadata_location
-        return TableAnswer(LoadedTable(row.identifier, self._cache.table(location), location))
+        return TableAnswer(LoadedTable.at(self._cache, row.identifier, row.metadata_location))
 
     # --- register ----------------------------------------------------------------------------
 
     def register(
-        self, operation: Operation, namespace: Namespace, request: RegisterTableRequest
+        self, operation: Operation, identifier: Identifier, request: RegisterTableRequest
     ) -> Attempt:
-        identifier = Identifier(namespace, check_name(request.name, "table name"))
         location = request.metadata_location
         existing = self._database.relation(identifier)
         if existing is not None and not (request.overwrite and existing.kind is Kind.TABLE):
@@ -142,7 +220,7 @@ class Tables:
         elif existing is not None:
             changes.insert(0, DropRelation(existing))
             # The table that had the name is gone. Its consumers need a drop event.
-            events.insert(0, last_event(context, existing, "drop"))
+            events.insert(0, _last_event(context, existing, "drop"))
 
         def answer() -> TableAnswer:
             self._cache.remember_table(relation.metadata_location, CachedTable(metadata))
@@ -192,6 +270,79 @@ class Tables:
             pointer = {"identifier": name, "at": row.metadata_location}
             return key_row(operation.context, 200, committed=msgspec.json.encode(pointer))
 
-        return self.rows.drop(
+        return self.drop(
             operation, identifier, event_name="unregister", keys=keys, answer=self._answer
         )
+
+
+class Views(_Relations):
+    kind = Kind.VIEW
+
+    def load(self, identifier: Identifier) -> LoadedView:
+        location = self.row(identifier).metadata_location
+        self._cache.check_there(location)
+        return LoadedView.at(self._cache, identifier, location)
+
+    def create(
+        self, operation: Operation, identifier: Identifier, request: CreateViewRequest
+    ) -> Attempt:
+        self._refuse_existing(identifier)
+        location = request.location or self._namespaces.new_location(identifier)
+        metadata = new_view(
+            location=location,
+            schema=request.schema,
+            view_version=request.view_version,
+            properties=request.properties or {},
+            uuid=str(uuid.uuid4()),
+            now_ms=now_ms(),
+        )
+        self._locations.check_view(metadata)
+        return self._create(operation, identifier, view_file(metadata, 0), "create")
+
+    def register(
+        self, operation: Operation, identifier: Identifier, request: RegisterViewRequest
+    ) -> Attempt:
+        location = request.metadata_location
+        self._refuse_existing(identifier)
+        self._locations.check(location, "metadata-location")
+        metadata = self._cache.read_view(location)
+        check_uuid(metadata.view_uuid, "view-uuid")
+        self._locations.check_view(metadata)
+        return self._create(operation, identifier, NextFile(metadata, location, ()), "register")
+
+    def _create(
+        self,
+        operation: Operation,
+        identifier: Identifier,
+        file: NextFile[ViewMetadata],
+        event_name: str,
+    ) -> Attempt:
+        view_uuid = file.metadata.view_uuid
+        # Continue the version numbers of a view that was dropped and is registered again.
+        version = self._database.last_version(view_uuid) + 1
+        relation = Relation(Kind.VIEW, identifier, view_uuid, file.location, version)
+
+        def answer() -> ViewAnswer:
+            self._cache.remember_view(file.location, CachedView(file.metadata))
+            return ViewAnswer(LoadedView.at(self._cache, identifier, file.location))
+
+        payload = pointer_payload(file.location)
+        return operation.carry_out(
+            [CreateRelation(relation)],
+            key_row(operation.context, 200, relation_uuid=relation.uuid),
+            [event(operation.context, relation, event_name, payload)],
+            answer,
+            files={file.location: file.chunks} if file.chunks else {},
+        )
+
+    def _refuse_existing(self, identifier: Identifier) -> None:
+        """Check early to give a clear message. The database decides again in the transaction."""
+        row = self._database.relation(identifier)
+        if row is not None:
+            raise name_taken(self.kind, row.kind, identifier)
+
+
+def _last_event(context: Context, row: Relation, event_name: str) -> EventRow:
+    """Return the last event of a row, after which the row no longer exists."""
+    payload = pointer_payload(row.metadata_location)
+    return event(context, replace(row, version=row.version + 1), event_name, payload)
