@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as fn
 
 from frazil.client.declare.client_table import Table
@@ -21,7 +21,6 @@ from frazil.spark.core.name_matching import column, names_of, quoted
 from frazil.spark.core.statement_runs import Result, run_statement
 from frazil.spark.rows.merge_statement import MergeBuilder
 from frazil.spark.schema.frame_fitting import fit
-from frazil.spark.schema.spark_types import spark_type
 from frazil.spark.writing.commit_options import complete_options
 from frazil.spark.writing.equality_deletes import covering_specs, write_equality_deletes
 from frazil.spark.writing.frame_statements import FrameStatement
@@ -183,12 +182,7 @@ def _by_equality(statement: FrameStatement, upsert: Upsert) -> Result:
         files = write_rows(
             context, table, fitted.frame, pending.folder, statement.options, schema=fitted.schema
         )
-        deletes = write_equality_deletes(
-            table,
-            rows.select(*(_typed(field) for field in keys)),
-            [field.name for field in keys],
-            pending.folder,
-        )
+        deletes = write_equality_deletes(table, rows, keys, pending.folder)
         if not files and not deletes and not fitted.updates:
             return Result(commit=None, operation=_OPERATION)
         options = complete_options(context, statement.target, statement.commit_options, table)
@@ -208,10 +202,6 @@ def _by_equality(statement: FrameStatement, upsert: Upsert) -> Result:
         rows_deleted=None,
         files_added=len(files) + len(deletes),
     )
-
-
-def _typed(field: NestedField) -> Column:
-    return column(field.name).cast(spark_type(field.type)).alias(field.name)
 
 
 def _merge(statement: FrameStatement, upsert: Upsert) -> Result:

@@ -38,7 +38,7 @@ from frazil.spark.writing import file_jobs
 from frazil.spark.writing.file_jobs import Item
 from frazil.spark.writing.write_commit import WriteFolder
 from frazil.wire.declared_content import DeleteFileReference
-from frazil.wire.errors import BadRequest, UnsupportedOperation
+from frazil.wire.errors import BadRequest
 
 GRANULARITY_PROPERTY: Final = "write.delete.granularity"
 _GRANULARITIES: Final = ("file", "partition")
@@ -73,14 +73,12 @@ class WrittenDeletes:
 def write_deletes(
     context: Context, table: Table, touched: Sequence[DeletedRows], folder: WriteFolder
 ) -> WrittenDeletes:
-    """Write the deletes of the touched files, each of which has at least one position."""
+    """Write the deletes of the touched files, each of which has at least one position.
+
+    The table's format version is 2 or 3.
+    """
     if not touched:
         return WrittenDeletes((), ())
-    if table.format_version < 2:
-        raise UnsupportedOperation(
-            f"{table} has format version {table.format_version}, which has no delete files: "
-            "upgrade it to version 2, or set its mode to copy-on-write"
-        )
     by_file = table.format_version >= 3 or granularity(table.properties) == "file"
     groups = [[file] for file in touched] if by_file else list(_by_partition(touched))
     written = file_jobs.run(

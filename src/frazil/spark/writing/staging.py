@@ -40,7 +40,6 @@ from frazil.spark.executor.file_tasks import (
 )
 from frazil.spark.executor.worker_tasks import RESULT_SCHEMA
 from frazil.spark.writing.write_commit import data_location
-from frazil.wire.errors import BadRequest
 
 SMALL_BYTES: Final = 64 << 20
 _FLAT_BYTES: Final = 8
@@ -101,14 +100,14 @@ class Staged:
 
 
 @contextmanager
-def staged(context: Context, frame: DataFrame, table: Table | None = None) -> Iterator[Staged]:
+def staged(context: Context, frame: DataFrame, table: Table) -> Iterator[Staged]:
     """Store the rows of a frame for the block.
 
     They are stored in the session's `temp-dir`. Without one, they are in the machine's temporary
     folder if Spark runs on this machine alone, else beside the data of `table`.
     """
     folder = f"{_temp_folder(context, table)}/frazil-{uuid4().hex}"
-    storage = storage_of(context.properties, {} if table is None else table.config)
+    storage = storage_of(context.properties, table.config)
     try:
         if is_local(folder):
             yield _through_spark(context, frame, folder, storage)
@@ -118,17 +117,12 @@ def staged(context: Context, frame: DataFrame, table: Table | None = None) -> It
         storage.delete_folder(folder)
 
 
-def _temp_folder(context: Context, table: Table | None) -> str:
+def _temp_folder(context: Context, table: Table) -> str:
     if context.settings.temp_dir is not None:
         return context.settings.temp_dir.rstrip("/")
     if _is_single_machine(context):
         return tempfile.gettempdir()
-    if table is not None:
-        return data_location(table)
-    raise BadRequest(
-        "a frame has to be evaluated once, and there is no folder that driver and executors share: "
-        "name one as spark.frazil.temp-dir"
-    )
+    return data_location(table)
 
 
 def _is_single_machine(context: Context) -> bool:
