@@ -277,16 +277,19 @@ def test_what_spark_calls_travels_without_the_client(client: Client, server_url:
 
     from frazil.spark.core.context import Settings
     from frazil.spark.core.statement_runs import Target
-    from frazil.spark.streams.stream_statements import EpochWriter, _Catalog
+    from frazil.spark.streams.source_options import client_of
+    from frazil.spark.streams.stream_statements import EpochWriter
 
     target = Target(Identifier(("ns",), "t"))
-    catalog = _Catalog(server_url, {"token": "k"})
-    sent = EpochWriter(catalog, Settings(), target, "append", "/checkpoint", client=client)
+    properties = {"token": "k"}
+    sent = EpochWriter(
+        server_url, properties, Settings(), target, "append", "/checkpoint", client=client
+    )
     pickler: Any = getattr(serializers, "CloudPickleSerializer")()  # noqa: B009
     arrived = pickler.loads(pickler.dumps(sent))
     assert arrived.client is None
-    assert arrived.catalog == catalog
-    with arrived.catalog.client() as own:
+    assert (arrived.uri, arrived.properties) == (server_url, properties)
+    with client_of(arrived.uri, arrived.properties) as own:
         assert own.list_namespaces() == client.list_namespaces()
 
 

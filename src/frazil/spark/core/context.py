@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, TypeVar
 
-from pyspark.sql import SparkSession
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 
 from frazil.client.catalog_client import Client
 from frazil.wire.errors import BadRequest
@@ -59,7 +60,6 @@ class Context:
     properties: Mapping[str, str] = field(default_factory=dict)
     """The user's properties of the catalog and its storage, by the names of Iceberg's REST
     catalogs: `token`, `warehouse`, `s3.access-key-id` and so on."""
-    log: logging.Logger = LOGGER
 
     @property
     def time_zone(self) -> str:
@@ -83,6 +83,18 @@ def settings_of(spark: SparkSession, **arguments: Any) -> Settings:
         if value is not None:
             values[name] = value
     return Settings(**values)
+
+
+def setting_text(value: Any) -> str:
+    """Return the value of a setting or an option as Spark writes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def dealt_out(spark: SparkSession, name: str, values: pa.Array, partitions: int) -> DataFrame:
+    """Return a frame of one column whose rows are spread evenly over the partitions."""
+    frame = spark.createDataFrame(pa.table({name: values})).coalesce(1)
+    # Repartitioning a single partition deals rows out evenly.
+    return frame.repartition(partitions) if partitions > 1 else frame
 
 
 def _configured(spark: SparkSession, name: str) -> Any:

@@ -19,7 +19,7 @@ from typing import TypeVar, cast
 
 from frazil.client.declare.client_table import Table
 from frazil.client.declare.table_verbs import Commit
-from frazil.spark.core.context import Context
+from frazil.spark.core.context import LOGGER, Context
 from frazil.wire.errors import CommitFailed, ValidationError
 from frazil.wire.file_actions import MAIN
 from frazil.wire.identifiers import Identifier
@@ -82,7 +82,7 @@ def run_statement(context: Context, target: Target, attempt: Callable[[], T]) ->
         except (ValidationError, CommitFailed) as error:
             if number > retries:
                 raise
-            context.log.info(
+            LOGGER.info(
                 "attempt %d was refused, the statement runs again from a new scan: %s",
                 number,
                 error,

@@ -26,7 +26,7 @@ from frazil.spark.conditions.iceberg_filters import (
     without_transforms,
 )
 from frazil.spark.conditions.sql_conditions import convert
-from frazil.spark.core.context import Context
+from frazil.spark.core.context import LOGGER, Context
 from frazil.spark.core.name_matching import names_of, quoted
 from frazil.spark.core.table_history import schema_of, snapshot_at
 from frazil.spark.reading import jar_reader, own_reader
@@ -271,7 +271,7 @@ def _read(context: Context, scan: _Scan) -> DataFrame:
             return _through_jar(context, scan, scan.pinned)
         if context.settings.reader == "jar":
             jar_reader.check_forced(reason, scan.table)
-        context.log.debug("%s: read by Frazil's own reader: %s", scan.table, reason)
+        LOGGER.debug("%s: read by Frazil's own reader: %s", scan.table, reason)
     return _through_own(context, scan, scan.pinned)
 
 

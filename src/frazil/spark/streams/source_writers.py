@@ -10,7 +10,6 @@ missing, since Spark does not try to commit without it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 from uuid import uuid4
@@ -32,7 +31,7 @@ from frazil.spark.executor.file_tasks import Conform, FileWriting
 from frazil.spark.schema.source_batches import conform
 from frazil.spark.streams.source_options import SourceOptions
 from frazil.spark.streams.stream_ids import StreamId, is_committed, stream_id
-from frazil.spark.writing.write_commit import Write, WriteFolder, data_location
+from frazil.spark.writing.write_commit import Write, WriteFolder, committing, data_location
 from frazil.wire.errors import BadRequest, UnsupportedOperation
 from frazil.wire.expressions import AlwaysTrue
 
@@ -83,24 +82,12 @@ def file_task(options: SourceOptions, table: Table, schema: SparkStruct) -> File
     )
 
 
-@contextmanager
-def committing(folder: str, storage: Storage) -> Iterator[Write]:
-    """Remove the files if the block fails, unless the outcome of the commit is unknown."""
-    write = Write(WriteFolder(folder, storage))
-    try:
-        yield write
-    except BaseException:
-        write.fail()
-        raise
-
-
 def committed(
     write: Write, messages: Messages, submit: Callable[[Sequence[DataFile]], Commit]
 ) -> Commit | None:
     """Commit what the tasks have written; None if that is nothing."""
     files = [file for message in messages for file in _files(message)]
     if not files:
-        write.folder.discard()
         return None
     return write.commit({file.file_path for file in files}, lambda: submit(files))
 
@@ -135,7 +122,7 @@ class TableWriter(DataSourceArrowWriter):
         return Written(self._task.write(iterator, self._folder), self._folder)
 
     def commit(self, messages: Messages) -> None:
-        with committing(self._folder, self._task.storage) as write:
+        with committing(WriteFolder(self._folder, self._task.storage)) as write:
             done = committed(write, messages, self._submit)
         if done is None and self._overwrite and self._options.overwrite_mode == "static":
             # An overwrite deletes rows even if it writes none.
@@ -186,11 +173,10 @@ class TableStreamWriter(StreamWriterBase):  # type: ignore[misc]
         written = [message for message in messages if isinstance(message, Written)]
         if not written:
             return
-        with committing(written[0].folder, self._task.storage) as write:
+        with committing(WriteFolder(written[0].folder, self._task.storage)) as write:
             table = self._options.load()
             stream = self._stream(written[0])
             if is_committed(table, self._options.branch, stream, batchId):
-                write.folder.discard()
                 return
             done = committed(
                 write, messages, lambda files: self._submit(table, stream, batchId, files)

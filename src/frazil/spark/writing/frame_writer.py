@@ -23,7 +23,7 @@ from frazil.datafiles.portable_table import PortableTable
 from frazil.datafiles.writing.row_partitions import PARTITION_PREFIX, Partitioner
 from frazil.datafiles.writing.write_properties import FileOptions, file_options
 from frazil.spark.core.borrowed_settings import session_settings
-from frazil.spark.core.context import WRITERS, Context
+from frazil.spark.core.context import LOGGER, WRITERS, Context
 from frazil.spark.executor.file_tasks import FileWriting, write_task
 from frazil.spark.executor.worker_tasks import RESULT_SCHEMA
 from frazil.spark.schema.partition_transforms import partition_columns
@@ -130,7 +130,7 @@ def _write_table(
     *,
     lineage: bool,
 ) -> tuple[DataFile, ...]:
-    context.log.info("%s: written by the driver: the rows are few", facts.name)
+    LOGGER.info("%s: written by the driver: the rows are few", facts.name)
     writing = FileWriting(facts, folder.storage, options, lineage)
     # One batch, so that the rows of a partition are found together.
     return _decoded(writing.write(rows.combine_chunks().to_batches(), folder.location))
@@ -212,19 +212,19 @@ def _chosen_engine(
     if engine not in WRITERS:
         raise BadRequest(f"engine: {engine!r} is none of {', '.join(WRITERS)}")
     if engine == "arrow":
-        context.log.info("%s: written through Arrow, as requested", facts.name)
+        LOGGER.info("%s: written through Arrow, as requested", facts.name)
         return engine
     is_sized = options.target_file_size_bytes is not None
     objected = objections(facts, folder.location, of_files, is_sized=is_sized)
     if engine == "jvm":
         _refuse(facts, [each.reason for each in objected if not each.is_preference])
-        context.log.info("%s: written by Spark's Parquet writer, as requested", facts.name)
+        LOGGER.info("%s: written by Spark's Parquet writer, as requested", facts.name)
         return engine
     if objected:
         reasons = "; ".join(each.reason for each in objected)
-        context.log.info("%s: written through Arrow: %s", facts.name, reasons)
+        LOGGER.info("%s: written through Arrow: %s", facts.name, reasons)
         return "arrow"
-    context.log.info(
+    LOGGER.info(
         "%s: written by Spark's Parquet writer: its types are flat and its files local", facts.name
     )
     return "jvm"

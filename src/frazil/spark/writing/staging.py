@@ -31,7 +31,7 @@ from pyspark.sql.types import (
 from frazil.client.declare.client_table import Table
 from frazil.datafiles.reading.file_storage import Storage, is_local, storage_of
 from frazil.spark.core.borrowed_settings import PARQUET_SETTINGS, session_settings
-from frazil.spark.core.context import Context
+from frazil.spark.core.context import Context, dealt_out
 from frazil.spark.executor.file_tasks import (
     PARQUET_SUFFIX,
     STAGING_CODEC,
@@ -200,8 +200,7 @@ def _through_arrow(context: Context, frame: DataFrame, folder: str, storage: Sto
     if not paths:
         empty = context.spark.createDataFrame([], types)
         return Staged(_restored(empty, frame), storage, paths)
-    files = context.spark.createDataFrame(pa.table({"path": pa.array(paths, pa.string())}))
+    files = dealt_out(context.spark, "path", pa.array(paths, pa.string()), len(paths))
     names = [field.name for field in types.fields]
-    spread = files.coalesce(1).repartition(len(paths))
-    read = spread.mapInArrow(staged_rows_task(storage, names), types)
+    read = files.mapInArrow(staged_rows_task(storage, names), types)
     return Staged(_restored(read, frame), storage, paths)

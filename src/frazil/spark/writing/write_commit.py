@@ -133,11 +133,20 @@ class Write:
 
 @contextmanager
 def writing(context: Context, table: Table) -> Iterator[Write]:
+    """Start a write with jobs of Spark, which are stopped if the block fails."""
+    with (
+        committing(new_folder(context, table)) as write,
+        _stopped_by_failure(context.spark, write),
+    ):
+        yield write
+
+
+@contextmanager
+def committing(folder: WriteFolder) -> Iterator[Write]:
     """Start a write; its files are removed if the block ends without a commit."""
-    write = Write(new_folder(context, table))
+    write = Write(folder)
     try:
-        with _stopped_by_failure(context.spark, write):
-            yield write
+        yield write
     except BaseException:
         write.fail()
         raise
