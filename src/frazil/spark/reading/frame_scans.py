@@ -28,12 +28,12 @@ from frazil.spark.conditions.iceberg_filters import (
 from frazil.spark.conditions.sql_conditions import convert
 from frazil.spark.core.context import LOGGER, Context
 from frazil.spark.core.name_matching import names_of, quoted
+from frazil.spark.core.statement_runs import audited_branch
 from frazil.spark.core.table_history import schema_of, snapshot_at
 from frazil.spark.reading import jar_reader, own_reader
 from frazil.spark.reading.jar_reader import Pinned
 from frazil.spark.reading.own_reader import OwnScan
 from frazil.spark.schema.frame_fitting import mapped
-from frazil.spark.writing.commit_options import audited_branch
 from frazil.values.types import StructType
 from frazil.wire.errors import BadRequest, NotFound
 from frazil.wire.expressions import AlwaysTrue, Expression

@@ -18,10 +18,9 @@ from pyspark.sql import functions as fn
 from frazil.client.declare.client_table import Table
 from frazil.client.declare.table_verbs import TableVerbs
 from frazil.spark.core.name_matching import column, names_of, quoted
-from frazil.spark.core.statement_runs import Result, run_statement
+from frazil.spark.core.statement_runs import Result, complete_options, run_statement
 from frazil.spark.rows.merge_statement import MergeBuilder
 from frazil.spark.schema.frame_fitting import fit
-from frazil.spark.writing.commit_options import complete_options
 from frazil.spark.writing.equality_deletes import covering_specs, write_equality_deletes
 from frazil.spark.writing.frame_statements import FrameStatement
 from frazil.spark.writing.frame_writer import write_rows
