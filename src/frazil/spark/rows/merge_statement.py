@@ -232,7 +232,6 @@ class _StoredMatches:
         if rows is None:
             return self._write(write, few=True)
         return write_here(
-            attempt.context,
             attempt.table,
             rows,
             write.folder,

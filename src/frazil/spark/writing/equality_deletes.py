@@ -17,13 +17,13 @@ from pyspark.sql import Column, DataFrame
 from frazil.client.declare.client_table import Table
 from frazil.datafiles.footers.files_from_parquet import DataFile, EqualityDeleteFile
 from frazil.datafiles.portable_table import FileTable, PortableTable
+from frazil.datafiles.writing.write_properties import positive_number
 from frazil.spark.core.name_matching import column
 from frazil.spark.schema.partition_transforms import spec_fields
 from frazil.spark.schema.spark_types import spark_type
 from frazil.spark.writing.frame_writer import (
     WriteOptions,
-    distributed,
-    options_of_files,
+    WritePlan,
     write_arrow,
 )
 from frazil.spark.writing.write_commit import WriteFolder
@@ -119,17 +119,16 @@ def _write(facts: PortableTable, keys: DataFrame, folder: WriteFolder) -> tuple[
     if not any(_sources(facts, facts.metadata["default-spec-id"])):
         # Without a distribution each task would write a small file.
         keys = keys.hint("rebalance")
-    rows = distributed(facts, keys, options)
-    return write_arrow(facts, rows, folder, options_of_files(facts, options))
+    plan = WritePlan.of(facts, options)
+    return write_arrow(facts, plan.distributed(keys), folder, plan.files)
 
 
 def _target_size_bytes(properties: Mapping[str, str]) -> int:
     text = properties.get(TARGET_SIZE_PROPERTY)
-    if text is None:
-        return _TARGET_SIZE_DEFAULT_BYTES
-    if not text.isdecimal() or int(text) == 0:
-        raise BadRequest(f"{TARGET_SIZE_PROPERTY}: {text!r} is not a positive whole number")
-    return int(text)
+    try:
+        return _TARGET_SIZE_DEFAULT_BYTES if text is None else positive_number(text)
+    except ValueError as error:
+        raise BadRequest(f"{TARGET_SIZE_PROPERTY}: {error}") from None
 
 
 def _equality_deletes(file: DataFile, ids: tuple[int, ...]) -> EqualityDeleteFile:
