@@ -19,12 +19,13 @@ from frazil.client.declare.client_table import Table
 from frazil.client.declare.table_verbs import TableVerbs
 from frazil.spark.core.name_matching import column, names_of, quoted
 from frazil.spark.core.statement_runs import Result, complete_options, run_statement
+from frazil.spark.rows.merge_frames import numbered_source
 from frazil.spark.rows.merge_statement import MergeBuilder
 from frazil.spark.schema.frame_fitting import fit
 from frazil.spark.writing.equality_deletes import covering_specs, write_equality_deletes
 from frazil.spark.writing.frame_statements import FrameStatement
 from frazil.spark.writing.frame_writer import write_rows
-from frazil.spark.writing.staging import staged
+from frazil.spark.writing.staging import Staged, staged
 from frazil.spark.writing.write_commit import commit_files, writing
 from frazil.values.types import NestedField, TypeId
 from frazil.wire.errors import BadRequest
@@ -126,12 +127,15 @@ def key_fields(upsert: Upsert, table: Table, case_sensitive: bool) -> tuple[Nest
 def write_upsert(statement: FrameStatement, upsert: Upsert) -> Result:
     """Upsert the rows; the frame is evaluated once, since deletes and rows must have equal keys."""
     context, target = statement.context, statement.target
-    frame = prepared(statement.frame, upsert)
-    with staged(context, frame, target.load(context)) as stored:
+    merges = upsert.method != EQUALITY_DELETES
+    rows = prepared(statement.frame, upsert)
+    if merges:
+        rows = numbered_source(rows)
+    with staged(context, rows, target.load(context)) as stored:
         refuse_duplicate_keys(stored.frame, upsert)
+        if merges:
+            return _merge(statement, stored, upsert)
         stored_statement = replace(statement, frame=stored.frame)
-        if upsert.method != EQUALITY_DELETES:
-            return _merge(stored_statement, upsert)
         return run_statement(context, target, lambda: _by_equality(stored_statement, upsert))
 
 
@@ -203,10 +207,10 @@ def _by_equality(statement: FrameStatement, upsert: Upsert) -> Result:
     )
 
 
-def _merge(statement: FrameStatement, upsert: Upsert) -> Result:
+def _merge(statement: FrameStatement, source: Staged, upsert: Upsert) -> Result:
     on = " AND ".join(f"target.{quoted(key)} = source.{quoted(key)}" for key in upsert.keys)
     deletes = f"source.{_DELETES}"
-    merge = MergeBuilder(statement.context, statement.target, statement.frame, on)
+    merge = MergeBuilder(statement.context, statement.target, source, on)
     if upsert.delete_when is None:
         merge = merge.when_matched_update_all().when_not_matched_insert_all()
     else:

@@ -7,9 +7,10 @@ has changed meanwhile gives other rows to the second half of a MERGE than to the
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 from uuid import uuid4
 
@@ -61,7 +62,7 @@ def is_small(schema: StructType, rows: int | None) -> bool:
     return rows * row_bytes <= SMALL_BYTES
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Staged:
     """Rows in temporary files."""
 
@@ -70,32 +71,38 @@ class Staged:
     _paths: tuple[str, ...] | None
     """None if the driver may not see the files."""
 
+    @cached_property
+    def _footers(self) -> Mapping[str, pq.FileMetaData]:
+        """The files' footers by path, which are read once."""
+        footers = {}
+        for path in self._paths or ():
+            with self._storage.open_input(path) as source:
+                footers[path] = pq.read_metadata(source)
+        return footers
+
     def size_here(self) -> int | None:
         """Return the uncompressed size of the rows; None if the driver cannot read the files."""
         if self._paths is None:
             return None
         size = 0
-        for path in self._paths:
-            with self._storage.open_input(path) as source:
-                metadata = pq.read_metadata(source)
-            groups = range(metadata.num_row_groups)
-            size += sum(metadata.row_group(group).total_byte_size for group in groups)
+        for footer in self._footers.values():
+            groups = range(footer.num_row_groups)
+            size += sum(footer.row_group(group).total_byte_size for group in groups)
         return size
 
     def read_here(self, names: Sequence[str], max_rows: int) -> pa.Table | None:
         """Read columns without Spark; None if there are more rows, or the files cannot be read."""
-        if self._paths is None:
+        rows = sum(footer.num_rows for footer in self._footers.values())
+        if not self._paths or rows > max_rows:
             return None
         columns = [f"c{self.frame.columns.index(name)}" for name in names]
-        parts, rows = [], 0
-        for path in self._paths:
-            with self._storage.open_input(path) as source, pq.ParquetFile(source) as file:
-                rows += file.metadata.num_rows
-                if rows > max_rows:
-                    return None
+        parts = []
+        for path, footer in self._footers.items():
+            with (
+                self._storage.open_input(path) as source,
+                pq.ParquetFile(source, metadata=footer) as file,
+            ):
                 parts.append(file.read(columns=columns, use_threads=False).select(columns))
-        if not parts:
-            return None
         return pa.concat_tables(parts).rename_columns(list(names))
 
 
