@@ -233,17 +233,7 @@ def _selected(
     context: Context, table: Table, schema: StructType, names: Sequence[str]
 ) -> StructType:
     """Return the named columns; names match as the session compares them."""
-    by_name = {field.name: field for field in schema.fields}
-    if not names_of(context.spark).case_sensitive:
-        by_name = {field.name.lower(): field for field in schema.fields} | by_name
-    selected = []
-    for name in names:
-        field = by_name.get(name) or by_name.get(name.lower())
-        if field is None:
-            known = ", ".join(field.name for field in schema.fields)
-            raise BadRequest(f"{table} has no column {name}; it has {known}")
-        selected.append(field)
-    return StructType(tuple(selected))
+    return StructType(names_of(context.spark).chosen(schema, names, table))
 
 
 def _check_lineage(table: Table, metadata_columns: Sequence[str]) -> None:

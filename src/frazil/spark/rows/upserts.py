@@ -17,6 +17,7 @@ from pyspark.sql import functions as fn
 
 from frazil.client.declare.client_table import Table
 from frazil.client.declare.table_verbs import TableVerbs
+from frazil.spark.core.context import Context
 from frazil.spark.core.name_matching import column, names_of, quoted
 from frazil.spark.core.statement_runs import Result, complete_options, run_statement
 from frazil.spark.rows.merge_frames import numbered_source
@@ -86,9 +87,11 @@ def upsert_of(
     )
 
 
-def check(upsert: Upsert, table: Table, *, case_sensitive: bool, merge_schema: bool) -> None:
-    """Refuse an upsert that the table does not allow."""
-    fields = key_fields(upsert, table, case_sensitive)
+def checked_keys(
+    context: Context, upsert: Upsert, table: Table, *, merge_schema: bool
+) -> tuple[NestedField, ...]:
+    """Return the key's columns; refuse an upsert that the table does not allow."""
+    fields = names_of(context.spark).chosen(table.schema, upsert.keys, f"keys: {table}")
     for field in fields:
         if field.type.is_nested or field.type.type_id in _FLOATING:
             raise BadRequest(
@@ -98,27 +101,14 @@ def check(upsert: Upsert, table: Table, *, case_sensitive: bool, merge_schema: b
     if upsert.method != EQUALITY_DELETES:
         if merge_schema:
             raise BadRequest(f"merge_schema: upserts by {upsert.method} cannot change the schema")
-        return
+        return fields
     if table.format_version < 2:
         raise BadRequest(
             f"{table} has format version 1, which has no equality deletes: upgrade it, or take "
             f"upsert={COPY_ON_WRITE!r}"
         )
     covering_specs(table, [field.field_id for field in fields])
-
-
-def key_fields(upsert: Upsert, table: Table, case_sensitive: bool) -> tuple[NestedField, ...]:
-    by_name = {field.name: field for field in table.schema.fields}
-    if not case_sensitive:
-        by_name = {name.lower(): field for name, field in by_name.items()} | by_name
-    fields = []
-    for key in upsert.keys:
-        field = by_name.get(key) or (None if case_sensitive else by_name.get(key.lower()))
-        if field is None:
-            known = ", ".join(field.name for field in table.schema.fields)
-            raise BadRequest(f"keys: {table} has no column {key}; it has {known}")
-        fields.append(field)
-    return tuple(fields)
+    return fields
 
 
 # --- the statement --------------------------------------------------------------------------------
@@ -176,10 +166,8 @@ def refuse_duplicate_keys(rows: DataFrame, upsert: Upsert) -> None:
 def _by_equality(statement: FrameStatement, upsert: Upsert) -> Result:
     context, rows = statement.context, statement.frame
     table = statement.target.load(context)
-    case_sensitive = names_of(context.spark).case_sensitive
     merge_schema = statement.merge_schema
-    check(upsert, table, case_sensitive=case_sensitive, merge_schema=merge_schema)
-    keys = key_fields(upsert, table, case_sensitive)
+    keys = checked_keys(context, upsert, table, merge_schema=merge_schema)
     fitted = fit(rows.where(~fn.col(_DELETES)).drop(_DELETES), table, merge_schema=merge_schema)
     with writing(context, table) as pending:
         files = write_rows(

@@ -123,8 +123,8 @@ class TableWriter(DataSourceArrowWriter):
 
     def commit(self, messages: Messages) -> None:
         with committing(WriteFolder(self._folder, self._task.storage)) as write:
-            done = committed(write, messages, self._submit)
-        if done is None and self._overwrite and self._options.overwrite_mode == "static":
+            commit = committed(write, messages, self._submit)
+        if commit is None and self._overwrite and self._options.overwrite_mode == "static":
             # An overwrite deletes rows even if it writes none.
             self._submit(())
 
@@ -135,14 +135,14 @@ class TableWriter(DataSourceArrowWriter):
     def _submit(self, files: Sequence[DataFile]) -> Commit:
         options = self._options
         table = options.load()
-        placed: dict[str, Any] = {"branch": options.branch, "summary": options.summary}
+        commit_options: dict[str, Any] = {"branch": options.branch, "summary": options.summary}
         if not self._overwrite:
-            return table.append_files(files, **placed)
-        placed["base_snapshot_id"] = self._base
+            return table.append_files(files, **commit_options)
+        commit_options["base_snapshot_id"] = self._base
         if options.overwrite_mode == "dynamic":
-            return table.replace_partitions(files, **placed)
+            return table.replace_partitions(files, **commit_options)
         row_filter = options.overwrite_filter or AlwaysTrue()
-        return table.overwrite_files(files, row_filter=row_filter, **placed)
+        return table.overwrite_files(files, row_filter=row_filter, **commit_options)
 
 
 # --- streams --------------------------------------------------------------------------------------
@@ -178,10 +178,10 @@ class TableStreamWriter(StreamWriterBase):  # type: ignore[misc]
             stream = self._stream(written[0])
             if is_committed(table, self._options.branch, stream, batchId):
                 return
-            done = committed(
+            commit = committed(
                 write, messages, lambda files: self._submit(table, stream, batchId, files)
             )
-        if done is None and self._overwrite:
+        if commit is None and self._overwrite:
             self._submit(table, stream, batchId, ())
 
     def abort(self, messages: Messages, batchId: int) -> None:  # noqa: N803
@@ -197,14 +197,14 @@ class TableStreamWriter(StreamWriterBase):  # type: ignore[misc]
     def _submit(
         self, table: Table, stream: StreamId, epoch: int, files: Sequence[DataFile]
     ) -> Commit:
-        placed: dict[str, Any] = {
+        commit_options: dict[str, Any] = {
             "branch": self._options.branch,
             "summary": {**self._options.summary, **stream.summary()},
             "once": stream.once(epoch),
         }
         if self._overwrite:
-            return table.overwrite_files(files, row_filter=AlwaysTrue(), **placed)
-        return table.append_files(files, **placed)
+            return table.overwrite_files(files, row_filter=AlwaysTrue(), **commit_options)
+        return table.append_files(files, **commit_options)
 
 
 def task_properties() -> Mapping[str, str]:
@@ -213,5 +213,5 @@ def task_properties() -> Mapping[str, str]:
     context = TaskContext.get()
     if context is None:
         return {}
-    found = {name: context.getLocalProperty(name) for name in (_QUERY, _EPOCH)}
-    return {name: text for name, text in found.items() if text is not None}
+    properties = {name: context.getLocalProperty(name) for name in (_QUERY, _EPOCH)}
+    return {name: text for name, text in properties.items() if text is not None}

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from frazil.client.catalog_client import Client
 from frazil.client.declare.client_table import Table
 from frazil.spark.core.context import LOGGER, Context, Settings
-from frazil.spark.core.name_matching import column, names_of
+from frazil.spark.core.name_matching import column
 from frazil.spark.core.statement_runs import Result, Target
 from frazil.spark.reading import jar_reader
 from frazil.spark.rows import upserts
@@ -121,8 +121,7 @@ def _check(
     table = target.load(context)
     fit(frame if upsert is None else upsert.rows(frame), table, merge_schema=merge_schema)
     if upsert is not None:
-        case_sensitive = names_of(context.spark).case_sensitive
-        upserts.check(upsert, table, case_sensitive=case_sensitive, merge_schema=merge_schema)
+        upserts.checked_keys(context, upsert, table, merge_schema=merge_schema)
 
 
 def _triggered(stream: Any, trigger: Trigger | None) -> Any:
