@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import Column, DataFrame
 
+from frazil.spark.core.context import setting_text
 from frazil.spark.core.statement_runs import Result
 from frazil.spark.ddl import table_creation
 from frazil.spark.parse.sql_tokens import Cursor, Name
@@ -138,8 +139,7 @@ class TableWriter:
         return self
 
     def option(self, key: str, value: Any) -> TableWriter:
-        text = str(value).lower() if isinstance(value, bool) else str(value)
-        return replace(self, chosen={**self.chosen, key: text})
+        return replace(self, chosen={**self.chosen, key: setting_text(value)})
 
     def options(self, **options: Any) -> TableWriter:
         writer = self

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from frazil.client.catalog_client import Client
 from frazil.client.catalog_config import DEFAULT_URI
+from frazil.client.send.catalog_calls import identifier_of
 from frazil.spark.builders import FrameReader, TableWriter
 from frazil.spark.core.context import Context, settings_of
 from frazil.spark.runtime.local_spark import local_spark
 from frazil.spark.sql.dispatch import run
 from frazil.spark.streams.data_source import register
-from frazil.spark.table import SparkTable, spark_table
+from frazil.spark.table import SparkTable
 from frazil.wire.identifiers import Identifier
 
 
@@ -85,17 +85,12 @@ class Session:
     def __enter__(self) -> Session:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def table(self, name: str | tuple[str, ...] | Identifier) -> SparkTable:
         """Return a handle with `scan`, `append`, `overwrite`, `delete`, `update` and `merge`."""
-        return spark_table(self.context, name)
+        return SparkTable(self.context, identifier_of(name))
 
     def sql(self, text: str, args: Mapping[str, Any] | Sequence[Any] | None = None) -> DataFrame:
         """Run a statement. SELECT sees the catalog's tables and Spark's own views."""

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pyspark.sql import Column, DataFrame
 
 from frazil.client.declare.client_table import Table
-from frazil.client.send.catalog_calls import identifier_of
 from frazil.spark.core.context import Context
 from frazil.spark.core.progress import progress
 from frazil.spark.core.statement_runs import Result, Target
@@ -187,7 +186,3 @@ class SparkTable:
         return FrameStatement(
             self.context, self._target(), frame, merge_schema, options, commit_options
         )
-
-
-def spark_table(context: Context, name: str | tuple[str, ...] | Identifier) -> SparkTable:
-    return SparkTable(context, identifier_of(name))

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 import pytest
 from pyspark.sql import SparkSession
 
+from frazil.spark.core.statement_runs import BRANCH_SETTING, ID_SETTING
 from frazil.spark.session import Session
-from frazil.spark.writing.commit_options import BRANCH_SETTING, ID_SETTING
 from frazil.wire.errors import BadRequest
 
 

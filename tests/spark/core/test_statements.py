@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
@@ -21,7 +20,7 @@ TARGET = Target(Identifier(("ns",), "t"))
 
 def context(retries: int) -> Any:
     settings = Settings(statement_retries=retries)
-    return SimpleNamespace(settings=settings, log=logging.getLogger("frazil.spark"))
+    return SimpleNamespace(settings=settings)
 
 
 def run(retries: int, attempt: Callable[[], Any], target: Target = TARGET) -> Any:

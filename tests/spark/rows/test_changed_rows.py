@@ -25,9 +25,8 @@ from frazil.datafiles.writing.write_properties import file_options
 from frazil.spark.core.context import Context, Settings
 from frazil.spark.executor.worker_tasks import arrow_task, keep_archives, task_name
 from frazil.spark.rows.changed_rows import ChangedRows, united, write_changes
-from frazil.spark.writing import file_jobs
-from frazil.spark.writing.file_jobs import Item
-from frazil.spark.writing.row_removal import copy_files, write_deletes
+from frazil.spark.writing import row_removal
+from frazil.spark.writing.row_removal import Item, copy_files, write_deletes
 from frazil.spark.writing.write_commit import new_folder
 from frazil.wire.errors import BadRequest
 from tests.support.touched_tables import local, make_table
@@ -222,7 +221,7 @@ def test_changes_merge_on_read_in_tasks(
     version: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(file_jobs, "MAX_LOCAL_BYTES", 0)
+    monkeypatch.setattr(row_removal, "MAX_LOCAL_BYTES", 0)
     table = make_table(client, namespace, version)
     context = Context(spark, client, Settings(), "")
     folder = new_folder(context, table)
@@ -255,7 +254,7 @@ def test_changes_copy_on_write_in_tasks(
     frame = changed_frame(spark, table, with_ids=True)
     changes = write_changes(context, table, frame, folder, check_cardinality=True)
     touched = touched_by(table, changes)
-    monkeypatch.setattr(file_jobs, "MAX_LOCAL_BYTES", 0)
+    monkeypatch.setattr(row_removal, "MAX_LOCAL_BYTES", 0)
     copies = copy_files(context, table, touched, folder)
     table.overwrite_files([*changes.files, *copies], [one.file_path for one in touched])
     assert stock_rows(spark, stock, table) == EXPECTED
@@ -275,16 +274,16 @@ def echo(payloads: Sequence[bytes]) -> Iterator[bytes]:
 
 def test_shares_are_of_one_size() -> None:
     items = [Item(bytes([size]), size) for size in (9, 1, 8, 2, 5, 5)]
-    dealt = file_jobs.shares(items, 3)
+    dealt = row_removal.shares(items, 3)
     assert [sum(payload[0] for payload in share) for share in dealt] == [10, 10, 10]
-    assert file_jobs.shares(items[:1], 4) == [[b"\x09"]]
-    assert file_jobs.shares([], 4) == []
+    assert row_removal.shares(items[:1], 4) == [[b"\x09"]]
+    assert row_removal.shares([], 4) == []
 
 
 def test_little_work_is_done_in_threads() -> None:
     items = [Item(b"a", 5 << 20), Item(b"b", 5 << 20), Item(b"c", 1)]
-    assert sorted(file_jobs.run_locally(echo, items)) == [b"aa", b"bb", b"cc"]
-    assert file_jobs.run_locally(echo, []) == []
+    assert sorted(row_removal.run_locally(echo, items)) == [b"aa", b"bb", b"cc"]
+    assert row_removal.run_locally(echo, []) == []
 
 
 def test_an_error_in_a_thread_is_raised() -> None:
@@ -292,7 +291,7 @@ def test_an_error_in_a_thread_is_raised() -> None:
         raise BadRequest(f"cannot do {payloads[0]!r}")
 
     with pytest.raises(BadRequest, match="cannot do"):
-        file_jobs.run_locally(fail, [Item(b"a", 5 << 20), Item(b"b", 5 << 20)])
+        row_removal.run_locally(fail, [Item(b"a", 5 << 20), Item(b"b", 5 << 20)])
 
 
 # --- Python workers -------------------------------------------------------------------------------

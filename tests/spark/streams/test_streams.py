@@ -22,13 +22,11 @@ if TYPE_CHECKING:
     from frazil.client.catalog_client import Client
     from frazil.spark.session import Session
 
-SCHEMA = {
-    "type": "struct",
-    "fields": [
-        {"id": 1, "name": "id", "type": "long", "required": True},
-        {"id": 2, "name": "item", "type": "string", "required": False},
-    ],
-}
+FIELDS = [
+    {"id": 1, "name": "id", "type": "long", "required": True},
+    {"id": 2, "name": "item", "type": "string", "required": False},
+]
+SCHEMA = {"type": "struct", "fields": FIELDS}
 BY_BUCKET = {
     "spec-id": 0,
     "fields": [{"source-id": 1, "field-id": 1000, "name": "b", "transform": "bucket[2]"}],
@@ -279,16 +277,19 @@ def test_what_spark_calls_travels_without_the_client(client: Client, server_url:
 
     from frazil.spark.core.context import Settings
     from frazil.spark.core.statement_runs import Target
-    from frazil.spark.streams.stream_statements import EpochWriter, _Catalog
+    from frazil.spark.streams.source_options import client_of
+    from frazil.spark.streams.stream_statements import EpochWriter
 
     target = Target(Identifier(("ns",), "t"))
-    catalog = _Catalog(server_url, {"token": "k"})
-    sent = EpochWriter(catalog, Settings(), target, "append", "/checkpoint", client=client)
+    properties = {"token": "k"}
+    sent = EpochWriter(
+        server_url, properties, Settings(), target, "append", "/checkpoint", client=client
+    )
     pickler: Any = getattr(serializers, "CloudPickleSerializer")()  # noqa: B009
     arrived = pickler.loads(pickler.dumps(sent))
     assert arrived.client is None
-    assert arrived.catalog == catalog
-    with arrived.catalog.client() as own:
+    assert (arrived.uri, arrived.properties) == (server_url, properties)
+    with client_of(arrived.uri, arrived.properties) as own:
         assert own.list_namespaces() == client.list_namespaces()
 
 
@@ -362,3 +363,8 @@ def test_keys_that_cannot_tell_rows_apart_are_refused(
     client.create_table(f"{namespace}.v1", SCHEMA, properties={"format-version": "1"})
     with pytest.raises(BadRequest, match="format version 1"):
         run(f"{namespace}.v1", mode="upsert", keys=["id"])
+    score = {"id": 3, "name": "score", "type": "double", "required": False}
+    client.create_table(f"{namespace}.f", {**SCHEMA, "fields": [*FIELDS, score]})
+    scored = feed.frame().selectExpr("*", "double(id) AS score")
+    with pytest.raises(BadRequest, match="by which rows cannot be told apart"):
+        run(f"{namespace}.f", frame=scored, mode="upsert", keys=["score"])

@@ -17,7 +17,7 @@ from frazil.spark.writing.write_commit import new_folder
 from frazil.values.deletion_vectors import read_deletion_vector
 from frazil.values.puffin import read_footer
 from frazil.wire.declared_content import DeleteFileReference
-from frazil.wire.errors import BadRequest, UnsupportedOperation
+from frazil.wire.errors import BadRequest
 from tests.support.touched_tables import local, make_table, touch, without_spark
 
 
@@ -138,12 +138,6 @@ def test_position_deletes_by_partition(client: Client, server_url: str, namespac
     assert paths == sorted(paths)
     delete(client, client.load_table(f"{namespace}.t"), {"0": [2]})
     assert ids_left(server_url, table) == [0, *range(3, 12), *range(13, 23), *range(24, 30)]
-
-
-def test_version_1_has_no_delete_files(client: Client, namespace: str) -> None:
-    table = make_table(client, namespace, 1)
-    with pytest.raises(UnsupportedOperation, match="format version 1"):
-        delete(client, table, {"0": [1]})
 
 
 def test_an_unknown_granularity_is_refused(client: Client, namespace: str) -> None:

@@ -12,9 +12,9 @@ from frazil.client.catalog_client import Client
 from frazil.client.declare.client_table import Table
 from frazil.datafiles.footers.files_from_parquet import DataFile, EqualityDeleteFile
 from frazil.spark.core.context import Context, Settings
-from frazil.spark.writing.equality_deletes import covering_specs, key_schema, write_equality_deletes
+from frazil.spark.writing.equality_deletes import covering_specs, write_equality_deletes
 from frazil.spark.writing.write_commit import new_folder
-from frazil.wire.errors import BadRequest, UnsupportedOperation
+from frazil.wire.errors import BadRequest
 from tests.support.touched_tables import ARROW, add_file, make_table
 
 BY_BUCKET = [{"source-id": 1, "field-id": 1001, "name": "b", "transform": "bucket[4]"}]
@@ -27,7 +27,8 @@ def write(
     context = Context(spark, client, Settings(), "")
     types = {"id": "id long", "part": "part string"}
     keys = spark.createDataFrame(rows, ", ".join(types[name] for name in columns))
-    files = write_equality_deletes(table, keys, columns, new_folder(context, table))
+    key = [field for field in table.schema.fields if field.name in columns]
+    files = write_equality_deletes(table, keys, key, new_folder(context, table))
     table.row_delta(add_deletes=files)
     return files
 
@@ -106,39 +107,3 @@ def test_specs_without_live_files_do_not_matter(client: Client, namespace: str) 
         covering_specs(table, [1])
     table.delete_files(row_filter="id >= 0")
     assert covering_specs(client.load_table(str(table)), [1]) == (1,)
-
-
-def test_keys_are_columns_that_can_be_compared(client: Client, namespace: str) -> None:
-    fields = [
-        {"id": 1, "name": "id", "required": False, "type": "long"},
-        {"id": 2, "name": "score", "required": False, "type": "double"},
-        {
-            "id": 3,
-            "name": "tags",
-            "required": False,
-            "type": {
-                "type": "list",
-                "element-id": 4,
-                "element": "string",
-                "element-required": False,
-            },
-        },
-    ]
-    table = client.create_table(f"{namespace}.t", {"type": "struct", "fields": fields})
-    assert [field.name for field in key_schema(table.schema, ["id"]).fields] == ["id"]
-    with pytest.raises(BadRequest, match="score: rows cannot be deleted by values of double"):
-        key_schema(table.schema, ["id", "score"])
-    with pytest.raises(BadRequest, match="key column tags"):
-        key_schema(table.schema, ["tags"])
-    with pytest.raises(BadRequest, match="key column nope"):
-        key_schema(table.schema, ["nope"])
-    with pytest.raises(BadRequest, match="a column at least"):
-        key_schema(table.schema, [])
-
-
-def test_version_1_has_no_equality_deletes(
-    client: Client, namespace: str, spark: SparkSession
-) -> None:
-    table = make_table(client, namespace, 1)
-    with pytest.raises(UnsupportedOperation, match="format version 1"):
-        write(spark, client, table, [(1,)], "id")

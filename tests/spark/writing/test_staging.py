@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from frazil.client.catalog_client import Client
+from frazil.client.declare.client_table import Table
 from frazil.spark.core.context import Context, Settings
 from frazil.spark.writing import staging
 from frazil.spark.writing.staging import staged
-from frazil.wire.errors import BadRequest
+from tests.support.touched_tables import make_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,11 +38,16 @@ def context(
     return Context(spark, client, Settings(temp_dir=str(tmp_path / "temp")), "")
 
 
-def test_rows_are_those_of_the_first_time(context: Context, tmp_path: Path) -> None:
+@pytest.fixture
+def table(client: Client, namespace: str) -> Table:
+    return make_table(client, namespace, 2)
+
+
+def test_rows_are_those_of_the_first_time(context: Context, table: Table, tmp_path: Path) -> None:
     from pyspark.sql import functions as fn
 
     frame = context.spark.range(10).select("id", fn.rand().alias("chance"))
-    with staged(context, frame) as stored:
+    with staged(context, frame, table) as stored:
         rows = stored.frame
         first = sorted(rows.collect())
         assert [row["id"] for row in first] == list(range(10))
@@ -52,9 +58,9 @@ def test_rows_are_those_of_the_first_time(context: Context, tmp_path: Path) -> N
     assert list((tmp_path / "temp").iterdir()) == []
 
 
-def test_columns_may_be_of_any_name_and_type(context: Context) -> None:
+def test_columns_may_be_of_any_name_and_type(context: Context, table: Table) -> None:
     frame = context.spark.sql(ODD)
-    with staged(context, frame) as stored:
+    with staged(context, frame, table) as stored:
         rows = stored.frame
         assert rows.columns == frame.columns
         assert [field.dataType.simpleString() for field in rows.schema] == [
@@ -63,51 +69,33 @@ def test_columns_may_be_of_any_name_and_type(context: Context) -> None:
         assert rows.collect() == frame.collect()
 
 
-def test_microseconds_are_kept_whatever_the_session_says(context: Context) -> None:
+def test_microseconds_are_kept_whatever_the_session_says(context: Context, table: Table) -> None:
     name = "spark.sql.parquet.outputTimestampType"
     frame = context.spark.sql("SELECT timestamp'2026-05-01 00:00:00.123456' AS t")
     before = context.spark.conf.get(name)
     assert before is not None
     context.spark.conf.set(name, "TIMESTAMP_MILLIS")
     try:
-        with staged(context, frame) as stored:
+        with staged(context, frame, table) as stored:
             assert stored.frame.collect() == frame.collect()
         assert context.spark.conf.get(name) == "TIMESTAMP_MILLIS"
     finally:
         context.spark.conf.set(name, before)
 
 
-def test_no_rows_and_no_typed_columns(context: Context, tmp_path: Path) -> None:
-    with staged(context, context.spark.range(0)) as stored:
+def test_no_rows_and_no_typed_columns(context: Context, table: Table, tmp_path: Path) -> None:
+    with staged(context, context.spark.range(0), table) as stored:
         rows = stored.frame
         assert rows.columns == ["id"]
         assert rows.collect() == []
-    with staged(context, context.spark.sql("SELECT null AS nothing FROM range(3)")) as stored:
+    nulls = context.spark.sql("SELECT null AS nothing FROM range(3)")
+    with staged(context, nulls, table) as stored:
         assert [row["nothing"] for row in stored.frame.collect()] == [None] * 3
     assert list((tmp_path / "temp").glob("*")) == []
 
 
-def test_a_failure_leaves_nothing(context: Context, tmp_path: Path) -> None:
+def test_a_failure_leaves_nothing(context: Context, table: Table, tmp_path: Path) -> None:
     broken = context.spark.sql("SELECT raise_error('bad row') AS x")
-    with pytest.raises(Exception, match="bad row"), staged(context, broken):
+    with pytest.raises(Exception, match="bad row"), staged(context, broken, table):
         raise AssertionError("the frame was never evaluated")
     assert list((tmp_path / "temp").glob("*")) == []
-
-
-def test_without_a_shared_place_the_setting_is_named(
-    client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Cluster:
-        """Behaves like a session on a cluster."""
-
-        class conf:  # noqa: N801
-            @staticmethod
-            def get(name: str, default: str | None = None) -> str | None:
-                return "spark://host:7077" if name == "spark.master" else default
-
-    context = Context(Cluster(), client, Settings(), "")  # type: ignore[arg-type]
-    with (
-        pytest.raises(BadRequest, match=r"spark\.frazil\.temp-dir"),
-        staged(context, None),  # type: ignore[arg-type]
-    ):
-        raise AssertionError("there is no place for it")

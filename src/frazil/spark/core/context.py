@@ -9,9 +9,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-from pyspark.sql import SparkSession
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 
 from frazil.client.catalog_client import Client
 from frazil.wire.errors import BadRequest
@@ -22,8 +23,6 @@ LOGGER: Final = logging.getLogger("frazil.spark")
 PREFIX: Final = "spark.frazil."
 READERS: Final = ("auto", "jar", "own")
 WRITERS: Final = ("auto", "jvm", "arrow")
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +58,6 @@ class Context:
     properties: Mapping[str, str] = field(default_factory=dict)
     """The user's properties of the catalog and its storage, by the names of Iceberg's REST
     catalogs: `token`, `warehouse`, `s3.access-key-id` and so on."""
-    log: logging.Logger = LOGGER
 
     @property
     def time_zone(self) -> str:
@@ -88,37 +86,38 @@ def settings_of(spark: SparkSession, **arguments: Any) -> Settings:
 def _configured(spark: SparkSession, name: str) -> Any:
     key = PREFIX + name.replace("_", "-")
     text = spark.conf.get(key, None)
-    if text is None:
-        return None
-    return _PARSERS.get(name, _text)(key, text)
-
-
-def _text(_: str, text: str) -> str:
-    return text
-
-
-def _integer(key: str, text: str) -> int:
-    return _parsed(key, text, "a whole number", int)
-
-
-def _boolean(key: str, text: str) -> bool:
-    choices = {"true": True, "false": False}
-    return _parsed(key, text, "true or false", lambda value: choices[value.strip().lower()])
-
-
-def _parsed(key: str, text: str, expected: str, parse: Callable[[str], T]) -> T:
+    if text is None or name not in _PARSERS:
+        return text
+    expected, parse = _PARSERS[name]
     try:
         return parse(text)
     except (KeyError, ValueError):
         raise BadRequest(f"{key}: {text!r} is not {expected}") from None
 
 
-_PARSERS: Final[dict[str, Callable[[str, str], Any]]] = {
-    "statement_retries": _integer,
-    "progress": _boolean,
+_BOOLEANS: Final = {"true": True, "false": False}
+_PARSERS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
+    "statement_retries": ("a whole number", int),
+    "progress": ("true or false", lambda text: _BOOLEANS[text.strip().lower()]),
 }
+"""For settings that are not texts: what is expected, and the function that parses it."""
 
 
 def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
         raise BadRequest(f"{name}: {value!r} is none of {', '.join(choices)}")
+
+
+# --- values and rows for Spark --------------------------------------------------------------------
+
+
+def setting_text(value: Any) -> str:
+    """Return the value of a setting or an option as Spark writes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def dealt_out(spark: SparkSession, name: str, values: pa.Array, partitions: int) -> DataFrame:
+    """Return a frame of one column whose rows are spread evenly over the partitions."""
+    frame = spark.createDataFrame(pa.table({name: values})).coalesce(1)
+    # Repartitioning a single partition deals rows out evenly.
+    return frame.repartition(partitions) if partitions > 1 else frame

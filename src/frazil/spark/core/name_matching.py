@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as fn
 
+from frazil.values.types import NestedField, StructType
 from frazil.wire.errors import BadRequest
 
 CASE_SETTING: Final = "spark.sql.caseSensitive"
@@ -33,6 +34,21 @@ class NameMatcher:
                 )
             positions[key] = position
         return positions
+
+    def chosen(
+        self, schema: StructType, names: Iterable[str], owner: object
+    ) -> tuple[NestedField, ...]:
+        """Return the columns of these names; a column of exactly that name comes first."""
+        by_name = {self.key(field.name): field for field in schema.fields}
+        by_name |= {field.name: field for field in schema.fields}
+        fields = []
+        for name in names:
+            field = by_name.get(name) or by_name.get(self.key(name))
+            if field is None:
+                known = ", ".join(field.name for field in schema.fields)
+                raise BadRequest(f"{owner} has no column {name}; it has {known}")
+            fields.append(field)
+        return tuple(fields)
 
 
 def names_of(spark: SparkSession) -> NameMatcher:

@@ -20,12 +20,11 @@ from frazil.client.declare.table_verbs import TableVerbs
 from frazil.datafiles.footers.files_from_parquet import DataFile
 from frazil.spark.core.context import Context
 from frazil.spark.core.progress import progress
-from frazil.spark.core.statement_runs import Result, Target, run_statement
+from frazil.spark.core.statement_runs import Result, Target, complete_options, run_statement
 from frazil.spark.ddl.partition_terms import VOID, partition_spec, sort_order
 from frazil.spark.schema.frame_fitting import fit
 from frazil.spark.schema.schema_evolution import next_id
 from frazil.spark.schema.spark_types import iceberg_schema, struct_with_ids
-from frazil.spark.writing.commit_options import complete_options
 from frazil.spark.writing.frame_statements import write_frame
 from frazil.spark.writing.frame_writer import WriteOptions, write_rows
 from frazil.spark.writing.write_commit import commit_files, writing

@@ -26,14 +26,14 @@ from frazil.spark.conditions.iceberg_filters import (
     without_transforms,
 )
 from frazil.spark.conditions.sql_conditions import convert
-from frazil.spark.core.context import Context
+from frazil.spark.core.context import LOGGER, Context
 from frazil.spark.core.name_matching import names_of, quoted
+from frazil.spark.core.statement_runs import audited_branch
 from frazil.spark.core.table_history import schema_of, snapshot_at
 from frazil.spark.reading import jar_reader, own_reader
 from frazil.spark.reading.jar_reader import Pinned
 from frazil.spark.reading.own_reader import OwnScan
 from frazil.spark.schema.frame_fitting import mapped
-from frazil.spark.writing.commit_options import audited_branch
 from frazil.values.types import StructType
 from frazil.wire.errors import BadRequest, NotFound
 from frazil.wire.expressions import AlwaysTrue, Expression
@@ -233,17 +233,7 @@ def _selected(
     context: Context, table: Table, schema: StructType, names: Sequence[str]
 ) -> StructType:
     """Return the named columns; names match as the session compares them."""
-    by_name = {field.name: field for field in schema.fields}
-    if not names_of(context.spark).case_sensitive:
-        by_name = {field.name.lower(): field for field in schema.fields} | by_name
-    selected = []
-    for name in names:
-        field = by_name.get(name) or by_name.get(name.lower())
-        if field is None:
-            known = ", ".join(field.name for field in schema.fields)
-            raise BadRequest(f"{table} has no column {name}; it has {known}")
-        selected.append(field)
-    return StructType(tuple(selected))
+    return StructType(names_of(context.spark).chosen(schema, names, table))
 
 
 def _check_lineage(table: Table, metadata_columns: Sequence[str]) -> None:
@@ -271,7 +261,7 @@ def _read(context: Context, scan: _Scan) -> DataFrame:
             return _through_jar(context, scan, scan.pinned)
         if context.settings.reader == "jar":
             jar_reader.check_forced(reason, scan.table)
-        context.log.debug("%s: read by Frazil's own reader: %s", scan.table, reason)
+        LOGGER.debug("%s: read by Frazil's own reader: %s", scan.table, reason)
     return _through_own(context, scan, scan.pinned)
 
 

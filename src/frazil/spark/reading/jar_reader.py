@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from frazil.client.declare.client_table import Table
 from frazil.datafiles.footers.parquet_files import scheme_of
-from frazil.spark.core.context import Context
+from frazil.spark.core.context import LOGGER, Context
 from frazil.spark.core.name_matching import quoted
 from frazil.spark.schema.frame_fitting import is_named_so, unpushable
 from frazil.values.types import EdgeAlgorithm, GeographyType, StructType, Type, TypeId, child_fields
@@ -178,7 +178,7 @@ def _missing(context: Context, table: Table) -> str | None:
         if key not in known:
             reason = known[key] = _try(context, table)
             reader = "Iceberg's runtime" if reason is None else f"our own reader: {reason}"
-            context.log.info("reads go through %s", reader)
+            LOGGER.info("reads go through %s", reader)
         return known[key]
 
 

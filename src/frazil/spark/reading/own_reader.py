@@ -22,7 +22,7 @@ from frazil.datafiles.portable_table import PortableTable
 from frazil.datafiles.reading.file_storage import is_local, storage_of
 from frazil.datafiles.reading.scan_tasks import ScanTask, split_tasks
 from frazil.datafiles.reading.task_reader import read_tasks_for_spark, with_metadata
-from frazil.spark.core.context import Context
+from frazil.spark.core.context import LOGGER, Context, dealt_out
 from frazil.spark.core.name_matching import quoted
 from frazil.spark.schema.frame_fitting import is_always_named_so
 from frazil.spark.schema.spark_types import FLAT_TYPES, spark_schema, spark_type
@@ -65,7 +65,7 @@ def read(context: Context, scan: OwnScan) -> DataFrame:
     reason = why_not_jvm(scan)
     jvm = [task for task in scan.tasks if reason is None and _is_clean(task, scan)]
     arrow = [task for task in scan.tasks if reason is not None or not _is_clean(task, scan)]
-    context.log.info(
+    LOGGER.info(
         "%s: %d files through the JVM, %d through Arrow%s",
         scan.table,
         len(jvm),
@@ -223,10 +223,7 @@ def _arrow_frame(context: Context, scan: OwnScan, tasks: Sequence[ScanTask]) -> 
     total = sum(task.size_in_bytes for task in parts)
     count = min(len(parts), 1 + total // SPLIT_BYTES, _MAX_PARTITIONS)
     texts = pa.array([task.to_json().decode() for task in parts], pa.string())
-    frame = context.spark.createDataFrame(pa.table({"task": texts})).coalesce(1)
-    if count > 1:
-        # Repartitioning a single partition deals rows out evenly.
-        frame = frame.repartition(count)
+    frame = dealt_out(context.spark, "task", texts, count)
     run = partial(
         read_tasks_for_spark,
         table=PortableTable.of(scan.table),

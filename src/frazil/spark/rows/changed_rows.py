@@ -47,13 +47,12 @@ from frazil.datafiles.writing.changes_writer import (
     decode_changes,
     decode_positions,
 )
+from frazil.spark.core.borrowed_settings import session_settings
 from frazil.spark.core.context import Context
 from frazil.spark.executor.worker_tasks import RESULT_SCHEMA, arrow_task, task_name
 from frazil.spark.writing.frame_writer import (
     WriteOptions,
-    distributed,
-    options_of_files,
-    write_settings,
+    WritePlan,
 )
 from frazil.spark.writing.write_commit import WriteFolder
 from frazil.wire.errors import BadRequest, FrazilError
@@ -128,22 +127,14 @@ def write_changes(
     check_cardinality: bool,
 ) -> ChangedRows:
     """Run the frame once and write its rows; if this raises, the caller removes the files."""
-    options = options or WriteOptions()
-    facts = PortableTable.of(table)
+    plan = WritePlan.of(PortableTable.of(table), options or WriteOptions())
     lineage = table.format_version >= MIN_FORMAT_VERSION and ROW_ID in frame.columns
     if WRITE in frame.columns:
-        rows = distributed(facts, frame, options)
+        rows = plan.distributed(frame)
     else:
         rows = frame.select(*(name for name in frame.columns if name in _UNWRITTEN - {ROW_ID}))
-    task = ChangesTask(
-        facts,
-        folder.storage,
-        folder.location,
-        options_of_files(facts, options),
-        lineage,
-        task_name,
-    )
-    with write_settings(context, facts, options):
+    task = ChangesTask(plan.facts, folder.storage, folder.location, plan.files, lineage, task_name)
+    with session_settings(context.spark, plan.settings):
         results = rows.mapInArrow(arrow_task(task), RESULT_SCHEMA).collect()
     changes = [decode_changes(bytes(row[0])) for row in results]
     return united(changes, check_cardinality=check_cardinality)

@@ -58,9 +58,10 @@ from frazil.spark.writing.staging import SMALL_BYTES, Staged, is_small, staged
 from frazil.spark.writing.write_commit import Write, writing
 from frazil.wire.expressions import AlwaysFalse
 
-Source: TypeAlias = "DataFrame | str | Callable[[Table], DataFrame]"
-"""A frame, the name of a view or table of Spark, or a function that makes a frame for the table as
-an attempt has loaded it: a source that reads the target must read the attempt's snapshot."""
+Source: TypeAlias = "DataFrame | str | Staged | Callable[[Table], DataFrame]"
+"""A frame, the name of a view or table of Spark, a numbered source that is stored already, or a
+function that makes a frame for the table as an attempt has loaded it: a source that reads the
+target must read the attempt's snapshot."""
 
 _LOCATION: Final = (FILE, POSITION, DELETE)
 
@@ -112,18 +113,16 @@ class MergeBuilder:
     def when_not_matched_by_source_delete(self, condition: Value | None = None) -> MergeBuilder:
         return self.when(WhenNotMatchedBySourceDelete(condition))
 
-    def statement(self) -> Merge:
-        return Merge(
+    def execute(self, **options: Any) -> Result:
+        """Run the MERGE; the options are those of `row_statement`, without an alias."""
+        merge = Merge(
             on=self.on,
             clauses=self.clauses,
             target_alias=self.target_alias,
             source_alias=self.source_alias,
             evolves=self.evolves,
         )
-
-    def execute(self, **options: Any) -> Result:
-        """Run the MERGE; the options are those of `row_statement`, without an alias."""
-        return _merge(self.context, self.target, self.source, self.statement(), **options)
+        return _merge(self.context, self.target, self.source, merge, **options)
 
 
 def _merge(
@@ -137,23 +136,20 @@ def _merge(
     merge.check()
     statement = row_statement(context, target, "merge", alias=merge.target_alias, **options)
     own_conflicts = statement.conflict_filter is None
-    if not isinstance(source, DataFrame | str):
-        frame_of = source
+    if isinstance(source, DataFrame | str):
+        frame = context.spark.table(source) if isinstance(source, str) else source
+        with staged(context, numbered_source(frame), target.load(context)) as rows:
+            return _merge(context, target, rows, merge, **options)
 
-        def attempt_with_own_source() -> Result:
-            attempt = statement.attempt()
-            numbered = numbered_source(frame_of(attempt.table))
-            with staged(context, numbered, attempt.table) as rows:
-                return _run(attempt, merge, rows, own_conflicts=own_conflicts)
+    def run() -> Result:
+        attempt = statement.attempt()
+        if isinstance(source, Staged):
+            return _run(attempt, merge, source, own_conflicts=own_conflicts)
+        numbered = numbered_source(source(attempt.table))
+        with staged(context, numbered, attempt.table) as rows:
+            return _run(attempt, merge, rows, own_conflicts=own_conflicts)
 
-        return run_statement(context, target, attempt_with_own_source)
-    frame = context.spark.table(source) if isinstance(source, str) else source
-    with staged(context, numbered_source(frame), target.load(context)) as rows:
-        return run_statement(
-            context,
-            target,
-            lambda: _run(statement.attempt(), merge, rows, own_conflicts=own_conflicts),
-        )
+    return run_statement(context, target, run)
 
 
 # --- one attempt ----------------------------------------------------------------------------------
@@ -232,7 +228,6 @@ class _StoredMatches:
         if rows is None:
             return self._write(write, few=True)
         return write_here(
-            attempt.context,
             attempt.table,
             rows,
             write.folder,

@@ -39,13 +39,12 @@ from frazil.spark.conditions.sql_conditions import (
 )
 from frazil.spark.core.context import Context
 from frazil.spark.core.name_matching import quoted
-from frazil.spark.core.statement_runs import Result, Target, run_statement
+from frazil.spark.core.statement_runs import Result, Target, complete_options, run_statement
 from frazil.spark.reading.frame_scans import plan_tasks, scan
 from frazil.spark.rows.assigned_columns import Assignments, Rows
 from frazil.spark.rows.changed_rows import ChangedRows, FileCodes, collect_deletes, write_changes
 from frazil.spark.rows.row_commit import Mode, RowCommit, mode_of
 from frazil.spark.schema.schema_evolution import Evolution
-from frazil.spark.writing.commit_options import complete_options
 from frazil.spark.writing.frame_writer import WriteOptions
 from frazil.spark.writing.write_commit import Write, writing
 from frazil.wire.errors import BadRequest

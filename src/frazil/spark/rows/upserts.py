@@ -12,21 +12,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as fn
 
 from frazil.client.declare.client_table import Table
 from frazil.client.declare.table_verbs import TableVerbs
+from frazil.spark.core.context import Context
 from frazil.spark.core.name_matching import column, names_of, quoted
-from frazil.spark.core.statement_runs import Result, run_statement
+from frazil.spark.core.statement_runs import Result, complete_options, run_statement
+from frazil.spark.rows.merge_frames import numbered_source
 from frazil.spark.rows.merge_statement import MergeBuilder
 from frazil.spark.schema.frame_fitting import fit
-from frazil.spark.schema.spark_types import spark_type
-from frazil.spark.writing.commit_options import complete_options
 from frazil.spark.writing.equality_deletes import covering_specs, write_equality_deletes
 from frazil.spark.writing.frame_statements import FrameStatement
 from frazil.spark.writing.frame_writer import write_rows
-from frazil.spark.writing.staging import staged
+from frazil.spark.writing.staging import Staged, staged
 from frazil.spark.writing.write_commit import commit_files, writing
 from frazil.values.types import NestedField, TypeId
 from frazil.wire.errors import BadRequest
@@ -87,9 +87,11 @@ def upsert_of(
     )
 
 
-def check(upsert: Upsert, table: Table, *, case_sensitive: bool, merge_schema: bool) -> None:
-    """Refuse an upsert that the table does not allow."""
-    fields = key_fields(upsert, table, case_sensitive)
+def checked_keys(
+    context: Context, upsert: Upsert, table: Table, *, merge_schema: bool
+) -> tuple[NestedField, ...]:
+    """Return the key's columns; refuse an upsert that the table does not allow."""
+    fields = names_of(context.spark).chosen(table.schema, upsert.keys, f"keys: {table}")
     for field in fields:
         if field.type.is_nested or field.type.type_id in _FLOATING:
             raise BadRequest(
@@ -99,27 +101,14 @@ def check(upsert: Upsert, table: Table, *, case_sensitive: bool, merge_schema: b
     if upsert.method != EQUALITY_DELETES:
         if merge_schema:
             raise BadRequest(f"merge_schema: upserts by {upsert.method} cannot change the schema")
-        return
+        return fields
     if table.format_version < 2:
         raise BadRequest(
             f"{table} has format version 1, which has no equality deletes: upgrade it, or take "
             f"upsert={COPY_ON_WRITE!r}"
         )
     covering_specs(table, [field.field_id for field in fields])
-
-
-def key_fields(upsert: Upsert, table: Table, case_sensitive: bool) -> tuple[NestedField, ...]:
-    by_name = {field.name: field for field in table.schema.fields}
-    if not case_sensitive:
-        by_name = {name.lower(): field for name, field in by_name.items()} | by_name
-    fields = []
-    for key in upsert.keys:
-        field = by_name.get(key) or (None if case_sensitive else by_name.get(key.lower()))
-        if field is None:
-            known = ", ".join(field.name for field in table.schema.fields)
-            raise BadRequest(f"keys: {table} has no column {key}; it has {known}")
-        fields.append(field)
-    return tuple(fields)
+    return fields
 
 
 # --- the statement --------------------------------------------------------------------------------
@@ -128,12 +117,15 @@ def key_fields(upsert: Upsert, table: Table, case_sensitive: bool) -> tuple[Nest
 def write_upsert(statement: FrameStatement, upsert: Upsert) -> Result:
     """Upsert the rows; the frame is evaluated once, since deletes and rows must have equal keys."""
     context, target = statement.context, statement.target
-    frame = prepared(statement.frame, upsert)
-    with staged(context, frame, target.load(context)) as stored:
+    merges = upsert.method != EQUALITY_DELETES
+    rows = prepared(statement.frame, upsert)
+    if merges:
+        rows = numbered_source(rows)
+    with staged(context, rows, target.load(context)) as stored:
         refuse_duplicate_keys(stored.frame, upsert)
+        if merges:
+            return _merge(statement, stored, upsert)
         stored_statement = replace(statement, frame=stored.frame)
-        if upsert.method != EQUALITY_DELETES:
-            return _merge(stored_statement, upsert)
         return run_statement(context, target, lambda: _by_equality(stored_statement, upsert))
 
 
@@ -174,21 +166,14 @@ def refuse_duplicate_keys(rows: DataFrame, upsert: Upsert) -> None:
 def _by_equality(statement: FrameStatement, upsert: Upsert) -> Result:
     context, rows = statement.context, statement.frame
     table = statement.target.load(context)
-    case_sensitive = names_of(context.spark).case_sensitive
     merge_schema = statement.merge_schema
-    check(upsert, table, case_sensitive=case_sensitive, merge_schema=merge_schema)
-    keys = key_fields(upsert, table, case_sensitive)
+    keys = checked_keys(context, upsert, table, merge_schema=merge_schema)
     fitted = fit(rows.where(~fn.col(_DELETES)).drop(_DELETES), table, merge_schema=merge_schema)
     with writing(context, table) as pending:
         files = write_rows(
             context, table, fitted.frame, pending.folder, statement.options, schema=fitted.schema
         )
-        deletes = write_equality_deletes(
-            table,
-            rows.select(*(_typed(field) for field in keys)),
-            [field.name for field in keys],
-            pending.folder,
-        )
+        deletes = write_equality_deletes(table, rows, keys, pending.folder)
         if not files and not deletes and not fitted.updates:
             return Result(commit=None, operation=_OPERATION)
         options = complete_options(context, statement.target, statement.commit_options, table)
@@ -210,14 +195,10 @@ def _by_equality(statement: FrameStatement, upsert: Upsert) -> Result:
     )
 
 
-def _typed(field: NestedField) -> Column:
-    return column(field.name).cast(spark_type(field.type)).alias(field.name)
-
-
-def _merge(statement: FrameStatement, upsert: Upsert) -> Result:
+def _merge(statement: FrameStatement, source: Staged, upsert: Upsert) -> Result:
     on = " AND ".join(f"target.{quoted(key)} = source.{quoted(key)}" for key in upsert.keys)
     deletes = f"source.{_DELETES}"
-    merge = MergeBuilder(statement.context, statement.target, statement.frame, on)
+    merge = MergeBuilder(statement.context, statement.target, source, on)
     if upsert.delete_when is None:
         merge = merge.when_matched_update_all().when_not_matched_insert_all()
     else:

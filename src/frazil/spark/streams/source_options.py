@@ -18,6 +18,7 @@ from frazil.client.catalog_client import Client
 from frazil.client.declare.client_table import Table
 from frazil.datafiles.reading.file_storage import Storage, storage_of
 from frazil.datafiles.writing.write_properties import boolean, positive_number, whole_number
+from frazil.spark.core.context import setting_text
 from frazil.spark.streams.micro_batches import (
     FROM_TIMESTAMP,
     MAX_FILES,
@@ -94,12 +95,16 @@ class SourceOptions:
 @lru_cache(maxsize=8)
 def _client(uri: str, properties: tuple[tuple[str, str], ...]) -> Client:
     """Return a client that lives as long as the process, which Spark starts for a query."""
-    by_name = dict(properties)
+    return client_of(uri, dict(properties))
+
+
+def client_of(uri: str, properties: Mapping[str, str]) -> Client:
+    """Return a client with the credentials that are among the properties."""
     return Client(
         uri,
-        token=by_name.get("token"),
-        warehouse=by_name.get("warehouse"),
-        properties=by_name,
+        token=properties.get("token"),
+        warehouse=properties.get("warehouse"),
+        properties=properties,
     )
 
 
@@ -217,8 +222,4 @@ def _overwrite_mode(text: str) -> str:
 
 def option_texts(options: Mapping[str, Any]) -> dict[str, str]:
     """Return options as Spark takes them, without those that are None."""
-    return {
-        name: str(value).lower() if isinstance(value, bool) else str(value)
-        for name, value in options.items()
-        if value is not None
-    }
+    return {name: setting_text(value) for name, value in options.items() if value is not None}

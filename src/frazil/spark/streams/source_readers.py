@@ -20,6 +20,7 @@ from pyspark.sql.types import StructType as SparkStruct
 from frazil.client.declare.client_table import Snapshot, Table
 from frazil.datafiles.portable_table import PortableTable
 from frazil.datafiles.reading.scan_tasks import ScanTask, split_tasks, task_of
+from frazil.spark.core.name_matching import NameMatcher
 from frazil.spark.core.table_history import schema_of, snapshot_at
 from frazil.spark.executor.file_tasks import ScanReading
 from frazil.spark.schema.spark_types import spark_schema, spark_type
@@ -31,6 +32,9 @@ from frazil.wire.errors import BadRequest
 SPLIT_BYTES: Final = 64 << 20
 OPEN_BYTES: Final = 4 << 20
 """The cost of opening a file in bytes, like Iceberg's `read.split.open-file-cost`."""
+
+_NAMES: Final = NameMatcher(case_sensitive=True)
+"""Options and schemas name columns exactly."""
 
 
 class TasksPartition(InputPartition):
@@ -49,12 +53,8 @@ def scan_reading(
 
 def wanted_columns(table: Table, schema: SparkStruct, of_table: StructType) -> StructType:
     """Return the table's columns that Spark's schema names; refuse other types."""
-    by_name = {field.name: field for field in of_table.fields}
-    columns = []
-    for asked in schema.fields:
-        field = by_name.get(asked.name)
-        if field is None:
-            raise BadRequest(f"{table} has no column {asked.name}; it has {', '.join(by_name)}")
+    columns = _NAMES.chosen(of_table, schema.names, table)
+    for asked, field in zip(schema.fields, columns, strict=True):
         of_spark = spark_type(field.type)
         # The text of a type does not say what may be null.
         if asked.dataType.simpleString() != of_spark.simpleString():
@@ -62,8 +62,7 @@ def wanted_columns(table: Table, schema: SparkStruct, of_table: StructType) -> S
                 f"{table}: column {field.name} is read as {of_spark.simpleString()}, not as "
                 f"{asked.dataType.simpleString()}: cast it afterwards"
             )
-        columns.append(field)
-    return StructType(tuple(columns))
+    return StructType(columns)
 
 
 def partitions_of(tasks: Iterable[ScanTask]) -> list[InputPartition]:
@@ -126,13 +125,8 @@ def read_schema(options: SourceOptions, table: Table, of_table: StructType) -> S
     """Return the columns of the frame."""
     if options.columns is None:
         return spark_schema(of_table)
-    by_name = {field.name: field for field in of_table.fields}
-    for name in options.columns:
-        if name not in by_name:
-            raise BadRequest(
-                f"option columns: {table} has no column {name}; it has {', '.join(by_name)}"
-            )
-    return spark_schema(StructType(tuple(by_name[name] for name in options.columns)))
+    columns = _NAMES.chosen(of_table, options.columns, f"option columns: {table}")
+    return spark_schema(StructType(columns))
 
 
 class TableReader(DataSourceReader):

@@ -10,7 +10,6 @@ missing, since Spark does not try to commit without it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 from uuid import uuid4
@@ -32,7 +31,7 @@ from frazil.spark.executor.file_tasks import Conform, FileWriting
 from frazil.spark.schema.frame_fitting import conform
 from frazil.spark.streams.source_options import SourceOptions
 from frazil.spark.streams.stream_ids import StreamId, is_committed, stream_id
-from frazil.spark.writing.write_commit import Write, WriteFolder, data_location
+from frazil.spark.writing.write_commit import Write, WriteFolder, committing, data_location
 from frazil.wire.errors import BadRequest, UnsupportedOperation
 from frazil.wire.expressions import AlwaysTrue
 
@@ -83,24 +82,12 @@ def file_task(options: SourceOptions, table: Table, schema: SparkStruct) -> File
     )
 
 
-@contextmanager
-def committing(folder: str, storage: Storage) -> Iterator[Write]:
-    """Remove the files if the block fails, unless the outcome of the commit is unknown."""
-    write = Write(WriteFolder(folder, storage))
-    try:
-        yield write
-    except BaseException:
-        write.fail()
-        raise
-
-
 def committed(
     write: Write, messages: Messages, submit: Callable[[Sequence[DataFile]], Commit]
 ) -> Commit | None:
     """Commit what the tasks have written; None if that is nothing."""
     files = [file for message in messages for file in _files(message)]
     if not files:
-        write.folder.discard()
         return None
     return write.commit({file.file_path for file in files}, lambda: submit(files))
 
@@ -135,9 +122,9 @@ class TableWriter(DataSourceArrowWriter):
         return Written(self._task.write(iterator, self._folder), self._folder)
 
     def commit(self, messages: Messages) -> None:
-        with committing(self._folder, self._task.storage) as write:
-            done = committed(write, messages, self._submit)
-        if done is None and self._overwrite and self._options.overwrite_mode == "static":
+        with committing(WriteFolder(self._folder, self._task.storage)) as write:
+            commit = committed(write, messages, self._submit)
+        if commit is None and self._overwrite and self._options.overwrite_mode == "static":
             # An overwrite deletes rows even if it writes none.
             self._submit(())
 
@@ -148,14 +135,14 @@ class TableWriter(DataSourceArrowWriter):
     def _submit(self, files: Sequence[DataFile]) -> Commit:
         options = self._options
         table = options.load()
-        placed: dict[str, Any] = {"branch": options.branch, "summary": options.summary}
+        commit_options: dict[str, Any] = {"branch": options.branch, "summary": options.summary}
         if not self._overwrite:
-            return table.append_files(files, **placed)
-        placed["base_snapshot_id"] = self._base
+            return table.append_files(files, **commit_options)
+        commit_options["base_snapshot_id"] = self._base
         if options.overwrite_mode == "dynamic":
-            return table.replace_partitions(files, **placed)
+            return table.replace_partitions(files, **commit_options)
         row_filter = options.overwrite_filter or AlwaysTrue()
-        return table.overwrite_files(files, row_filter=row_filter, **placed)
+        return table.overwrite_files(files, row_filter=row_filter, **commit_options)
 
 
 # --- streams --------------------------------------------------------------------------------------
@@ -186,16 +173,15 @@ class TableStreamWriter(StreamWriterBase):  # type: ignore[misc]
         written = [message for message in messages if isinstance(message, Written)]
         if not written:
             return
-        with committing(written[0].folder, self._task.storage) as write:
+        with committing(WriteFolder(written[0].folder, self._task.storage)) as write:
             table = self._options.load()
             stream = self._stream(written[0])
             if is_committed(table, self._options.branch, stream, batchId):
-                write.folder.discard()
                 return
-            done = committed(
+            commit = committed(
                 write, messages, lambda files: self._submit(table, stream, batchId, files)
             )
-        if done is None and self._overwrite:
+        if commit is None and self._overwrite:
             self._submit(table, stream, batchId, ())
 
     def abort(self, messages: Messages, batchId: int) -> None:  # noqa: N803
@@ -211,14 +197,14 @@ class TableStreamWriter(StreamWriterBase):  # type: ignore[misc]
     def _submit(
         self, table: Table, stream: StreamId, epoch: int, files: Sequence[DataFile]
     ) -> Commit:
-        placed: dict[str, Any] = {
+        commit_options: dict[str, Any] = {
             "branch": self._options.branch,
             "summary": {**self._options.summary, **stream.summary()},
             "once": stream.once(epoch),
         }
         if self._overwrite:
-            return table.overwrite_files(files, row_filter=AlwaysTrue(), **placed)
-        return table.append_files(files, **placed)
+            return table.overwrite_files(files, row_filter=AlwaysTrue(), **commit_options)
+        return table.append_files(files, **commit_options)
 
 
 def task_properties() -> Mapping[str, str]:
@@ -227,5 +213,5 @@ def task_properties() -> Mapping[str, str]:
     context = TaskContext.get()
     if context is None:
         return {}
-    found = {name: context.getLocalProperty(name) for name in (_QUERY, _EPOCH)}
-    return {name: text for name, text in found.items() if text is not None}
+    properties = {name: context.getLocalProperty(name) for name in (_QUERY, _EPOCH)}
+    return {name: text for name, text in properties.items() if text is not None}

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from frazil.client.catalog_client import Client
 from frazil.client.declare.client_table import Table
 from frazil.spark.core.context import LOGGER, Context, Settings
-from frazil.spark.core.name_matching import column, names_of
+from frazil.spark.core.name_matching import column
 from frazil.spark.core.statement_runs import Result, Target
 from frazil.spark.reading import jar_reader
 from frazil.spark.rows import upserts
@@ -32,7 +32,7 @@ from frazil.spark.streams.micro_batches import (
     SKIP_DELETES,
     SKIP_OVERWRITES,
 )
-from frazil.spark.streams.source_options import option_texts
+from frazil.spark.streams.source_options import client_of, option_texts
 from frazil.spark.streams.stream_ids import StreamId
 from frazil.spark.writing.frame_statements import FrameStatement
 from frazil.spark.writing.frame_writer import WriteOptions
@@ -87,7 +87,8 @@ def write_stream(
     _check(context, target, frame, by_key, merge_schema)
     checkpoint = stream_ids.checkpoint_location(context.spark, checkpoint_location, query_name)
     writer = EpochWriter(
-        _Catalog(context.uri, dict(context.properties)),
+        context.uri,
+        dict(context.properties),
         context.settings,
         target,
         mode,
@@ -120,8 +121,7 @@ def _check(
     table = target.load(context)
     fit(frame if upsert is None else upsert.rows(frame), table, merge_schema=merge_schema)
     if upsert is not None:
-        case_sensitive = names_of(context.spark).case_sensitive
-        upserts.check(upsert, table, case_sensitive=case_sensitive, merge_schema=merge_schema)
+        upserts.checked_keys(context, upsert, table, merge_schema=merge_schema)
 
 
 def _triggered(stream: Any, trigger: Trigger | None) -> Any:
@@ -168,7 +168,7 @@ def read_stream(
         reader = context.spark.readStream.options(**options)
         frame = reader.table(jar_reader.full_name(context, table))
         return frame if columns is None else frame.select(*map(column, columns))
-    context.log.info("%s: the stream is read by Frazil: %s", table, reason)
+    LOGGER.info("%s: the stream is read by Frazil: %s", table, reason)
     data_source.register(context.spark, context.uri, context.properties)
     if columns is not None:
         options["columns"] = msgspec.json.encode(list(columns)).decode()
@@ -200,7 +200,7 @@ def _warn_of_expired(context: Context, table: Table, from_timestamp: datetime | 
         return
     *_, oldest = table.ancestors(head)
     if oldest.parent_snapshot_id is not None:
-        context.log.warning(
+        LOGGER.warning(
             "%s: snapshots before %d have expired: a new stream of Iceberg's runtime leaves out "
             "rows that were appended before it; reader=own reads them",
             table,
@@ -219,22 +219,6 @@ def _milliseconds(moment: datetime | int | None) -> int | None:
 # --- an epoch -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Catalog:
-    """How to connect to the catalog, as values that can be pickled."""
-
-    uri: str
-    properties: Mapping[str, str]
-
-    def client(self) -> Client:
-        return Client(
-            self.uri,
-            token=self.properties.get("token"),
-            warehouse=self.properties.get("warehouse"),
-            properties=self.properties,
-        )
-
-
 @dataclass
 class EpochWriter:
     """The function that Spark calls with the rows of each epoch.
@@ -243,7 +227,9 @@ class EpochWriter:
     a client of its own there.
     """
 
-    catalog: _Catalog
+    uri: str
+    properties: Mapping[str, str]
+    """What the client needs, as values that can be pickled."""
     settings: Settings
     target: Target
     mode: str
@@ -300,6 +286,6 @@ class EpochWriter:
 
     def _context(self, spark: SparkSession) -> Context:
         if self.client is None:
-            self.client = self.catalog.client()
+            self.client = client_of(self.uri, self.properties)
         settings = replace(self.settings, progress=False)
-        return Context(spark, self.client, settings, self.catalog.uri, self.catalog.properties)
+        return Context(spark, self.client, settings, self.uri, self.properties)

@@ -12,27 +12,27 @@ from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 
 from frazil.client.declare.client_table import Table
 from frazil.datafiles.footers.files_from_parquet import DataFile, EqualityDeleteFile
 from frazil.datafiles.portable_table import FileTable, PortableTable
+from frazil.datafiles.writing.write_properties import positive_number
 from frazil.spark.core.name_matching import column
 from frazil.spark.schema.partition_transforms import spec_fields
+from frazil.spark.schema.spark_types import spark_type
 from frazil.spark.writing.frame_writer import (
     WriteOptions,
-    distributed,
-    options_of_files,
+    WritePlan,
     write_arrow,
 )
 from frazil.spark.writing.write_commit import WriteFolder
 from frazil.values.transforms import Void
-from frazil.values.types import StructType, TypeId
-from frazil.wire.errors import BadRequest, UnsupportedOperation
+from frazil.values.types import NestedField, StructType
+from frazil.wire.errors import BadRequest
 
 TARGET_SIZE_PROPERTY: Final = "write.delete.target-file-size-bytes"
 _TARGET_SIZE_DEFAULT_BYTES: Final = 64 << 20
-_INEXACT: Final = frozenset({TypeId.FLOAT, TypeId.DOUBLE})
 _UNSORTED: Final[Mapping[str, Any]] = {
     "sort-orders": [{"order-id": 0, "fields": []}],
     "default-sort-order-id": 0,
@@ -40,46 +40,26 @@ _UNSORTED: Final[Mapping[str, Any]] = {
 
 
 def write_equality_deletes(
-    table: Table,
-    keys: DataFrame,
-    columns: Sequence[str],
-    folder: WriteFolder,
-    *,
-    schema: StructType | None = None,
+    table: Table, rows: DataFrame, key: Sequence[NestedField], folder: WriteFolder
 ) -> tuple[EqualityDeleteFile, ...]:
-    """Delete all rows that are older than the commit and have one of the keys.
+    """Delete all rows that are older than the commit and have a key of one of the frame's rows.
 
-    `keys` has the columns in the types of the table, or of `schema` if the commit changes it. A key
-    may occur twice. A null equals a null.
+    A key may occur twice. A null equals a null.
     """
-    if table.format_version < 2:
-        raise UnsupportedOperation(
-            f"{table} has format version {table.format_version}, which has no delete files: "
-            "upgrade it to version 2"
-        )
-    key = key_schema(schema or table.schema, columns)
-    ids = tuple(field.field_id for field in key.fields)
-    frame = keys.select(*(column(field.name) for field in key.fields))
+    # The order is that of the schema (spec, "Identifier Field IDs").
+    fields = tuple(field for field in table.schema.fields if field in key)
+    ids = tuple(field.field_id for field in fields)
+    keys = rows.select(*map(_typed, fields))
     files: list[EqualityDeleteFile] = []
     for spec_id in covering_specs(table, ids):
-        written = _write(_key_facts(table, key, spec_id), frame, folder)
+        written = _write(_key_facts(table, StructType(fields), spec_id), keys, folder)
         files += (_equality_deletes(file, ids) for file in written)
     return tuple(files)
 
 
-def key_schema(schema: StructType, columns: Sequence[str]) -> StructType:
-    """Return the key's columns in the order of the schema (spec, "Identifier Field IDs")."""
-    by_name = {field.name: field for field in schema.fields}
-    if not columns:
-        raise BadRequest("equality deletes need a column at least: name the table's key")
-    for name in columns:
-        field = by_name.get(name)
-        if field is None:
-            raise BadRequest(f"key column {name}: the table has no such column at its top")
-        if not field.type.is_primitive or field.type.type_id in _INEXACT:
-            raise BadRequest(f"key column {name}: rows cannot be deleted by values of {field.type}")
-    chosen = frozenset(columns)
-    return StructType(tuple(field for field in schema.fields if field.name in chosen))
+def _typed(field: NestedField) -> Column:
+    """Return the column of that name in the type of the table."""
+    return column(field.name).cast(spark_type(field.type)).alias(field.name)
 
 
 # --- partitions -----------------------------------------------------------------------------------
@@ -139,17 +119,16 @@ def _write(facts: PortableTable, keys: DataFrame, folder: WriteFolder) -> tuple[
     if not any(_sources(facts, facts.metadata["default-spec-id"])):
         # Without a distribution each task would write a small file.
         keys = keys.hint("rebalance")
-    rows = distributed(facts, keys, options)
-    return write_arrow(facts, rows, folder, options_of_files(facts, options))
+    plan = WritePlan.of(facts, options)
+    return write_arrow(facts, plan.distributed(keys), folder, plan.files)
 
 
 def _target_size_bytes(properties: Mapping[str, str]) -> int:
     text = properties.get(TARGET_SIZE_PROPERTY)
-    if text is None:
-        return _TARGET_SIZE_DEFAULT_BYTES
-    if not text.isdecimal() or int(text) == 0:
-        raise BadRequest(f"{TARGET_SIZE_PROPERTY}: {text!r} is not a positive whole number")
-    return int(text)
+    try:
+        return _TARGET_SIZE_DEFAULT_BYTES if text is None else positive_number(text)
+    except ValueError as error:
+        raise BadRequest(f"{TARGET_SIZE_PROPERTY}: {error}") from None
 
 
 def _equality_deletes(file: DataFile, ids: tuple[int, ...]) -> EqualityDeleteFile:

@@ -17,9 +17,8 @@ from frazil.client.declare.table_verbs import TableVerbs
 from frazil.datafiles.footers.files_from_parquet import DataFile
 from frazil.spark.conditions.sql_conditions import exact_filter
 from frazil.spark.core.context import Context
-from frazil.spark.core.statement_runs import Result, Target, run_statement
+from frazil.spark.core.statement_runs import Result, Target, complete_options, run_statement
 from frazil.spark.schema.frame_fitting import fit
-from frazil.spark.writing.commit_options import complete_options
 from frazil.spark.writing.frame_writer import WriteOptions, write_rows
 from frazil.spark.writing.write_commit import commit_files, writing
 from frazil.wire.expressions import AlwaysTrue, Expression

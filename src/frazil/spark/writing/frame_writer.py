@@ -8,8 +8,7 @@ Both engines write the same data; the choice is logged with its reason and can b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,7 +22,7 @@ from frazil.datafiles.portable_table import PortableTable
 from frazil.datafiles.writing.row_partitions import PARTITION_PREFIX, Partitioner
 from frazil.datafiles.writing.write_properties import FileOptions, file_options
 from frazil.spark.core.borrowed_settings import session_settings
-from frazil.spark.core.context import WRITERS, Context
+from frazil.spark.core.context import LOGGER, WRITERS, Context
 from frazil.spark.executor.file_tasks import FileWriting, write_task
 from frazil.spark.executor.worker_tasks import RESULT_SCHEMA
 from frazil.spark.schema.partition_transforms import partition_columns
@@ -51,6 +50,52 @@ class WriteOptions:
     """None: the table's default partition spec."""
 
 
+@dataclass(frozen=True)
+class WritePlan:
+    """How rows are distributed, sorted and written, by the table's properties and the options."""
+
+    facts: PortableTable
+    layout: Layout
+    files: FileOptions
+
+    @classmethod
+    def of(cls, facts: PortableTable, options: WriteOptions) -> WritePlan:
+        layout = layout_of(
+            facts, options.distribution, options.command, options.zorder, options.spec_id
+        )
+        files = file_options(
+            facts.properties,
+            target_file_size_bytes=options.target_file_size_bytes,
+            sort_order_id=layout.sort_order_id,
+            spec_id=options.spec_id,
+        )
+        return cls(facts, layout, files)
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What the session needs while rows from `distributed` are written."""
+        if self.layout.mode == "none":
+            return {}
+        return shuffle_settings(self.facts, self.files.codec)
+
+    def distributed(self, frame: DataFrame) -> DataFrame:
+        """Return the frame with each row's partition in `_partition_*`, distributed and sorted.
+
+        Rows are distributed by the table's mode, and sorted by partition and sort order in each
+        task.
+        """
+        return spread(frame, self._partitions(), self.layout, self.facts.schema)
+
+    def partitioned(self, frame: DataFrame) -> DataFrame:
+        """Return the frame with each row's partition in `_partition_*`."""
+        columns = self._partitions().items()
+        return frame.select("*", *(column.alias(name) for name, column in columns))
+
+    def _partitions(self) -> dict[str, Column]:
+        columns = partition_columns(self.facts, self.files.spec_id)
+        return {f"{PARTITION_PREFIX}{position}": column for position, column in enumerate(columns)}
+
+
 def write_rows(
     context: Context,
     table: Table,
@@ -69,18 +114,17 @@ def write_rows(
     collect the rows.
     """
     options = options or WriteOptions()
-    facts = PortableTable.of(table, schema)
-    layout = _layout(facts, options)
-    of_files = _file_options(facts, options, layout)
+    plan = WritePlan.of(PortableTable.of(table, schema), options)
     if few and can_write_here(context, table, options):
-        rows = _with_partitions(facts, frame, options).toArrow()
-        return _write_table(context, facts, rows, folder, of_files, lineage=lineage)
-    engine = _chosen_engine(context, facts, folder, options, of_files)
-    with session_settings(context.spark, _settings(facts, layout, of_files)):
+        return _write_table(plan, plan.partitioned(frame).toArrow(), folder, lineage=lineage)
+    engine = _chosen_engine(context, plan, options, folder)
+    with session_settings(context.spark, plan.settings):
         if engine == "jvm":
-            return write_jvm(context, facts, frame, folder, of_files, layout, lineage=lineage)
-        rows = _spread(facts, frame, options, layout)
-        return write_arrow(facts, rows, folder, of_files, lineage=lineage)
+            return write_jvm(
+                context, plan.facts, frame, folder, plan.files, plan.layout, lineage=lineage
+            )
+        rows = plan.distributed(frame)
+        return write_arrow(plan.facts, rows, folder, plan.files, lineage=lineage)
 
 
 def write_arrow(
@@ -98,40 +142,27 @@ def write_arrow(
 
 def can_write_here(context: Context, table: Table, options: WriteOptions) -> bool:
     """Return whether the driver may write few rows; it does not sort them."""
-    facts = PortableTable.of(table)
-    layout = _layout(facts, options)
+    plan = WritePlan.of(PortableTable.of(table), options)
     engine = options.engine or context.settings.writer
-    return engine == _AUTO and layout.sort_order is None and not layout.zorder and is_flat(facts)
+    is_sorted = plan.layout.sort_order is not None or bool(plan.layout.zorder)
+    return engine == _AUTO and not is_sorted and is_flat(plan.facts)
 
 
 def write_here(
-    context: Context,
-    table: Table,
-    rows: pa.Table,
-    folder: WriteFolder,
-    options: WriteOptions,
-    *,
-    lineage: bool = False,
+    table: Table, rows: pa.Table, folder: WriteFolder, options: WriteOptions, *, lineage: bool
 ) -> tuple[DataFile, ...]:
     """Write Arrow rows in the driver, with Spark's Arrow types."""
-    facts = PortableTable.of(table)
-    of_files = _file_options(facts, options, _layout(facts, options))
-    partitioned = map(Partitioner(facts, options.spec_id), rows.combine_chunks().to_batches())
+    plan = WritePlan.of(PortableTable.of(table), options)
+    partitioned = map(Partitioner(plan.facts, options.spec_id), rows.combine_chunks().to_batches())
     rows = pa.Table.from_batches(partitioned) if rows.num_rows else rows
-    return _write_table(context, facts, rows, folder, of_files, lineage=lineage)
+    return _write_table(plan, rows, folder, lineage=lineage)
 
 
 def _write_table(
-    context: Context,
-    facts: PortableTable,
-    rows: pa.Table,
-    folder: WriteFolder,
-    options: FileOptions,
-    *,
-    lineage: bool,
+    plan: WritePlan, rows: pa.Table, folder: WriteFolder, *, lineage: bool
 ) -> tuple[DataFile, ...]:
-    context.log.info("%s: written by the driver: the rows are few", facts.name)
-    writing = FileWriting(facts, folder.storage, options, lineage)
+    LOGGER.info("%s: written by the driver: the rows are few", plan.facts.name)
+    writing = FileWriting(plan.facts, folder.storage, plan.files, lineage)
     # One batch, so that the rows of a partition are found together.
     return _decoded(writing.write(rows.combine_chunks().to_batches(), folder.location))
 
@@ -140,99 +171,35 @@ def _decoded(files: Iterable[bytes]) -> tuple[DataFile, ...]:
     return tuple(msgspec.json.decode(file, type=DataFile) for file in files)
 
 
-# --- rows for an `ArrowFileWriter` ----------------------------------------------------------------
-
-
-def distributed(facts: PortableTable, frame: DataFrame, options: WriteOptions) -> DataFrame:
-    """Return the frame with each row's partition in `_partition_*`, distributed and sorted.
-
-    Rows are distributed by the table's mode, and sorted by partition and sort order in each task.
-    """
-    return _spread(facts, frame, options, _layout(facts, options))
-
-
-def options_of_files(facts: PortableTable, options: WriteOptions) -> FileOptions:
-    """Return the options for writing rows that come from `distributed`."""
-    return _file_options(facts, options, _layout(facts, options))
-
-
-@contextmanager
-def write_settings(context: Context, facts: PortableTable, options: WriteOptions) -> Iterator[None]:
-    """Set what the session needs while rows from `distributed` are written."""
-    layout = _layout(facts, options)
-    settings = _settings(facts, layout, _file_options(facts, options, layout))
-    with session_settings(context.spark, settings):
-        yield
-
-
-def _settings(facts: PortableTable, layout: Layout, of_files: FileOptions) -> dict[str, str]:
-    return {} if layout.mode == "none" else shuffle_settings(facts, of_files.codec)
-
-
-def _layout(facts: PortableTable, options: WriteOptions) -> Layout:
-    return layout_of(facts, options.distribution, options.command, options.zorder, options.spec_id)
-
-
-def _spread(
-    facts: PortableTable, frame: DataFrame, options: WriteOptions, layout: Layout
-) -> DataFrame:
-    return spread(frame, _partitions(facts, options), layout, facts.schema)
-
-
-def _with_partitions(facts: PortableTable, frame: DataFrame, options: WriteOptions) -> DataFrame:
-    columns = _partitions(facts, options)
-    return frame.select("*", *(column.alias(name) for name, column in columns.items()))
-
-
-def _partitions(facts: PortableTable, options: WriteOptions) -> dict[str, Column]:
-    columns = partition_columns(facts, options.spec_id)
-    return {f"{PARTITION_PREFIX}{position}": column for position, column in enumerate(columns)}
-
-
-def _file_options(facts: PortableTable, options: WriteOptions, layout: Layout) -> FileOptions:
-    return file_options(
-        facts.properties,
-        target_file_size_bytes=options.target_file_size_bytes,
-        sort_order_id=layout.sort_order_id,
-        spec_id=options.spec_id,
-    )
-
-
 # --- the engine -----------------------------------------------------------------------------------
 
 
 def _chosen_engine(
-    context: Context,
-    facts: PortableTable,
-    folder: WriteFolder,
-    options: WriteOptions,
-    of_files: FileOptions,
+    context: Context, plan: WritePlan, options: WriteOptions, folder: WriteFolder
 ) -> str:
+    name = plan.facts.name
     engine = options.engine or context.settings.writer
     if engine not in WRITERS:
         raise BadRequest(f"engine: {engine!r} is none of {', '.join(WRITERS)}")
     if engine == "arrow":
-        context.log.info("%s: written through Arrow, as requested", facts.name)
+        LOGGER.info("%s: written through Arrow, as requested", name)
         return engine
     is_sized = options.target_file_size_bytes is not None
-    objected = objections(facts, folder.location, of_files, is_sized=is_sized)
+    objected = objections(plan.facts, folder.location, plan.files, is_sized=is_sized)
     if engine == "jvm":
-        _refuse(facts, [each.reason for each in objected if not each.is_preference])
-        context.log.info("%s: written by Spark's Parquet writer, as requested", facts.name)
+        refused = [each.reason for each in objected if not each.is_preference]
+        if refused:
+            raise BadRequest(
+                f"{name}: Spark's Parquet writer cannot write it: {'; '.join(refused)}. Use the "
+                "engine arrow, or auto to have it chosen"
+            )
+        LOGGER.info("%s: written by Spark's Parquet writer, as requested", name)
         return engine
     if objected:
         reasons = "; ".join(each.reason for each in objected)
-        context.log.info("%s: written through Arrow: %s", facts.name, reasons)
+        LOGGER.info("%s: written through Arrow: %s", name, reasons)
         return "arrow"
-    context.log.info(
-        "%s: written by Spark's Parquet writer: its types are flat and its files local", facts.name
+    LOGGER.info(
+        "%s: written by Spark's Parquet writer: its types are flat and its files local", name
     )
     return "jvm"
-
-
-def _refuse(facts: PortableTable, reasons: Sequence[str]) -> None:
-    if reasons:
-        raise BadRequest(
-            f"{facts.name}: Spark's Parquet writer cannot write it: {'; '.join(reasons)}. Use the "
-            "engine arrow, or auto to have it chosen"
-        )

@@ -26,7 +26,7 @@ from frazil.datafiles.portable_table import PortableTable
 from frazil.datafiles.reading.file_storage import Storage, is_local
 from frazil.datafiles.writing.write_properties import TARGET_SIZE, FileOptions
 from frazil.spark.core.borrowed_settings import PARQUET_SETTINGS, session_settings
-from frazil.spark.core.context import Context
+from frazil.spark.core.context import Context, setting_text
 from frazil.spark.core.name_matching import column
 from frazil.spark.schema.partition_transforms import spec_fields
 from frazil.spark.schema.spark_types import FLAT_TYPES
@@ -160,11 +160,7 @@ def _writer_options(fields: Sequence[NestedField], options: FileOptions) -> dict
         settings["parquet.bloom.filter.max.bytes"] = bloom.max_bytes
         if bloom.ndv is not None:
             settings[f"parquet.bloom.filter.expected.ndv#{bloom.column}"] = bloom.ndv
-    return {name: _setting(value) for name, value in settings.items()}
-
-
-def _setting(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return {name: setting_text(value) for name, value in settings.items()}
 
 
 # --- footers ------------------------------------------------------------------------------------

@@ -9,15 +9,23 @@ Merge-on-read: positions of deleted rows become deletion vectors (version 3) or 
 one and remaining position deletes of version 2, which the same commit removes (spec, "Deletion
 Vectors"). In version 2 the same is done with position deletes for a single data file; those that
 several files share stay and keep applying.
+
+Copies and delete files are written without rows of Spark: in threads of the driver, or as a Spark
+job. A job costs more than copying a small file, so that little work is done in the driver. Both run
+the same code on the same encoded items.
 """
 
 from __future__ import annotations
 
+import heapq
+import os
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
+import pyarrow as pa
 
 from frazil.client.declare.client_table import Table
 from frazil.datafiles.footers.files_from_parquet import DataFile, PositionDeleteFile
@@ -32,13 +40,14 @@ from frazil.datafiles.writing.delete_file_writer import (
     is_file_scoped,
 )
 from frazil.datafiles.writing.write_properties import delete_file_options, file_options
-from frazil.spark.core.context import Context
-from frazil.spark.executor.worker_tasks import Work
-from frazil.spark.writing import file_jobs
-from frazil.spark.writing.file_jobs import Item
+from frazil.spark.core.context import Context, dealt_out
+from frazil.spark.executor.worker_tasks import RESULT_SCHEMA, Work, share_task
 from frazil.spark.writing.write_commit import WriteFolder
 from frazil.wire.declared_content import DeleteFileReference
-from frazil.wire.errors import BadRequest, UnsupportedOperation
+from frazil.wire.errors import BadRequest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 GRANULARITY_PROPERTY: Final = "write.delete.granularity"
 _GRANULARITIES: Final = ("file", "partition")
@@ -46,6 +55,14 @@ _MAX_LOCAL_GROUPS: Final = 256
 """More than for copies, since few bytes are written for each group."""
 _GROUP_BYTES: Final = 64 << 10
 """The cost of opening and closing a file, as the bytes that could be copied meanwhile."""
+
+_SHARE_BYTES: Final = 32 << 20
+"""The least work of a task: starting a task for less does not pay."""
+_MAX_SHARES: Final = 10_000
+_MAX_LOCAL_ITEMS: Final = 32
+MAX_LOCAL_BYTES: Final = 96 << 20
+_MAX_THREADS: Final = 8
+_THREAD_BYTES: Final = 4 << 20
 
 RemovedDeletes: TypeAlias = DeleteFileReference | str
 
@@ -59,7 +76,7 @@ def copy_files(
         check_copied_task(file.task, facts)
     work = CopyWork(facts, folder.storage, folder.location, file_options(table.properties))
     items = [Item(file.encode(), file.task.size_in_bytes) for file in touched]
-    written = file_jobs.run(context.spark, work, items)
+    written = _run(context.spark, work, items)
     return tuple(msgspec.json.decode(file, type=DataFile) for file in written)
 
 
@@ -73,17 +90,15 @@ class WrittenDeletes:
 def write_deletes(
     context: Context, table: Table, touched: Sequence[DeletedRows], folder: WriteFolder
 ) -> WrittenDeletes:
-    """Write the deletes of the touched files, each of which has at least one position."""
+    """Write the deletes of the touched files, each of which has at least one position.
+
+    The table's format version is 2 or 3.
+    """
     if not touched:
         return WrittenDeletes((), ())
-    if table.format_version < 2:
-        raise UnsupportedOperation(
-            f"{table} has format version {table.format_version}, which has no delete files: "
-            "upgrade it to version 2, or set its mode to copy-on-write"
-        )
     by_file = table.format_version >= 3 or granularity(table.properties) == "file"
     groups = [[file] for file in touched] if by_file else list(_by_partition(touched))
-    written = file_jobs.run(
+    written = _run(
         context.spark,
         _work(table, folder, by_file),
         [_item(group) for group in groups],
@@ -138,3 +153,62 @@ def _included(touched: Sequence[DeletedRows]) -> Iterator[RemovedDeletes]:
                 yield DeleteFileReference(deletes.file_path, deletes.content_offset)
             elif is_file_scoped(deletes):
                 yield deletes.file_path
+
+
+# --- work on files --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    payload: bytes
+    size_in_bytes: int
+    """How much there is to read and write; it decides how items are shared out."""
+
+
+def _run(
+    spark: SparkSession,
+    work: Work,
+    items: Sequence[Item],
+    *,
+    max_local_items: int = _MAX_LOCAL_ITEMS,
+) -> list[bytes]:
+    """Return all results in any order; the first error ends the work."""
+    total = sum(item.size_in_bytes for item in items)
+    if len(items) <= max_local_items and total <= MAX_LOCAL_BYTES:
+        return run_locally(work, items)
+    return _run_in_tasks(spark, work, items, total)
+
+
+def run_locally(work: Work, items: Sequence[Item]) -> list[bytes]:
+    """Run the work in threads; the libraries that take the time release the GIL."""
+    if not items:
+        return []
+    total = sum(item.size_in_bytes for item in items)
+    threads = min(_MAX_THREADS, os.cpu_count() or 1, len(items), 1 + total // _THREAD_BYTES)
+    parts = shares(items, threads)
+    if len(parts) == 1:
+        return list(work(parts[0]))
+    with ThreadPoolExecutor(threads, thread_name_prefix="frazil-files") as pool:
+        results = pool.map(lambda part: list(work(part)), parts)
+        return [result for part in results for result in part]
+
+
+def shares(items: Sequence[Item], count: int) -> list[list[bytes]]:
+    """Split items into shares of about equal size; no share is empty."""
+    heap: list[tuple[int, int]] = [(0, number) for number in range(min(count, len(items)))]
+    split: list[list[bytes]] = [[] for _ in heap]
+    for item in sorted(items, key=lambda each: each.size_in_bytes, reverse=True):
+        size, number = heap[0]
+        split[number].append(item.payload)
+        heapq.heapreplace(heap, (size + item.size_in_bytes, number))
+    return split
+
+
+def _run_in_tasks(
+    spark: SparkSession, work: Work, items: Sequence[Item], total_bytes: int
+) -> list[bytes]:
+    count = min(len(items), max(1, total_bytes // _SHARE_BYTES), _MAX_SHARES)
+    encoded = [msgspec.msgpack.encode(share) for share in shares(items, max(count, 2))]
+    frame = dealt_out(spark, "share", pa.array(encoded, pa.binary()), len(encoded))
+    rows = frame.mapInArrow(share_task(work), RESULT_SCHEMA).collect()
+    return [bytes(row[0]) for row in rows]

@@ -7,9 +7,10 @@ has changed meanwhile gives other rows to the second half of a MERGE than to the
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 from uuid import uuid4
 
@@ -31,7 +32,7 @@ from pyspark.sql.types import (
 from frazil.client.declare.client_table import Table
 from frazil.datafiles.reading.file_storage import Storage, is_local, storage_of
 from frazil.spark.core.borrowed_settings import PARQUET_SETTINGS, session_settings
-from frazil.spark.core.context import Context
+from frazil.spark.core.context import Context, dealt_out
 from frazil.spark.executor.file_tasks import (
     PARQUET_SUFFIX,
     STAGING_CODEC,
@@ -40,7 +41,6 @@ from frazil.spark.executor.file_tasks import (
 )
 from frazil.spark.executor.worker_tasks import RESULT_SCHEMA
 from frazil.spark.writing.write_commit import data_location
-from frazil.wire.errors import BadRequest
 
 SMALL_BYTES: Final = 64 << 20
 _FLAT_BYTES: Final = 8
@@ -62,7 +62,7 @@ def is_small(schema: StructType, rows: int | None) -> bool:
     return rows * row_bytes <= SMALL_BYTES
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Staged:
     """Rows in temporary files."""
 
@@ -71,44 +71,50 @@ class Staged:
     _paths: tuple[str, ...] | None
     """None if the driver may not see the files."""
 
+    @cached_property
+    def _footers(self) -> Mapping[str, pq.FileMetaData]:
+        """The files' footers by path, which are read once."""
+        footers = {}
+        for path in self._paths or ():
+            with self._storage.open_input(path) as source:
+                footers[path] = pq.read_metadata(source)
+        return footers
+
     def size_here(self) -> int | None:
         """Return the uncompressed size of the rows; None if the driver cannot read the files."""
         if self._paths is None:
             return None
         size = 0
-        for path in self._paths:
-            with self._storage.open_input(path) as source:
-                metadata = pq.read_metadata(source)
-            groups = range(metadata.num_row_groups)
-            size += sum(metadata.row_group(group).total_byte_size for group in groups)
+        for footer in self._footers.values():
+            groups = range(footer.num_row_groups)
+            size += sum(footer.row_group(group).total_byte_size for group in groups)
         return size
 
     def read_here(self, names: Sequence[str], max_rows: int) -> pa.Table | None:
         """Read columns without Spark; None if there are more rows, or the files cannot be read."""
-        if self._paths is None:
+        rows = sum(footer.num_rows for footer in self._footers.values())
+        if not self._paths or rows > max_rows:
             return None
         columns = [f"c{self.frame.columns.index(name)}" for name in names]
-        parts, rows = [], 0
-        for path in self._paths:
-            with self._storage.open_input(path) as source, pq.ParquetFile(source) as file:
-                rows += file.metadata.num_rows
-                if rows > max_rows:
-                    return None
+        parts = []
+        for path, footer in self._footers.items():
+            with (
+                self._storage.open_input(path) as source,
+                pq.ParquetFile(source, metadata=footer) as file,
+            ):
                 parts.append(file.read(columns=columns, use_threads=False).select(columns))
-        if not parts:
-            return None
         return pa.concat_tables(parts).rename_columns(list(names))
 
 
 @contextmanager
-def staged(context: Context, frame: DataFrame, table: Table | None = None) -> Iterator[Staged]:
+def staged(context: Context, frame: DataFrame, table: Table) -> Iterator[Staged]:
     """Store the rows of a frame for the block.
 
     They are stored in the session's `temp-dir`. Without one, they are in the machine's temporary
     folder if Spark runs on this machine alone, else beside the data of `table`.
     """
     folder = f"{_temp_folder(context, table)}/frazil-{uuid4().hex}"
-    storage = storage_of(context.properties, {} if table is None else table.config)
+    storage = storage_of(context.properties, table.config)
     try:
         if is_local(folder):
             yield _through_spark(context, frame, folder, storage)
@@ -118,17 +124,12 @@ def staged(context: Context, frame: DataFrame, table: Table | None = None) -> It
         storage.delete_folder(folder)
 
 
-def _temp_folder(context: Context, table: Table | None) -> str:
+def _temp_folder(context: Context, table: Table) -> str:
     if context.settings.temp_dir is not None:
         return context.settings.temp_dir.rstrip("/")
     if _is_single_machine(context):
         return tempfile.gettempdir()
-    if table is not None:
-        return data_location(table)
-    raise BadRequest(
-        "a frame has to be evaluated once, and there is no folder that driver and executors share: "
-        "name one as spark.frazil.temp-dir"
-    )
+    return data_location(table)
 
 
 def _is_single_machine(context: Context) -> bool:
@@ -206,8 +207,7 @@ def _through_arrow(context: Context, frame: DataFrame, folder: str, storage: Sto
     if not paths:
         empty = context.spark.createDataFrame([], types)
         return Staged(_restored(empty, frame), storage, paths)
-    files = context.spark.createDataFrame(pa.table({"path": pa.array(paths, pa.string())}))
+    files = dealt_out(context.spark, "path", pa.array(paths, pa.string()), len(paths))
     names = [field.name for field in types.fields]
-    spread = files.coalesce(1).repartition(len(paths))
-    read = spread.mapInArrow(staged_rows_task(storage, names), types)
+    read = files.mapInArrow(staged_rows_task(storage, names), types)
     return Staged(_restored(read, frame), storage, paths)

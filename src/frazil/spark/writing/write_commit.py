@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from frazil.client.declare.client_table import Table
 from frazil.client.declare.table_verbs import Commit, TableVerbs
+from frazil.datafiles.portable_table import FileTable
 from frazil.datafiles.reading.file_storage import Storage, is_local, storage_of
 from frazil.spark.core.context import LOGGER, Context
 from frazil.wire.conflicts import duplicate_paths
@@ -26,15 +27,6 @@ from frazil.wire.errors import CommitStateUnknown, FrazilError, ValidationError
 
 DATA_PATH_PROPERTIES: Final = ("write.data.path", "write.folder-storage.path")
 """The second is the name in older tables."""
-
-
-class _Located(Protocol):
-    @property
-    def location(self) -> str: ...
-    @property
-    def properties(self) -> Mapping[str, str]: ...
-    @property
-    def config(self) -> Mapping[str, str]: ...
 
 
 @dataclass(frozen=True)
@@ -61,7 +53,7 @@ class WriteFolder:
         self.storage.delete_empty_folders(self.location)
 
 
-def new_folder(context: Context, table: _Located) -> WriteFolder:
+def new_folder(context: Context, table: FileTable) -> WriteFolder:
     """Make the folder of a new write; once it is discarded, nothing can be written into it."""
     location = f"{data_location(table)}/{uuid4()}"
     storage = storage_of(context.properties, table.config)
@@ -71,7 +63,7 @@ def new_folder(context: Context, table: _Located) -> WriteFolder:
     return WriteFolder(location, storage)
 
 
-def data_location(table: _Located) -> str:
+def data_location(table: FileTable) -> str:
     """Return where the table's data files belong, without a slash at the end."""
     for name in DATA_PATH_PROPERTIES:
         location = table.properties.get(name)
@@ -133,11 +125,20 @@ class Write:
 
 @contextmanager
 def writing(context: Context, table: Table) -> Iterator[Write]:
+    """Start a write with jobs of Spark, which are stopped if the block fails."""
+    with (
+        committing(new_folder(context, table)) as write,
+        _stopped_by_failure(context.spark, write),
+    ):
+        yield write
+
+
+@contextmanager
+def committing(folder: WriteFolder) -> Iterator[Write]:
     """Start a write; its files are removed if the block ends without a commit."""
-    write = Write(new_folder(context, table))
+    write = Write(folder)
     try:
-        with _stopped_by_failure(context.spark, write):
-            yield write
+        yield write
     except BaseException:
         write.fail()
         raise
