@@ -29,7 +29,6 @@ from frazil.format.expr.expression_binding import (
 )
 from frazil.format.expr.projection import inclusive_projection, strict_projection
 from frazil.format.manifest.manifest_list import ManifestFile, partition_summaries
-from frazil.format.metadata.content_files import FileMetrics
 from frazil.format.metadata.partition_spec import PartitionSpec
 from frazil.format.metadata.schema import Schema
 from frazil.format.metadata.table_metadata import TableMetadata
@@ -42,12 +41,10 @@ from frazil.format.pruning.column_evaluators import (
 from frazil.format.pruning.evaluators import (
     Evaluator,
     Summaries,
-    inclusive_metrics_evaluator,
     is_nan,
     manifest_evaluator,
     partition_evaluator,
     residual_evaluator,
-    strict_metrics_evaluator,
 )
 from frazil.format.pruning.metric_columns import MetricColumns
 from frazil.values.transforms import Identity
@@ -249,12 +246,6 @@ class BoundFilter:
 
     # --- files ---
 
-    def may_match_file(self, metrics: FileMetrics) -> bool:
-        return self._inclusive(metrics)
-
-    def must_match_file(self, metrics: FileMetrics) -> bool:
-        return self._strict(metrics)
-
     def rows_that_may_match(
         self, columns: PartitionColumns, spec_id: int, rows: Rows, metrics_of: MetricsOf
     ) -> Rows:
@@ -345,16 +336,8 @@ class BoundFilter:
         return self._by_spec[spec_id]
 
     @cached_property
-    def _inclusive(self) -> Evaluator[FileMetrics]:
-        return inclusive_metrics_evaluator(self.expression)
-
-    @cached_property
     def _inclusive_columns(self) -> ColumnEvaluator:
         return inclusive_column_evaluator(self.expression)
-
-    @cached_property
-    def _strict(self) -> Evaluator[FileMetrics]:
-        return strict_metrics_evaluator(self.expression)
 
 
 _MAY: Final = 1

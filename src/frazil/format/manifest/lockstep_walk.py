@@ -74,10 +74,6 @@ class Chunk:
     counts: Sequence[int]
     blocks: Sequence[bytes]
 
-    @property
-    def size_bytes(self) -> int:
-        return sum(len(block) for block in self.blocks)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChunkRows:
@@ -264,7 +260,7 @@ class RowsWalk:
             start = at
             name = wanted.get(-1 if field.field_id is None else field.field_id)
             if name is None:
-                at = self._over(field.node, at)
+                at = self.over(field.node, at)
             else:
                 at, self._numbers[name[0]] = self._number(field.node, at, name[1])
             if field.field_id in (PARTITION, FIRST_ROW_ID):
@@ -277,9 +273,6 @@ class RowsWalk:
 
     def over(self, node: Node, at: _Positions) -> _Positions:
         """Move over a value of any type."""
-        return self._over(node, at)
-
-    def _over(self, node: Node, at: _Positions) -> _Positions:
         if isinstance(node, Integer):
             return self.over_varints(at)
         if isinstance(node, Bytes | String):
@@ -291,7 +284,7 @@ class RowsWalk:
             return self._over_array(node.items, at)
         if isinstance(node, Record):
             for field in node.fields:
-                at = self._over(field.node, at)
+                at = self.over(field.node, at)
             return at
         return at + node.min_bytes
 
@@ -308,9 +301,9 @@ class RowsWalk:
     def _over_optional(self, node: Union, at: _Positions) -> _Positions:
         some, other, at = self.branch(node, at)
         if some is None:
-            return self._over(other, at)
+            return self.over(other, at)
         if len(some):
-            at[some] = self._over(other, at[some])
+            at[some] = self.over(other, at[some])
         return at
 
     def branch(self, node: Union, at: _Positions) -> tuple[_Positions | None, Node, _Positions]:
@@ -343,11 +336,11 @@ class RowsWalk:
             raise NotInLockstep
         least = int(counts.min())
         for _ in range(least):
-            at = self._over(items, at)
+            at = self.over(items, at)
         rows = np.arange(len(at))
         for number in range(least, most):
             rows = rows[counts[rows] > number]
-            at[rows] = self._over(items, at[rows])
+            at[rows] = self.over(items, at[rows])
         return at
 
     # --- numbers ------------------------------------------------------------------------------

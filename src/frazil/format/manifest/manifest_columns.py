@@ -52,7 +52,7 @@ __all__ = [
     "ManifestColumns",
     "RowMetrics",
     "content_files",
-    "data_file_bytes",
+    "data_files_of",
     "decode_columns",
     "make_columns",
     "metrics",
@@ -367,13 +367,6 @@ def _check(rows: DecodedRows) -> None:
 
 
 # --- rows ------------------------------------------------------------------------------------
-
-
-def data_file_bytes(
-    content: bytes, columns: ManifestColumns, rows: Rows, limits: AvroLimits = MANIFEST_LIMITS
-) -> list[bytes]:
-    """Return the encoded `data_file` of some rows of the manifest with this content."""
-    return data_files_of(open_avro(content, limits), columns, rows)
 
 
 def data_files_of(file: AvroFile, columns: ManifestColumns, rows: Rows) -> list[bytes]:

@@ -77,10 +77,6 @@ class WrittenManifest:
     def manifest_length(self) -> int:
         return len(self.file)
 
-    @property
-    def has_live_files(self) -> bool:
-        return self.added_files_count + self.existing_files_count > 0
-
     def columns(self) -> ManifestColumns:
         """Return the columns of the manifest, without decoding it if that is possible."""
         found = None

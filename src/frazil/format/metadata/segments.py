@@ -68,11 +68,6 @@ def gzip_member(pieces: Iterable[Packed]) -> list[bytes]:
     return chunks
 
 
-def crc32_combine(first: int, second: int, second_size: int) -> int:
-    """Return the CRC-32 of two joined byte strings from the CRCs of both."""
-    return _multiply(_shift(second_size), first) ^ second
-
-
 def _multiply(a: int, b: int) -> int:
     """Return the product of two polynomials over GF(2), modulo the polynomial of the CRC."""
     product = 0

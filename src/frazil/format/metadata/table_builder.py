@@ -93,16 +93,6 @@ _APPLY: dict[type[Any], Callable[[TableState, Any], None]] = {
 }
 
 
-def apply_updates(
-    base: TableMetadata, updates: Sequence[TableUpdate], *, now_ms: int
-) -> TableMetadata:
-    """Return the metadata after a request, or the base itself if the updates change nothing."""
-    state = TableState.of(base, now_ms=now_ms)
-    for update in updates:
-        apply_update(state, update)
-    return build(state)
-
-
 def apply_update(state: TableState, update: TableUpdate) -> None:
     """Apply one of Iceberg's updates."""
     _APPLY[type(update)](state, update)
@@ -114,14 +104,6 @@ def empty_state(updates: Sequence[CommitUpdate], *, now_ms: int) -> TableState:
     version = versions[0] if versions else DEFAULT_FORMAT_VERSION
     _check_format_version(version, "upgrade-format-version.format-version")
     return TableState.empty(version, now_ms=now_ms)
-
-
-def create_from_updates(updates: Sequence[TableUpdate], *, now_ms: int) -> TableMetadata:
-    """Return the metadata of a table that a commit with assert-create creates."""
-    state = empty_state(updates, now_ms=now_ms)
-    for update in updates:
-        apply_update(state, update)
-    return build(state)
 
 
 def new_table(

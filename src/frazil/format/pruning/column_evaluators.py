@@ -81,29 +81,21 @@ def strict_mask(
 
 
 def inclusive_column_evaluator(expression: Expression) -> ColumnEvaluator:
-    """Return `inclusive_mask` as a function for many manifests."""
+    """Return `inclusive_mask` as a function for many manifests.
+
+    It evaluates all files of a manifest if many are asked about, because selecting their statistics
+    would cost more.
+    """
     masks = _masks(expression, _inclusive)
-    return _on_most(lambda metrics: _inclusive_answer(masks(metrics), metrics.record_count))
 
-
-def strict_column_evaluator(expression: Expression) -> ColumnEvaluator:
-    """Return `strict_mask` as a function for many manifests."""
-    masks = _masks(expression, _strict)
-    return _on_most(lambda metrics: _strict_answer(masks(metrics), metrics.record_count))
-
-
-def _on_most(evaluate: ColumnEvaluator) -> ColumnEvaluator:
-    """Evaluate all files of a manifest if many are asked about, because selecting their statistics
-    would cost more."""
-
-    def evaluate_most(metrics: MetricColumns) -> Bools:
+    def evaluate(metrics: MetricColumns) -> Bools:
         if metrics.taken_from is not None:
             whole, rows = metrics.taken_from
             if len(rows) >= len(whole) * _WHOLE_MANIFEST_FRACTION:
-                return evaluate_most(whole)[rows]
-        return evaluate(metrics)
+                return evaluate(whole)[rows]
+        return _inclusive_answer(masks(metrics), metrics.record_count)
 
-    return evaluate_most
+    return evaluate
 
 
 def _inclusive_answer(mask: Mask, record_count: NDArray[Any]) -> Bools:

@@ -14,7 +14,7 @@ residual is what remains of an expression for the rows of one partition (Java's
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 from uuid import UUID
@@ -100,16 +100,6 @@ def other_order(value: UUID | None) -> UUID | None:
 # --- values ----------------------------------------------------------------------------------
 
 
-def row_evaluator(expression: Expression) -> Evaluator[Mapping[int, Any]]:
-    """Return whether a row matches. A row has its internal values by field id; nulls may be
-    omitted."""
-
-    def reader(field_id: int) -> Callable[[Mapping[int, Any]], Any]:
-        return lambda row: row.get(field_id)
-
-    return build(expression, lambda predicate: _on_value(predicate, reader))
-
-
 def partition_evaluator(expression: Expression, spec: PartitionSpec) -> Evaluator[Sequence[Any]]:
     """Return whether a partition matches an expression that was projected onto its spec.
 
@@ -117,22 +107,15 @@ def partition_evaluator(expression: Expression, spec: PartitionSpec) -> Evaluato
     """
     positions = {part.field_id: position for position, part in enumerate(spec.fields)}
 
-    def reader(field_id: int) -> Callable[[Sequence[Any]], Any]:
-        position = positions[field_id]
-        return lambda partition: partition[position]
+    def on_partition(predicate: BoundPredicate) -> Evaluator[Sequence[Any]]:
+        test, term = value_test(predicate), predicate.term
+        position = positions[term.ref.field_id]
+        if isinstance(term, BoundTransform):
+            transform, source = term.transform, term.ref.type
+            return lambda partition: test(transforms.apply(transform, source, partition[position]))
+        return lambda partition: test(partition[position])
 
-    return build(expression, lambda predicate: _on_value(predicate, reader))
-
-
-def _on_value(
-    predicate: BoundPredicate, reader: Callable[[int], Callable[[_T], Any]]
-) -> Evaluator[_T]:
-    read = reader(predicate.term.ref.field_id)
-    test = value_test(predicate)
-    if isinstance(predicate.term, BoundTransform):
-        transform, source = predicate.term.transform, predicate.term.ref.type
-        return lambda subject: test(transforms.apply(transform, source, read(subject)))
-    return lambda subject: test(read(subject))
+    return build(expression, on_partition)
 
 
 def value_test(predicate: BoundPredicate) -> Test:
