@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from frazil.format.avro.avro_files import AvroFile
-from frazil.format.avro.avro_schema import record_schema
+from frazil.format.avro.avro_schema import cached_by_schema, record_schema
 from frazil.format.avro.avro_types import Bytes, Field, Node, Record, String, Union, UnreadableAvro
 from frazil.format.manifest.lockstep_walk import Chunk, Lockstep, NotInLockstep, lockstep
 from frazil.format.manifest.manifest_fields import (
@@ -172,17 +171,10 @@ _NUMBER: Final = "number"
 _PARTITION: Final = "partition"
 _PATH: Final = "path"
 _ROW_ID: Final = "first row id"
-_MAX_CACHED_SCHEMA_CHARS: Final = 64 * 1024
 
 
+@cached_by_schema
 def _entry_reader(schema: str) -> _EntryReader:
-    if len(schema) > _MAX_CACHED_SCHEMA_CHARS:
-        return _EntryReader(schema)
-    return _cached_reader(schema)
-
-
-@lru_cache(maxsize=256)
-def _cached_reader(schema: str) -> _EntryReader:
     return _EntryReader(schema)
 
 

@@ -16,13 +16,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from frazil.format.avro.avro_schema import record_schema
+from frazil.format.avro.avro_schema import cached_by_schema, record_schema
 from frazil.format.avro.avro_types import (
     Array,
     Boolean,
@@ -60,7 +59,6 @@ _MIN_ARRAY_STEPS: Final = 2_000
 _MAX_FIELDS: Final = 200
 _MAX_ARRAY_BLOCKS: Final = 4
 _MAX_VARINT_BYTES: Final = 10
-_MAX_REMEMBERED_CHARS: Final = 64 * 1024
 
 
 class NotInLockstep(Exception):
@@ -88,17 +86,9 @@ class ChunkRows:
     """Positions within the `data_file`. NONE if the schema has no such field."""
 
 
+@cached_by_schema
 def lockstep(schema: str) -> Lockstep | None:
     """Return the walk for manifests with this schema, or None if the schema does not allow it."""
-    return _made(schema) if len(schema) > _MAX_REMEMBERED_CHARS else _remembered(schema)
-
-
-@lru_cache(maxsize=256)
-def _remembered(schema: str) -> Lockstep | None:
-    return _made(schema)
-
-
-def _made(schema: str) -> Lockstep | None:
     record = record_schema(schema).record
     data_file = checked_data_file(record)
     fields = [field for field in record.fields if field.field_id != DATA_FILE]

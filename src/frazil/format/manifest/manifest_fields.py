@@ -39,8 +39,27 @@ FILE_PATH: Final = 100
 PARTITION: Final = 102
 RECORD_COUNT: Final = 103
 FILE_SIZE: Final = 104
+FILE_FORMAT: Final = 101
+COLUMN_SIZES: Final = 108
+VALUE_COUNTS: Final = 109
+NULL_VALUE_COUNTS: Final = 110
+LOWER_BOUNDS: Final = 125
+UPPER_BOUNDS: Final = 128
+KEY_METADATA: Final = 131
+SPLIT_OFFSETS: Final = 132
 CONTENT: Final = 134
+NAN_VALUE_COUNTS: Final = 137
+SORT_ORDER_ID: Final = 140
 FIRST_ROW_ID: Final = 142
+
+METRICS: Final = {
+    VALUE_COUNTS: "value_counts",
+    NULL_VALUE_COUNTS: "null_value_counts",
+    NAN_VALUE_COUNTS: "nan_value_counts",
+    LOWER_BOUNDS: "lower_bounds",
+    UPPER_BOUNDS: "upper_bounds",
+}
+"""The maps of a `data_file` that filters use."""
 
 MALFORMED: Final = (IndexError, ValueError, struct.error, OverflowError)
 """The errors of reading malformed bytes, in addition to UnreadableAvro."""

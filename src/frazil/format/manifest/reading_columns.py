@@ -20,17 +20,19 @@ from frazil.format.avro.avro_types import Field, UnreadableAvro
 from frazil.format.manifest.entry_fields import read_content_files
 from frazil.format.manifest.lockstep_walk import NotInLockstep, RowsWalk
 from frazil.format.manifest.manifest_columns import ManifestColumns, row_positions
-from frazil.format.manifest.manifest_fields import data_file_record
+from frazil.format.manifest.manifest_fields import (
+    FILE_FORMAT,
+    KEY_METADATA,
+    SORT_ORDER_ID,
+    SPLIT_OFFSETS,
+    data_file_record,
+)
 from frazil.format.metadata.content_files import ContentFile
 
 T = TypeVar("T")
 _Positions = NDArray[np.int64]
 
-_FILE_FORMAT: Final = 101
-_KEY_METADATA: Final = 131
-_SPLIT_OFFSETS: Final = 132
-_SORT_ORDER_ID: Final = 140
-_WANTED: Final = (_FILE_FORMAT, _KEY_METADATA, _SPLIT_OFFSETS, _SORT_ORDER_ID)
+_WANTED: Final = (FILE_FORMAT, KEY_METADATA, SPLIT_OFFSETS, SORT_ORDER_ID)
 _MIN_LOCKSTEP_ROWS: Final = 32
 _MAX_COMPARED_BYTES: Final = 64
 """Longer values are not compared for all rows at the same time."""
@@ -100,10 +102,10 @@ def _together(file: AvroFile, columns: ManifestColumns) -> ReadingColumns:
         raise NotInLockstep
     missing: Distinct[None] = _constant(None, len(columns))
     return ReadingColumns(
-        file_format=_each(found.get(_FILE_FORMAT, _constant("", len(columns))), _format),
-        key_metadata=_each(found.get(_KEY_METADATA, missing), _bytes),
-        split_offsets=_each(found.get(_SPLIT_OFFSETS, missing), _offsets),
-        sort_order_id=found.get(_SORT_ORDER_ID, missing),
+        file_format=_each(found.get(FILE_FORMAT, _constant("", len(columns))), _format),
+        key_metadata=_each(found.get(KEY_METADATA, missing), _bytes),
+        split_offsets=_each(found.get(SPLIT_OFFSETS, missing), _offsets),
+        sort_order_id=found.get(SORT_ORDER_ID, missing),
     )
 
 
