@@ -205,7 +205,7 @@ class _EntryReader:
         return (_PARTITION if own.field_id == PARTITION else _SKIP), 0, own.node.skip
 
     def entries(self, block: bytes, count: int, max_bytes: int) -> list[_Entry]:
-        found: list[_Entry] = []
+        entries: list[_Entry] = []
         at = 0
         for _ in range(count):
             entry, end = self._entry(block, at)
@@ -213,11 +213,11 @@ class _EntryReader:
                 raise UnreadableAvro("a record ends beyond its block")
             if end - at > max_bytes:
                 raise UnreadableAvro(f"a record has more than {max_bytes} bytes")
-            found.append(entry)
+            entries.append(entry)
             at = end
         if at != len(block):
             raise UnreadableAvro("a block has bytes after its last record")
-        return found
+        return entries
 
     def _entry(self, data: bytes, at: int) -> tuple[_Entry, int]:
         numbers = [missing for _, missing in _NUMBERS]

@@ -150,10 +150,10 @@ def _remembered_types(schema_text: str) -> tuple[Mapping[str, Any], ...]:
 
 
 def _field_tree(record: Mapping[str, Any], field_id: int) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = next(
+    field_tree: Mapping[str, Any] = next(
         field for field in record["fields"] if field.get("field-id") == field_id
     )
-    return found
+    return field_tree
 
 
 def _resolved(kind: Any, named: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
@@ -291,8 +291,8 @@ def read_content_files(
     fields = [optional_field(record, field_id, kind) for field_id, kind in _FILE.values()]
     projection = Projection(record, [*fields, *(_map(record, field) for field in maps.values())])
     names = (*_FILE, *maps)
-    found = _read_at(projection, positions)
-    for values, partition in zip(found, partitions, strict=True):
+    files = _read_at(projection, positions)
+    for values, partition in zip(files, partitions, strict=True):
         yield _content_file(dict(zip(names, values, strict=True)), partition)
 
 
@@ -331,8 +331,8 @@ def delete_fields(file: AvroFile, rows: DecodedRows) -> DeleteFields:
     ids: list[tuple[int, ...] | None] = []
     # Positions count from the first block, as if all blocks were joined.
     data = b"".join([block for _, block in file.blocks()])
-    found = _read_at(projection, ((data, at) for at in rows.data_file_at.tolist()))
-    for content, values in zip(rows.content.tolist(), found, strict=True):
+    files = _read_at(projection, ((data, at) for at in rows.data_file_at.tolist()))
+    for content, values in zip(rows.content.tolist(), files, strict=True):
         offset, size, path, equality_ids, lower, upper = values
         offsets.append(NONE if offset is None else offset)
         sizes.append(NONE if size is None else size)

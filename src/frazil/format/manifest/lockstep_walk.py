@@ -157,9 +157,9 @@ class Lockstep:
         if int((ends - begins).max()) > max_bytes:
             raise NotInLockstep
         file_at, _ = walk.fields(self._entry_head, begins, ENTRY_NUMBERS)
-        found, more = walk.fields(self._file_head, file_at, FILE_NUMBERS)
-        length, found = walk.lengths(found)
-        if not np.array_equal(found, path_at) or not np.array_equal(length, lengths):
+        reached, more = walk.fields(self._file_head, file_at, FILE_NUMBERS)
+        length, reached = walk.lengths(reached)
+        if not np.array_equal(reached, path_at) or not np.array_equal(length, lengths):
             raise NotInLockstep
         spans |= more
         row_id_at = np.full(len(path_at), NONE, np.int64)
@@ -188,7 +188,7 @@ class Lockstep:
             prefix = data[at : at + max(min(size, length), 0)]
             if len(prefix) < 4:
                 break
-            starts = [found.start() for found in re.finditer(re.escape(prefix), data)]
+            starts = [match.start() for match in re.finditer(re.escape(prefix), data)]
             # An entry of a delete manifest may also contain the path of a data file.
             each, rest = divmod(len(starts), rows)
             if each and not rest:

@@ -87,10 +87,10 @@ class WrittenManifest:
 
     def columns(self) -> ManifestColumns:
         """Return the columns of the manifest, without decoding it if that is possible."""
-        found = None
+        columns = None
         if self.copies:
-            found = columns_of_copies(self.copies, self.encoder, self.block_starts)
-        return decode_columns(self.file) if found is None else found
+            columns = columns_of_copies(self.copies, self.encoder, self.block_starts)
+        return decode_columns(self.file) if columns is None else columns
 
     def listed(self, snapshot_id: int, sequence_number: int) -> Mapping[int, Any]:
         """Return the record for a manifest list by field id, with the sequence number of the

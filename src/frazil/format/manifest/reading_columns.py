@@ -91,21 +91,21 @@ def _together(file: AvroFile, columns: ManifestColumns) -> ReadingColumns:
         raise UnreadableAvro("the manifest is not the one that the columns are of")
     walk = RowsWalk(data, len(columns))
     at = columns.data_file_at.astype(np.int64)
-    found: dict[int, Distinct[Any]] = {}
+    by_id: dict[int, Distinct[Any]] = {}
     for field in data_file_record(file.schema.record).fields:
         start, at = at, walk.over(field.node, at)
         if int(at.max()) > walk.size:
             raise NotInLockstep
         if field.field_id in _WANTED:
-            found[field.field_id] = _distinct(walk, data, field, start, at)
+            by_id[field.field_id] = _distinct(walk, data, field, start, at)
     if not np.array_equal(at, columns.data_file_end.astype(np.int64)):
         raise NotInLockstep
     missing: Distinct[None] = _constant(None, len(columns))
     return ReadingColumns(
-        file_format=_each(found.get(FILE_FORMAT, _constant("", len(columns))), _format),
-        key_metadata=_each(found.get(KEY_METADATA, missing), _bytes),
-        split_offsets=_each(found.get(SPLIT_OFFSETS, missing), _offsets),
-        sort_order_id=found.get(SORT_ORDER_ID, missing),
+        file_format=_each(by_id.get(FILE_FORMAT, _constant("", len(columns))), _format),
+        key_metadata=_each(by_id.get(KEY_METADATA, missing), _bytes),
+        split_offsets=_each(by_id.get(SPLIT_OFFSETS, missing), _offsets),
+        sort_order_id=by_id.get(SORT_ORDER_ID, missing),
     )
 
 
@@ -131,10 +131,10 @@ def _one_by_one(file: AvroFile, columns: ManifestColumns) -> ReadingColumns:
     nothing = [()] * len(columns)
     files = list(read_content_files(file.schema, positions, nothing, metrics=False))
     return ReadingColumns(
-        file_format=_of(files, lambda one: _format(one.file_format)),
-        key_metadata=_of(files, lambda one: one.key_metadata),
-        split_offsets=_of(files, lambda one: _offsets(one.split_offsets)),
-        sort_order_id=_of(files, lambda one: one.sort_order_id),
+        file_format=_of(files, lambda file: _format(file.file_format)),
+        key_metadata=_of(files, lambda file: file.key_metadata),
+        split_offsets=_of(files, lambda file: _offsets(file.split_offsets)),
+        sort_order_id=_of(files, lambda file: file.sort_order_id),
     )
 
 

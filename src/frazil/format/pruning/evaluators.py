@@ -78,11 +78,11 @@ def is_nan(value: object) -> bool:
     return isinstance(value, float) and math.isnan(value)
 
 
-def same_value(one: Any, other: Any) -> bool:
+def same_value(left: Any, right: Any) -> bool:
     """Return whether two values are equal in Iceberg's order, which distinguishes the zeros."""
-    if not isinstance(one, float) or one:
-        return bool(one == other)
-    return one == other and math.copysign(1.0, one) == math.copysign(1.0, other)
+    if not isinstance(left, float) or left:
+        return bool(left == right)
+    return left == right and math.copysign(1.0, left) == math.copysign(1.0, right)
 
 
 _UUID_SIGNS: Final = (1 << 127) | (1 << 63)
@@ -127,7 +127,7 @@ def value_test(predicate: BoundPredicate) -> Test:
         if predicate.operation is Operation.IN:
             return lambda value: value in values
         if 0.0 in values:
-            return lambda value: not any(same_value(value, one) for one in values)
+            return lambda value: not any(same_value(value, literal) for literal in values)
         return lambda value: value not in values
     return _LITERAL_TESTS[predicate.operation](predicate.value)
 
