@@ -29,7 +29,7 @@ from frazil.format.metadata.content_files import (
     DeleteFile,
 )
 from frazil.format.metadata.snapshots import Snapshot
-from frazil.format.metadata.table_builder import apply_updates, new_table
+from frazil.format.metadata.table_builder import new_table
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.read.manifest_cache import ManifestCache, ManifestReader
 from frazil.values.single_value import to_binary
@@ -38,6 +38,7 @@ from frazil.wire.errors import ValidationError
 from frazil.wire.file_actions import FileUpdate
 from frazil.wire.rest_updates import AddSnapshot, RemoveSnapshots, SetSnapshotRef, TableUpdate
 from tests.support.memory_store import MemoryStore
+from tests.support.tables import apply_updates
 from tests.support.trees import list_bytes, listed
 
 SCHEMA = {

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from frazil.format.metadata.table_builder import apply_updates, new_table
+from frazil.format.metadata.table_builder import apply_update, empty_state, new_table
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.format.metadata.table_metadata_json import encode_table_metadata, parse_table_metadata
+from frazil.format.metadata.table_state import TableState, build
 from frazil.wire.rest_updates import TableUpdate
 
 NOW_MS = 1_700_000_000_000
@@ -65,6 +67,18 @@ def update(action: str, **fields: Any) -> TableUpdate:
     """Return an update as decoded from a request; `_` in a field's name stands for `-`."""
     members = {name.replace("_", "-"): value for name, value in fields.items()}
     return _UPDATE.decode(json.dumps({"action": action} | members))
+
+
+def apply_updates(
+    base: TableMetadata | None, updates: Sequence[TableUpdate], *, now_ms: int
+) -> TableMetadata:
+    """Return the metadata after the updates of a request. Without a base they create the table."""
+    state = (
+        empty_state(updates, now_ms=now_ms) if base is None else TableState.of(base, now_ms=now_ms)
+    )
+    for each in updates:
+        apply_update(state, each)
+    return build(state)
 
 
 def apply(base: TableMetadata, *updates: TableUpdate, now_ms: int | None = None) -> TableMetadata:

@@ -38,13 +38,14 @@ from pyiceberg.types import LongType, NestedField, StringType
 from frazil.commit.snapshot.rebase import NotRebasable, RebasedAppend, rebase_append
 from frazil.format.manifest.manifest_list import manifest_list_schema
 from frazil.format.metadata.snapshots import Snapshot, parse_snapshot
-from frazil.format.metadata.table_builder import apply_updates, new_table
+from frazil.format.metadata.table_builder import new_table
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.format.metadata.table_metadata_json import encode_table_metadata
 from frazil.read.manifest_cache import ManifestCache
 from frazil.store.local_store import LocalStore
 from frazil.store.object_store import Store
 from frazil.wire.rest_updates import AddSnapshot, TableUpdate
+from tests.support.tables import apply_updates
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=False),

@@ -85,25 +85,25 @@ class ColumnFiles:
         )
 
     def _read(self, path: Path, location: str, parse: Callable[[bytes], _T | None]) -> _T | None:
-        found = self._kept(path, location, parse)
+        parsed = self._kept(path, location, parse)
         with self._lock:
-            self._hits += found is not None
-            self._misses += found is None
-        return found
+            self._hits += parsed is not None
+            self._misses += parsed is None
+        return parsed
 
     def _kept(self, path: Path, location: str, parse: Callable[[bytes], _T | None]) -> _T | None:
         try:
             content = path.read_bytes()
         except OSError:
             return None
-        found = parse(content)
+        parsed = parse(content)
         with suppress(OSError):
-            if found is None:
+            if parsed is None:
                 _log.warning("removing %s: it does not hold the columns of %s", path, location)
                 path.unlink()
             else:
                 os.utime(path)
-        return found
+        return parsed
 
     def put(self, location: str, length: int, columns: ManifestColumns) -> None:
         """Store the columns soon. They are dropped if too many files are waiting."""
@@ -172,9 +172,9 @@ class ColumnFiles:
 
     def _evict(self, left: int) -> None:
         """Remove the oldest files until at most `left` bytes remain."""
-        found = sorted(self._found())
-        total = sum(size for _, size, _ in found)
-        for _, size, path in found:
+        oldest_first = sorted(self._found())
+        total = sum(size for _, size, _ in oldest_first)
+        for _, size, path in oldest_first:
             if total <= left:
                 break
             with suppress(OSError):

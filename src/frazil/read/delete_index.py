@@ -106,9 +106,9 @@ class DeleteIndex:
             else:
                 by_path.setdefault(referenced, []).append(entry)
         self._everywhere = _Group(everywhere)
-        self._equality = {key: _Group(found) for key, found in equality.items()}
-        self._position = {key: _Group(found) for key, found in position.items()}
-        self._by_path = {path: _Group(found) for path, found in by_path.items()}
+        self._equality = {key: _Group(entries) for key, entries in equality.items()}
+        self._position = {key: _Group(entries) for key, entries in position.items()}
+        self._by_path = {path: _Group(entries) for path, entries in by_path.items()}
         self.needs_partitions = bool(everywhere or equality or position)
         """Whether the path of a data file is not sufficient to find its deletes."""
 
@@ -135,12 +135,12 @@ class DeleteIndex:
             self._everywhere.since(number + 1),
             self._equality.get(key, _NO_GROUP).since(number + 1),
         )
-        found = [entry for entry in equality if self._may_hold_equal_rows(entry, file)]
+        deletes = [entry for entry in equality if self._may_hold_equal_rows(entry, file)]
         referring = list(self.for_path(file.path, number))
-        found += referring
+        deletes += referring
         if not any(entry.is_deletion_vector for entry in referring):
-            found += self._position.get(key, _NO_GROUP).since(number)
-        return found
+            deletes += self._position.get(key, _NO_GROUP).since(number)
+        return deletes
 
     def _add_vector(self, referenced: str, entry: ManifestRow, allow_replaced: bool) -> None:
         vectors = self._vectors.setdefault(referenced, [])
@@ -198,12 +198,12 @@ class _EqualityField:
 
 def _fields_by_id(metadata: TableMetadata) -> dict[int, _EqualityField]:
     """Return the columns of all schemas, because an equality delete may name a dropped column."""
-    found: dict[int, _EqualityField] = {}
+    by_id: dict[int, _EqualityField] = {}
     for schema in (*metadata.schemas, metadata.current_schema):
         for field_id, own in schema.fields_by_id.items():
             required = own.required and field_id not in schema.parent_ids
-            found[field_id] = _EqualityField(own, required)
-    return found
+            by_id[field_id] = _EqualityField(own, required)
+    return by_id
 
 
 def _may_share_value(

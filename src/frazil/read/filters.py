@@ -29,7 +29,6 @@ from frazil.format.expr.expression_binding import (
 )
 from frazil.format.expr.projection import inclusive_projection, strict_projection
 from frazil.format.manifest.manifest_list import ManifestFile, partition_summaries
-from frazil.format.metadata.content_files import FileMetrics
 from frazil.format.metadata.partition_spec import PartitionSpec
 from frazil.format.metadata.schema import Schema
 from frazil.format.metadata.table_metadata import TableMetadata
@@ -42,12 +41,10 @@ from frazil.format.pruning.column_evaluators import (
 from frazil.format.pruning.evaluators import (
     Evaluator,
     Summaries,
-    inclusive_metrics_evaluator,
     is_nan,
     manifest_evaluator,
     partition_evaluator,
     residual_evaluator,
-    strict_metrics_evaluator,
 )
 from frazil.format.pruning.metric_columns import MetricColumns
 from frazil.values.transforms import Identity
@@ -139,8 +136,8 @@ class PartitionSet:
         """Return for each distinct partition of a manifest whether it is in the set."""
         spec = self._specs.get(spec_id)
         wanted = self._partitions.get(spec_id, set())
-        found = columns.partitions if spec is None else partitions_of(columns, spec)
-        return _each(lambda partition: comparable_partition(partition) in wanted, found)
+        partitions = columns.partitions if spec is None else partitions_of(columns, spec)
+        return _each(lambda partition: comparable_partition(partition) in wanted, partitions)
 
     def rows_that_may_match(
         self, columns: PartitionColumns, spec_id: int, rows: Rows, metrics_of: MetricsOf
@@ -230,30 +227,26 @@ class BoundFilter:
         """Return whether the summaries in the list allow a match. `schema` is that of the list."""
         if self.matches_everything or self.matches_nothing:
             return self.matches_everything
-        found = self._for_spec(listed.partition_spec_id)
-        return found is None or found.may_match_summaries(partition_summaries(schema, listed))
+        spec_filter = self._for_spec(listed.partition_spec_id)
+        return spec_filter is None or spec_filter.may_match_summaries(
+            partition_summaries(schema, listed)
+        )
 
     def may_match_partitions(self, columns: PartitionColumns, spec_id: int) -> Bools:
         """Return for each distinct partition of a manifest whether it may have a matching row."""
-        found = self._for_spec(spec_id)
-        if found is None or self.matches_everything:
+        spec_filter = self._for_spec(spec_id)
+        if spec_filter is None or self.matches_everything:
             return np.full(len(columns.partitions), not self.matches_nothing)
-        return found.may_match.of(columns, found.spec)
+        return spec_filter.may_match.of(columns, spec_filter.spec)
 
     def must_match_partitions(self, columns: PartitionColumns, spec_id: int) -> Bools:
         """Return for each distinct partition of a manifest whether all of its rows must match."""
-        found = self._for_spec(spec_id)
-        if found is None or self.matches_everything:
+        spec_filter = self._for_spec(spec_id)
+        if spec_filter is None or self.matches_everything:
             return np.full(len(columns.partitions), self.matches_everything)
-        return found.must_match.of(columns, found.spec)
+        return spec_filter.must_match.of(columns, spec_filter.spec)
 
     # --- files ---
-
-    def may_match_file(self, metrics: FileMetrics) -> bool:
-        return self._inclusive(metrics)
-
-    def must_match_file(self, metrics: FileMetrics) -> bool:
-        return self._strict(metrics)
 
     def rows_that_may_match(
         self, columns: PartitionColumns, spec_id: int, rows: Rows, metrics_of: MetricsOf
@@ -331,10 +324,13 @@ class BoundFilter:
 
     def residuals(self, columns: PartitionColumns, spec_id: int) -> list[Expression]:
         """Return the residual of the filter for each distinct partition of a manifest."""
-        found = self._for_spec(spec_id)
-        if found is None:
+        spec_filter = self._for_spec(spec_id)
+        if spec_filter is None:
             return [self.expression] * len(columns.partitions)
-        return [found.residual(partition) for partition in partitions_of(columns, found.spec)]
+        return [
+            spec_filter.residual(partition)
+            for partition in partitions_of(columns, spec_filter.spec)
+        ]
 
     def _for_spec(self, spec_id: int) -> _SpecFilter | None:
         """Return the filter for a spec, or None if the table no longer has the spec, because the
@@ -345,16 +341,8 @@ class BoundFilter:
         return self._by_spec[spec_id]
 
     @cached_property
-    def _inclusive(self) -> Evaluator[FileMetrics]:
-        return inclusive_metrics_evaluator(self.expression)
-
-    @cached_property
     def _inclusive_columns(self) -> ColumnEvaluator:
         return inclusive_column_evaluator(self.expression)
-
-    @cached_property
-    def _strict(self) -> Evaluator[FileMetrics]:
-        return strict_metrics_evaluator(self.expression)
 
 
 _MAY: Final = 1
@@ -382,15 +370,17 @@ def _by_residual(
     """Return the positions of rows with the same residual, or None for all rows. Partitions that
     prove nothing do not change the filter."""
     distinct: dict[Expression, int] = {}
-    number = np.array([distinct.setdefault(one, len(distinct)) for one in residuals], np.int64)
+    number = np.array(
+        [distinct.setdefault(residual, len(distinct)) for residual in residuals], np.int64
+    )
     of_row = number[partition]
     order = np.argsort(of_row, kind="stable")
-    found, starts = np.unique(of_row[order], return_index=True)
+    numbers, starts = np.unique(of_row[order], return_index=True)
     expressions = list(distinct)
-    if len(found) == 1:
-        yield expressions[int(found[0])], None
+    if len(numbers) == 1:
+        yield expressions[int(numbers[0])], None
         return
-    for which, own in zip(found.tolist(), np.split(order, starts[1:]), strict=True):
+    for which, own in zip(numbers.tolist(), np.split(order, starts[1:]), strict=True):
         yield expressions[which], own
 
 

@@ -101,9 +101,9 @@ class History:
         self, content: int, operations: Collection[str], keep: Prune
     ) -> list[tuple[HistoryManifest, ManifestColumns]]:
         """Return the columns of those manifests that `keep` accepts."""
-        found = [manifest for manifest in self.manifests(content, operations) if keep(manifest)]
-        columns = self._reader.columns_of([manifest.listed for manifest in found])
-        return list(zip(found, columns, strict=True))
+        manifests = [manifest for manifest in self.manifests(content, operations) if keep(manifest)]
+        columns = self._reader.columns_of([manifest.listed for manifest in manifests])
+        return list(zip(manifests, columns, strict=True))
 
     def _lists(self, operations: Collection[str]) -> Iterator[tuple[Snapshot, str, ManifestList]]:
         """Return the lists of the snapshots. Those of a long history are read in parallel."""
@@ -136,7 +136,7 @@ def history_since(
 ) -> History:
     """Return the history after the base, or the whole history without a base. Raises
     UnknownHistory."""
-    found: list[Snapshot] = []
+    snapshots: list[Snapshot] = []
     wanted = None if head is None else head.snapshot_id
     seen: set[int] = set()
     while wanted is not None and wanted != base_snapshot_id:
@@ -144,12 +144,12 @@ def history_since(
         if snapshot is None:
             break
         seen.add(wanted)
-        found.append(snapshot)
+        snapshots.append(snapshot)
         wanted = snapshot.parent_snapshot_id
     expired = base_snapshot_id is not None and base_snapshot_id not in metadata.snapshots
     if wanted != base_snapshot_id or (expired and head is not None):
-        raise UnknownHistory(base_snapshot_id, found[-1].snapshot_id if found else None)
-    return History(tuple(found), reader)
+        raise UnknownHistory(base_snapshot_id, snapshots[-1].snapshot_id if snapshots else None)
+    return History(tuple(snapshots), reader)
 
 
 def base_is_refuted(metadata: TableMetadata, head: Snapshot | None, base_snapshot_id: int) -> bool:
@@ -175,12 +175,12 @@ def live_rows(
     snapshot: Snapshot | None, content: int, paths: Collection[str], reader: ManifestReader
 ) -> dict[str, list[ManifestRow]]:
     """Return the live entries of each of these paths that has any."""
-    found: dict[str, list[ManifestRow]] = {}
+    by_path: dict[str, list[ManifestRow]] = {}
     wanted = PathSet(paths)
     for listed, columns in _live_manifests(snapshot, content, paths, reader):
         for path, row in wanted.rows(columns, columns.live()):
-            found.setdefault(path, []).append(ManifestRow(listed, columns, row))
-    return found
+            by_path.setdefault(path, []).append(ManifestRow(listed, columns, row))
+    return by_path
 
 
 def live_paths(
@@ -260,8 +260,8 @@ class RowMetrics:
         if path not in self._read:
             manifest, columns, rows = self._rows[path]
             if _is_alone(self._reader, manifest, columns, len(rows)):
-                found = metrics(self._reader.content(manifest), columns, rows)
-                self._read[path] = dict(zip(rows, found, strict=True))
+                row_metrics = metrics(self._reader.content(manifest), columns, rows)
+                self._read[path] = dict(zip(rows, row_metrics, strict=True))
             else:
                 whole = self._reader.metrics(manifest)
                 self._read[path] = {row: whole.row(row) for row in rows}

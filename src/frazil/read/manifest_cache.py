@@ -78,7 +78,7 @@ class ManifestCache:
         self._contents: LruByBytes[bytes] = LruByBytes(content_bytes, len, content_bytes // 2)
         self.paths = PathIndexes(content_bytes)
         self.new: LruByBytes[NewManifest] = LruByBytes(
-            content_bytes, lambda one: one.size_bytes, content_bytes
+            content_bytes, lambda new: new.size_bytes, content_bytes
         )
         self._under_way: dict[tuple[str, type], Future[Any]] = {}
         self._max_bytes = max_bytes
@@ -101,7 +101,7 @@ class ManifestCache:
                 for what, name in _READS.items()
             }
         kept = (self._parsed, self._contents, self.new, self.paths)
-        counts = {kind: found for one in kept for kind, found in one.counts().items()}
+        counts = {kind: count for cache in kept for kind, count in cache.counts().items()}
         kinds = {
             name: KindCounts.of(counts.get(kind, LruCounts()), misses.get(kind, 0))
             for kind, name in _KINDS.items()
@@ -117,12 +117,12 @@ class ManifestCache:
 
     def get(self, location: str, kind: type[T]) -> T | None:
         """Return what is cached for a location, if it is of this kind."""
-        found: Parsed | bytes | None
+        cached: Parsed | bytes | None
         if kind is bytes:
-            found = self._contents.get(location)
+            cached = self._contents.get(location)
         else:
-            found = self._parsed.get(f"{location}{_SUFFIXES.get(kind, '')}")
-        return found if isinstance(found, kind) else None
+            cached = self._parsed.get(f"{location}{_SUFFIXES.get(kind, '')}")
+        return cached if isinstance(cached, kind) else None
 
     def put(self, location: str, value: Parsed | bytes) -> None:
         if isinstance(value, bytes):
@@ -173,9 +173,9 @@ class ManifestCache:
         If several threads ask for one location, only the first calls `make`. If that fails, each of
         the others tries by itself, because their stores need not see the same files.
         """
-        found = self.get(location, kind)
-        if found is not None:
-            return found
+        cached = self.get(location, kind)
+        if cached is not None:
+            return cached
         key = location, kind
         with self._lock:
             self._misses[kind] += 1
@@ -248,11 +248,13 @@ class ManifestReader:
 
     def columns_of(self, listed: Sequence[ManifestFile]) -> list[ManifestColumns]:
         """Return the columns of all manifests in order. Missing ones are read in parallel."""
-        kept = [self._at_hand(one.manifest_path) for one in listed]
+        kept = [self._at_hand(manifest.manifest_path) for manifest in listed]
         known = [columns for columns in kept if columns is not None]
         if len(known) == len(kept):
             return known
-        unknown = [one for one, columns in zip(listed, kept, strict=True) if columns is None]
+        unknown = [
+            manifest for manifest, columns in zip(listed, kept, strict=True) if columns is None
+        ]
         if len(unknown) < 2:
             return [self.columns(manifest) for manifest in listed]
         with ThreadPoolExecutor(min(_READERS, len(unknown)), "frazil-manifests") as pool:
@@ -265,9 +267,9 @@ class ManifestReader:
 
         def read() -> ReadingColumns:
             content = self._content(path)
-            made = _parsed("manifest", path, lambda data: decode_reading(data, columns), content)
-            self._cache.put(path, made)
-            return made
+            reading = _parsed("manifest", path, lambda data: decode_reading(data, columns), content)
+            self._cache.put(path, reading)
+            return reading
 
         return self._cache.once(path, ReadingColumns, read)
 
@@ -306,20 +308,20 @@ class ManifestReader:
     def metrics_at_hand(self, listed: ManifestFile) -> MetricColumns | None:
         """Return the statistics of a manifest if they are in memory."""
         path = listed.manifest_path
-        found = self._cache.get(path, MetricColumns)
-        if found is None:
+        metrics = self._cache.get(path, MetricColumns)
+        if metrics is None:
             new = self._cache.new.get(path)
-            found = None if new is None else metrics_of_files(new.files)
-        return found
+            metrics = None if new is None else metrics_of_files(new.files)
+        return metrics
 
     def metrics_of(self, listed: Sequence[ManifestFile]) -> list[MetricColumns]:
         """Return the statistics of all manifests, in their order. Missing ones are read in
         parallel."""
-        kept = [self.metrics_at_hand(one) for one in listed]
+        kept = [self.metrics_at_hand(manifest) for manifest in listed]
         unknown = sum(1 for metrics in kept if metrics is None)
         if unknown < 2:
             pairs = zip(listed, kept, strict=True)
-            return [self.metrics(one) if found is None else found for one, found in pairs]
+            return [self.metrics(manifest) if known is None else known for manifest, known in pairs]
         with ThreadPoolExecutor(min(_READERS, unknown), "frazil-manifests") as pool:
             return list(pool.map(self.metrics, listed))
 
@@ -328,25 +330,26 @@ class ManifestReader:
     ) -> Sequence[ManifestFile]:
         """Return the manifests that may have a path with one of these hashes. `table` names the
         index."""
-        found = self._cache.paths.candidates(table, listed, hashes, self._hashed)
+        candidates = self._cache.paths.candidates(table, listed, hashes, self._hashed)
         wanted = frozenset(hashes.tolist())
         new = self._cache.new
         return [
-            one
-            for one in found
-            if (kept := new.get(one.manifest_path)) is None or not kept.hashes.isdisjoint(wanted)
+            manifest
+            for manifest in candidates
+            if (kept := new.get(manifest.manifest_path)) is None
+            or not kept.hashes.isdisjoint(wanted)
         ]
 
     def _hashed(self, listed: Sequence[ManifestFile]) -> list[Hashed]:
         kept: dict[str, Hashed] = {}
-        for one in listed:
-            new = self._cache.new.get(one.manifest_path)
+        for manifest in listed:
+            new = self._cache.new.get(manifest.manifest_path)
             if new is not None:
-                kept[one.manifest_path] = new
-        others = [one for one in listed if one.manifest_path not in kept]
-        for one, columns in zip(others, self.columns_of(others), strict=True):
-            kept[one.manifest_path] = columns
-        return [kept[one.manifest_path] for one in listed]
+                kept[manifest.manifest_path] = new
+        others = [manifest for manifest in listed if manifest.manifest_path not in kept]
+        for manifest, columns in zip(others, self.columns_of(others), strict=True):
+            kept[manifest.manifest_path] = columns
+        return [kept[manifest.manifest_path] for manifest in listed]
 
     def new_manifest(self, listed: ManifestFile) -> NewManifest | None:
         """Return the files of a small manifest that this process wrote recently."""
@@ -372,13 +375,13 @@ class ManifestReader:
 
     def _at_hand(self, path: str) -> ManifestColumns | None:
         """Return the columns of a manifest if they are in memory."""
-        found = self._cache.get(path, ManifestColumns)
-        if found is None:
+        columns = self._cache.get(path, ManifestColumns)
+        if columns is None:
             new = self._cache.new.get(path)
             if new is not None:
-                found = new.make_columns()
-                self._cache.put(path, found)
-        return found
+                columns = new.make_columns()
+                self._cache.put(path, columns)
+        return columns
 
     def _columns(self, path: str, length: int) -> ManifestColumns:
         at_hand = self._at_hand(path)

@@ -58,9 +58,9 @@ class Level:
             key, own = int(hashes[0]), self.hashes.data
             at = bisect_left(own, key)
             return at < len(own) and own[at] == key
-        found = np.searchsorted(self.hashes, hashes)
-        found[found == len(self.hashes)] = 0
-        return bool((self.hashes[found] == hashes).any())
+        positions = np.searchsorted(self.hashes, hashes)
+        positions[positions == len(self.hashes)] = 0
+        return bool((self.hashes[positions] == hashes).any())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,28 +82,33 @@ class PathIndex:
     ) -> tuple[list[ManifestFile], list[ManifestFile]]:
         """Return the manifests that may have one of the paths, and those that no level covers."""
         covered = self.covered
-        uncovered = [one for one in listed if one.manifest_path not in covered]
+        uncovered = [manifest for manifest in listed if manifest.manifest_path not in covered]
         excluded = [level.manifests for level in self.levels if not level.may_hold(hashes)]
         if len(excluded) == len(self.levels):
             return uncovered, uncovered
         left_out = frozenset().union(*excluded)
-        return [one for one in listed if one.manifest_path not in left_out], uncovered
+        candidates = [manifest for manifest in listed if manifest.manifest_path not in left_out]
+        return candidates, uncovered
 
     def joined(
         self, listed: Sequence[ManifestFile], added: Sequence[tuple[ManifestFile, Hashed]]
     ) -> PathIndex:
         """Return an index that also covers the added manifests. A level is dropped if the table no
         longer lists half of it. Its other manifests are covered again later."""
-        names = frozenset(one.manifest_path for one, _ in added)
+        names = frozenset(manifest.manifest_path for manifest, _ in added)
         level = Level(names, _sorted([hashed.sorted_hashes for _, hashed in added]))
-        live = {one.manifest_path for one in listed}
-        kept = [one for one in self.levels if 2 * len(one.manifests & live) >= len(one.manifests)]
+        live = {manifest.manifest_path for manifest in listed}
+        kept = [
+            older
+            for older in self.levels
+            if 2 * len(older.manifests & live) >= len(older.manifests)
+        ]
         while kept and len(kept[0].hashes) < _LEVEL_GROWTH * len(level.hashes):
             other = kept.pop(0)
             hashes = _sorted([level.hashes, other.hashes])
             level = Level(level.manifests | other.manifests, hashes)
         levels = (level, *kept)
-        return PathIndex(levels, frozenset().union(*(one.manifests for one in levels)))
+        return PathIndex(levels, frozenset().union(*(own.manifests for own in levels)))
 
 
 def _sorted(arrays: Sequence[Hashes]) -> Hashes:
@@ -140,13 +145,13 @@ class PathIndexes:
         if len(listed) <= _MAX_UNCOVERED_MANIFESTS or not len(hashes):
             return listed
         index = self._kept.get(table) or PathIndex()
-        found, uncovered = index.candidates(listed, hashes)
+        candidates, uncovered = index.candidates(listed, hashes)
         if len(uncovered) > _MAX_UNCOVERED_MANIFESTS:
             added = list(zip(uncovered, hashed(uncovered), strict=True))
             with self._lock:
                 self._kept.forget(table)
                 self._kept.put(table, index.joined(listed, added))
-        return found
+        return candidates
 
     @property
     def size_bytes(self) -> int:

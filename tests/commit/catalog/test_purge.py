@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from frazil.commit.catalog.purge import files_of_table
-from frazil.format.metadata.table_builder import apply_updates, with_previous_file
+from frazil.format.metadata.table_builder import with_previous_file
 from frazil.store.local_store import LocalStore
 from frazil.wire.rest_updates import (
     RemoveSnapshots,
@@ -17,6 +17,7 @@ from frazil.wire.rest_updates import (
     SetProperties,
     SetStatistics,
 )
+from tests.support.tables import apply_updates
 from tests.support.trees import Tree, now_ms, rows
 
 

@@ -15,7 +15,6 @@ from pyiceberg.transforms import IdentityTransform
 
 from frazil.commit.snapshot.rebase import NotRebasable, RebasedAppend, rebase_append
 from frazil.format.manifest.manifest_list import ManifestList, read_manifest_list
-from frazil.format.metadata.table_builder import apply_updates
 from frazil.format.metadata.table_metadata_json import encode_table_metadata
 from frazil.read.manifest_cache import ManifestCache
 from frazil.store.local_store import LocalStore
@@ -23,6 +22,7 @@ from frazil.store.object_store import StoreError
 from frazil.wire.errors import Forbidden
 from frazil.wire.rest_updates import AddSnapshot, SetSnapshotRef, UpgradeFormatVersion
 from tests.support.memory_store import MemoryStore
+from tests.support.tables import apply_updates
 from tests.support.trees import (
     Commit,
     Tree,

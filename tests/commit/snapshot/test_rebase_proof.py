@@ -33,9 +33,10 @@ from frazil.format.manifest.manifest_list import (
     read_manifest_list,
 )
 from frazil.format.metadata.snapshots import Snapshot, parse_snapshot
-from frazil.format.metadata.table_builder import apply_updates, new_table
+from frazil.format.metadata.table_builder import new_table
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.wire.rest_updates import AddSnapshot, SetSnapshotRef, UpgradeFormatVersion
+from tests.support.tables import apply_updates
 from tests.support.trees import SCHEMA, list_bytes, manifest_bytes
 
 PARENT, HEAD, OWN, OTHER = 101, 102, 103, 999

@@ -25,7 +25,7 @@ from pyiceberg.partitioning import PartitionSpec as StockSpec
 from pyiceberg.schema import Schema as StockSchema
 from pyiceberg.typedef import Record as StockRecord
 
-from frazil.format.avro.avro_files import write_avro
+from frazil.format.avro.avro_files import MANIFEST_LIMITS, open_avro, write_avro
 from frazil.format.avro.avro_schema import RecordSchema, record_schema
 from frazil.format.avro.avro_types import UnreadableAvro
 from frazil.format.manifest import entry_decoder
@@ -34,7 +34,7 @@ from frazil.format.manifest.manifest_columns import (
     NONE,
     ManifestColumns,
     content_files,
-    data_file_bytes,
+    data_files_of,
     decode_columns,
     metrics,
     path_hash,
@@ -233,7 +233,9 @@ def test_rows_are_read_back_at_their_place() -> None:
     content = manifest_of(encoder, files)
     columns = decode_columns(content)
     rows = [699, 0, 500]
-    assert data_file_bytes(content, columns, rows) == [encoder.data_file(files[n]) for n in rows]
+    assert data_files_of(open_avro(content, MANIFEST_LIMITS), columns, rows) == [
+        encoder.data_file(files[n]) for n in rows
+    ]
     assert list(content_files(content, columns, rows)) == [files[n] for n in rows]
     found = list(metrics(content, columns, rows))
     assert [one.lower_bounds for one in found] == [files[n].lower_bounds for n in rows]
@@ -303,7 +305,7 @@ def test_rows_of_another_manifest_are_refused() -> None:
     small = manifest_of(encoder_of(), [data_file(1)])
     columns = decode_columns(manifest_of(encoder_of(), [data_file(n) for n in range(9)]))
     with pytest.raises(UnreadableAvro, match="not the one"):
-        data_file_bytes(small, columns, [0])
+        data_files_of(open_avro(small, MANIFEST_LIMITS), columns, [0])
 
 
 def test_a_row_is_read_out_of_its_own_block_alone() -> None:
@@ -407,7 +409,7 @@ def test_arrays_in_sized_and_in_several_blocks_are_read() -> None:
         content = write_avro(encoder.schema, encoder.header, "deflate", records)
         columns = decode_columns(content)
         agree(columns, content, LISTED)
-        assert data_file_bytes(content, columns, [0, 1, 2]) == files
+        assert data_files_of(open_avro(content, MANIFEST_LIMITS), columns, [0, 1, 2]) == files
         found = [one.value_counts for one in metrics(content, columns, [0, 1, 2])]
         assert found == [{1: 2, 3: 4}] * 3
 

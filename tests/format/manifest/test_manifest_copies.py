@@ -18,7 +18,7 @@ from frazil.format.avro.avro_types import UnreadableAvro
 from frazil.format.manifest.manifest_columns import (
     ManifestColumns,
     content_files,
-    data_file_bytes,
+    data_files_of,
     decode_columns,
 )
 from frazil.format.manifest.manifest_encoder import ManifestEncoder
@@ -197,7 +197,10 @@ def test_entries_of_an_older_version_are_translated(before: int, after: int) -> 
     listed = replace(LISTED, sequence_number=0) if before == 1 else LISTED
     written = copied(target, content, listed, set())
     expected = [target.data_file(file) for file in files]
-    assert data_file_bytes(written.file, written.columns(), [0, 1, 2]) == expected
+    assert (
+        data_files_of(open_avro(written.file, MANIFEST_LIMITS), written.columns(), [0, 1, 2])
+        == expected
+    )
     assert written.columns().sequence_number.tolist() == [listed.sequence_number] * 3
     if after == 3:
         upgraded = copied(target, content, replace(listed, first_row_id=50), set())
@@ -247,7 +250,9 @@ def test_ints_that_were_longs_are_copied_as_they_are() -> None:
     content = avro_bytes(tree, avro_records(manifest_of(old, files)), {"content": "deletes"})
     written = copied(new, content, replace(LISTED, content=DELETES), set())
     assert list(content_files(written.file, written.columns(), [0, 1])) == files[:2]
-    assert data_file_bytes(written.file, written.columns(), [1]) == [new.data_file(files[1])]
+    assert data_files_of(open_avro(written.file, MANIFEST_LIMITS), written.columns(), [1]) == [
+        new.data_file(files[1])
+    ]
 
 
 def test_entries_without_their_numbers_are_not_carried_over() -> None:

@@ -129,7 +129,6 @@ def test_a_manifest_knows_its_list_entry() -> None:
     writer.existing(file_of(4, 3), snapshot_id=90, sequence_number=6, file_sequence_number=8)
     writer.delete(file_of(8, 9), sequence_number=2, file_sequence_number=3)
     (written,) = writer.finish()
-    assert written.has_live_files
     found = listed_as(written, 2)
     assert (found.manifest_path, found.manifest_length) == ("m0.avro", len(written.file))
     assert (found.partition_spec_id, found.content, found.added_snapshot_id) == (4, DATA, 100)

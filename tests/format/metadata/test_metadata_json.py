@@ -204,7 +204,7 @@ class TestOldForms:
         assert (metadata.current_schema_id, len(metadata.schemas)) == (0, 1)
         assert metadata.default_spec.fields[0].field_id == 1000
         assert metadata.last_partition_id == 1000
-        assert metadata.default_sort_order.is_unsorted
+        assert metadata.default_sort_order_id == 0
         assert metadata.refs == {}
         again = document(metadata)
         assert "table-uuid" not in again

@@ -10,7 +10,6 @@ import msgspec
 import pytest
 
 from frazil.format.metadata.table_builder import (
-    create_from_updates,
     dropped_from_metadata_log,
     new_table,
     with_previous_file,
@@ -26,6 +25,7 @@ from tests.support.tables import (
     SCHEMA,
     UUID,
     apply,
+    apply_updates,
     document,
     history,
     set_ref,
@@ -80,7 +80,7 @@ class TestNewTable:
         assert [(part.source_id, part.field_id) for part in fields] == [(1, 1000), (3, 1001)]
         assert (metadata.default_spec_id, metadata.last_partition_id) == (0, 1001)
         assert metadata.default_sort_order_id == 1
-        assert metadata.default_sort_order.fields[0].source_ids == (3,)
+        assert metadata.sort_orders[-1].fields[0].source_ids == (3,)
 
     def test_defaults(self) -> None:
         metadata = new()
@@ -158,7 +158,7 @@ class TestCreateFromUpdates:
     @pytest.mark.parametrize("version", [1, 2, 3])
     def test_every_version(self, version: int) -> None:
         updates = staged(version=update("upgrade-format-version", format_version=version))
-        metadata = create_from_updates(updates, now_ms=NOW_MS)
+        metadata = apply_updates(None, updates, now_ms=NOW_MS)
         assert metadata.format_version == version
         assert metadata.table_uuid == UUID
         assert dict(metadata.properties) == {"created-at": "now"}
@@ -167,15 +167,15 @@ class TestCreateFromUpdates:
 
     def test_with_a_first_snapshot(self) -> None:
         updates = [*staged(), update("add-snapshot", snapshot=snapshot(1)), set_ref(1)]
-        metadata = create_from_updates(updates, now_ms=NOW_MS + 1)
+        metadata = apply_updates(None, updates, now_ms=NOW_MS + 1)
         assert metadata.current_snapshot_id == 1
         assert metadata.last_sequence_number == 1
 
     def test_version_2_unless_asked(self) -> None:
-        assert create_from_updates(staged(version=None), now_ms=NOW_MS).format_version == 2
+        assert apply_updates(None, staged(version=None), now_ms=NOW_MS).format_version == 2
 
     def test_a_uuid_unless_given(self) -> None:
-        metadata = create_from_updates(staged(uuid=None), now_ms=NOW_MS)
+        metadata = apply_updates(None, staged(uuid=None), now_ms=NOW_MS)
         assert metadata.table_uuid is not None
         assert uuid.UUID(metadata.table_uuid).version == 4
 
@@ -191,22 +191,22 @@ class TestCreateFromUpdates:
     )
     def test_what_is_missing_is_named(self, missing: dict[str, None], named: str) -> None:
         with pytest.raises(BadRequest, match=named):
-            create_from_updates(staged(**missing), now_ms=NOW_MS)
+            apply_updates(None, staged(**missing), now_ms=NOW_MS)
 
     def test_nothing_at_all(self) -> None:
         with pytest.raises(BadRequest, match="set-location, add-schema, add-spec, add-sort-order"):
-            create_from_updates([], now_ms=NOW_MS)
+            apply_updates(None, [], now_ms=NOW_MS)
 
     @pytest.mark.parametrize("version", [0, 4, -3])
     def test_an_unknown_version_is_refused(self, version: int) -> None:
         updates = staged(version=update("upgrade-format-version", format_version=version))
         with pytest.raises(BadRequest, match=r"upgrade-format-version.format-version"):
-            create_from_updates(updates, now_ms=NOW_MS)
+            apply_updates(None, updates, now_ms=NOW_MS)
 
     def test_a_snapshot_before_the_schema_is_refused(self) -> None:
         early = update("add-snapshot", snapshot=snapshot(1))
         with pytest.raises(BadRequest, match="before a schema is added"):
-            create_from_updates([early, *staged()], now_ms=NOW_MS)
+            apply_updates(None, [early, *staged()], now_ms=NOW_MS)
 
 
 class TestMetadataLog:

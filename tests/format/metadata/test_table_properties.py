@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.table.metadata import TableMetadataUtil
 
-from frazil.format.metadata.table_builder import apply_updates, with_previous_file
+from frazil.format.metadata.table_builder import with_previous_file
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.format.metadata.table_metadata_json import (
     InvalidMetadata,
@@ -29,6 +29,7 @@ from tests.support.tables import (
     NOW_MS,
     SCHEMA,
     WIDER_SCHEMA,
+    apply_updates,
     document,
     history,
     table,

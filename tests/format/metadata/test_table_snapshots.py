@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from frazil.format.metadata.table_builder import apply_updates
 from frazil.format.metadata.table_metadata import TableMetadata
 from frazil.wire.errors import BadRequest, CommitFailed
 from tests.support.tables import (
     LOCATION,
     NOW_MS,
     apply,
+    apply_updates,
     commit,
     document,
     history,

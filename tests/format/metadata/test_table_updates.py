@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from frazil.format.metadata.table_builder import apply_updates
 from frazil.wire.errors import BadRequest, CommitFailed
 from tests.support.tables import (
     DAY_SPEC,
@@ -17,6 +16,7 @@ from tests.support.tables import (
     UUID,
     WIDER_SCHEMA,
     apply,
+    apply_updates,
     history,
     parse,
     snapshot,
@@ -376,7 +376,7 @@ class TestSortOrders:
             update("set-default-sort-order", sort_order_id=0),
             update("add-sort-order", sort_order=UNSORTED),
         )
-        assert changed.default_sort_order.is_unsorted
+        assert changed.default_sort_order_id == 0
 
     @pytest.mark.parametrize(
         ("order_id", "message"), [(-1, "no sort order has been added"), (9, "9")]

@@ -27,7 +27,6 @@ from frazil.format.manifest.manifest_columns import RowMetrics, decode_columns
 from frazil.format.pruning.column_evaluators import (
     inclusive_column_evaluator,
     inclusive_mask,
-    strict_column_evaluator,
     strict_mask,
 )
 from frazil.format.pruning.evaluators import inclusive_metrics_evaluator, strict_metrics_evaluator
@@ -123,7 +122,7 @@ def answers(expression: Expression, files: Sequence[RowMetrics]) -> tuple[list[b
     check(expression, files, metrics)
     return (
         inclusive_column_evaluator(expression)(metrics).tolist(),
-        strict_column_evaluator(expression)(metrics).tolist(),
+        strict_mask(expression, metrics, metrics.record_count).tolist(),
     )
 
 

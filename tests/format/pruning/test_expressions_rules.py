@@ -24,12 +24,12 @@ from frazil.format.pruning.evaluators import (
     inclusive_metrics_evaluator,
     manifest_evaluator,
     partition_evaluator,
-    row_evaluator,
     strict_metrics_evaluator,
 )
 from frazil.values.single_value import to_binary
 from frazil.values.types import DOUBLE, INT, STRING, TIMESTAMP
 from frazil.wire.expressions import ALWAYS_FALSE, ALWAYS_TRUE, Expression, parse_expression
+from tests.support.row_evaluator import row_evaluator
 
 NAMES = {"i": "int", "f": "double", "s": "string", "t": "timestamp", "d": "date"}
 IDS = {name: position for position, name in enumerate(NAMES, 1)}

@@ -25,7 +25,6 @@ from frazil.format.pruning.evaluators import (
     is_nan,
     manifest_evaluator,
     partition_evaluator,
-    row_evaluator,
     strict_metrics_evaluator,
 )
 from frazil.values import transforms
@@ -33,6 +32,7 @@ from frazil.values.single_value import InvalidValue, to_binary, to_json
 from frazil.values.transforms import parse_transform
 from frazil.values.types import Type
 from frazil.wire.expressions import Expression, parse_expression
+from tests.support.row_evaluator import row_evaluator
 
 HOUR = 3_600_000_000
 COLUMNS: dict[str, tuple[str, list[Any], list[str]]] = {

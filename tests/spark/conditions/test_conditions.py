@@ -15,7 +15,6 @@ import pytest
 
 from frazil.format.expr.expression_binding import bind
 from frazil.format.metadata.schema import parse_schema
-from frazil.format.pruning.evaluators import row_evaluator
 from frazil.spark.conditions.sql_conditions import convert
 from frazil.values.type_json import struct_to_json
 from frazil.values.types import (
@@ -48,6 +47,7 @@ from frazil.wire.expressions import (
     parse_expression,
 )
 from frazil.wire.filter_builders import col, filter_json
+from tests.support.row_evaluator import row_evaluator
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,7 +16,6 @@ import pytest
 from frazil.client.declare.client_table import Table
 from frazil.format.expr.expression_binding import bind
 from frazil.format.metadata.schema import parse_schema
-from frazil.format.pruning.evaluators import row_evaluator
 from frazil.spark.conditions.merge_conditions import (
     MAX_KEYS,
     RANGED_KEYS,
@@ -63,6 +62,7 @@ from frazil.wire.expressions import (
 )
 from frazil.wire.filter_builders import bucket, col, filter_json
 from frazil.wire.identifiers import Identifier
+from tests.support.row_evaluator import row_evaluator
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,7 +15,6 @@ import pytest
 
 from frazil.format.expr.expression_binding import bind
 from frazil.format.metadata.schema import Schema
-from frazil.format.pruning.evaluators import row_evaluator
 from frazil.spark.conditions.iceberg_filters import (
     names_in,
     renamed,
@@ -57,6 +56,7 @@ from frazil.wire.filter_builders import (
     truncate,
     year,
 )
+from tests.support.row_evaluator import row_evaluator
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

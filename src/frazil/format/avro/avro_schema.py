@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from frazil.format.avro.avro_types import (
     Array,
@@ -32,6 +32,8 @@ from frazil.format.avro.avro_types import (
     Union,
     UnreadableAvro,
 )
+
+T = TypeVar("T")
 
 _MAX_DEPTH: Final = 32
 _MAX_NODES: Final = 20_000
@@ -54,11 +56,14 @@ class RecordSchema:
         return tree
 
 
-def record_schema(text: str) -> RecordSchema:
-    """Parse and check a schema. It is cached: the manifests of a table share one."""
-    if len(text) > _MAX_REMEMBERED_SCHEMA_CHARS:
-        return _record_schema(text)
-    return _remembered_schema(text)
+def cached_by_schema(make: Callable[[str], T]) -> Callable[[str], T]:
+    """Cache the results of a function of a schema's text, except for huge schemas."""
+    remembered = lru_cache(maxsize=256)(make)
+
+    def get(text: str) -> T:
+        return make(text) if len(text) > _MAX_REMEMBERED_SCHEMA_CHARS else remembered(text)
+
+    return get
 
 
 def required_field(record: Record, field_id: int, *kinds: type) -> Field:
@@ -92,12 +97,9 @@ def named_types(tree: Any) -> dict[str, dict[str, Any]]:
     return named
 
 
-@lru_cache(maxsize=256)
-def _remembered_schema(text: str) -> RecordSchema:
-    return _record_schema(text)
-
-
-def _record_schema(text: str) -> RecordSchema:
+@cached_by_schema
+def record_schema(text: str) -> RecordSchema:
+    """Parse and check a schema. It is cached: the manifests of a table share one."""
     try:
         tree = json.loads(text)
     except (ValueError, RecursionError) as error:

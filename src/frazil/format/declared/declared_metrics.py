@@ -11,7 +11,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
-from operator import gt
+from itertools import chain
+from operator import gt, itemgetter
 from struct import Struct
 from typing import Any, Final
 
@@ -175,9 +176,6 @@ _NUMBERS: Final = {
 }
 """The `struct` code of each type."""
 _AS_IN_JSON: Final = frozenset({TypeId.INT, TypeId.LONG, TypeId.FLOAT, TypeId.DOUBLE})
-_USES_UNTIL_COMPILED: Final = 32
-"""Compiling takes as long as encoding a few hundred files, so it is not done for a few files."""
-_MAX_COMPILED_COLUMNS: Final = 200
 
 Converter = Callable[[Any], Any]
 
@@ -186,26 +184,33 @@ class BoundsPlan:
     """Encodes the bounds of a fixed list of columns from their JSON values."""
 
     def __init__(self, field_ids: Sequence[int], types: Sequence[Type], *, is_hex: bool) -> None:
-        columns = [
-            _Column(at, INTS[field_id], type_, is_hex)
-            for at, (field_id, type_) in enumerate(zip(field_ids, types, strict=True))
+        codes = [None if is_hex else _NUMBERS.get(type_.type_id) for type_ in types]
+        converters = [partial(hex_bound, type_) if is_hex else _converter(type_) for type_ in types]
+        numbers = [at for at, code in enumerate(codes) if code is not None]
+        self._converted_numbers = [
+            (at, convert) for at in numbers if (convert := converters[at]) is not None
         ]
-        self._numbers = [column for column in columns if column.code is not None]
-        self._others = [column for column in columns if column.code is None]
-        self._boolean_count = sum(column.code == "?" for column in columns)
-        head, layout = _NOT_NULL + LONGS[len(columns)], "<"
-        self._constants: list[bytes] = []
-        for column in self._numbers:
-            before = head + column.field_id + LONGS[Struct(f"<{column.code}").size]
-            layout += f"{len(before)}s{column.code}"
-            self._constants.append(before)
-            head = b""
-        self._head = head
-        self._pack = Struct(layout).pack
+        self._others = [
+            (at, convert, INTS[field_ids[at]])
+            for at, convert in enumerate(converters)
+            if codes[at] is None and convert is not None
+        ]
+        self._boolean_count = codes.count("?")
+        self._head = _NOT_NULL + LONGS[len(field_ids)]
+        constants = [INTS[field_ids[at]] + LONGS[Struct(f"<{codes[at]}").size] for at in numbers]
+        layout = [
+            f"{len(before)}s{codes[at]}" for before, at in zip(constants, numbers, strict=True)
+        ]
+        self._pack = Struct("<" + "".join(layout)).pack
+        self._constants = tuple(constants)
+        """What the map has before each number."""
+        self._arguments: Callable[[tuple[Any, ...]], tuple[Any, ...]] = lambda _: ()
+        """Picks the arguments of `_pack` from the values and the constants behind them."""
+        if numbers:
+            pairs = enumerate(numbers, len(field_ids))
+            self._arguments = itemgetter(*chain.from_iterable(pairs))
         self._is_hex = is_hex
         self._decimals = [at for at, type_ in enumerate(types) if type_.type_id is TypeId.DECIMAL]
-        self._uses = 0
-        self._encode: Callable[[tuple[Any, ...]], bytes] = self._interpret
 
     def encode(self, values: tuple[Any, ...]) -> bytes:
         """Return Avro's optional map of the bounds. Raise an error if any value does not fit.
@@ -214,7 +219,20 @@ class BoundsPlan:
         """
         if [*map(type, values)].count(bool) != self._boolean_count:
             raise ValueError("a boolean stands for a number")
-        return self._encode(values)
+        if not values:
+            return _NO_BOUNDS
+        if self._converted_numbers:
+            converted = [*values]
+            for at, convert in self._converted_numbers:
+                converted[at] = convert(values[at])
+            values = tuple(converted)
+        parts = [self._head, self._pack(*self._arguments(values + self._constants))]
+        lengths = LONGS
+        for at, convert, field_id in self._others:
+            bound = convert(values[at])
+            parts += (field_id, lengths[len(bound)], bound)
+        parts.append(_END)
+        return b"".join(parts)
 
     def is_in_order(self, lower: Sequence[Any], upper: Sequence[Any]) -> bool:
         """Check quickly whether no lower bound is above its upper bound.
@@ -230,64 +248,9 @@ class BoundsPlan:
                 lower[at], upper[at] = float(lower[at]), float(upper[at])
         return not any(map(gt, lower, upper))
 
-    def _interpret(self, values: tuple[Any, ...]) -> bytes:
-        """Encode the bounds one column at a time."""
-        if not values:
-            return _NO_BOUNDS
-        self._uses += 1
-        if self._uses == _USES_UNTIL_COMPILED and len(values) <= _MAX_COMPILED_COLUMNS:
-            self._encode = self._compiled()
-        arguments: list[Any] = []
-        for before, column in zip(self._constants, self._numbers, strict=True):
-            value = values[column.at]
-            arguments += (before, value if column.convert is None else column.convert(value))
-        parts = [self._head, self._pack(*arguments)]
-        for column in self._others:
-            assert column.convert is not None
-            bound = column.convert(values[column.at])
-            parts += (column.field_id, LONGS[len(bound)], bound)
-        parts.append(_END)
-        return b"".join(parts)
-
-    def _compiled(self) -> Callable[[tuple[Any, ...]], bytes]:
-        """Compile a function without loops for these columns, which takes a third of the time.
-
-        Its source consists of positions and fixed names. It contains nothing from a request.
-        """
-        names: dict[str, Any] = {"pack": self._pack, "join": b"".join, "lengths": LONGS}
-        count = len(self._numbers) + len(self._others)
-        lines = [f"({''.join(f'v{at}, ' for at in range(count))}) = values"]
-        for column in (*self._numbers, *self._others):
-            if column.convert is not None:
-                names[f"convert{column.at}"] = column.convert
-                lines.append(f"v{column.at} = convert{column.at}(v{column.at})")
-        packed = []
-        for position, column in enumerate(self._numbers):
-            names[f"before{position}"] = self._constants[position]
-            packed.append(f"before{position}, v{column.at}")
-        parts = [f"{self._head!r}, pack({', '.join(packed)})"]
-        for column in self._others:
-            parts.append(f"{column.field_id!r}, lengths[len(v{column.at})], v{column.at}")
-        lines.append(f"return join(({', '.join(parts)}, {_END!r}))")
-        body = "".join(f"    {line}\n" for line in lines)
-        exec(compile(f"def encode(values):\n{body}", "<bounds>", "exec"), names)
-        encode: Callable[[tuple[Any, ...]], bytes] = names["encode"]
-        return encode
-
-
-class _Column:
-    __slots__ = ("at", "code", "convert", "field_id")
-
-    def __init__(self, at: int, field_id: bytes, type_: Type, is_hex: bool) -> None:
-        self.at = at
-        self.field_id = field_id
-        self.code = None if is_hex else _NUMBERS.get(type_.type_id)
-        """The `struct` code, or None for a column whose bounds vary in length."""
-        self.convert = _hex(type_) if is_hex else _converter(type_)
-        """Converts the JSON value to a number or bytes. None if the value is the number."""
-
 
 def _converter(type_: Type) -> Converter | None:
+    """Return what converts a JSON value to a number or bytes, or None if it is the number."""
     if type_.type_id in _AS_IN_JSON:
         return None
     if type_.type_id is TypeId.STRING:
@@ -302,10 +265,6 @@ def _cached_converter(type_: Type) -> Converter:
     """Return a cached converter for all columns of a type. Slow values are often repeated."""
     read = from_json if type_.type_id in _NUMBERS else typed_bound
     return lru_cache(_MAX_CACHED_VALUES)(partial(read, type_))
-
-
-def _hex(type_: Type) -> Converter:
-    return partial(hex_bound, type_)
 
 
 FIRST_RESERVED_ID: Final = 2**31 - 1 - 200

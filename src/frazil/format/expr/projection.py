@@ -104,7 +104,7 @@ def _project(part: PartitionField, predicate: BoundPredicate, strict: bool) -> E
     if isinstance(predicate, BoundUnaryPredicate):
         return replace(predicate, term=target)
     projector = _Projector(transform, source, target)
-    projected = (projector.strict if strict else projector.inclusive)(predicate)
+    projected = projector.project(predicate, strict=strict)
     if projected is not None and _was_once_wrong(transform, source):
         return (_fix_strict if strict else _fix_inclusive)(projected)
     return projected
@@ -130,46 +130,30 @@ class _Projector:
         values = frozenset(map(self._apply, predicate.values))
         return bound_set(predicate.operation, self._target, values)
 
-    def inclusive(self, predicate: BoundLiteralPredicate | BoundSetPredicate) -> Expression | None:
+    def project(
+        self, predicate: BoundLiteralPredicate | BoundSetPredicate, *, strict: bool
+    ) -> Expression | None:
+        exact = (Operation.NOT_EQ, Operation.NOT_IN) if strict else (Operation.EQ, Operation.IN)
+        operation = predicate.operation
         if isinstance(predicate, BoundSetPredicate):
-            return self._set(predicate) if predicate.operation is Operation.IN else None
-        operation, literal = predicate.operation, predicate.value
-        if operation is Operation.EQ:
+            return self._set(predicate) if operation in exact else None
+        literal = predicate.value
+        if operation in exact:
             return self._compare(operation, self._apply(literal))
         if isinstance(self._transform, Bucket):
             return None
         if operation in PREFIX_OPERATIONS:
-            return self._prefix(operation, literal, self._transform, strict=False)
-        step = _INCLUSIVE_STEPS.get(operation)
+            return self._prefix(operation, literal, self._transform, strict)
+        step = (_STRICT_STEPS if strict else _INCLUSIVE_STEPS).get(operation)
         if step is None:
             return None
         try:
             boundary = _moved(self._source, literal, step)
         except InvalidValue:
             # No value is below the minimum or above the maximum of the type.
-            return ALWAYS_FALSE
-        closed = Operation.LT_EQ if operation in _LESS else Operation.GT_EQ
-        return self._compare(closed, self._apply(boundary))
-
-    def strict(self, predicate: BoundLiteralPredicate | BoundSetPredicate) -> Expression | None:
-        if isinstance(predicate, BoundSetPredicate):
-            return self._set(predicate) if predicate.operation is Operation.NOT_IN else None
-        operation, literal = predicate.operation, predicate.value
-        if operation is Operation.NOT_EQ:
-            return self._compare(operation, self._apply(literal))
-        if isinstance(self._transform, Bucket):
-            return None
-        if operation in PREFIX_OPERATIONS:
-            return self._prefix(operation, literal, self._transform, strict=True)
-        step = _STRICT_STEPS.get(operation)
-        if step is None:
-            return None
-        try:
-            boundary = _moved(self._source, literal, step)
-        except InvalidValue:
-            return None
-        opened = Operation.LT if operation in _LESS else Operation.GT
-        return self._compare(opened, self._apply(boundary))
+            return None if strict else ALWAYS_FALSE
+        opened, closed = _LESS if operation in _LESS else _GREATER
+        return self._compare(opened if strict else closed, self._apply(boundary))
 
     def _prefix(
         self, operation: Operation, prefix: str, transform: transforms.Transform, strict: bool
@@ -186,7 +170,8 @@ class _Projector:
         return self._compare(operation, self._apply(prefix)) if positive != strict else None
 
 
-_LESS: Final = frozenset({Operation.LT, Operation.LT_EQ})
+_LESS: Final = (Operation.LT, Operation.LT_EQ)
+_GREATER: Final = (Operation.GT, Operation.GT_EQ)
 
 # For whole numbers, an open bound is a closed bound of the next number, and the reverse. The strict
 # projection must not include the partition of the boundary itself.

@@ -56,7 +56,9 @@ from frazil.format.manifest.manifest_fields import (
     NO_SNAPSHOT,
     NONE,
     PARTITION,
+    counterpart,
     data_file_record,
+    encoded_field,
 )
 from frazil.format.manifest.manifest_list import DATA, DELETES, ManifestFile
 from frazil.format.metadata.content_files import DATA_CONTENT
@@ -180,7 +182,7 @@ def _lacks_row_id(source: Record, target: Record) -> bool:
 
 
 def _default(field: Field) -> bytes:
-    return _encoded(field, _DEFAULTS.get(-1 if field.field_id is None else field.field_id))
+    return encoded_field(field, _DEFAULTS.get(-1 if field.field_id is None else field.field_id))
 
 
 def _translated_files(source: Record, target: Record, data_files: list[bytes]) -> list[bytes]:
@@ -192,12 +194,13 @@ def _translated_files(source: Record, target: Record, data_files: list[bytes]) -
 
 
 def _translator(source: Record, target: Record) -> Callable[[bytes], bytes]:
-    found = [_counterpart(source, field) for field in target.fields]
+    counterparts = [counterpart(source, field) for field in target.fields]
+    positions = [None if field is None else source.fields.index(field) for field in counterparts]
 
     def translate(raw: bytes) -> bytes:
         spans = source.spans(raw, 0)
         parts: list[bytes] = []
-        for field, position in zip(target.fields, found, strict=True):
+        for field, position in zip(target.fields, positions, strict=True):
             if position is None:
                 parts.append(_default(field))
                 continue
@@ -208,14 +211,6 @@ def _translator(source: Record, target: Record) -> Callable[[bytes], bytes]:
         return b"".join(parts)
 
     return translate
-
-
-def _counterpart(source: Record, target: Field) -> int | None:
-    if target.field_id is None:
-        found = (at for at, own in enumerate(source.fields) if own.name == target.name)
-    else:
-        found = (at for at, own in enumerate(source.fields) if own.field_id == target.field_id)
-    return next(found, None)
 
 
 def _translated(own: Field, target: Field, raw: bytes) -> bytes:
@@ -232,7 +227,7 @@ def _translated(own: Field, target: Field, raw: bytes) -> bytes:
         }
     if value is None:
         value = _DEFAULTS.get(-1 if target.field_id is None else target.field_id)
-    return _encoded(target, value)
+    return encoded_field(target, value)
 
 
 def _resized(value: Any, target: Field) -> Any:
@@ -259,13 +254,6 @@ def _with_null(own: Field, target: Field, raw: bytes) -> bytes | None:
     return None
 
 
-def _encoded(target: Field, value: Any) -> bytes:
-    try:
-        return target.encoded(value)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise UnreadableAvro(f"{target.name} cannot be written: {error}") from None
-
-
 # --- first row ids ---------------------------------------------------------------------------
 
 
@@ -289,15 +277,15 @@ def _set_row_ids(
     data_files: list[bytes],
     positions: NDArray[np.int64],
     own: NDArray[np.int64],
-    given: NDArray[np.int64],
+    inherited: NDArray[np.int64],
 ) -> None:
     """Write the first row ids that entries had inherited (spec, "First Row ID Inheritance")."""
     field = target.by_id(FIRST_ROW_ID)
-    changed = np.flatnonzero(own != given)
+    changed = np.flatnonzero(own != inherited)
     if field is None or not len(changed):
         return
     null, some = field.encoded(None), _some(field)
-    starts, numbers = positions[changed].tolist(), given[changed].tolist()
+    starts, numbers = positions[changed].tolist(), inherited[changed].tolist()
     for index, at, number in zip(changed.tolist(), starts, numbers, strict=True):
         data_file = data_files[index]
         end = at + 1 if data_file[at : at + 1] == null else field.node.skip(data_file, at)
@@ -470,9 +458,9 @@ def _extended(schema: RecordSchema, source: RecordSchema, unknown: Sequence[Fiel
 
 def _data_file(tree: Mapping[str, Any], named: Mapping[str, Any]) -> dict[str, Any]:
     kind = next(f["type"] for f in tree["fields"] if f.get("field-id") == DATA_FILE)
-    found = named[kind.rsplit(".", 1)[-1]] if isinstance(kind, str) else kind
-    assert isinstance(found, dict)
-    return found
+    data_file = named[kind.rsplit(".", 1)[-1]] if isinstance(kind, str) else kind
+    assert isinstance(data_file, dict)
+    return data_file
 
 
 def _own_names(kind: Any, named: Mapping[str, Any], prefix: str) -> Any:

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from frazil.format.avro.avro_files import AvroFile
-from frazil.format.avro.avro_schema import record_schema
+from frazil.format.avro.avro_schema import cached_by_schema, record_schema
 from frazil.format.avro.avro_types import Bytes, Field, Node, Record, String, Union, UnreadableAvro
 from frazil.format.manifest.lockstep_walk import Chunk, Lockstep, NotInLockstep, lockstep
 from frazil.format.manifest.manifest_fields import (
@@ -172,17 +171,10 @@ _NUMBER: Final = "number"
 _PARTITION: Final = "partition"
 _PATH: Final = "path"
 _ROW_ID: Final = "first row id"
-_MAX_CACHED_SCHEMA_CHARS: Final = 64 * 1024
 
 
+@cached_by_schema
 def _entry_reader(schema: str) -> _EntryReader:
-    if len(schema) > _MAX_CACHED_SCHEMA_CHARS:
-        return _EntryReader(schema)
-    return _cached_reader(schema)
-
-
-@lru_cache(maxsize=256)
-def _cached_reader(schema: str) -> _EntryReader:
     return _EntryReader(schema)
 
 
@@ -213,7 +205,7 @@ class _EntryReader:
         return (_PARTITION if own.field_id == PARTITION else _SKIP), 0, own.node.skip
 
     def entries(self, block: bytes, count: int, max_bytes: int) -> list[_Entry]:
-        found: list[_Entry] = []
+        entries: list[_Entry] = []
         at = 0
         for _ in range(count):
             entry, end = self._entry(block, at)
@@ -221,11 +213,11 @@ class _EntryReader:
                 raise UnreadableAvro("a record ends beyond its block")
             if end - at > max_bytes:
                 raise UnreadableAvro(f"a record has more than {max_bytes} bytes")
-            found.append(entry)
+            entries.append(entry)
             at = end
         if at != len(block):
             raise UnreadableAvro("a block has bytes after its last record")
-        return found
+        return entries
 
     def _entry(self, data: bytes, at: int) -> tuple[_Entry, int]:
         numbers = [missing for _, missing in _NUMBERS]

@@ -30,16 +30,24 @@ from frazil.format.avro.avro_types import (
 )
 from frazil.format.manifest.entry_decoder import DecodedRows
 from frazil.format.manifest.manifest_fields import (
+    COLUMN_SIZES,
     CONTENT,
     DATA_FILE,
+    FILE_FORMAT,
     FILE_PATH,
     FILE_SIZE,
     FIRST_ROW_ID,
+    KEY_METADATA,
+    LOWER_BOUNDS,
     MALFORMED,
+    METRICS,
     NONE,
     PARTITION,
     PARTITION_NODES,
     RECORD_COUNT,
+    SORT_ORDER_ID,
+    SPLIT_OFFSETS,
+    UPPER_BOUNDS,
     data_file_record,
     partition_record,
 )
@@ -54,17 +62,7 @@ from frazil.format.metadata.content_files import (
 )
 from frazil.values.single_value import decimal_from_unscaled
 
-_FILE_FORMAT: Final = 101
-_COLUMN_SIZES: Final = 108
-_VALUE_COUNTS: Final = 109
-_NULL_VALUE_COUNTS: Final = 110
-_NAN_VALUE_COUNTS: Final = 137
-_LOWER_BOUNDS: Final = 125
-_UPPER_BOUNDS: Final = 128
-_KEY_METADATA: Final = 131
-_SPLIT_OFFSETS: Final = 132
 _EQUALITY_IDS: Final = 135
-_SORT_ORDER_ID: Final = 140
 _REFERENCED_DATA_FILE: Final = 143
 _CONTENT_OFFSET: Final = 144
 _CONTENT_SIZE: Final = 145
@@ -152,10 +150,10 @@ def _remembered_types(schema_text: str) -> tuple[Mapping[str, Any], ...]:
 
 
 def _field_tree(record: Mapping[str, Any], field_id: int) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = next(
+    field_tree: Mapping[str, Any] = next(
         field for field in record["fields"] if field.get("field-id") == field_id
     )
-    return found
+    return field_tree
 
 
 def _resolved(kind: Any, named: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
@@ -194,7 +192,7 @@ class MapReader:
 
     def __init__(self, field: Field) -> None:
         """Check the schema of the field. Raises UnreadableAvro if it is not such a map."""
-        is_bounds = field.field_id in (_LOWER_BOUNDS, _UPPER_BOUNDS)
+        is_bounds = field.field_id in (LOWER_BOUNDS, UPPER_BOUNDS)
         array = field.value_node
         kinds: list[type] = []
         if isinstance(array, Array) and isinstance(array.items, Record):
@@ -246,11 +244,7 @@ def read_metrics(schema: RecordSchema, positions: Iterable[RowPosition]) -> Iter
         record,
         [
             optional_field(record, RECORD_COUNT, Integer),
-            _map(record, _VALUE_COUNTS),
-            _map(record, _NULL_VALUE_COUNTS),
-            _map(record, _NAN_VALUE_COUNTS),
-            _map(record, _LOWER_BOUNDS),
-            _map(record, _UPPER_BOUNDS),
+            *(_map(record, field_id) for field_id in METRICS),
         ],
     )
     for values in _read_at(projection, positions):
@@ -262,12 +256,12 @@ def read_metrics(schema: RecordSchema, positions: Iterable[RowPosition]) -> Iter
 _FILE: Final[Mapping[str, tuple[int, type]]] = {
     "content": (CONTENT, Integer),
     "file_path": (FILE_PATH, String),
-    "file_format": (_FILE_FORMAT, String),
+    "file_format": (FILE_FORMAT, String),
     "record_count": (RECORD_COUNT, Integer),
     "file_size_in_bytes": (FILE_SIZE, Integer),
-    "key_metadata": (_KEY_METADATA, Bytes),
-    "split_offsets": (_SPLIT_OFFSETS, Array),
-    "sort_order_id": (_SORT_ORDER_ID, Integer),
+    "key_metadata": (KEY_METADATA, Bytes),
+    "split_offsets": (SPLIT_OFFSETS, Array),
+    "sort_order_id": (SORT_ORDER_ID, Integer),
     "equality_ids": (_EQUALITY_IDS, Array),
     "first_row_id": (FIRST_ROW_ID, Integer),
     "referenced_data_file": (_REFERENCED_DATA_FILE, String),
@@ -275,12 +269,8 @@ _FILE: Final[Mapping[str, tuple[int, type]]] = {
     "content_size_in_bytes": (_CONTENT_SIZE, Integer),
 }
 _MAPS: Final[Mapping[str, int]] = {
-    "column_sizes": _COLUMN_SIZES,
-    "value_counts": _VALUE_COUNTS,
-    "null_value_counts": _NULL_VALUE_COUNTS,
-    "nan_value_counts": _NAN_VALUE_COUNTS,
-    "lower_bounds": _LOWER_BOUNDS,
-    "upper_bounds": _UPPER_BOUNDS,
+    "column_sizes": COLUMN_SIZES,
+    **{name: field_id for field_id, name in METRICS.items()},
 }
 _DELETES_ONLY: Final = (
     *("equality_ids", "referenced_data_file", "content_offset", "content_size_in_bytes"),
@@ -301,8 +291,8 @@ def read_content_files(
     fields = [optional_field(record, field_id, kind) for field_id, kind in _FILE.values()]
     projection = Projection(record, [*fields, *(_map(record, field) for field in maps.values())])
     names = (*_FILE, *maps)
-    found = _read_at(projection, positions)
-    for values, partition in zip(found, partitions, strict=True):
+    files = _read_at(projection, positions)
+    for values, partition in zip(files, partitions, strict=True):
         yield _content_file(dict(zip(names, values, strict=True)), partition)
 
 
@@ -331,8 +321,8 @@ def delete_fields(file: AvroFile, rows: DecodedRows) -> DeleteFields:
             optional_field(record, _CONTENT_SIZE, Integer),
             optional_field(record, _REFERENCED_DATA_FILE, String),
             optional_field(record, _EQUALITY_IDS, Array),
-            _map(record, _LOWER_BOUNDS),
-            _map(record, _UPPER_BOUNDS),
+            _map(record, LOWER_BOUNDS),
+            _map(record, UPPER_BOUNDS),
         ],
     )
     offsets: list[int] = []
@@ -341,8 +331,8 @@ def delete_fields(file: AvroFile, rows: DecodedRows) -> DeleteFields:
     ids: list[tuple[int, ...] | None] = []
     # Positions count from the first block, as if all blocks were joined.
     data = b"".join([block for _, block in file.blocks()])
-    found = _read_at(projection, ((data, at) for at in rows.data_file_at.tolist()))
-    for content, values in zip(rows.content.tolist(), found, strict=True):
+    files = _read_at(projection, ((data, at) for at in rows.data_file_at.tolist()))
+    for content, values in zip(rows.content.tolist(), files, strict=True):
         offset, size, path, equality_ids, lower, upper = values
         offsets.append(NONE if offset is None else offset)
         sizes.append(NONE if size is None else size)

@@ -16,13 +16,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from frazil.format.avro.avro_schema import record_schema
+from frazil.format.avro.avro_schema import cached_by_schema, record_schema
 from frazil.format.avro.avro_types import (
     Array,
     Boolean,
@@ -60,7 +59,6 @@ _MIN_ARRAY_STEPS: Final = 2_000
 _MAX_FIELDS: Final = 200
 _MAX_ARRAY_BLOCKS: Final = 4
 _MAX_VARINT_BYTES: Final = 10
-_MAX_REMEMBERED_CHARS: Final = 64 * 1024
 
 
 class NotInLockstep(Exception):
@@ -73,10 +71,6 @@ class Chunk:
 
     counts: Sequence[int]
     blocks: Sequence[bytes]
-
-    @property
-    def size_bytes(self) -> int:
-        return sum(len(block) for block in self.blocks)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,17 +86,9 @@ class ChunkRows:
     """Positions within the `data_file`. NONE if the schema has no such field."""
 
 
+@cached_by_schema
 def lockstep(schema: str) -> Lockstep | None:
     """Return the walk for manifests with this schema, or None if the schema does not allow it."""
-    return _made(schema) if len(schema) > _MAX_REMEMBERED_CHARS else _remembered(schema)
-
-
-@lru_cache(maxsize=256)
-def _remembered(schema: str) -> Lockstep | None:
-    return _made(schema)
-
-
-def _made(schema: str) -> Lockstep | None:
     record = record_schema(schema).record
     data_file = checked_data_file(record)
     fields = [field for field in record.fields if field.field_id != DATA_FILE]
@@ -171,9 +157,9 @@ class Lockstep:
         if int((ends - begins).max()) > max_bytes:
             raise NotInLockstep
         file_at, _ = walk.fields(self._entry_head, begins, ENTRY_NUMBERS)
-        found, more = walk.fields(self._file_head, file_at, FILE_NUMBERS)
-        length, found = walk.lengths(found)
-        if not np.array_equal(found, path_at) or not np.array_equal(length, lengths):
+        reached, more = walk.fields(self._file_head, file_at, FILE_NUMBERS)
+        length, reached = walk.lengths(reached)
+        if not np.array_equal(reached, path_at) or not np.array_equal(length, lengths):
             raise NotInLockstep
         spans |= more
         row_id_at = np.full(len(path_at), NONE, np.int64)
@@ -202,7 +188,7 @@ class Lockstep:
             prefix = data[at : at + max(min(size, length), 0)]
             if len(prefix) < 4:
                 break
-            starts = [found.start() for found in re.finditer(re.escape(prefix), data)]
+            starts = [match.start() for match in re.finditer(re.escape(prefix), data)]
             # An entry of a delete manifest may also contain the path of a data file.
             each, rest = divmod(len(starts), rows)
             if each and not rest:
@@ -264,7 +250,7 @@ class RowsWalk:
             start = at
             name = wanted.get(-1 if field.field_id is None else field.field_id)
             if name is None:
-                at = self._over(field.node, at)
+                at = self.over(field.node, at)
             else:
                 at, self._numbers[name[0]] = self._number(field.node, at, name[1])
             if field.field_id in (PARTITION, FIRST_ROW_ID):
@@ -277,9 +263,6 @@ class RowsWalk:
 
     def over(self, node: Node, at: _Positions) -> _Positions:
         """Move over a value of any type."""
-        return self._over(node, at)
-
-    def _over(self, node: Node, at: _Positions) -> _Positions:
         if isinstance(node, Integer):
             return self.over_varints(at)
         if isinstance(node, Bytes | String):
@@ -291,7 +274,7 @@ class RowsWalk:
             return self._over_array(node.items, at)
         if isinstance(node, Record):
             for field in node.fields:
-                at = self._over(field.node, at)
+                at = self.over(field.node, at)
             return at
         return at + node.min_bytes
 
@@ -308,9 +291,9 @@ class RowsWalk:
     def _over_optional(self, node: Union, at: _Positions) -> _Positions:
         some, other, at = self.branch(node, at)
         if some is None:
-            return self._over(other, at)
+            return self.over(other, at)
         if len(some):
-            at[some] = self._over(other, at[some])
+            at[some] = self.over(other, at[some])
         return at
 
     def branch(self, node: Union, at: _Positions) -> tuple[_Positions | None, Node, _Positions]:
@@ -343,11 +326,11 @@ class RowsWalk:
             raise NotInLockstep
         least = int(counts.min())
         for _ in range(least):
-            at = self._over(items, at)
+            at = self.over(items, at)
         rows = np.arange(len(at))
         for number in range(least, most):
             rows = rows[counts[rows] > number]
-            at[rows] = self._over(items, at[rows])
+            at[rows] = self.over(items, at[rows])
         return at
 
     # --- numbers ------------------------------------------------------------------------------

@@ -52,7 +52,7 @@ __all__ = [
     "ManifestColumns",
     "RowMetrics",
     "content_files",
-    "data_file_bytes",
+    "data_files_of",
     "decode_columns",
     "make_columns",
     "metrics",
@@ -169,12 +169,12 @@ class ManifestColumns:
             mine = own.tolist()
             return np.array([at for at, one in enumerate(hashes.tolist()) if one in mine], np.int64)
         if len(own) < len(hashes) and bool((hashes[:-1] < hashes[1:]).all()):
-            found = np.searchsorted(hashes, own)
-            found[found == len(hashes)] = 0
-            return np.unique(found[hashes[found] == own]).astype(np.int64)
-        found = np.searchsorted(own, hashes)
-        found[found == len(own)] = 0
-        return np.flatnonzero(own[found] == hashes).astype(np.int64)
+            positions = np.searchsorted(hashes, own)
+            positions[positions == len(hashes)] = 0
+            return np.unique(positions[hashes[positions] == own]).astype(np.int64)
+        positions = np.searchsorted(own, hashes)
+        positions[positions == len(own)] = 0
+        return np.flatnonzero(own[positions] == hashes).astype(np.int64)
 
     def hashes(self) -> NDArray[np.uint64]:
         """Return the path hash of each row."""
@@ -367,13 +367,6 @@ def _check(rows: DecodedRows) -> None:
 
 
 # --- rows ------------------------------------------------------------------------------------
-
-
-def data_file_bytes(
-    content: bytes, columns: ManifestColumns, rows: Rows, limits: AvroLimits = MANIFEST_LIMITS
-) -> list[bytes]:
-    """Return the encoded `data_file` of some rows of the manifest with this content."""
-    return data_files_of(open_avro(content, limits), columns, rows)
 
 
 def data_files_of(file: AvroFile, columns: ManifestColumns, rows: Rows) -> list[bytes]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 from frazil.format.avro.avro_files import (
     MANIFEST_LIMITS,
@@ -31,6 +31,7 @@ from frazil.format.manifest.manifest_fields import (
     DATA_FILE,
     DELETED,
     EXISTING,
+    FILE_FORMAT,
     FILE_PATH,
     FILE_SEQUENCE_NUMBER,
     FILE_SIZE,
@@ -45,8 +46,6 @@ from frazil.format.manifest.manifest_fields import (
     partition_record,
 )
 from frazil.format.manifest.manifest_list import DATA, ManifestFile
-
-_FILE_FORMAT: Final = 101
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +191,7 @@ def _entry_projection(record: Record, data_file: Record) -> Projection:
         [
             optional_field(data_file, CONTENT, Integer),
             required_field(data_file, FILE_PATH, String),
-            optional_field(data_file, _FILE_FORMAT, String),
+            optional_field(data_file, FILE_FORMAT, String),
             required_field(data_file, RECORD_COUNT, Integer),
             optional_field(data_file, FILE_SIZE, Integer),
             optional_field(data_file, FIRST_ROW_ID, Integer),

@@ -9,6 +9,7 @@ from frazil.format.avro.avro_schema import optional_field, required_field
 from frazil.format.avro.avro_types import (
     Boolean,
     Bytes,
+    Field,
     Fixed,
     Floating,
     Integer,
@@ -39,8 +40,27 @@ FILE_PATH: Final = 100
 PARTITION: Final = 102
 RECORD_COUNT: Final = 103
 FILE_SIZE: Final = 104
+FILE_FORMAT: Final = 101
+COLUMN_SIZES: Final = 108
+VALUE_COUNTS: Final = 109
+NULL_VALUE_COUNTS: Final = 110
+LOWER_BOUNDS: Final = 125
+UPPER_BOUNDS: Final = 128
+KEY_METADATA: Final = 131
+SPLIT_OFFSETS: Final = 132
 CONTENT: Final = 134
+NAN_VALUE_COUNTS: Final = 137
+SORT_ORDER_ID: Final = 140
 FIRST_ROW_ID: Final = 142
+
+METRICS: Final = {
+    VALUE_COUNTS: "value_counts",
+    NULL_VALUE_COUNTS: "null_value_counts",
+    NAN_VALUE_COUNTS: "nan_value_counts",
+    LOWER_BOUNDS: "lower_bounds",
+    UPPER_BOUNDS: "upper_bounds",
+}
+"""The maps of a `data_file` that filters use."""
 
 MALFORMED: Final = (IndexError, ValueError, struct.error, OverflowError)
 """The errors of reading malformed bytes, in addition to UnreadableAvro."""
@@ -77,6 +97,21 @@ def partition_record(data_file: Record) -> Record | None:
     if not isinstance(field.node, Record):
         raise UnreadableAvro("the schema's field partition can be null")
     return field.node
+
+
+def counterpart(source: Record, target: Field) -> Field | None:
+    """Return the field of another schema that means the same: by id, or by name without one."""
+    if target.field_id is None:
+        return next((field for field in source.fields if field.name == target.name), None)
+    return source.by_id(target.field_id)
+
+
+def encoded_field(target: Field, value: object) -> bytes:
+    """Return the bytes of a field's value. Raises UnreadableAvro if it does not fit."""
+    try:
+        return target.encoded(value)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise UnreadableAvro(f"{target.name} cannot be written: {error}") from None
 
 
 def checked_data_file(record: Record) -> Record:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frazil.format.avro.avro_files import MANIFEST_LIMITS, AvroWriter, open_avro
-from frazil.format.avro.avro_types import Field, Fixed, Null, Record, UnreadableAvro
+from frazil.format.avro.avro_types import Fixed, Null, UnreadableAvro
 from frazil.format.manifest import manifest_list
 from frazil.format.manifest.copied_entries import (
     Blocks,
@@ -28,7 +28,15 @@ from frazil.format.manifest.copied_entries import (
 )
 from frazil.format.manifest.manifest_columns import ManifestColumns, decode_columns
 from frazil.format.manifest.manifest_encoder import ManifestEncoder
-from frazil.format.manifest.manifest_fields import ADDED, DELETED, EXISTING, NO_SNAPSHOT, NONE
+from frazil.format.manifest.manifest_fields import (
+    ADDED,
+    DELETED,
+    EXISTING,
+    NO_SNAPSHOT,
+    NONE,
+    data_file_record,
+    partition_record,
+)
 from frazil.format.manifest.manifest_list import ManifestFile, PartitionSummary, summarise
 from frazil.format.metadata.content_files import ContentFile
 from frazil.format.metadata.table_updates import parse_int
@@ -77,16 +85,12 @@ class WrittenManifest:
     def manifest_length(self) -> int:
         return len(self.file)
 
-    @property
-    def has_live_files(self) -> bool:
-        return self.added_files_count + self.existing_files_count > 0
-
     def columns(self) -> ManifestColumns:
         """Return the columns of the manifest, without decoding it if that is possible."""
-        found = None
+        columns = None
         if self.copies:
-            found = columns_of_copies(self.copies, self.encoder, self.block_starts)
-        return decode_columns(self.file) if found is None else found
+            columns = columns_of_copies(self.copies, self.encoder, self.block_starts)
+        return decode_columns(self.file) if columns is None else columns
 
     def listed(self, snapshot_id: int, sequence_number: int) -> Mapping[int, Any]:
         """Return the record for a manifest list by field id, with the sequence number of the
@@ -395,7 +399,9 @@ def _summaries(
     encoder: ManifestEncoder, partitions: set[tuple[Any, ...]]
 ) -> tuple[PartitionSummary, ...]:
     values = list(partitions)
-    fields = _partition_fields(encoder)
+    partition = partition_record(data_file_record(encoder.schema.record))
+    assert partition is not None
+    fields = partition.fields
     types = [field.type for field in encoder.partition_type.fields]
     typed = [
         _typed_summary(type_, [row[position] for row in values])
@@ -410,16 +416,6 @@ def _summaries(
 
 _NO_SUMMARY: Final = PartitionSummary(False, None, None, None)
 """Replaces the summary of a field that `summarise` handles by its Avro type."""
-
-
-def _partition_fields(encoder: ManifestEncoder) -> tuple[Field, ...]:
-    data_file = encoder.schema.record.by_id(2)
-    assert data_file is not None
-    assert isinstance(data_file.node, Record)
-    partition = data_file.node.by_id(102)
-    assert partition is not None
-    assert isinstance(partition.node, Record)
-    return partition.node.fields
 
 
 def _typed_summary(type_: Type, values: list[Any]) -> PartitionSummary:

@@ -20,17 +20,19 @@ from frazil.format.avro.avro_types import Field, UnreadableAvro
 from frazil.format.manifest.entry_fields import read_content_files
 from frazil.format.manifest.lockstep_walk import NotInLockstep, RowsWalk
 from frazil.format.manifest.manifest_columns import ManifestColumns, row_positions
-from frazil.format.manifest.manifest_fields import data_file_record
+from frazil.format.manifest.manifest_fields import (
+    FILE_FORMAT,
+    KEY_METADATA,
+    SORT_ORDER_ID,
+    SPLIT_OFFSETS,
+    data_file_record,
+)
 from frazil.format.metadata.content_files import ContentFile
 
 T = TypeVar("T")
 _Positions = NDArray[np.int64]
 
-_FILE_FORMAT: Final = 101
-_KEY_METADATA: Final = 131
-_SPLIT_OFFSETS: Final = 132
-_SORT_ORDER_ID: Final = 140
-_WANTED: Final = (_FILE_FORMAT, _KEY_METADATA, _SPLIT_OFFSETS, _SORT_ORDER_ID)
+_WANTED: Final = (FILE_FORMAT, KEY_METADATA, SPLIT_OFFSETS, SORT_ORDER_ID)
 _MIN_LOCKSTEP_ROWS: Final = 32
 _MAX_COMPARED_BYTES: Final = 64
 """Longer values are not compared for all rows at the same time."""
@@ -89,21 +91,21 @@ def _together(file: AvroFile, columns: ManifestColumns) -> ReadingColumns:
         raise UnreadableAvro("the manifest is not the one that the columns are of")
     walk = RowsWalk(data, len(columns))
     at = columns.data_file_at.astype(np.int64)
-    found: dict[int, Distinct[Any]] = {}
+    by_id: dict[int, Distinct[Any]] = {}
     for field in data_file_record(file.schema.record).fields:
         start, at = at, walk.over(field.node, at)
         if int(at.max()) > walk.size:
             raise NotInLockstep
         if field.field_id in _WANTED:
-            found[field.field_id] = _distinct(walk, data, field, start, at)
+            by_id[field.field_id] = _distinct(walk, data, field, start, at)
     if not np.array_equal(at, columns.data_file_end.astype(np.int64)):
         raise NotInLockstep
     missing: Distinct[None] = _constant(None, len(columns))
     return ReadingColumns(
-        file_format=_each(found.get(_FILE_FORMAT, _constant("", len(columns))), _format),
-        key_metadata=_each(found.get(_KEY_METADATA, missing), _bytes),
-        split_offsets=_each(found.get(_SPLIT_OFFSETS, missing), _offsets),
-        sort_order_id=found.get(_SORT_ORDER_ID, missing),
+        file_format=_each(by_id.get(FILE_FORMAT, _constant("", len(columns))), _format),
+        key_metadata=_each(by_id.get(KEY_METADATA, missing), _bytes),
+        split_offsets=_each(by_id.get(SPLIT_OFFSETS, missing), _offsets),
+        sort_order_id=by_id.get(SORT_ORDER_ID, missing),
     )
 
 
@@ -129,10 +131,10 @@ def _one_by_one(file: AvroFile, columns: ManifestColumns) -> ReadingColumns:
     nothing = [()] * len(columns)
     files = list(read_content_files(file.schema, positions, nothing, metrics=False))
     return ReadingColumns(
-        file_format=_of(files, lambda one: _format(one.file_format)),
-        key_metadata=_of(files, lambda one: one.key_metadata),
-        split_offsets=_of(files, lambda one: _offsets(one.split_offsets)),
-        sort_order_id=_of(files, lambda one: one.sort_order_id),
+        file_format=_of(files, lambda file: _format(file.file_format)),
+        key_metadata=_of(files, lambda file: file.key_metadata),
+        split_offsets=_of(files, lambda file: _offsets(file.split_offsets)),
+        sort_order_id=_of(files, lambda file: file.sort_order_id),
     )
 
 

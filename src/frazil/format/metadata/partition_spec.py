@@ -237,7 +237,11 @@ def check_partition_spec(spec: PartitionSpec, schema: Schema) -> None:
         if part.transform == VOID:
             continue
         for source_id in part.source_ids:
-            _check_source(part, source_id, schema)
+            check_source("partition", part, source_id, part.transform, schema)
+            if is_nested_in_list_or_map(schema, source_id):
+                raise BadRequest(
+                    f"Invalid partition field parent: {part} is inside a list or a map"
+                )
         key = (part.source_ids, str(part.transform))
         if key in seen:
             raise BadRequest(f"Cannot add redundant partition: {seen[key]} conflicts with {part}")
@@ -255,16 +259,18 @@ def _check_name(part: PartitionField, schema: Schema) -> None:
         )
 
 
-def _check_source(part: PartitionField, source_id: int, schema: Schema) -> None:
+def check_source(
+    verb: str, part: object, source_id: int, transform: Transform, schema: Schema
+) -> None:
+    """Refuse a new partition or sort field whose transform cannot take a source column. `verb` is
+    "partition" or "sort"."""
     source = schema.find_type(source_id)
     if source is None:
-        raise BadRequest(f"Cannot find source column for partition field: {part}")
+        raise BadRequest(f"Cannot find source column for {verb} field: {part}")
     if not source.is_primitive:
-        raise BadRequest(f"Cannot partition by non-primitive source field: {source}")
-    if not part.transform.accepts(source):
-        raise BadRequest(f"Invalid source type {source} for transform: {part.transform}")
-    if is_nested_in_list_or_map(schema, source_id):
-        raise BadRequest(f"Invalid partition field parent: {part} is inside a list or a map")
+        raise BadRequest(f"Cannot {verb} by non-primitive source field: {source}")
+    if not transform.accepts(source):
+        raise BadRequest(f"Invalid source type {source} for transform: {transform}")
 
 
 def spec_problem(spec: PartitionSpec, schema: Schema) -> str | None:

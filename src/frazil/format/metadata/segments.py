@@ -68,11 +68,6 @@ def gzip_member(pieces: Iterable[Packed]) -> list[bytes]:
     return chunks
 
 
-def crc32_combine(first: int, second: int, second_size: int) -> int:
-    """Return the CRC-32 of two joined byte strings from the CRCs of both."""
-    return _multiply(_shift(second_size), first) ^ second
-
-
 def _multiply(a: int, b: int) -> int:
     """Return the product of two polynomials over GF(2), modulo the polynomial of the CRC."""
     product = 0
@@ -116,10 +111,11 @@ _RAW_ARRAY: msgspec.json.Decoder[list[Raw]] = msgspec.json.Decoder(list[Raw])
 class Segment(Generic[P]):
     """Consecutive parts and their JSON, joined by commas."""
 
-    __slots__ = ("_items", "_packed", "_packed_first", "index", "json", "lengths")
+    __slots__ = ("_packed", "_packed_first", "bare_items", "index", "json", "lengths")
 
     def __init__(self, items: tuple[P, ...], json: bytes, lengths: tuple[int, ...]) -> None:
-        self._items = items
+        self.bare_items = items
+        """The parts with their known fields. Their `raw` may still be empty."""
         self.json = json
         self.lengths = lengths
         self.index: dict[int, int] | None = None
@@ -133,24 +129,19 @@ class Segment(Generic[P]):
         return cls(tuple(items), b",".join(raws), tuple(map(len, raws)))
 
     def __len__(self) -> int:
-        return len(self._items)
-
-    @property
-    def bare_items(self) -> tuple[P, ...]:
-        """The parts with their known fields. Their `raw` may still be empty."""
-        return self._items
+        return len(self.bare_items)
 
     def item(self, position: int) -> P:
         """Return the part at a position. Its `raw` is copied from the segment's JSON at first
         use."""
-        item = self._items[position]
+        item = self.bare_items[position]
         if not item.raw:
             start = sum(self.lengths[:position]) + position
             force_setattr(item, "raw", self.json[start : start + self.lengths[position]])
         return item
 
     def items(self) -> Iterator[P]:
-        return (self.item(position) for position in range(len(self._items)))
+        return (self.item(position) for position in range(len(self.bare_items)))
 
     def packed(self, *, first: bool) -> Packed:
         """Return the compressed JSON, after a comma unless the segment begins the array."""
@@ -164,7 +155,7 @@ class Segment(Generic[P]):
 
     def extended(self, item: P) -> Segment[P]:
         return Segment(
-            (*self._items, item), self.json + b"," + item.raw, (*self.lengths, len(item.raw))
+            (*self.bare_items, item), self.json + b"," + item.raw, (*self.lengths, len(item.raw))
         )
 
 

@@ -11,6 +11,7 @@ import msgspec
 
 from frazil.format.metadata import json_object
 from frazil.format.metadata.partition_spec import (
+    check_source,
     remap_sources,
     source_ids_of,
     source_problem,
@@ -127,13 +128,7 @@ def check_sort_order(order: SortOrder, schema: Schema) -> None:
     """Refuse a new order that cannot be used with a schema, as Java's `checkCompatibility` does."""
     for part in order.fields:
         for source_id in part.source_ids:
-            source = schema.find_type(source_id)
-            if source is None:
-                raise BadRequest(f"Cannot find source column for sort field: {part}")
-            if not source.is_primitive:
-                raise BadRequest(f"Cannot sort by non-primitive source field: {source}")
-            if not part.transform.accepts(source):
-                raise BadRequest(f"Invalid source type {source} for transform: {part.transform}")
+            check_source("sort", part, source_id, part.transform, schema)
 
 
 def order_problem(order: SortOrder, schema: Schema) -> str | None:

@@ -93,16 +93,6 @@ _APPLY: dict[type[Any], Callable[[TableState, Any], None]] = {
 }
 
 
-def apply_updates(
-    base: TableMetadata, updates: Sequence[TableUpdate], *, now_ms: int
-) -> TableMetadata:
-    """Return the metadata after a request, or the base itself if the updates change nothing."""
-    state = TableState.of(base, now_ms=now_ms)
-    for update in updates:
-        apply_update(state, update)
-    return build(state)
-
-
 def apply_update(state: TableState, update: TableUpdate) -> None:
     """Apply one of Iceberg's updates."""
     _APPLY[type(update)](state, update)
@@ -114,14 +104,6 @@ def empty_state(updates: Sequence[CommitUpdate], *, now_ms: int) -> TableState:
     version = versions[0] if versions else DEFAULT_FORMAT_VERSION
     _check_format_version(version, "upgrade-format-version.format-version")
     return TableState.empty(version, now_ms=now_ms)
-
-
-def create_from_updates(updates: Sequence[TableUpdate], *, now_ms: int) -> TableMetadata:
-    """Return the metadata of a table that a commit with assert-create creates."""
-    state = empty_state(updates, now_ms=now_ms)
-    for update in updates:
-        apply_update(state, update)
-    return build(state)
 
 
 def new_table(
@@ -263,35 +245,25 @@ def _ref_snapshot_id(metadata: TableMetadata, requirement: AssertRefSnapshotId) 
         )
 
 
-def _last_assigned_field_id(
-    metadata: TableMetadata, requirement: AssertLastAssignedFieldId
-) -> None:
-    _same("last assigned field id", requirement.last_assigned_field_id, metadata.last_column_id)
+_SAME_IDS: dict[type[Any], tuple[str, str, str]] = {
+    AssertLastAssignedFieldId: (
+        *("last assigned field id", "last_assigned_field_id", "last_column_id"),
+    ),
+    AssertCurrentSchemaId: ("current schema", "current_schema_id", "current_schema_id"),
+    AssertLastAssignedPartitionId: (
+        *("last assigned partition id", "last_assigned_partition_id", "last_partition_id"),
+    ),
+    AssertDefaultSpecId: ("default partition spec", "default_spec_id", "default_spec_id"),
+    AssertDefaultSortOrderId: (
+        *("default sort order", "default_sort_order_id", "default_sort_order_id"),
+    ),
+}
+"""What messages call the id of a requirement, and its names in the requirement and in metadata."""
 
 
-def _current_schema_id(metadata: TableMetadata, requirement: AssertCurrentSchemaId) -> None:
-    _same("current schema", requirement.current_schema_id, metadata.current_schema_id)
-
-
-def _last_assigned_partition_id(
-    metadata: TableMetadata, requirement: AssertLastAssignedPartitionId
-) -> None:
-    _same(
-        "last assigned partition id",
-        requirement.last_assigned_partition_id,
-        metadata.last_partition_id,
-    )
-
-
-def _default_spec_id(metadata: TableMetadata, requirement: AssertDefaultSpecId) -> None:
-    _same("default partition spec", requirement.default_spec_id, metadata.default_spec_id)
-
-
-def _default_sort_order_id(metadata: TableMetadata, requirement: AssertDefaultSortOrderId) -> None:
-    _same("default sort order", requirement.default_sort_order_id, metadata.default_sort_order_id)
-
-
-def _same(what: str, expected: int, actual: int) -> None:
+def _same_id(metadata: TableMetadata, requirement: TableRequirement) -> None:
+    what, required_name, own_name = _SAME_IDS[type(requirement)]
+    expected, actual = getattr(requirement, required_name), getattr(metadata, own_name)
     if expected != actual:
         raise CommitFailed(
             f"Requirement failed: {what} changed: expected id {expected} != {actual}"
@@ -301,9 +273,5 @@ def _same(what: str, expected: int, actual: int) -> None:
 _CHECKS: dict[type[Any], Callable[[TableMetadata, Any], None]] = {
     AssertTableUUID: _table_uuid,
     AssertRefSnapshotId: _ref_snapshot_id,
-    AssertLastAssignedFieldId: _last_assigned_field_id,
-    AssertCurrentSchemaId: _current_schema_id,
-    AssertLastAssignedPartitionId: _last_assigned_partition_id,
-    AssertDefaultSpecId: _default_spec_id,
-    AssertDefaultSortOrderId: _default_sort_order_id,
+    **dict.fromkeys(_SAME_IDS, _same_id),
 }

@@ -185,10 +185,6 @@ class TableMetadata(Struct, frozen=True, kw_only=True):
     def sort_order(self, order_id: int) -> SortOrder | None:
         return next((order for order in self.sort_orders if order.order_id == order_id), None)
 
-    @property
-    def default_sort_order(self) -> SortOrder:
-        return _present(self.sort_order(self.default_sort_order_id), "default-sort-order-id")
-
     def ref(self, name: str) -> SnapshotRef | None:
         return self.refs.get(name)
 

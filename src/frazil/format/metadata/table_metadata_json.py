@@ -342,35 +342,11 @@ def _check_log(field: str, metadata: TableMetadata, timestamps_ms: list[int]) ->
         )
 
 
-KNOWN_FIELDS = frozenset(
-    {
-        "format-version",
-        "table-uuid",
-        "location",
-        "last-sequence-number",
-        "last-updated-ms",
-        "last-column-id",
-        "schema",
-        "schemas",
-        "current-schema-id",
-        "partition-spec",
-        "partition-specs",
-        "default-spec-id",
-        "last-partition-id",
-        "default-sort-order-id",
-        "sort-orders",
-        "properties",
-        "current-snapshot-id",
-        "refs",
-        "snapshots",
-        "snapshot-log",
-        "metadata-log",
-        "statistics",
-        "partition-statistics",
-        "encryption-keys",
-        "next-row-id",
-    }
-)
+_OLD_FIELDS = {"schema", "partition-spec"}
+"""Fields of format version 1 that newer fields replace."""
+KNOWN_FIELDS = _OLD_FIELDS | {
+    name.replace("_", "-") for name in TableMetadata.__struct_fields__ if name != "extra"
+}
 
 _NO_CURRENT_SNAPSHOT = -1
 _MIN_NULL_CURRENT_SNAPSHOT_VERSION = 3

@@ -7,7 +7,7 @@ instead of a list of changes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from uuid import uuid4
 
 from msgspec.structs import asdict
@@ -88,26 +88,11 @@ class TableState:
         return cls(
             base=base,
             now_ms=time_ms,
-            format_version=base.format_version,
-            table_uuid=base.table_uuid,
-            location=base.location,
-            last_sequence_number=base.last_sequence_number,
-            last_column_id=base.last_column_id,
-            schemas=base.schemas,
-            current_schema_id=base.current_schema_id,
-            partition_specs=base.partition_specs,
-            default_spec_id=base.default_spec_id,
-            last_partition_id=base.last_partition_id,
-            sort_orders=base.sort_orders,
-            default_sort_order_id=base.default_sort_order_id,
-            properties=dict(base.properties),
-            current_snapshot_id=base.current_snapshot_id,
-            snapshots=base.snapshots,
-            refs=dict(base.refs),
-            statistics=base.statistics,
-            partition_statistics=base.partition_statistics,
-            encryption_keys=base.encryption_keys,
-            next_row_id=base.next_row_id,
+            **{
+                **{name: getattr(base, name) for name in _COMMON_FIELDS},
+                "properties": dict(base.properties),
+                "refs": dict(base.refs),
+            },
         )
 
     def schema(self, schema_id: int) -> Schema | None:
@@ -119,6 +104,11 @@ class TableState:
         if schema is None:
             raise BadRequest(f"{why}: no current schema: send add-schema and set-current-schema")
         return schema
+
+
+_COMMON_FIELDS = [
+    own.name for own in fields(TableState) if own.name in TableMetadata.__struct_fields__
+]
 
 
 def build(state: TableState) -> TableMetadata:
@@ -143,31 +133,19 @@ def interim(state: TableState) -> TableMetadata:
 
 def _metadata(state: TableState, snapshot_log: SnapshotLog) -> TableMetadata:
     base, last = state.base, snapshot_log.last
+    members = {name: getattr(state, name) for name in _COMMON_FIELDS}
     return TableMetadata(
-        format_version=state.format_version,
-        table_uuid=state.table_uuid or _uuid_of_new_table(state),
-        location=state.location or "",
-        last_sequence_number=state.last_sequence_number,
-        last_updated_ms=max(state.now_ms, state.now_ms if last is None else last.timestamp_ms),
-        last_column_id=state.last_column_id,
-        schemas=state.schemas,
-        current_schema_id=state.current_schema_id,
-        partition_specs=state.partition_specs,
-        default_spec_id=state.default_spec_id,
-        last_partition_id=state.last_partition_id,
-        sort_orders=state.sort_orders,
-        default_sort_order_id=state.default_sort_order_id,
-        properties=state.properties,
-        current_snapshot_id=state.current_snapshot_id,
-        snapshots=state.snapshots,
-        snapshot_log=snapshot_log,
-        metadata_log=MetadataLog() if base is None else base.metadata_log,
-        refs=state.refs,
-        statistics=state.statistics,
-        partition_statistics=state.partition_statistics,
-        encryption_keys=state.encryption_keys,
-        next_row_id=state.next_row_id,
-        extra={} if base is None else base.extra,
+        **{
+            **members,
+            "table_uuid": state.table_uuid or _uuid_of_new_table(state),
+            "location": state.location or "",
+            "last_updated_ms": max(
+                state.now_ms, state.now_ms if last is None else last.timestamp_ms
+            ),
+            "snapshot_log": snapshot_log,
+            "metadata_log": MetadataLog() if base is None else base.metadata_log,
+            "extra": {} if base is None else base.extra,
+        }
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 from uuid import uuid4
 
@@ -17,19 +17,6 @@ from frazil.wire.errors import BadRequest
 
 SUPPORTED_VIEW_FORMAT_VERSION: Final = 1
 MAX_VIEW_METADATA_BYTES: Final = 256 * 1024 * 1024
-
-_KNOWN: Final = frozenset(
-    {
-        "view-uuid",
-        "format-version",
-        "location",
-        "properties",
-        "schemas",
-        "current-version-id",
-        "versions",
-        "version-log",
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +80,11 @@ class ViewMetadata:
     def current_schema(self) -> Schema:
         schema_id = self.current_version.schema_id
         return next(schema for schema in self.schemas if schema.schema_id == schema_id)
+
+
+_KNOWN: Final = frozenset(
+    own.name.replace("_", "-") for own in fields(ViewMetadata) if own.name != "extra"
+)
 
 
 def parse_view_version(raw: bytes | Raw, what: str = "view-version") -> ViewVersion:

@@ -105,7 +105,7 @@ def _opened(magic: bytes, content: bytes) -> tuple[memoryview, memoryview] | Non
 
 
 def _read_arrays(arrays: Iterable[_Array], data: memoryview) -> list[NDArray[Any]]:
-    found: list[NDArray[Any]] = []
+    native_arrays: list[NDArray[Any]] = []
     at = 0
     for array in arrays:
         if array.dtype not in _DTYPES:
@@ -113,14 +113,14 @@ def _read_arrays(arrays: Iterable[_Array], data: memoryview) -> list[NDArray[Any
         dtype = np.dtype(array.dtype)
         native = dtype.newbyteorder("=")
         if array.constant is not None:
-            found.append(constant(array.constant, array.size, native))
+            native_arrays.append(constant(array.constant, array.size, native))
             continue
         # A copy, because a view would keep the whole file in memory.
-        found.append(np.frombuffer(data, dtype, array.size, at).astype(native))
-        at += _aligned(found[-1].nbytes)
+        native_arrays.append(np.frombuffer(data, dtype, array.size, at).astype(native))
+        at += _aligned(native_arrays[-1].nbytes)
     if at != _aligned(len(data)):
         raise ValueError("the arrays are not complete")
-    return found
+    return native_arrays
 
 
 def _checked(array: NDArray[Any], size: int) -> NDArray[Any]:
@@ -303,15 +303,15 @@ def metrics_to_bytes(location: str, metrics: MetricColumns) -> bytes:
     """Return the file for the statistics of the manifest at this location."""
     writer = _ArrayWriter()
     writer.set_number(metrics.record_count, _RECORD_COUNTS)
-    fields = tuple(_field(writer, field_id, found) for field_id, found in metrics.items())
+    fields = tuple(_field(writer, field_id, stored) for field_id, stored in metrics.items())
     head = _MetricsHead(location, len(metrics), fields, tuple(writer.arrays))
     return writer.file(_METRICS_MAGIC, head)
 
 
-def _field(writer: _ArrayWriter, field_id: int, found: FieldMetrics | SparseField) -> _Field:
-    metrics, rows = found, None
-    if isinstance(found, SparseField):
-        metrics, rows = found.metrics, writer.add(found.rows)
+def _field(writer: _ArrayWriter, field_id: int, stored: FieldMetrics | SparseField) -> _Field:
+    metrics, rows = stored, None
+    if isinstance(stored, SparseField):
+        metrics, rows = stored.metrics, writer.add(stored.rows)
     assert isinstance(metrics, FieldMetrics)
     lower, upper = (_bounds(writer, part) for part in metrics.bounds)
     values, nulls, nans = (_counts(writer, part) for part in metrics.counts)

@@ -81,29 +81,21 @@ def strict_mask(
 
 
 def inclusive_column_evaluator(expression: Expression) -> ColumnEvaluator:
-    """Return `inclusive_mask` as a function for many manifests."""
+    """Return `inclusive_mask` as a function for many manifests.
+
+    It evaluates all files of a manifest if many are asked about, because selecting their statistics
+    would cost more.
+    """
     masks = _masks(expression, _inclusive)
-    return _on_most(lambda metrics: _inclusive_answer(masks(metrics), metrics.record_count))
 
-
-def strict_column_evaluator(expression: Expression) -> ColumnEvaluator:
-    """Return `strict_mask` as a function for many manifests."""
-    masks = _masks(expression, _strict)
-    return _on_most(lambda metrics: _strict_answer(masks(metrics), metrics.record_count))
-
-
-def _on_most(evaluate: ColumnEvaluator) -> ColumnEvaluator:
-    """Evaluate all files of a manifest if many are asked about, because selecting their statistics
-    would cost more."""
-
-    def evaluate_most(metrics: MetricColumns) -> Bools:
+    def evaluate(metrics: MetricColumns) -> Bools:
         if metrics.taken_from is not None:
             whole, rows = metrics.taken_from
             if len(rows) >= len(whole) * _WHOLE_MANIFEST_FRACTION:
-                return evaluate_most(whole)[rows]
-        return evaluate(metrics)
+                return evaluate(whole)[rows]
+        return _inclusive_answer(masks(metrics), metrics.record_count)
 
-    return evaluate_most
+    return evaluate
 
 
 def _inclusive_answer(mask: Mask, record_count: NDArray[Any]) -> Bools:
@@ -222,20 +214,20 @@ def _is_zero(counts: Counts | None) -> Mask:
         return False
     if counts.constant is not None:
         return counts.constant == 0
-    found: Bools = counts.values == 0
-    return found if counts.present is None else found & counts.present
+    mask: Bools = counts.values == 0
+    return mask if counts.present is None else mask & counts.present
 
 
-def _are_same(one: Counts | None, other: Counts | None) -> Mask:
-    if one is None or other is None:
+def _are_same(left: Counts | None, right: Counts | None) -> Mask:
+    if left is None or right is None:
         return False
-    if one.constant is not None and other.constant is not None:
-        return one.constant == other.constant
-    found: Mask = one.values == other.values
-    for counts in (one, other):
+    if left.constant is not None and right.constant is not None:
+        return left.constant == right.constant
+    mask: Mask = left.values == right.values
+    for counts in (left, right):
         if counts.present is not None:
-            found = both(found, counts.present)
-    return found
+            mask = both(mask, counts.present)
+    return mask
 
 
 def _evaluated(
@@ -336,15 +328,15 @@ def _overlap(literals: Literals) -> _Test:
         if 2 * len(rows) > len(near):
             return ranked(facts)
         # Ranking costs more than two comparisons, and most files are far from all literals.
-        found = np.zeros(len(near), bool)
-        found[rows] = ranked(facts.take(rows))
-        return found
+        mask = np.zeros(len(near), bool)
+        mask[rows] = ranked(facts.take(rows))
+        return mask
 
     def ranked(facts: _Facts) -> Mask:
         before = _ranked(facts.lower, literals, "left", 0)
         until = _ranked(facts.upper, literals, "right", len(literals))
-        found = before < until
-        return found if isinstance(found, bool) else np.asarray(found)
+        mask = before < until
+        return mask if isinstance(mask, bool) else np.asarray(mask)
 
     return test
 

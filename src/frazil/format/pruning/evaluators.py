@@ -14,7 +14,7 @@ residual is what remains of an expression for the rows of one partition (Java's
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 from uuid import UUID
@@ -78,11 +78,11 @@ def is_nan(value: object) -> bool:
     return isinstance(value, float) and math.isnan(value)
 
 
-def same_value(one: Any, other: Any) -> bool:
+def same_value(left: Any, right: Any) -> bool:
     """Return whether two values are equal in Iceberg's order, which distinguishes the zeros."""
-    if not isinstance(one, float) or one:
-        return bool(one == other)
-    return one == other and math.copysign(1.0, one) == math.copysign(1.0, other)
+    if not isinstance(left, float) or left:
+        return bool(left == right)
+    return left == right and math.copysign(1.0, left) == math.copysign(1.0, right)
 
 
 _UUID_SIGNS: Final = (1 << 127) | (1 << 63)
@@ -100,16 +100,6 @@ def other_order(value: UUID | None) -> UUID | None:
 # --- values ----------------------------------------------------------------------------------
 
 
-def row_evaluator(expression: Expression) -> Evaluator[Mapping[int, Any]]:
-    """Return whether a row matches. A row has its internal values by field id; nulls may be
-    omitted."""
-
-    def reader(field_id: int) -> Callable[[Mapping[int, Any]], Any]:
-        return lambda row: row.get(field_id)
-
-    return build(expression, lambda predicate: _on_value(predicate, reader))
-
-
 def partition_evaluator(expression: Expression, spec: PartitionSpec) -> Evaluator[Sequence[Any]]:
     """Return whether a partition matches an expression that was projected onto its spec.
 
@@ -117,22 +107,15 @@ def partition_evaluator(expression: Expression, spec: PartitionSpec) -> Evaluato
     """
     positions = {part.field_id: position for position, part in enumerate(spec.fields)}
 
-    def reader(field_id: int) -> Callable[[Sequence[Any]], Any]:
-        position = positions[field_id]
-        return lambda partition: partition[position]
+    def on_partition(predicate: BoundPredicate) -> Evaluator[Sequence[Any]]:
+        test, term = value_test(predicate), predicate.term
+        position = positions[term.ref.field_id]
+        if isinstance(term, BoundTransform):
+            transform, source = term.transform, term.ref.type
+            return lambda partition: test(transforms.apply(transform, source, partition[position]))
+        return lambda partition: test(partition[position])
 
-    return build(expression, lambda predicate: _on_value(predicate, reader))
-
-
-def _on_value(
-    predicate: BoundPredicate, reader: Callable[[int], Callable[[_T], Any]]
-) -> Evaluator[_T]:
-    read = reader(predicate.term.ref.field_id)
-    test = value_test(predicate)
-    if isinstance(predicate.term, BoundTransform):
-        transform, source = predicate.term.transform, predicate.term.ref.type
-        return lambda subject: test(transforms.apply(transform, source, read(subject)))
-    return lambda subject: test(read(subject))
+    return build(expression, on_partition)
 
 
 def value_test(predicate: BoundPredicate) -> Test:
@@ -144,7 +127,7 @@ def value_test(predicate: BoundPredicate) -> Test:
         if predicate.operation is Operation.IN:
             return lambda value: value in values
         if 0.0 in values:
-            return lambda value: not any(same_value(value, one) for one in values)
+            return lambda value: not any(same_value(value, literal) for literal in values)
         return lambda value: value not in values
     return _LITERAL_TESTS[predicate.operation](predicate.value)
 

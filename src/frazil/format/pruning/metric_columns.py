@@ -307,10 +307,10 @@ class FieldMetrics:
         return FieldMetrics(*(None if part is None else make(part) for part in parts))
 
     def arrays(self) -> Iterator[NDArray[Any]]:
-        found = [array for part in self.bounds if part is not None for array in part.arrays()]
+        arrays = [array for part in self.bounds if part is not None for array in part.arrays()]
         counts = [part for part in self.counts if part is not None]
-        found += [array for part in counts for array in (part.values, part.present)]
-        yield from (array for array in found if array is not None)
+        arrays += [array for part in counts for array in (part.values, part.present)]
+        yield from (array for array in arrays if array is not None)
 
     @property
     def heap_bytes(self) -> int:
@@ -362,17 +362,17 @@ class MetricColumns:
 
     def field(self, field_id: int) -> FieldMetrics | None:
         """Return the statistics of a column, or None if no file has any."""
-        found = self._fields.get(field_id)
-        return found.dense(len(self)) if isinstance(found, SparseField) else found
+        stored = self._fields.get(field_id)
+        return stored.dense(len(self)) if isinstance(stored, SparseField) else stored
 
     def locate(self, field_id: int, row: int) -> tuple[FieldMetrics, int] | None:
         """Return the statistics of one column and the row of one file in them, or None."""
-        found = self._fields.get(field_id)
-        if not isinstance(found, SparseField):
-            return None if found is None else (found, row)
-        at = int(np.searchsorted(found.rows, row))
-        is_there = at < len(found.rows) and found.rows[at] == row
-        return (found.metrics, at) if is_there else None
+        stored = self._fields.get(field_id)
+        if not isinstance(stored, SparseField):
+            return None if stored is None else (stored, row)
+        at = int(np.searchsorted(stored.rows, row))
+        is_there = at < len(stored.rows) and stored.rows[at] == row
+        return (stored.metrics, at) if is_there else None
 
     @property
     def field_ids(self) -> list[int]:
@@ -389,9 +389,9 @@ class MetricColumns:
     def items(self) -> Iterable[tuple[int, FieldMetrics | SparseField]]:
         """Return the columns in the form in which they are stored."""
         for field_id in self._fields:
-            found = self._fields.get(field_id)
-            if found is not None:
-                yield field_id, found
+            stored = self._fields.get(field_id)
+            if stored is not None:
+                yield field_id, stored
 
     @property
     def size_bytes(self) -> int:
@@ -400,11 +400,11 @@ class MetricColumns:
             return self._fields.size_bytes
         arrays: dict[int, NDArray[Any]] = {}
         size = 200
-        for _, found in self.items():
-            metrics = found
-            if isinstance(found, SparseField):
-                metrics = found.metrics
-                arrays[id(found.rows)] = found.rows
+        for _, stored in self.items():
+            metrics = stored
+            if isinstance(stored, SparseField):
+                metrics = stored.metrics
+                arrays[id(stored.rows)] = stored.rows
             assert isinstance(metrics, FieldMetrics)
             arrays |= {id(array): array for array in metrics.arrays()}
             size += metrics.heap_bytes + 7 * _OBJECT_BYTES
@@ -421,10 +421,10 @@ class _Taken:
 
     def get(self, field_id: int, /) -> FieldMetrics | None:
         if field_id not in self._made:
-            found = self._whole.field(field_id)
-            if found is None:
+            metrics = self._whole.field(field_id)
+            if metrics is None:
                 return None
-            self._made[field_id] = found.take(self._rows)
+            self._made[field_id] = metrics.take(self._rows)
         return self._made[field_id]
 
     def __iter__(self) -> Iterator[int]:
@@ -445,8 +445,8 @@ class _RowMap(Generic[_V]):
         self._columns, self._row, self._read = columns, row, read
 
     def get(self, field_id: int, /) -> _V | None:
-        found = self._columns.locate(field_id, self._row)
-        return None if found is None else self._read(*found)
+        located = self._columns.locate(field_id, self._row)
+        return None if located is None else self._read(*located)
 
     def items(self) -> Iterator[tuple[int, _V]]:
         for field_id in self._columns.field_ids:
@@ -550,7 +550,7 @@ class FieldsOfFiles:
 
     def __iter__(self) -> Iterator[int]:
         maps = (getattr(file, name) for file in self._files for name in (*BOUNDS, *COUNTS))
-        ids = {field_id for found in maps if found is not None for field_id, _ in found.items()}
+        ids = {field_id for by_id in maps if by_id is not None for field_id, _ in by_id.items()}
         return iter(sorted(ids))
 
     def _field(self, field_id: int) -> FieldMetrics:
@@ -560,7 +560,7 @@ class FieldsOfFiles:
 
     def _values(self, name: str, field_id: int) -> list[Any]:
         maps = (getattr(file, name) for file in self._files)
-        return [None if found is None else found.get(field_id) for found in maps]
+        return [None if by_id is None else by_id.get(field_id) for by_id in maps]
 
 
 def counts_of(values: Sequence[int | None], record_count: NDArray[np.int64]) -> Counts | None:

@@ -31,7 +31,12 @@ from frazil.format.manifest.constant_arrays import Rows
 from frazil.format.manifest.entry_fields import MapReader, read_metrics
 from frazil.format.manifest.lockstep_walk import NotInLockstep, RowsWalk, lockstep
 from frazil.format.manifest.manifest_columns import ManifestColumns, columns_of_file
-from frazil.format.manifest.manifest_fields import MALFORMED, data_file_record
+from frazil.format.manifest.manifest_fields import (
+    COLUMN_SIZES,
+    MALFORMED,
+    METRICS,
+    data_file_record,
+)
 from frazil.format.metadata.content_files import FileMetrics
 from frazil.format.pruning.metric_columns import (
     BOUNDS,
@@ -117,11 +122,11 @@ class Batch:
 
     def entries(self) -> Iterator[tuple[str, NDArray[np.int64], Piece]]:
         yield from self.mixed
-        for part, (rows, ids, found) in self.single.items():
+        for part, (rows, ids, raw) in self.single.items():
             if part in COUNTS:
-                values = Values(np.array(found, np.int64))
+                values = Values(np.array(raw, np.int64))
             else:
-                first, second, lengths, tails = words_of(found)
+                first, second, lengths, tails = words_of(raw)
                 values = Values(first, second, lengths)
                 self.tails += [(part, ids[at], rows[at], tail) for at, tail in tails.items()]
             yield part, np.array(ids, np.int64), Piece(np.array(rows, np.int64), values)
@@ -161,24 +166,24 @@ class MetricBuilder:
         self._piece_count += 1
 
     def columns(self) -> MetricColumns:
-        for part, found in self._mixed.items():
+        for part, entries in self._mixed.items():
             if not self.is_full:
-                self._sort(part, found)
+                self._sort(part, entries)
         fields: dict[int, FieldMetrics | SparseField] = {}
         if not self.is_full:
             fields = {field_id: self._field(field_id) for field_id in sorted(self._pieces)}
         return MetricColumns(self._record_count, fields)
 
-    def _sort(self, part: str, found: list[tuple[NDArray[np.int64], Piece]]) -> None:
+    def _sort(self, part: str, entries: list[tuple[NDArray[np.int64], Piece]]) -> None:
         """Group single entries by column."""
-        ids = np.concatenate([ids for ids, _ in found])
+        ids = np.concatenate([ids for ids, _ in entries])
         order = np.argsort(ids, kind="stable")
         distinct, starts = np.unique(ids[order], return_index=True)
         if len(distinct) > _MAX_FIELDS:
             self._entry_count = _MAX_ENTRIES + 1
             return
-        rows = np.concatenate([piece.indexes for _, piece in found])[order]
-        values = _joined([piece.values for _, piece in found]).take(order)
+        rows = np.concatenate([piece.indexes for _, piece in entries])[order]
+        values = _joined([piece.values for _, piece in entries]).take(order)
         ends = [*starts[1:].tolist(), len(ids)]
         for field_id, start, end in zip(distinct.tolist(), starts.tolist(), ends, strict=True):
             span = slice(start, end)
@@ -202,17 +207,17 @@ class MetricBuilder:
         self, field_id: int, parts: dict[str, list[Piece]], rows: Rows | None
     ) -> FieldMetrics:
         """`rows` are the files that the column is stored for, or None for all."""
-        made: dict[str, Any] = {}
+        metrics: dict[str, Any] = {}
         masks: list[Bools] = []
         for part, pieces in parts.items():
             counts = self._record_count if rows is None else self._record_count[rows]
             values, present = _gathered(pieces, rows, len(counts))
             present = _shared(present, masks)
             if part in COUNTS:
-                made[part] = make_counts(values.numbers, present, counts)
+                metrics[part] = make_counts(values.numbers, present, counts)
             else:
-                made[part] = self._bounds((part, field_id), values, present, rows)
-        return FieldMetrics(*(made.get(part) for part in PARTS))
+                metrics[part] = self._bounds((part, field_id), values, present, rows)
+        return FieldMetrics(*(metrics.get(part) for part in PARTS))
 
     def _bounds(
         self, key: tuple[str, int], values: Values, present: Bools | None, rows: Rows | None
@@ -225,15 +230,15 @@ class MetricBuilder:
         return make_bounds(values.numbers, values.second, values.lengths, tails, present)
 
 
-def _joined(found: Sequence[Values]) -> Values:
-    if len(found) == 1:
-        return found[0]
+def _joined(parts: Sequence[Values]) -> Values:
+    if len(parts) == 1:
+        return parts[0]
     second = lengths = None
-    if found[0].lengths is not None:
-        lengths = np.concatenate([one.lengths for one in found if one.lengths is not None])
-    if any(one.second is not None for one in found):
-        second = np.concatenate([_second(one) for one in found])
-    return Values(np.concatenate([one.numbers for one in found]), second, lengths)
+    if parts[0].lengths is not None:
+        lengths = np.concatenate([part.lengths for part in parts if part.lengths is not None])
+    if any(part.second is not None for part in parts):
+        second = np.concatenate([_second(part) for part in parts])
+    return Values(np.concatenate([part.numbers for part in parts]), second, lengths)
 
 
 def _second(values: Values) -> Words:
@@ -300,15 +305,6 @@ _MAX_SINGLE_ROWS: Final = 16
 _MAX_BLOCKS: Final = 5
 """The most blocks of a map, including the empty one at the end. Writers use one for all pairs."""
 _ROWS_OF_A_PIECE: Final = 256
-_FIELDS: Final = {
-    109: "value_counts",
-    110: "null_value_counts",
-    137: "nan_value_counts",
-    125: "lower_bounds",
-    128: "upper_bounds",
-}
-"""The maps of `data_file` by their field ids (spec, "Manifests")."""
-_COLUMN_SIZES: Final = 108
 
 
 def decode_metrics(
@@ -363,11 +359,11 @@ def _metrics(file: AvroFile, columns: ManifestColumns) -> MetricColumns:
 
 def _few_metrics(file: AvroFile, columns: ManifestColumns) -> MetricColumns:
     """Return the statistics of a small manifest. A table may have thousands of them."""
-    found: list[FileMetrics] = []
+    files: list[FileMetrics] = []
     for chunk in _chunks(file, columns):
         starts = [(chunk.data, at) for at in chunk.data_file_at.tolist()]
-        found += read_metrics(file.schema, starts)
-    return MetricColumns(columns.record_count, FieldsOfFiles(found, columns.record_count))
+        files += read_metrics(file.schema, starts)
+    return MetricColumns(columns.record_count, FieldsOfFiles(files, columns.record_count))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -413,10 +409,10 @@ class _Decoder:
     def __init__(self, file: AvroFile, columns: ManifestColumns) -> None:
         record = data_file_record(file.schema.record)
         self._readers: dict[int, MapReader] = {}
-        for field_id in _FIELDS:
-            found = optional_field(record, field_id, Array)
-            if found is not None:
-                self._readers[field_id] = MapReader(found)
+        for field_id in METRICS:
+            map_field = optional_field(record, field_id, Array)
+            if map_field is not None:
+                self._readers[field_id] = MapReader(map_field)
         self._fields = _up_to_the_last(record, self._readers)
         self._in_lockstep = lockstep(file.schema.text) is not None
         self.builder = MetricBuilder(columns.record_count)
@@ -438,8 +434,8 @@ class _Decoder:
         maps = _Maps(chunk, walk, batch)
         at = chunk.data_file_at
         for own in self._fields:
-            part = _FIELDS.get(own.field_id or 0)
-            if part is not None or own.field_id == _COLUMN_SIZES:
+            part = METRICS.get(own.field_id or 0)
+            if part is not None or own.field_id == COLUMN_SIZES:
                 at = maps.field(own, part, at)
             else:
                 at, _ = walk.fields((own,), at, {})
@@ -459,7 +455,7 @@ class _Decoder:
                         at = own.node.skip(data, at)
                         continue
                     entries, at = reader.read(data, at)
-                    part = _FIELDS[own.field_id or 0]
+                    part = METRICS[own.field_id or 0]
                     for field_id, value in (entries or {}).items():
                         batch.add_single(part, row, field_id, value)
             except MALFORMED as error:

@@ -150,8 +150,8 @@ def _not_nan(values: NDArray[np.float64]) -> Mask:
     """Find NaNs, which mark unreliable bounds."""
     if is_constant(values):
         return bool(values[0] == values[0])
-    found: Bools = values == values
-    return True if found.all() else found
+    mask: Bools = values == values
+    return True if mask.all() else mask
 
 
 def _booleans(bounds: Bounds) -> Numbers | None:
@@ -203,10 +203,10 @@ def _texts(bounds: TextBounds, type_: Type) -> Texts | None:
 
 
 def _has_high_bits(bounds: TextBounds) -> Bools:
-    found: Bools = ((bounds.first | bounds.second) & _HIGH_BITS) != 0
+    mask: Bools = ((bounds.first | bounds.second) & _HIGH_BITS) != 0
     if bounds.tails is not None:
-        found |= bounds.length > HEAD_BYTES
-    return found
+        mask |= bounds.length > HEAD_BYTES
+    return mask
 
 
 def _are_utf8(bounds: TextBounds) -> Mask:

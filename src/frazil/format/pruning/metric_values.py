@@ -185,8 +185,8 @@ class Numbers:
         if self.values.dtype.kind == "f":
             if not isinstance(literal, float):
                 raise NotVectorised
-            found: Bools = compare(self.values, literal)
-            return found
+            mask: Bools = compare(self.values, literal)
+            return mask
         number = literal if self.scale is None else unscaled_at(literal, self.scale)
         if not isinstance(number, int):
             raise NotVectorised
@@ -196,16 +196,16 @@ class Numbers:
         limits = np.iinfo(kind)
         # A number that does not fit the array's type widens the array.
         literal = kind(number) if limits.min <= number <= limits.max else np.int64(number)
-        found = compare(self.values, literal)
-        return found
+        mask = compare(self.values, literal)
+        return mask
 
     def same(self, other: Values) -> Bools:
         if self.scale is not None and isinstance(other, Pairs):
             return other.same(self)
         if not isinstance(other, Numbers):
             raise NotVectorised
-        found: Bools = self.values == other.values
-        return found
+        mask: Bools = self.values == other.values
+        return mask
 
     def ranks(self, literals: Literals, side: Side) -> Rows:
         if self.values.dtype.kind == "f":
@@ -233,18 +233,18 @@ class Pairs:
 
     def _less(self, pair: tuple[int, int], compare: Any) -> Bools:
         high, low = np.int64(pair[0]), np.uint64(pair[1])
-        found: Bools = (self.high < high) | ((self.high == high) & compare(self.low, low))
-        return found
+        mask: Bools = (self.high < high) | ((self.high == high) & compare(self.low, low))
+        return mask
 
     def same(self, other: Values) -> Bools:
         if isinstance(other, Pairs):
-            found: Bools = (self.high == other.high) & (self.low == other.low)
-            return found
+            mask: Bools = (self.high == other.high) & (self.low == other.low)
+            return mask
         if not isinstance(other, Numbers):
             raise NotVectorised
         narrow = other.values.astype(np.int64, copy=False)
-        found = (self.high == narrow >> 63) & (self.low == narrow.view(np.uint64))
-        return found
+        mask = (self.high == narrow >> 63) & (self.low == narrow.view(np.uint64))
+        return mask
 
     def ranks(self, literals: Literals, side: Side) -> Rows:
         """Rank by the high word, then by the low one if a literal has the same high word."""
@@ -278,19 +278,19 @@ class Texts:
     def _compared(self, literal: bytes, *, or_equal: bool) -> Bools:
         first, second = words_of(literal)
         bounds = self.bounds
-        found: Bools = bounds.first < first
+        mask: Bools = bounds.first < first
         same = bounds.first == first
         ties = np.count_nonzero(same)
         if not ties:
-            return found
+            return mask
         # Often all values have the same first bytes.
         alike = ties == len(same)
         less, same_second = bounds.second < second, bounds.second == second
-        found = less if alike else found | (same & less)
+        mask = less if alike else mask | (same & less)
         at = np.flatnonzero(same_second if alike else same & same_second)
         if len(at):
-            found[at] = self._tied(at, literal, or_equal=or_equal)
-        return found
+            mask[at] = self._tied(at, literal, or_equal=or_equal)
+        return mask
 
     def _tied(self, at: Rows, literal: bytes, *, or_equal: bool) -> Bools:
         """Compare rows whose first 16 bytes, padded with zeros, equal those of the literal. If one
@@ -308,24 +308,24 @@ class Texts:
         if not isinstance(other, Texts):
             raise NotVectorised
         mine, theirs = self.bounds, other.bounds
-        found: Bools = (mine.first == theirs.first) & (mine.second == theirs.second)
-        found &= mine.length == theirs.length
+        mask: Bools = (mine.first == theirs.first) & (mine.second == theirs.second)
+        mask &= mine.length == theirs.length
         if mine.tails is not None and theirs.tails is not None:
-            for row in np.flatnonzero(found & (mine.length > HEAD_BYTES)).tolist():
-                found[row] = mine.tails.get(row) == theirs.tails.get(row)
-        return found
+            for row in np.flatnonzero(mask & (mine.length > HEAD_BYTES)).tolist():
+                mask[row] = mine.tails.get(row) == theirs.tails.get(row)
+        return mask
 
     def starts_with(self, prefix: bytes) -> Bools:
         first, second = words_of(prefix)
         bounds, size = self.bounds, len(prefix)
-        found: Bools = (bounds.first & leading(size)) == first
+        mask: Bools = (bounds.first & leading(size)) == first
         if size > WORD_BYTES:
-            found &= (bounds.second & leading(size - WORD_BYTES)) == second
-        found &= bounds.length >= size
+            mask &= (bounds.second & leading(size - WORD_BYTES)) == second
+        mask &= bounds.length >= size
         if size > HEAD_BYTES and bounds.tails is not None:
-            for row in np.flatnonzero(found).tolist():
-                found[row] = bounds.tails.get(row).startswith(prefix[HEAD_BYTES:])
-        return found
+            for row in np.flatnonzero(mask).tolist():
+                mask[row] = bounds.tails.get(row).startswith(prefix[HEAD_BYTES:])
+        return mask
 
     def ranks(self, literals: Literals, side: Side) -> Rows:
         """Rank by the first word, then by the second, then by all bytes, as long as a literal is
@@ -363,8 +363,8 @@ class Texts:
             bisect = bisect_left if side == "left" else bisect_right
             for index in alike[lengths > HEAD_BYTES].tolist():
                 begin = int(at[index])
-                found = bounds.get(int(rows[index])) or b""
-                below[index] = bisect(texts.values, found, begin, begin + 1) > begin
+                bound = bounds.get(int(rows[index])) or b""
+                below[index] = bisect(texts.values, bound, begin, begin + 1) > begin
         ranks[rows] = at + below
 
     def _rank_alike(
