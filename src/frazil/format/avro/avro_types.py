@@ -490,8 +490,12 @@ class Field:
         return self.node
 
     def encoded(self, value: Any) -> bytes:
+        """Return the bytes of a value. Raises UnreadableAvro if it does not fit."""
         out = bytearray()
-        self.node.write(out, value)
+        try:
+            self.node.write(out, value)
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise UnreadableAvro(f"{self.name} cannot be written: {error}") from None
         return bytes(out)
 
 
@@ -530,6 +534,12 @@ class Record:
                 field.node.write(out, value[field.name])
             except (KeyError, TypeError, AttributeError, ValueError) as error:
                 raise ValueError(f"field {field.name}: {error}") from error
+
+    def counterpart(self, other: Field) -> Field | None:
+        """Return the field that means the same as one of another schema: by id, or by name."""
+        if other.field_id is None:
+            return next((field for field in self.fields if field.name == other.name), None)
+        return self.by_id(other.field_id)
 
     def spans(self, data: bytes, at: int) -> list[tuple[int, int]]:
         """Return where each field's bytes begin and end."""

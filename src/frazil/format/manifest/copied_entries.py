@@ -56,9 +56,7 @@ from frazil.format.manifest.manifest_fields import (
     NO_SNAPSHOT,
     NONE,
     PARTITION,
-    counterpart,
     data_file_record,
-    encoded_field,
 )
 from frazil.format.manifest.manifest_list import DATA, DELETES, ManifestFile
 from frazil.format.metadata.content_files import DATA_CONTENT
@@ -182,7 +180,7 @@ def _lacks_row_id(source: Record, target: Record) -> bool:
 
 
 def _default(field: Field) -> bytes:
-    return encoded_field(field, _DEFAULTS.get(-1 if field.field_id is None else field.field_id))
+    return field.encoded(_DEFAULTS.get(-1 if field.field_id is None else field.field_id))
 
 
 def _translated_files(source: Record, target: Record, data_files: list[bytes]) -> list[bytes]:
@@ -194,7 +192,7 @@ def _translated_files(source: Record, target: Record, data_files: list[bytes]) -
 
 
 def _translator(source: Record, target: Record) -> Callable[[bytes], bytes]:
-    counterparts = [counterpart(source, field) for field in target.fields]
+    counterparts = [source.counterpart(field) for field in target.fields]
     positions = [None if field is None else source.fields.index(field) for field in counterparts]
 
     def translate(raw: bytes) -> bytes:
@@ -227,7 +225,7 @@ def _translated(own: Field, target: Field, raw: bytes) -> bytes:
         }
     if value is None:
         value = _DEFAULTS.get(-1 if target.field_id is None else target.field_id)
-    return encoded_field(target, value)
+    return target.encoded(value)
 
 
 def _resized(value: Any, target: Field) -> Any:

@@ -9,7 +9,6 @@ from frazil.format.avro.avro_schema import optional_field, required_field
 from frazil.format.avro.avro_types import (
     Boolean,
     Bytes,
-    Field,
     Fixed,
     Floating,
     Integer,
@@ -97,21 +96,6 @@ def partition_record(data_file: Record) -> Record | None:
     if not isinstance(field.node, Record):
         raise UnreadableAvro("the schema's field partition can be null")
     return field.node
-
-
-def counterpart(source: Record, target: Field) -> Field | None:
-    """Return the field of another schema that means the same: by id, or by name without one."""
-    if target.field_id is None:
-        return next((field for field in source.fields if field.name == target.name), None)
-    return source.by_id(target.field_id)
-
-
-def encoded_field(target: Field, value: object) -> bytes:
-    """Return the bytes of a field's value. Raises UnreadableAvro if it does not fit."""
-    try:
-        return target.encoded(value)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise UnreadableAvro(f"{target.name} cannot be written: {error}") from None
 
 
 def checked_data_file(record: Record) -> Record:

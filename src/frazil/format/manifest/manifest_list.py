@@ -42,7 +42,6 @@ from frazil.format.avro.avro_types import (
     String,
     UnreadableAvro,
 )
-from frazil.format.manifest.manifest_fields import counterpart, encoded_field
 from frazil.format.manifest.manifest_schema import avro_schema, optional, required, schema_json
 from frazil.values import types
 
@@ -398,7 +397,7 @@ def _encoded(schema: RecordSchema, entry: ListedManifest, changes: Mapping[int, 
     parts: list[bytes] = []
     for target in schema.record.fields:
         field_id = target.field_id
-        source_field = counterpart(source, target)
+        source_field = source.counterpart(target)
         if field_id is not None and field_id in changes:
             parts.append(_encoded_value(target, changes[field_id]))
         elif source_field is None:
@@ -425,7 +424,7 @@ def _encoded_value(target: Field, value: Any) -> bytes:
         value = [_summary_values(record, summary) for summary in value]
     if value is None and not target.nullable:
         raise UnreadableAvro(f"the list's schema requires {target.name}, which has no value")
-    return encoded_field(target, value)
+    return target.encoded(value)
 
 
 def _summary_values(record: Record, summary: PartitionSummary) -> dict[str, Any]:

@@ -28,15 +28,7 @@ from frazil.format.manifest.copied_entries import (
 )
 from frazil.format.manifest.manifest_columns import ManifestColumns, decode_columns
 from frazil.format.manifest.manifest_encoder import ManifestEncoder
-from frazil.format.manifest.manifest_fields import (
-    ADDED,
-    DELETED,
-    EXISTING,
-    NO_SNAPSHOT,
-    NONE,
-    data_file_record,
-    partition_record,
-)
+from frazil.format.manifest.manifest_fields import ADDED, DELETED, EXISTING, NO_SNAPSHOT, NONE
 from frazil.format.manifest.manifest_list import ManifestFile, PartitionSummary, summarise
 from frazil.format.metadata.content_files import ContentFile
 from frazil.format.metadata.table_updates import parse_int
@@ -399,9 +391,7 @@ def _summaries(
     encoder: ManifestEncoder, partitions: set[tuple[Any, ...]]
 ) -> tuple[PartitionSummary, ...]:
     values = list(partitions)
-    partition = partition_record(data_file_record(encoder.schema.record))
-    assert partition is not None
-    fields = partition.fields
+    fields = encoder.partition_fields
     types = [field.type for field in encoder.partition_type.fields]
     typed = [
         _typed_summary(type_, [row[position] for row in values])
