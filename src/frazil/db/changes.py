@@ -85,15 +85,15 @@ class Attempt:
                 moving.append((index, change.relation, change.locations))
             elif isinstance(change, SwapRelation) and change.locations is not None:
                 self.index = index
-                if not rows.same(sql, change.new, change.locations):
+                if not rows.owns_exactly(sql, change.new, change.locations):
                     moving.append((index, change.new, change.locations))
         if not moving:
             return
         sql.fetch("hold_locations", {})
         for _, relation, _ in moving:
-            rows.release(sql, relation)
+            rows.release_locations(sql, relation)
         for self.index, relation, wanted in moving:
-            rows.claim(sql, relation, wanted)
+            rows.claim_locations(sql, relation, wanted)
 
     def _write_streams(self, sql: Statements) -> None:
         """Write the rows of streams after the swaps, whose row locks keep writers of a stream
@@ -185,8 +185,8 @@ def _taken(sql: Statements, keys: list[KeyRow], commit_id: str) -> Iterator[KeyR
     """Yield the keys that existed before, which are those whose row another transaction wrote."""
     for row in keys:
         asked = {"principal": row.principal, "idempotency_key": row.key, "commit_id": commit_id}
-        for found in sql.fetch("key_of_another", asked):
-            yield rows.key_of(row.principal, row.key, found)
+        for stored in sql.fetch("key_of_another", asked):
+            yield rows.key_of(row.principal, row.key, stored)
 
 
 def _create_namespace(sql: Statements, change: CreateNamespace) -> None:
@@ -237,7 +237,7 @@ def _drop_namespace(sql: Statements, change: DropNamespace) -> None:
         sql.fetch("namespace_contents", key)[0],
         strict=True,
     )
-    held = [what for what, found in contents if found]
+    held = [kind for kind, exist in contents if exist]
     if held:
         raise NamespaceNotEmpty(
             f"Namespace {shown} is not empty. It holds {' and '.join(held)}: drop them first"
@@ -257,9 +257,9 @@ def _raise_taken(sql: Statements, relation: Relation) -> None:
     taken_by = _kind_at(sql, relation.identifier)
     if taken_by is not None:
         raise name_taken(relation.kind, taken_by, relation.identifier)
-    found = sql.fetch("relation_by_uuid", {"uuid": relation.uuid})
-    if found:
-        other = rows.relation_with(relation.uuid, found[0])
+    stored = sql.fetch("relation_by_uuid", {"uuid": relation.uuid})
+    if stored:
+        other = rows.relation_with(relation.uuid, stored[0])
         raise AlreadyExists(
             f"{_title(other.kind)} with same UUID {relation.uuid} already exists: "
             f"{other.identifier}"
@@ -285,11 +285,11 @@ def _check_rename(sql: Statements, expected: Relation, new: Relation) -> None:
     and the transaction runs again."""
     if new.identifier.namespace != expected.identifier.namespace:
         _hold_namespace(sql, new.identifier.namespace)
-    there = _kind_at(sql, new.identifier)
-    if there is not None:
+    taken_by = _kind_at(sql, new.identifier)
+    if taken_by is not None:
         raise AlreadyExists(
             f"Cannot rename {expected.identifier} to {new.identifier}. "
-            f"{_title(there)} already exists"
+            f"{_title(taken_by)} already exists"
         )
 
 
@@ -305,8 +305,8 @@ def _hold_namespace(sql: Statements, namespace: Namespace) -> None:
 
 def _kind_at(sql: Statements, identifier: Identifier) -> Kind | None:
     asked = {"namespace": rows.namespace_key(identifier.namespace), "name": identifier.name}
-    found = sql.fetch("relation", asked)
-    return rows.relation_at(identifier, found[0]).kind if found else None
+    stored = sql.fetch("relation", asked)
+    return rows.relation_at(identifier, stored[0]).kind if stored else None
 
 
 def _title(kind: Kind) -> str:

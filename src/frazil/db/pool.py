@@ -27,7 +27,7 @@ class Pool:
         self._connect = connect
         self._size = size
         self._wait_s = wait_s
-        self._places = BoundedSemaphore(size)
+        self._slots = BoundedSemaphore(size)
         self._idle: deque[Connection] = deque()
         self._closed = False
 
@@ -42,7 +42,7 @@ class Pool:
         every connection is in use.
         """
         wait_s = self._wait_s if wait_s is None else wait_s
-        if not self._places.acquire(timeout=wait_s):
+        if not self._slots.acquire(timeout=wait_s):
             raise DatabaseUnavailable(
                 f"all {self._size} connections to PostgreSQL were in use for {wait_s:g} s"
             )
@@ -53,7 +53,7 @@ class Pool:
             finally:
                 self._give_back(connection)
         finally:
-            self._places.release()
+            self._slots.release()
 
     def discard_idle(self) -> None:
         """Close the idle connections. After one connection broke, others of the same age are

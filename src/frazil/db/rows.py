@@ -28,10 +28,10 @@ databases use this limit.
 """
 
 
-def text(value: str, what: str) -> str:
+def text(value: str, field: str) -> str:
     """Return the text, or refuse a NUL, which PostgreSQL cannot store in a text."""
     if "\0" in value:
-        raise BadRequest(f"{what} {value!r} has a NUL character: remove it")
+        raise BadRequest(f"{field} {value!r} has a NUL character: remove it")
     return value
 
 
@@ -49,10 +49,10 @@ def namespace_of(key: str) -> Namespace:
     return tuple(key.split(_SEPARATOR)) if key else ()
 
 
-def check_indexable(value: str, what: str) -> None:
+def check_indexable(value: str, field: str) -> None:
     length = len(value.encode())
     if length > MAX_KEY_BYTES:
-        raise BadRequest(f"{what} is {length} bytes long: at most {MAX_KEY_BYTES} are allowed")
+        raise BadRequest(f"{field} is {length} bytes long: at most {MAX_KEY_BYTES} are allowed")
 
 
 def properties_text(properties: Mapping[str, str]) -> str:
@@ -164,7 +164,7 @@ def event_of(row: Row) -> tuple[int, EventRow]:
     return position, event
 
 
-def normal(location: str) -> str:
+def without_slash(location: str) -> str:
     """Remove a trailing `/`: a folder is one location with and without it."""
     return text(location, "location").rstrip("/")
 
@@ -172,46 +172,44 @@ def normal(location: str) -> str:
 def prefixes(location: str) -> list[str]:
     """Return the location itself and every folder above it."""
     above: list[str] = []
-    location = normal(location)
+    location = without_slash(location)
     while location:
         above.append(location)
         location = location.rpartition("/")[0]
     return above
 
 
-def same(sql: Statements, relation: Relation, locations: Iterable[str]) -> bool:
+def owns_exactly(sql: Statements, relation: Relation, locations: Iterable[str]) -> bool:
     """Return whether the table owns exactly these locations. Its row is locked, so this stays
     true."""
     stored = {row[0] for row in sql.fetch("locations_of", {"uuid": relation.uuid})}
-    return stored == {normal(location) for location in locations}
+    return stored == {without_slash(location) for location in locations}
 
 
-def release(sql: Statements, relation: Relation) -> None:
+def release_locations(sql: Statements, relation: Relation) -> None:
     sql.execute("drop_locations", {"uuid": relation.uuid})
 
 
-def claim(sql: Statements, relation: Relation, locations: Iterable[str]) -> None:
+def claim_locations(sql: Statements, relation: Relation, locations: Iterable[str]) -> None:
     """Check and insert the locations; the caller holds the lock `hold_locations`. Raises
     Forbidden."""
-    for location in dict.fromkeys(normal(location) for location in locations):
+    for location in dict.fromkeys(without_slash(location) for location in locations):
         check_free(sql, location, relation.uuid, str(relation.identifier))
         sql.execute("create_location", {"location": location, "uuid": relation.uuid})
 
 
 def check_free(sql: Fetch, location: str, uuid: str, owner: str) -> None:
     """Raise Forbidden if another table owns, contains or lies in the location."""
-    location = normal(location)
+    location = without_slash(location)
     check_indexable(location, f"location {location[:100]}…")
-    above = json_list(prefixes(location))
-    found = sql.fetch("location_at_or_above", {"prefixes": above, "uuid": uuid})
-    if found:
-        owned = found[0][0]
+    above = {"prefixes": json_list(prefixes(location)), "uuid": uuid}
+    if owned_above := sql.fetch("location_at_or_above", above):
+        owned = owned_above[0][0]
         how = "is" if owned == location else "lies in"
         raise _forbidden(owner, location, how, owned)
-    span = {"first": location + "/", "last": location + "0", "uuid": uuid}
-    found = sql.fetch("location_below", span)
-    if found:
-        raise _forbidden(owner, location, "holds", found[0][0])
+    below = {"first": location + "/", "last": location + "0", "uuid": uuid}
+    if owned_below := sql.fetch("location_below", below):
+        raise _forbidden(owner, location, "holds", owned_below[0][0])
 
 
 def _forbidden(owner: str, location: str, how: str, owned: str) -> Forbidden:
@@ -236,8 +234,8 @@ class Reads(ABC):
         self.fetch("schema_version", {})
 
     def namespace_properties(self, namespace: Namespace) -> dict[str, str] | None:
-        found = self.fetch("namespace_properties", {"namespace": namespace_key(namespace)})
-        return properties_of(found[0][0]) if found else None
+        rows = self.fetch("namespace_properties", {"namespace": namespace_key(namespace)})
+        return properties_of(rows[0][0]) if rows else None
 
     def list_namespaces(
         self, parent: Namespace, after: str | None, limit: int | None
@@ -246,18 +244,18 @@ class Reads(ABC):
         return self._page("list_namespaces", scope, after, limit)
 
     def relation(self, identifier: Identifier) -> Relation | None:
-        found = self.fetch(
+        rows = self.fetch(
             "relation",
             {
                 "namespace": namespace_key(identifier.namespace),
                 "name": text(identifier.name, "name"),
             },
         )
-        return relation_at(identifier, found[0]) if found else None
+        return relation_at(identifier, rows[0]) if rows else None
 
     def relation_by_uuid(self, uuid: str) -> Relation | None:
-        found = self.fetch("relation_by_uuid", {"uuid": text(uuid, "uuid")})
-        return relation_with(uuid, found[0]) if found else None
+        rows = self.fetch("relation_by_uuid", {"uuid": text(uuid, "uuid")})
+        return relation_with(uuid, rows[0]) if rows else None
 
     def last_version(self, uuid: str) -> int:
         return self.fetch("last_version", {"uuid": text(uuid, "uuid")})[0][0] or 0
@@ -269,30 +267,30 @@ class Reads(ABC):
         return self._page("list_relations", scope, after, limit)
 
     def owner_of_location(self, location: str) -> str | None:
-        above = json_list(prefixes(text(location, "location")))
-        found = self.fetch("location_at_or_above", {"prefixes": above, "uuid": ""})
-        return found[0][1] if found else None
+        above = json_list(prefixes(location))
+        rows = self.fetch("location_at_or_above", {"prefixes": above, "uuid": ""})
+        return rows[0][1] if rows else None
 
     def check_location_is_free(self, location: str, uuid: str) -> None:
         check_free(self, location, text(uuid, "uuid"), "a table")
 
     def key(self, principal: str, key: str) -> KeyRow | None:
-        found = self.fetch(
+        rows = self.fetch(
             "key",
             {
                 "principal": text(principal, "principal"),
                 "idempotency_key": text(key, "Idempotency-Key"),
             },
         )
-        return key_of(principal, key, found[0]) if found else None
+        return key_of(principal, key, rows[0]) if rows else None
 
     def stream(self, uuid: str, branch: str, stream_id: str) -> StreamRow | None:
-        found = self.fetch("stream", stream_key(uuid, branch, stream_id))
-        return StreamRow(uuid, branch, stream_id, *found[0]) if found else None
+        rows = self.fetch("stream", stream_key(uuid, branch, stream_id))
+        return StreamRow(uuid, branch, stream_id, *rows[0]) if rows else None
 
     def events(self, after_position: int, limit: int) -> Sequence[tuple[int, EventRow]]:
-        found = self.fetch("events", {"after": after_position, "limit": limit})
-        return [event_of(row) for row in found]
+        rows = self.fetch("events", {"after": after_position, "limit": limit})
+        return [event_of(row) for row in rows]
 
     def _page(
         self, name: QueryName, scope: Parameters, after: str | None, limit: int | None
@@ -306,8 +304,8 @@ class Reads(ABC):
             raise ValueError(f"limit is {limit}: at least 1 row is asked for")
         start = text(after or "", "page token")
         ask = _ALL if limit is None else limit + 1
-        found = self.fetch(name, {**scope, "after": start, "limit": ask})
-        names = [row[0] for row in found]
+        rows = self.fetch(name, {**scope, "after": start, "limit": ask})
+        names = [row[0] for row in rows]
         if limit is None or len(names) <= limit:
             return names, None
         return names[:limit], names[limit - 1]

@@ -155,7 +155,7 @@ class SqliteDatabase(SingleStatements):
         except IndexError:
             statements = self._open_reader()
         try:
-            found = statements.fetch(name, parameters)
+            fetched = statements.fetch(name, parameters)
         except sqlite3.Error as error:
             statements.connection.close()
             if is_outage(error):
@@ -165,7 +165,7 @@ class SqliteDatabase(SingleStatements):
             statements.connection.close()
         else:
             self._idle.append(statements)
-        return found
+        return fetched
 
     def execute(self, name: QueryName, parameters: Parameters) -> int:
         def work(sql: SqliteStatements) -> Written[int]:

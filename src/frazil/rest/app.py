@@ -34,7 +34,7 @@ from frazil.rest.call import (
 )
 from frazil.rest.reply import Renderer, Reply, Send, error_reply
 from frazil.rest.routes import ROUTES
-from frazil.rest.routing import Match, Route, Router, no_such_route
+from frazil.rest.routing import Route, Router, no_such_route
 from frazil.wire.errors import TooManyRequests
 from frazil.wire.json_bodies import decode
 
@@ -173,8 +173,8 @@ class RestApp:
         self.render = Renderer(settings.table_config)
         self.request_counts = RequestCounts()
         self.draining = False
-        self._router = Router(routes)
-        self._budget = BodyBudget(settings.max_bytes_in_flight)
+        self.router = Router(routes)
+        self.body_budget = BodyBudget(settings.max_bytes_in_flight)
         self._limits = BodyLimits(settings.max_request_bytes, settings.body_timeout_s)
         self._in_flight = 0
         self._threads = ThreadPoolExecutor(settings.worker_threads, "frazil-rest")
@@ -248,9 +248,6 @@ class RestApp:
         if self._in_flight > self.settings.max_requests_in_flight and not route.open:
             raise TooManyRequests("the server has as many requests as it may: try again")
 
-    def new_lease(self) -> Lease:
-        return Lease(self._budget)
-
     async def read(
         self,
         route: Route,
@@ -270,9 +267,6 @@ class RestApp:
 
         return await self.by_size(len(body), decode_body)
 
-    def find(self, raw_path: bytes) -> Match | None:
-        return self._router.find(raw_path)
-
 
 class _Exchange:
     """One request from its first byte to its log line."""
@@ -287,7 +281,7 @@ class _Exchange:
         self._route: Route | None = None
         self._call: Call | None = None
         self._principal: str | None = None
-        self.lease = app.new_lease()
+        self.lease = Lease(app.body_budget)
 
     async def answer(self, receive: Receive) -> Reply:
         """Return the reply. Failures become replies too, unless the client is gone."""
@@ -301,7 +295,7 @@ class _Exchange:
 
     def _authenticate_and_route(self) -> tuple[Route, dict[str, bytes]]:
         """Authenticate before routing, so that a 404 does not reveal which routes exist."""
-        match = self._app.find(self._raw_path)
+        match = self._app.router.find(self._raw_path)
         is_open = match is not None and all(route.open for route in match.routes.values())
         if not is_open:
             tokens = self._app.settings.tokens

@@ -25,7 +25,7 @@ from frazil.wire.errors import (
     TooManyRequests,
     UnsupportedMediaType,
 )
-from frazil.wire.identifiers import Identifier, Namespace, check_identifier, check_namespace
+from frazil.wire.identifiers import Identifier, Namespace, check_name, check_namespace
 from frazil.wire.rest_messages import RenameTableRequest, TableIdentifier
 
 Message: TypeAlias = MutableMapping[str, Any]
@@ -330,37 +330,36 @@ class Call:
         return namespace
 
     def table(self) -> Identifier:
-        return self._relation("table")
+        return self._relation_of_path("table")
 
     def view(self) -> Identifier:
-        return self._relation("view")
+        return self._relation_of_path("view")
 
     def plan_id(self) -> str:
         return decoded(self.segments["plan-id"], "plan id")
 
-    def new_relation(self, name: str, what: str) -> Identifier:
-        """Return the identifier of a table or view named by the body, in the path's namespace."""
-        return self._identify(check_identifier(self.namespace(), name, what))
+    def relation(self, name: str, kind: str) -> Identifier:
+        """Return the identifier of a table or view in the path's namespace."""
+        identifier = Identifier(self.namespace(), check_name(name, f"{kind} name"))
+        self.subject = str(identifier)
+        return identifier
 
-    def rename(self, what: str) -> tuple[Identifier, Identifier]:
+    def rename(self, kind: str) -> tuple[Identifier, Identifier]:
         """Return the old and the new identifier of a request to rename."""
         request = self.request_as(RenameTableRequest)
-        source = request.source.identifier(what)
-        destination = request.destination.identifier(what)
-        return self._identify(source), destination
+        source = request.source.identifier(kind)
+        destination = request.destination.identifier(kind)
+        self.subject = str(source)
+        return source, destination
 
-    def _relation(self, what: str) -> Identifier:
-        name = decoded(self.segments[what], f"{what} name")
+    def _relation_of_path(self, kind: str) -> Identifier:
+        name = decoded(self.segments[kind], f"{kind} name")
         if not self.segments["namespace"]:
             # If Java's RESTSessionCatalog does not find `db.files`, it tries the metadata table
             # `files` of a table `db` without a namespace, and expects a 404.
-            missing = NoSuchView if what == "view" else NoSuchTable
-            raise missing(f"{what.capitalize()} does not exist: {name}")
-        return self._identify(check_identifier(self.namespace(), name, what))
-
-    def _identify(self, identifier: Identifier) -> Identifier:
-        self.subject = str(identifier)
-        return identifier
+            missing = NoSuchView if kind == "view" else NoSuchTable
+            raise missing(f"{kind.capitalize()} does not exist: {name}")
+        return self.relation(name, kind)
 
     # --- the query ------------------------------------------------------------------------------
 
@@ -393,10 +392,10 @@ def _boolean(name: str, value: str | None) -> bool:
     raise BadRequest(f"{name}: {value[:32]!r} is neither true nor false")
 
 
-def check_same_identifier(sent: TableIdentifier | None, identifier: Identifier, what: str) -> None:
+def check_same_identifier(sent: TableIdentifier | None, identifier: Identifier, kind: str) -> None:
     """Refuse a body that names another table or view than its path."""
-    if sent is not None and sent.identifier(what) != identifier:
-        raise BadRequest(f"identifier: names another {what} than the path does; leave it out")
+    if sent is not None and sent.identifier(kind) != identifier:
+        raise BadRequest(f"identifier: names another {kind} than the path does; leave it out")
 
 
 def key_of(

@@ -116,13 +116,11 @@ async def list_tables(app: RestApp, call: Call) -> Reply:
 
 
 async def create_table(app: RestApp, call: Call) -> Reply:
-    request = call.request_as(CreateTableRequest)
-    return await _create(app, call, "table", app.catalog.create_table, request)
+    return await _create(app, call, "table", CreateTableRequest, app.catalog.create_table)
 
 
 async def register_table(app: RestApp, call: Call) -> Reply:
-    request = call.request_as(RegisterTableRequest)
-    return await _create(app, call, "table", app.catalog.register_table, request)
+    return await _create(app, call, "table", RegisterTableRequest, app.catalog.register_table)
 
 
 async def load_table(app: RestApp, call: Call) -> Reply:
@@ -218,13 +216,11 @@ async def list_views(app: RestApp, call: Call) -> Reply:
 
 
 async def create_view(app: RestApp, call: Call) -> Reply:
-    request = call.request_as(CreateViewRequest)
-    return await _create(app, call, "view", app.catalog.create_view, request)
+    return await _create(app, call, "view", CreateViewRequest, app.catalog.create_view)
 
 
 async def register_view(app: RestApp, call: Call) -> Reply:
-    request = call.request_as(RegisterViewRequest)
-    return await _create(app, call, "view", app.catalog.register_view, request)
+    return await _create(app, call, "view", RegisterViewRequest, app.catalog.register_view)
 
 
 async def load_view(app: RestApp, call: Call) -> Reply:
@@ -279,17 +275,18 @@ async def _list(app: RestApp, call: Call, read: _ListRelations) -> Reply:
 async def _create(
     app: RestApp,
     call: Call,
-    what: str,
+    kind: str,
+    body: type[R],
     create: Callable[[Context, Identifier, R], Answer],
-    request: R,
 ) -> Reply:
     """Create or register a table or view; the reply is that of loading it."""
-    identifier = call.new_relation(request.name, what)
+    request = call.request_as(body)
+    identifier = call.relation(request.name, kind)
     answer = await app.blocking(create, call.context(), identifier, request)
     return app.render.created(answer)
 
 
-async def _rename(app: RestApp, call: Call, what: str, rename: _RenameRelation) -> Reply:
-    source, destination = call.rename(what)
+async def _rename(app: RestApp, call: Call, kind: str, rename: _RenameRelation) -> Reply:
+    source, destination = call.rename(kind)
     future = rename(call.context(), source, destination)
     return app.render.answer(await app.submitted(future))

@@ -129,16 +129,18 @@ class Renderer:
         return table.etag(refs_only).removesuffix('"') + self._config_suffix(table).etag
 
     def loaded_table(self, table: LoadedTable, refs_only: bool = False) -> Reply:
+        metadata = table.cached.refs_chunks() if refs_only else table.cached.chunks()
         suffix = self._config_suffix(table).body
-        chunks = (_metadata_prefix(table.metadata_location), *table.json_chunks(refs_only), suffix)
+        chunks = (_metadata_prefix(table.metadata_location), *metadata, suffix)
         return Reply(200, chunks, self._table_headers(table, refs_only))
 
     def _config_suffix(self, table: LoadedTable) -> _ConfigSuffix:
-        mode = table.metadata.properties.get(SCAN_PLANNING_PROPERTY)
+        mode = table.cached.metadata.properties.get(SCAN_PLANNING_PROPERTY)
         return self._config_suffixes[mode == ScanPlanningMode.SERVER]
 
     def loaded_view(self, view: LoadedView) -> Reply:
-        chunks = (_metadata_prefix(view.metadata_location), *view.json_chunks(), b',"config":{}}')
+        prefix = _metadata_prefix(view.metadata_location)
+        chunks = (prefix, *view.cached.chunks(), b',"config":{}}')
         return Reply(200, chunks, (_etag_header(view.etag()),))
 
     def answer(self, answer: Answer, *, minimal: bool = False) -> Reply:
@@ -193,7 +195,7 @@ def _metadata_prefix(metadata_location: str | None) -> bytes:
 
 
 def _metadata_chunks(table: LoadedTable, suffix: bytes) -> tuple[bytes, ...]:
-    return (_metadata_prefix(table.metadata_location), *table.json_chunks(), suffix)
+    return (_metadata_prefix(table.metadata_location), *table.cached.chunks(), suffix)
 
 
 def _commit_suffix(answer: TableAnswer) -> bytes:
@@ -240,8 +242,8 @@ def _unexpected(error: Exception, route: Route | None, request_id: str) -> Frazi
     changes = route is not None and route.changes
     if isinstance(error, DatabaseUnavailable | StoreError) and not changes:
         _log.warning("a read failed: %r", error, extra={"id": request_id})
-        what = "database" if isinstance(error, DatabaseUnavailable) else "object store"
-        return ServiceUnavailable(f"the {what} cannot be reached now: try again")
+        service = "database" if isinstance(error, DatabaseUnavailable) else "object store"
+        return ServiceUnavailable(f"the {service} cannot be reached now: try again")
     _log.error("unexpected failure", exc_info=error, extra={"id": request_id})
     message = f"something failed inside the server; its log says what, by request id {request_id}"
     if route is not None and route.commits:

@@ -117,18 +117,18 @@ def no_such_route(raw_path: bytes) -> NotFound:
     return NotFound(f"there is no route {shown}: GET /openapi.json lists them all")
 
 
-def decoded(segment: bytes, what: str) -> str:
-    """Decode one segment of a path.
+def decoded(segment: bytes, name: str) -> str:
+    """Decode one segment of a path. `name` is its name in error messages.
 
     Iceberg's Java client encodes names like HTML forms (RESTUtil.encodeString): a space becomes
     `+` and a plus becomes `%2B`. Other clients write `%20` and `%2B`, which decode to the same.
     """
     if _BROKEN_ESCAPE.search(segment):
-        raise BadRequest(f"{what} in the path has a broken escape: write % itself as %25")
+        raise BadRequest(f"{name} in the path has a broken escape: write % itself as %25")
     try:
         return unquote_to_bytes(segment.replace(b"+", b" ")).decode()
     except UnicodeDecodeError:
-        raise BadRequest(f"{what} in the path is not valid UTF-8") from None
+        raise BadRequest(f"{name} in the path is not valid UTF-8") from None
 
 
 def _child(node: _Node, segment: str) -> _Node:

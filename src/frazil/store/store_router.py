@@ -29,22 +29,22 @@ class RoutingStore:
         self, files: Mapping[str, Sequence[bytes]], executor: Executor
     ) -> dict[str, Exception]:
         failed: dict[str, Exception] = {}
-        for scheme, locations in _by_scheme(files).items():
+        for scheme, of_scheme in _by_scheme(files).items():
             try:
                 store = self._store(scheme)
             except (BadRequest, StoreError) as error:
-                failed.update(dict.fromkeys(locations, error))
+                failed.update(dict.fromkeys(of_scheme, error))
                 continue
-            mine = {location: files[location] for location in locations}
-            failed.update(store.put_many(mine, executor))
+            contents = {location: files[location] for location in of_scheme}
+            failed.update(store.put_many(contents, executor))
         return failed
 
     def put_unsynced(self, location: str, chunks: Sequence[bytes]) -> None:
         self._store_of(location).put_unsynced(location, chunks)
 
     def sync(self, locations: Iterable[str]) -> None:
-        for scheme, its_locations in _by_scheme(locations).items():
-            self._store(scheme).sync(its_locations)
+        for scheme, of_scheme in _by_scheme(locations).items():
+            self._store(scheme).sync(of_scheme)
 
     def get(self, location: str, max_bytes: int | None = None) -> bytes:
         return self._store_of(location).get(location, max_bytes)
@@ -59,12 +59,12 @@ class RoutingStore:
         return self._store_of(prefix).list(prefix)
 
     def delete(self, locations: Iterable[str]) -> None:
-        for scheme, its_locations in _by_scheme(locations).items():
-            self._store(scheme).delete(its_locations)
+        for scheme, of_scheme in _by_scheme(locations).items():
+            self._store(scheme).delete(of_scheme)
 
     def make_folders(self, locations: Iterable[str]) -> None:
-        for scheme, its_locations in _by_scheme(locations).items():
-            self._store(scheme).make_folders(its_locations)
+        for scheme, of_scheme in _by_scheme(locations).items():
+            self._store(scheme).make_folders(of_scheme)
 
     def close(self) -> None:
         with self._lock:

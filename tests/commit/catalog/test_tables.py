@@ -225,6 +225,7 @@ def test_rename_moves_the_name_alone(driver: Driver) -> None:
 
 
 def test_every_change_of_a_table_is_an_event(driver: Driver) -> None:
+    created = driver.load().metadata_location
     driver.commit("t", append(1))
     driver.rename("t", "t2")
     location = driver.unregister("t2").table.metadata_location
@@ -241,6 +242,17 @@ def test_every_change_of_a_table_is_an_event(driver: Driver) -> None:
         ("drop", "ns.t3"),
     ]
     assert len({(event.uuid, event.version) for event in events}) == len(events)
+    pointer = {"metadata-location": location}
+    snapshot = {"update": 0, "snapshot-id": 1, "sequence-number": 1, "operation": "append"}
+    actions = ["add-snapshot", "set-snapshot-ref"]
+    assert [json.loads(event.payload) for event in events] == [
+        {"metadata-location": created},
+        {**pointer, "updates": actions, "committed": [snapshot]},
+        {"from": "ns.t", "to": "ns.t2"},
+        pointer,
+        pointer,
+        pointer,
+    ]
 
 
 def test_views_live_through_create_commit_rename_and_drop(driver: Driver) -> None:

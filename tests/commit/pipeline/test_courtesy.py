@@ -54,20 +54,20 @@ def test_the_next_classic_commit_ends_it() -> None:
     pauses = Pauses(clock)
     pauses.refused(TABLE)
     clock.now += 0.1
-    pauses.came(OTHER)
+    pauses.arrived(OTHER)
     assert pauses.remaining_s(TABLE) > 0
-    pauses.came(TABLE)
+    pauses.arrived(TABLE)
     assert pauses.remaining_s(TABLE) == 0
 
 
 def test_a_classic_commit_without_a_pause_changes_nothing() -> None:
     clock = Clock()
     pauses = Pauses(clock)
-    pauses.came(TABLE)
+    pauses.arrived(TABLE)
     pauses.refused(TABLE)
     assert pauses.remaining_s(TABLE) == MAX_PAUSE_S
     clock.now += 5
-    pauses.came(TABLE)
+    pauses.arrived(TABLE)
     pauses.refused(TABLE)
     assert pauses.remaining_s(TABLE) == MAX_PAUSE_S
 
@@ -93,7 +93,7 @@ def test_after_a_pause_there_is_none_for_twice_its_length() -> None:
     clock.now = 2_000
     pauses.refused(TABLE)
     clock.now += 0.1
-    pauses.came(TABLE)
+    pauses.arrived(TABLE)
     for after, paused in ((0.29, False), (0.31, True)):
         clock.now = 2_000 + after
         pauses.refused(TABLE)
@@ -111,7 +111,7 @@ def test_tables_that_are_quiet_again_are_forgotten() -> None:
 
 
 _steps = st.lists(
-    st.tuples(st.sampled_from(["refused", "came"]), st.floats(0, 0.7)), min_size=1, max_size=60
+    st.tuples(st.sampled_from(["refused", "arrived"]), st.floats(0, 0.7)), min_size=1, max_size=60
 )
 
 
@@ -130,7 +130,7 @@ def test_whoever_can_wait_does_so_for_a_third_of_the_time_at_most(
             # The total of all earlier pauses is at most a third of the time since the first one.
             first = clock.now if first is None else first
             assert paused <= (clock.now - first) / 3 + 1e-6
-        if what == "came":
+        if what == "arrived":
             assert left == 0
         paused += min(left, seconds)
         clock.now += seconds

@@ -75,8 +75,7 @@ class _Walk:
         lists: dict[str, None] = {}
         manifests: dict[str, None] = {}
         for snapshot in metadata.snapshots.bare_items():
-            found = self._of_snapshot(snapshot)
-            manifests.update(dict.fromkeys(self.inside(found)))
+            manifests.update(dict.fromkeys(self.inside(self._of_snapshot(snapshot))))
             if snapshot.manifest_list is not None:
                 lists.update(dict.fromkeys(self.inside([snapshot.manifest_list])))
         return list(lists), list(manifests)

@@ -21,14 +21,7 @@ from frazil.commit.pipeline.catalog_answers import (
     ViewAnswer,
 )
 from frazil.commit.pipeline.idempotency import key_row
-from frazil.commit.pipeline.pending_requests import (
-    Attempt,
-    Context,
-    Operation,
-    event,
-    pointer_payload,
-    rename_payload,
-)
+from frazil.commit.pipeline.pending_requests import Attempt, Context, Operation
 from frazil.commit.pipeline.relation_kinds import missing
 from frazil.commit.pipeline.table_creation import TableCreation, metadata_of_create
 from frazil.commit.snapshot.commit_environment import now_ms
@@ -114,13 +107,19 @@ class _Relations:
         if source == destination:
             return operation.carry_out([], key_row(context, 204), [], NoContent)
         renamed = replace(row, identifier=destination, version=row.version + 1)
-        payload = rename_payload(str(source), str(destination))
+        names = {"from": str(source), "to": str(destination)}
         return operation.carry_out(
             [SwapRelation(row, renamed)],
             key_row(context, 204),
-            [event(context, renamed, "rename", payload)],
+            [context.event(renamed, "rename", names)],
             NoContent,
         )
+
+    def _file_location(self, identifier: Identifier) -> str:
+        """Return the location of the metadata file. Raises if the file is missing."""
+        location = self.row(identifier).metadata_location
+        self._cache.check_there(location)
+        return location
 
 
 class Tables(_Relations):
@@ -140,9 +139,7 @@ class Tables(_Relations):
         self._creation = creation
 
     def load(self, identifier: Identifier) -> LoadedTable:
-        location = self.row(identifier).metadata_location
-        self._cache.check_there(location)
-        return LoadedTable.at(self._cache, identifier, location)
+        return LoadedTable.at(self._cache, identifier, self._file_location(identifier))
 
     # --- create ------------------------------------------------------------------------------
 
@@ -169,7 +166,7 @@ class Tables(_Relations):
         return operation.carry_out(
             [CreateRelation(relation, created.locations)],
             key_row(context, 200, relation_uuid=relation.uuid),
-            [event(context, relation, "create", pointer_payload(file.location))],
+            [_pointer_event(context, relation, "create")],
             answer,
             files={file.location: file.chunks},
         )
@@ -208,7 +205,7 @@ class Tables(_Relations):
         locations = self._locations.owned(metadata)
         changes: list[Change] = [CreateRelation(relation, locations)]
         forget_streams: tuple[tuple[str, str], ...] = ()
-        events = [event(context, relation, "register", pointer_payload(relation.metadata_location))]
+        events = [_pointer_event(context, relation, "register")]
         if existing is not None and existing.uuid == relation.uuid:
             moved_back = self._branches_moved_back(existing, metadata)
             if moved_back is None:
@@ -279,9 +276,7 @@ class Views(_Relations):
     kind = Kind.VIEW
 
     def load(self, identifier: Identifier) -> LoadedView:
-        location = self.row(identifier).metadata_location
-        self._cache.check_there(location)
-        return LoadedView.at(self._cache, identifier, location)
+        return LoadedView.at(self._cache, identifier, self._file_location(identifier))
 
     def create(
         self, operation: Operation, identifier: Identifier, request: CreateViewRequest
@@ -326,11 +321,10 @@ class Views(_Relations):
             self._cache.remember_view(file.location, CachedView(file.metadata))
             return ViewAnswer(LoadedView.at(self._cache, identifier, file.location))
 
-        payload = pointer_payload(file.location)
         return operation.carry_out(
             [CreateRelation(relation)],
             key_row(operation.context, 200, relation_uuid=relation.uuid),
-            [event(operation.context, relation, event_name, payload)],
+            [_pointer_event(operation.context, relation, event_name)],
             answer,
             files={file.location: file.chunks} if file.chunks else {},
         )
@@ -342,7 +336,11 @@ class Views(_Relations):
             raise name_taken(self.kind, row.kind, identifier)
 
 
+def _pointer_event(context: Context, relation: Relation, event_name: str) -> EventRow:
+    """Return an event with the location of the relation's metadata file."""
+    return context.event(relation, event_name, {"metadata-location": relation.metadata_location})
+
+
 def _last_event(context: Context, row: Relation, event_name: str) -> EventRow:
     """Return the last event of a row, after which the row no longer exists."""
-    payload = pointer_payload(row.metadata_location)
-    return event(context, replace(row, version=row.version + 1), event_name, payload)
+    return _pointer_event(context, replace(row, version=row.version + 1), event_name)

@@ -40,11 +40,6 @@ class LoadedTable:
     def metadata(self) -> TableMetadata:
         return self.cached.metadata
 
-    def json_chunks(self, refs_only: bool = False) -> list[bytes]:
-        """Return the JSON of the metadata in chunks. With `refs_only` only snapshots of refs are
-        included."""
-        return self.cached.refs_chunks() if refs_only else self.cached.chunks()
-
     def etag(self, refs_only: bool = False) -> str:
         # A location always has the same content, so it identifies the answer.
         return _etag(f"{self.metadata_location}#{'refs' if refs_only else 'all'}")
@@ -63,9 +58,6 @@ class LoadedView:
     @property
     def metadata(self) -> ViewMetadata:
         return self.cached.metadata
-
-    def json_chunks(self) -> list[bytes]:
-        return self.cached.chunks()
 
     def etag(self) -> str:
         return _etag(self.metadata_location)

@@ -12,20 +12,14 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from frazil.commit.pipeline.catalog_answers import Answer, TableAnswer, TransactionAnswer
 from frazil.commit.pipeline.idempotency import KeptCommit, commit_row, transaction_row
-from frazil.commit.pipeline.pending_requests import (
-    Attempt,
-    Outcome,
-    PendingCommit,
-    Work,
-    commit_payload,
-    event,
-)
+from frazil.commit.pipeline.pending_requests import Attempt, Outcome, PendingCommit, Work
 from frazil.commit.pipeline.relation_kinds import RelationChange
 from frazil.commit.pipeline.table_creation import CreatedTable
 from frazil.commit.pipeline.table_queues import Pauses
@@ -46,6 +40,7 @@ from frazil.db.base import (
 from frazil.wire.errors import CommitFailed, FrazilError
 from frazil.wire.identifiers import Identifier
 
+# If a table's timestamps are further ahead of the clock, its commits slow down.
 MAX_AHEAD_MS = 1000
 # The time for checking requests. The rest of the batch waits for the next round.
 MAX_JUDGING_S = 1.0
@@ -190,12 +185,14 @@ class Batch:
         return base is not None and self._kind.is_exclusive(base, pending.changes[0].request)
 
     def _applied(
-        self, heads: Sequence[_Head], pending: PendingCommit, earlier_ms: int
+        self, heads: Sequence[_Head], pending: PendingCommit, offset_ms: int
     ) -> tuple[Applied[Any], ...]:
+        """Return the result of a request for each of its tables. `offset_ms` is the difference of
+        its time to that of the round."""
         alone = len(heads) == 1
         if not alone and all(map(self._happened, heads, pending.changes)):
             return tuple(Applied(head.state) for head in heads)
-        environments = _environments(heads, pending, earlier_ms)
+        environments = _environments(heads, pending, offset_ms)
         applied = tuple(
             self._applied_to(head, change, environment, alone)
             for head, change, environment in zip(heads, pending.changes, environments, strict=True)
@@ -295,7 +292,8 @@ class Batch:
             yield pending, error
         for head in heads:
             if head.base is not None and head.file is not None:
-                self._discard_superseded(head.base, head.file.metadata)
+                superseded = partial(self._kind.superseded, head.base, head.file.metadata)
+                self._tools.writer.discard_later(superseded)
 
     def _note_stale(self, pending: PendingCommit, error: FrazilError) -> None:
         """Pause commits that can wait after a classic commit was refused because the head had
@@ -305,18 +303,15 @@ class Batch:
             if self._kind.asserts_ref(change.request):
                 self._tools.pauses.refused(change.identifier)
 
-    def _discard_superseded(self, base: Any, new: Any) -> None:
-        self._tools.writer.discard_later(lambda: self._kind.superseded(base, new))
-
 
 def _environments(
-    heads: Sequence[_Head], pending: PendingCommit, earlier_ms: int
+    heads: Sequence[_Head], pending: PendingCommit, offset_ms: int
 ) -> Iterator[Environment]:
     """Yield the environment for each table. In a transaction each table gets its own snapshot
     ids."""
     if len(heads) == 1:
         (shared,) = (head.environment for head in heads)
-        yield shared.of(pending.commit_uuid, shared.now_ms + earlier_ms)
+        yield shared.of(pending.commit_uuid, shared.now_ms + offset_ms)
         return
     namespace = uuid.UUID(bytes=pending.commit_uuid)
     for index, head in enumerate(heads):
@@ -340,14 +335,20 @@ def _moved(row: Relation, location: str, requests: int) -> Relation:
 
 
 def _events(head: _Head) -> Iterator[EventRow]:
-    """Yield one event for each request. The version counts requests, not swaps."""
+    """Yield one event for each request: the kinds of its updates and the snapshots they made. The
+    version counts requests, not swaps."""
     assert head.file is not None
     location = head.file.location
     for number, (pending, change, applied) in enumerate(head.accepted, start=1):
         row = head.new_row if head.row is None else _moved(head.row, location, number)
         operation = "create" if head.row is None else "commit"
-        payload = commit_payload(change.request, applied.committed, location)
-        yield event(pending.context, row, operation, payload)
+        actions = [type(update).__struct_config__.tag for update in change.request.updates]
+        payload = {
+            "metadata-location": location,
+            "updates": actions,
+            "committed": applied.committed,
+        }
+        yield pending.context.event(row, operation, payload)
 
 
 def _key_rows(item: _Accepted, heads: Sequence[_Head]) -> tuple[KeyRow, ...]:

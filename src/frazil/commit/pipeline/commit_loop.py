@@ -127,7 +127,7 @@ class CommitLoop:
     def _round(
         self, work: Work, rows: Sequence[Relation | None], committer: Committer
     ) -> TransactionOutcome:
-        """Load, check, write and swap once."""
+        """Check, write and swap once."""
         writing = self._writer.begin(at_once=len(work.waiting()) == 1)
         try:
             attempt = work.attempt(rows, writing)
@@ -156,7 +156,7 @@ class CommitLoop:
     ) -> TransactionOutcome:
         """Commit the transaction, and delete its files if it provably did not happen."""
         try:
-            outcome = send(self._database, committer, transaction, uuids)
+            outcome = _commit(self._database, committer, transaction, uuids)
         except TooManyRequests:
             self._writer.discard(writing.locations)
             raise
@@ -198,7 +198,7 @@ class CommitLoop:
             self.run(part)
 
 
-def send(
+def _commit(
     database: Database, committer: Committer, transaction: Transaction, uuids: Sequence[str]
 ) -> TransactionOutcome:
     """Commit the transaction. If the answer is lost, find out whether it was committed.

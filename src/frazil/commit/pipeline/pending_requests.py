@@ -1,4 +1,4 @@
-"""Defines queued requests, the attempts that execute them, and the events that they cause."""
+"""Defines queued requests and the attempts that execute them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import msgspec
 from frazil.commit.pipeline.catalog_answers import Answer
 from frazil.commit.pipeline.relation_kinds import RelationChange, RelationKind
 from frazil.commit.snapshot.file_writer import Writing
-from frazil.commit.snapshot.stream_epochs import CommittedSnapshot
 from frazil.db.base import (
     Change,
     DropRelation,
@@ -44,6 +43,20 @@ class Context:
     key: IdempotencyKey | None = None
     request_bytes: int = 0
     """The decoded size of the body. Queues have a limit in bytes too."""
+
+    def event(self, relation: Relation, operation: str, payload: object) -> EventRow:
+        """Return the event of a change by this sender. It is written in the transaction of the
+        change, and has the version that the relation has after it."""
+        return EventRow(
+            uuid=relation.uuid,
+            version=relation.version,
+            kind=relation.kind,
+            operation=operation,
+            identifier=relation.identifier,
+            principal=self.principal,
+            request_id=self.request_id,
+            payload=msgspec.json.encode(payload),
+        )
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -149,43 +162,3 @@ class Operation(Pending):
             str(uuid.uuid4()), tuple(changes), keys, tuple(events), forget_streams
         )
         return Attempt(lambda: [(self, answer())], transaction, files or {})
-
-
-# --- events ----------------------------------------------------------------------------------
-
-
-def event(context: Context, relation: Relation, operation: str, payload: bytes) -> EventRow:
-    """Return the outbox row of a change, which is written in the transaction of that change. It has
-    the version that the relation has after the change."""
-    return EventRow(
-        uuid=relation.uuid,
-        version=relation.version,
-        kind=relation.kind,
-        operation=operation,
-        identifier=relation.identifier,
-        principal=context.principal,
-        request_id=context.request_id,
-        payload=payload,
-    )
-
-
-def pointer_payload(metadata_location: str) -> bytes:
-    return msgspec.json.encode({"metadata-location": metadata_location})
-
-
-def rename_payload(source: str, destination: str) -> bytes:
-    return msgspec.json.encode({"from": source, "to": destination})
-
-
-def commit_payload(
-    request: Any, committed: tuple[CommittedSnapshot, ...], metadata_location: str
-) -> bytes:
-    """Return the payload of a commit event: the kinds of updates and the snapshots they made."""
-    actions = [type(update).__struct_config__.tag for update in request.updates]
-    return msgspec.json.encode(
-        {
-            "metadata-location": metadata_location,
-            "updates": actions,
-            "committed": committed,
-        }
-    )

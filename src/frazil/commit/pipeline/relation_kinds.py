@@ -94,6 +94,8 @@ class RelationKind(ABC, Generic[M, R]):
         """Create the folders in which clients write before the commit."""
 
     def branches_moved_back(self, before: M | None, after: M) -> Collection[str]:
+        """Return the branches that no longer have all their snapshots, so that their stream rows
+        must be deleted."""
         return ()
 
     @abstractmethod

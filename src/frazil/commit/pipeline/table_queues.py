@@ -58,7 +58,7 @@ class Pauses:
             ends = now + MAX_PAUSE_S
             self._tables[identifier] = _Pause(now, ends, ends + _PAUSE_REST_FACTOR * MAX_PAUSE_S)
 
-    def came(self, identifier: Identifier) -> None:
+    def arrived(self, identifier: Identifier) -> None:
         """End the pause, because a classic commit of the table has arrived."""
         with self._lock:
             pause, now = self._tables.get(identifier), self._clock()
@@ -158,7 +158,7 @@ class Queues(Generic[J]):
             queue.jobs.append(job)
             self._bytes += job.size_bytes
             if not job.can_wait and job.group_key is not None:
-                self._pauses.came(identifier)
+                self._pauses.arrived(identifier)
             if not queue.scheduled:
                 self._schedule(identifier, queue)
 

@@ -86,15 +86,15 @@ def append(action: Action, update: Append) -> NewSnapshot:
     added = _declared(action, update.add_data_files)
     _check_clauses(action, update, added)
     changes = HeadChanges(action, added)
-    changes.name_data_files()
+    changes.look_up_data_files()
     return _snapshot(action, update, changes, APPEND)
 
 
 def delete(action: Action, update: Delete) -> NewSnapshot:
     _check_clauses(action, update)
     changes = HeadChanges(action)
-    changes.name_data_files(_paths(update), may_be_missing=True)
-    changes.name_delete_files(update.remove_delete_files, may_be_missing=True)
+    changes.look_up_data_files(_paths(update), may_be_missing=True)
+    changes.look_up_delete_files(update.remove_delete_files, may_be_missing=True)
     changes.remove_matching(update.delete_row_filter, update.case_sensitive)
     return _snapshot(action, update, changes, DELETE)
 
@@ -106,8 +106,8 @@ def overwrite(action: Action, update: Overwrite) -> NewSnapshot:
         partitions = _partitions_to_replace(action.metadata, added)
     _check_clauses(action, update, added, partitions)
     changes = HeadChanges(action, added)
-    changes.name_data_files(_paths(update), may_be_missing=True)
-    changes.name_delete_files(update.remove_delete_files, may_be_missing=True)
+    changes.look_up_data_files(_paths(update), may_be_missing=True)
+    changes.look_up_delete_files(update.remove_delete_files, may_be_missing=True)
     changes.remove_matching(update.delete_row_filter, update.case_sensitive)
     if update.replace_partitions:
         changes.remove_partitions(partitions)
@@ -123,8 +123,8 @@ def replace(action: Action, update: Replace) -> NewSnapshot:
     )
     _check_clauses(action, update, added)
     changes = HeadChanges(action, added)
-    changes.name_data_files(_paths(update))
-    changes.name_delete_files(update.remove_delete_files)
+    changes.look_up_data_files(_paths(update))
+    changes.look_up_delete_files(update.remove_delete_files)
     changes.refuse_deletes_of_removed()
     changes.refuse_added_rows()
     return _snapshot(action, update, changes, REPLACE)

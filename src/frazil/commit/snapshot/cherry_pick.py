@@ -114,7 +114,7 @@ class _Pick:
         if self.replaces_partitions:
             self._check_partitions(added)
             self._remove_replaced(changes)
-        changes.name_data_files()
+        changes.look_up_data_files()
         wap_id = self.picked.summary.get(STAGED_WAP_ID)
         properties = [
             *([(PUBLISHED_WAP_ID, wap_id)] if wap_id else []),

@@ -115,7 +115,7 @@ class Writing:
         return failed
 
 
-def not_written(what: str, error: Exception) -> FrazilError:
+def not_written(problem: str, error: Exception) -> FrazilError:
     """Return the error for a file or folder that could not be written before any swap was sent.
 
     If a file has the name of the folder, a retry fails too, so the location is wrong. Any other
@@ -123,8 +123,8 @@ def not_written(what: str, error: Exception) -> FrazilError:
     """
     cause = error.__cause__
     if isinstance(cause, OSError) and cause.errno in (errno.ENOTDIR, errno.ENAMETOOLONG):
-        return BadRequest(f"location: {what}: {error}; choose another location")
-    return TooManyRequests(f"{what}: {error}")
+        return BadRequest(f"location: {problem}: {error}; choose another location")
+    return TooManyRequests(f"{problem}: {error}")
 
 
 class PendingStore:

@@ -60,23 +60,26 @@ class HeadChanges:
             self._remove_dangling_deletes()
         return FileChanges(self._added, self._removed)
 
-    # --- by name -----------------------------------------------------------------------------
+    # --- by path -----------------------------------------------------------------------------
 
-    def name_data_files(self, removed: Sequence[str] = (), *, may_be_missing: bool = False) -> None:
-        """Remove data files by path, and refuse added files that are already live."""
+    def look_up_data_files(
+        self, removed: Sequence[str] = (), *, may_be_missing: bool = False
+    ) -> None:
+        """Remove data files by path, and refuse added files that are already live. One look at
+        the head finds both."""
         added: list[str] = []
         if self._rejects_duplicates:
             added = [file.file_path for file in self._added_files(DATA)]
-        found = self._live_by_path(DATA, [*removed, *added])
-        if not found and not removed:
+        live = self._live_by_path(DATA, [*removed, *added])
+        if not live and not removed:
             return
-        missing = [ConflictFile(path) for path in removed if path not in found]
+        missing = [ConflictFile(path) for path in removed if path not in live]
         for path in removed:
-            self._remove(found.get(path, ()))
+            self._remove(live.get(path, ()))
         self._refuse_missing(missing, may_be_missing)
-        self._refuse_duplicates([ConflictFile(path) for path in added if path in found])
+        self._refuse_duplicates([ConflictFile(path) for path in added if path in live])
 
-    def name_delete_files(
+    def look_up_delete_files(
         self, removed: Sequence[RemovedDeleteFile], *, may_be_missing: bool = False
     ) -> None:
         """Remove delete files by path and offset, and refuse added files that are already live."""
@@ -85,29 +88,29 @@ class HeadChanges:
             added = [file for file in self._added_files(DELETES) if isinstance(file, DeleteFile)]
         keys = [delete_file_key(file) for file in removed]
         paths = {path for path, _ in keys} | {file.file_path for file in added}
-        found = self._live_by_path(DELETES, sorted(paths))
+        live = self._live_by_path(DELETES, sorted(paths))
         missing: list[ConflictFile] = []
         for (path, offset), named in zip(keys, removed, strict=True):
-            rows = self._rows_named(found.get(path, ()), offset, named)
+            rows = self._rows_named(live.get(path, ()), offset, named)
             if not rows:
                 missing.append(ConflictFile(path, offset))
             self._remove(rows)
         self._refuse_missing(missing, may_be_missing)
-        live = {row.identity for rows in found.values() for row in rows}
+        identities = {row.identity for rows in live.values() for row in rows}
         self._refuse_duplicates(
             [
                 ConflictFile(file.file_path, file.content_offset)
                 for file in added
-                if (file.file_path, file.content_offset) in live
+                if (file.file_path, file.content_offset) in identities
             ]
         )
 
     def remove_data_files(self, paths: Sequence[str]) -> list[str]:
         """Remove data files by path; return the paths that are not live."""
-        found = self._live_by_path(DATA, paths)
-        for rows in found.values():
+        live = self._live_by_path(DATA, paths)
+        for rows in live.values():
             self._remove(rows)
-        return [path for path in paths if path not in found]
+        return [path for path in paths if path not in live]
 
     def _rows_named(
         self, rows: Sequence[ManifestRow], offset: int | None, named: RemovedDeleteFile
@@ -320,9 +323,9 @@ class HeadChanges:
     def _live_by_path(self, content: int, paths: Sequence[str]) -> dict[str, list[ManifestRow]]:
         """Return the live rows of each path that has any. A path has several rows if a writer
         added it twice."""
-        found: dict[str, list[ManifestRow]] = {}
+        live: dict[str, list[ManifestRow]] = {}
         if not paths:
-            return found
+            return live
         hashes, first = np.unique(path_hashes(paths), return_index=True)
         index_name = f"{self._metadata.location}#{content}"
         listed = self._reader.that_may_hold(index_name, self.head.live(content), hashes)
@@ -331,8 +334,8 @@ class HeadChanges:
                 path = paths[first[index]]
                 for row in columns.find(path):
                     if columns.status[row] != DELETED:
-                        found.setdefault(path, []).append(ManifestRow(manifest, columns, row))
-        return found
+                        live.setdefault(path, []).append(ManifestRow(manifest, columns, row))
+        return live
 
     def _conflict(
         self, clause: ConflictClause, message: str, files: Iterable[ConflictFile]

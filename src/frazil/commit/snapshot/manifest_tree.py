@@ -118,7 +118,7 @@ def build_tree(
     reader: ManifestReader,
 ) -> Tree:
     """Return the tree after adding files and removing rows (by manifest path, then by entry)."""
-    builder = _Builder(target, reader)
+    builder = _Builder(target, reader, MergeSettings.of(target.metadata.properties))
     return builder.build(list(added), removed)
 
 
@@ -135,6 +135,8 @@ class _Piece(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _New:
+    """New files of one spec and content."""
+
     content: int
     spec_id: int
     added: AddedFiles
@@ -211,6 +213,7 @@ _Part: TypeAlias = ManifestFile | _Written
 class _Builder:
     target: TreeTarget
     reader: ManifestReader
+    merging: MergeSettings
     commit_uuid: uuid.UUID = field(default_factory=uuid.uuid4)
     count: int = 0
     replaced: int = 0
@@ -242,15 +245,14 @@ class _Builder:
         return parts
 
     def _merged(self, parts: list[_Part]) -> list[_Part]:
-        settings = MergeSettings.of(self.target.metadata.properties)
-        if settings.enabled:
+        if self.merging.enabled:
             # If merging is enabled, Java lists manifests by spec, the newest first.
             parts = sorted(parts, key=lambda part: -part.partition_spec_id)
         sizes = [
             mergeable(part) if isinstance(part, ManifestFile) else part.mergeable()
             for part in parts
         ]
-        chosen = bin_to_merge(sizes, settings)
+        chosen = bin_to_merge(sizes, self.merging)
         if not chosen:
             return parts
         pieces = [self._piece(parts[position]) for position in chosen]
@@ -273,8 +275,8 @@ class _Builder:
         snapshot_id = None if inherits else self.target.snapshot_id
         # Removing a file rewrites its whole manifest. Smaller results make the next removal
         # cheaper.
-        most = MAX_MERGED_ENTRIES if isinstance(piece, _Old) else MAX_ENTRIES
-        writer = self._writer(piece.spec_id, piece.content, snapshot_id, most)
+        max_entries = MAX_MERGED_ENTRIES if isinstance(piece, _Old) else MAX_ENTRIES
+        writer = self._writer(piece.spec_id, piece.content, snapshot_id, max_entries)
         piece.write_into(writer)
         manifests = writer.finish()
         if len(manifests) == 1 and isinstance(piece, _New):
@@ -310,14 +312,13 @@ class _Builder:
         snapshot_id: int | None,
         max_entries: int = MAX_ENTRIES,
     ) -> RollingManifestWriter:
-        metadata = self.target.metadata
         return RollingManifestWriter(
             self._encoder(spec_id, content),
             new_path=self._new_path,
             snapshot_id=snapshot_id,
-            target_size_bytes=MergeSettings.of(metadata.properties).target_size_bytes,
+            target_size_bytes=self.merging.target_size_bytes,
             max_entries=max_entries,
-            codec=_codec(metadata),
+            codec=_codec(self.target.metadata),
         )
 
     def _encoder(self, spec_id: int, content: int) -> ManifestEncoder:

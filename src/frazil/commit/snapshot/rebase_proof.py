@@ -113,10 +113,10 @@ def rebase_target(metadata: TableMetadata, snapshot: Snapshot, branch: str) -> R
                 f"its parent {snapshot.parent_snapshot_id} is not an ancestor of {branch}"
             )
     _check_intent(snapshot)
-    for found in (snapshot, head, parent):
-        if found is not None and (found.manifest_list is None or found.key_id is not None):
+    for read in (snapshot, head, parent):
+        if read is not None and (read.manifest_list is None or read.key_id is not None):
             raise RebaseRefused(
-                f"snapshot {found.snapshot_id} has no manifest list that can be read"
+                f"snapshot {read.snapshot_id} has no manifest list that can be read"
             )
     return RebaseTarget(metadata, snapshot, parent, head)
 
@@ -148,7 +148,7 @@ def list_difference(
             added.append(manifest)
         elif _facts(kept) != _facts(manifest):
             raise RebaseRefused(f"its list tells of {path} otherwise than that of its parent")
-    replaced = tuple(found for path, found in of_parent.items() if path not in of_client)
+    replaced = tuple(manifest for path, manifest in of_parent.items() if path not in of_client)
     for manifest in (*added, *replaced):
         if manifest.encrypted:
             raise RebaseRefused(f"the manifest {manifest.manifest_path} is encrypted")
@@ -241,15 +241,15 @@ def _live_entries(
 ) -> dict[str, tuple[ManifestEntry, tuple[int | None, ...]]]:
     """Return every live entry of the replaced manifests by path, with the field ids of its
     partition."""
-    found: dict[str, tuple[ManifestEntry, tuple[int | None, ...]]] = {}
+    live: dict[str, tuple[ManifestEntry, tuple[int | None, ...]]] = {}
     for listed in replaced:
         manifest = manifests[listed.manifest_path]
         fields = _partition_ids(manifest)
         for entry in inherited(manifest, listed):
-            if entry.file_path in found:
+            if entry.file_path in live:
                 raise RebaseRefused(f"{entry.file_path} is live twice in its parent")
-            found[entry.file_path] = entry, fields
-    return found
+            live[entry.file_path] = entry, fields
+    return live
 
 
 def _existing(

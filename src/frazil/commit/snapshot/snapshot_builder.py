@@ -22,7 +22,7 @@ from frazil.commit.snapshot.manifest_tree import (
 from frazil.commit.snapshot.stream_epochs import CommittedSnapshot
 from frazil.format.manifest.manifest_columns import NONE, ManifestColumns
 from frazil.format.metadata.content_files import ContentFile, DeleteFile
-from frazil.format.metadata.partition_spec import PartitionSpec, partition_path, partition_type
+from frazil.format.metadata.partition_spec import partition_path, partition_type
 from frazil.format.metadata.snapshot_summary import PARTITION_SUMMARY_LIMIT, Changes, SummaryBuilder
 from frazil.format.metadata.snapshots import MAIN_BRANCH, Snapshot, SnapshotRef
 from frazil.format.metadata.table_metadata import MIN_FORMAT_VERSION_ROW_LINEAGE, TableMetadata
@@ -245,19 +245,15 @@ def _partition_changes(
     if spec is None or not spec.fields:
         unpartitioned = builder.partition("")
         return lambda _: unpartitioned
-    known: dict[tuple[Any, ...], Changes] = {}
-    path = _path_of(metadata, spec)
-
-    def find(partition: tuple[Any, ...]) -> Changes:
-        found = known.get(partition)
-        if found is None:
-            found = known[partition] = builder.partition(path(partition))
-        return found
-
-    return find
-
-
-def _path_of(metadata: TableMetadata, spec: PartitionSpec) -> Callable[[tuple[Any, ...]], str]:
     schema = schema_for_spec(metadata.schemas, metadata.current_schema_id, spec)
     type_ = partition_type(spec, schema)
-    return lambda partition: partition_path(spec, type_, partition)
+    known: dict[tuple[Any, ...], Changes] = {}
+
+    def find(partition: tuple[Any, ...]) -> Changes:
+        changes = known.get(partition)
+        if changes is None:
+            path = partition_path(spec, type_, partition)
+            changes = known[partition] = builder.partition(path)
+        return changes
+
+    return find

@@ -95,10 +95,10 @@ def committed_epoch(
     """Return the last epoch of this stream in the branch, or None."""
     if row is not None:
         return CommittedEpoch(row.epoch, _COMMITTED.decode(row.committed))
-    found = _last_of_history(state, once.id, branch)
-    if found is None:
+    last = _last_of_history(state, once.id, branch)
+    if last is None:
         return None
-    epoch, snapshots = found
+    epoch, snapshots = last
     return CommittedEpoch(epoch, _as_committed(snapshots, updates))
 
 
@@ -127,7 +127,7 @@ def branches_moved_back(before: TableMetadata, after: TableMetadata) -> frozense
     return frozenset(
         name
         for name, ref in before.refs.items()
-        if ref.is_branch and not _goes_on(before, after, name, ref.snapshot_id)
+        if ref.is_branch and not _descends(before, after, name, ref.snapshot_id)
     )
 
 
@@ -136,7 +136,7 @@ class Streams:
     they are what the transaction of the swap must write."""
 
     def __init__(self, uuid: str, load: Callable[[str, str, str], StreamRow | None]) -> None:
-        """Use `load`, the `stream` method of the database or of the session that has locked the
+        """`load` is the `stream` method of the database, or of a session that has locked the
         table's row."""
         self._uuid = uuid
         self._load = load
@@ -234,7 +234,8 @@ def _as_committed(
     )
 
 
-def _goes_on(before: TableMetadata, after: TableMetadata, name: str, old_id: int) -> bool:
+def _descends(before: TableMetadata, after: TableMetadata, name: str, old_id: int) -> bool:
+    """Return whether the branch still exists and its head descends from the old head."""
     ref = after.ref(name)
     if ref is None or not ref.is_branch:
         return False
@@ -245,6 +246,6 @@ def _goes_on(before: TableMetadata, after: TableMetadata, name: str, old_id: int
         if wanted == old_id:
             return True
         seen.add(wanted)
-        found = after.snapshots.bare(wanted) or before.snapshots.bare(wanted)
-        wanted = None if found is None else found.parent_snapshot_id
+        snapshot = after.snapshots.bare(wanted) or before.snapshots.bare(wanted)
+        wanted = None if snapshot is None else snapshot.parent_snapshot_id
     return False

@@ -42,7 +42,7 @@ def check_uuid(text: str, field: str) -> str:
 
 
 # Properties that move a table's files elsewhere. The last two are older names of the first.
-PATH_PROPERTIES = (
+PATH_PROPERTIES: Final = (
     "write.data.path",
     "write.metadata.path",
     "write.object-storage.path",
@@ -76,8 +76,8 @@ class _Recent(Generic[K, V]):
 
 
 class OwnFolders(_Recent[tuple[str, ...], str]):
-    """The folders that were recently found inside a table's own locations, where most commits
-    write."""
+    """The real paths of folders inside a table's own locations, where most commits write. A key is
+    the table's locations and the folder."""
 
 
 class TableLocations:
@@ -116,8 +116,8 @@ class TableLocations:
 
     def check_view(self, new: ViewMetadata, base: ViewMetadata | None = None) -> None:
         """Check that the metadata files of a view may be written. A view owns no location."""
-        for field, text in _view_places(new):
-            if base is None or (field, text) not in _view_places(base):
+        for field, text in _view_locations(new):
+            if base is None or (field, text) not in _view_locations(base):
                 self._allowed.check(text, field)
 
     def check(self, location: str, field: str) -> Location:
@@ -162,7 +162,7 @@ def _own_texts(metadata: TableMetadata) -> tuple[str, ...]:
     return (metadata.location, *(text for _, text in _path_properties(metadata)))
 
 
-def _view_places(metadata: ViewMetadata) -> list[tuple[str, str]]:
+def _view_locations(metadata: ViewMetadata) -> list[tuple[str, str]]:
     path = metadata.properties.get("write.metadata.path")
     return [("location", metadata.location), *([("write.metadata.path", path)] if path else [])]
 
@@ -186,21 +186,21 @@ OwnerOfLocation = Callable[[str], str | None]
 def check_paths(
     metadata: TableMetadata,
     paths: Sequence[str],
-    place: str,
+    json_path: str,
     locations: TableLocations,
     owner_of_location: OwnerOfLocation,
     own_folders: OwnFolders | None = None,
 ) -> None:
     """Refuse paths where the table must not have files. Raises a BadRequest that names the path.
 
-    `place` is the JSON path of the list of files, such as `updates[0].add-data-files`.
+    `json_path` is that of the list of files, such as `updates[0].add-data-files`.
     """
     own = _own_paths(metadata, locations)
     checker = _Checker(metadata, locations, owner_of_location, own_folders or OwnFolders())
     for index, path in enumerate(paths):
         if own is not None and len(path) <= _MAX_PLAIN_BYTES and own.fullmatch(path):
             continue
-        checker.check(path, place, index)
+        checker.check(path, json_path, index)
 
 
 def _own_paths(metadata: TableMetadata, locations: TableLocations) -> re.Pattern[str] | None:
@@ -236,7 +236,7 @@ class _Checker:
         # Folders that passed the check. Local folders have an object that knows their links.
         self._folders: dict[str, _LocalFolder | None] = {}
 
-    def check(self, path: str, place: str, index: int) -> None:
+    def check(self, path: str, json_path: str, index: int) -> None:
         folder, _, name = path.rpartition("/")
         if folder not in self._folders:
             real = self._own_folders.get((*self._key, folder))
@@ -244,7 +244,7 @@ class _Checker:
                 self._folders[folder] = _LocalFolder(real)
         if folder in self._folders and self._is_plain(path, folder, name):
             return
-        field = f"{place}[{index}].file-path"
+        field = f"{json_path}[{index}].file-path"
         if not name:
             raise BadRequest(f"{field} {path!r} names a folder: give the path of a file")
         location = self._locations.check(path, field)

@@ -39,13 +39,16 @@ ANY_OPERATION: Final = frozenset({APPEND, OVERWRITE, REPLACE, DELETE})
 
 Where: TypeAlias = BoundFilter | PartitionSet
 _Test: TypeAlias = Callable[[HistoryManifest, ManifestColumns], Any]
+"""Returns a mask of the rows of a manifest that pass."""
+_Match: TypeAlias = tuple[HistoryManifest, ManifestColumns, Rows]
+"""A manifest and the rows of it that a clause is about."""
 
 
 @dataclass(frozen=True, slots=True)
 class Removal:
     """A file that a snapshot since the base removed."""
 
-    found: ConflictingFile
+    file: ConflictingFile
     inside: bool
     """Whether the clause applies to the file."""
 
@@ -84,37 +87,39 @@ class BranchChanges:
         Clauses ignore the changes of the request itself, but it may rely on files it has just
         added.
         """
-        scope = self.scope
-        found = live_paths(scope.head, content, paths, self.reader)
-        if len(found) < len(paths) and scope.present_head != scope.head:
-            missing = [path for path in paths if path not in found]
-            found |= live_paths(scope.present_head, content, missing, self.reader)
-        return found
+        live = live_paths(self.scope.head, content, paths, self.reader)
+        live |= live_paths(
+            self.scope.present_head, content, self._missing(paths, live), self.reader
+        )
+        return live
 
     def live_rows(self, content: int, paths: Collection[str]) -> dict[str, list[ManifestRow]]:
-        """Return the live paths with their manifest rows."""
-        scope = self.scope
-        found = live_rows(scope.head, content, paths, self.reader)
-        if len(found) < len(paths) and scope.present_head != scope.head:
-            missing = [path for path in paths if path not in found]
-            found |= live_rows(scope.present_head, content, missing, self.reader)
-        return found
+        """Return the same paths with their manifest rows."""
+        live = live_rows(self.scope.head, content, paths, self.reader)
+        live |= live_rows(self.scope.present_head, content, self._missing(paths, live), self.reader)
+        return live
 
-    # --- since a base ---
+    def _missing(self, paths: Collection[str], live: Collection[str]) -> list[str]:
+        """Return the paths that only earlier updates of the request can have added."""
+        if len(live) == len(paths) or self.scope.present_head == self.scope.head:
+            return []
+        return [path for path in paths if path not in live]
+
+    # --- since a base ------------------------------------------------------------------------
 
     def added_data_files(self, where: Where, base: int | None) -> list[ConflictingFile]:
         history = self.history(base)
         test = _of_status(ADDED, history.snapshot_ids(ADDING_DATA))
-        rows = self._rows(history, DATA, ADDING_DATA, where, test, _may_have_added)
-        return list(_conflicting_files(history, rows))
+        matches = self._rows(history, DATA, ADDING_DATA, where, test, _may_have_added)
+        return list(_conflicting_files(history, matches))
 
     def removed_files(
         self, content: int, where: Where, base: int | None, operations: Collection[str]
     ) -> list[ConflictingFile]:
         history = self.history(base)
         test = _of_status(DELETED, history.snapshot_ids(operations))
-        rows = self._rows(history, content, operations, where, test, _may_have_deleted)
-        return list(_conflicting_files(history, rows))
+        matches = self._rows(history, content, operations, where, test, _may_have_deleted)
+        return list(_conflicting_files(history, matches))
 
     def removals_of(
         self, content: int, paths: Collection[str], where: Where, base: int | None
@@ -133,9 +138,9 @@ class BranchChanges:
             return chosen
 
         everywhere = every_row(self.scope.metadata)
-        found = self._rows(history, content, REMOVING, everywhere, test, _may_have_deleted)
+        matches = self._rows(history, content, REMOVING, everywhere, test, _may_have_deleted)
         removals: list[Removal] = []
-        for manifest, columns, rows in found:
+        for manifest, columns, rows in matches:
             inside = set(self._in(where, manifest, columns, rows).tolist())
             files = _conflicting_files(history, [(manifest, columns, rows)])
             removals += [
@@ -154,8 +159,8 @@ class BranchChanges:
             return columns.live() & (numbers > base_number)
 
         history = self.history(base)
-        found = self._rows(history, DELETES, ADDING_DELETES, where, newer, may_have_live)
-        return [entry for item in found for entry in _delete_entries(*item)]
+        matches = self._rows(history, DELETES, ADDING_DELETES, where, newer, may_have_live)
+        return [entry for match in matches for entry in _delete_entries(*match)]
 
     def new_deletion_vectors(
         self, data_files: Collection[str], base: int | None
@@ -169,19 +174,21 @@ class BranchChanges:
             return vectors_of(columns, wanted) & _by_one_of(manifest, columns, snapshot_ids)
 
         everywhere = every_row(self.scope.metadata)
-        found = self._rows(history, DELETES, ANY_OPERATION, everywhere, added, may_have_live)
-        return [entry for item in found for entry in _delete_entries(*item)]
+        matches = self._rows(history, DELETES, ANY_OPERATION, everywhere, added, may_have_live)
+        return [entry for match in matches for entry in _delete_entries(*match)]
 
-    def blamed(self, entries: Iterable[ManifestRow], base: int | None) -> list[ConflictingFile]:
+    def conflicting_deletes(
+        self, entries: Iterable[ManifestRow], base: int | None
+    ) -> list[ConflictingFile]:
         """Return each delete file once, with the snapshot that added it."""
         history = self.history(base)
         distinct = {entry.identity: entry for entry in entries}
-        found: list[ConflictingFile] = []
+        files: list[ConflictingFile] = []
         for (path, offset), entry in distinct.items():
             snapshot_id = int(entry.columns.inherited(entry.listed).snapshot_id[entry.row])
             operation = history.operation_of(snapshot_id)
-            found.append(ConflictingFile(path, offset, snapshot_id, operation))
-        return found
+            files.append(ConflictingFile(path, offset, snapshot_id, operation))
+        return files
 
     def _rows(
         self,
@@ -191,8 +198,8 @@ class BranchChanges:
         where: Where,
         test: _Test,
         may_have: Callable[[ManifestFile], bool],
-    ) -> Iterator[tuple[HistoryManifest, ManifestColumns, Rows]]:
-        """Yield the rows that pass the test and may match."""
+    ) -> Iterator[_Match]:
+        """Yield the rows that pass the test and may match the clause."""
 
         def keep(manifest: HistoryManifest) -> bool:
             listed = manifest.listed
@@ -251,10 +258,8 @@ def _may_have_deleted(listed: ManifestFile) -> bool:
     return listed.deleted_files_count != 0
 
 
-def _conflicting_files(
-    history: History, found: Iterable[tuple[HistoryManifest, ManifestColumns, Rows]]
-) -> Iterator[ConflictingFile]:
-    for manifest, columns, rows in found:
+def _conflicting_files(history: History, matches: Iterable[_Match]) -> Iterator[ConflictingFile]:
+    for manifest, columns, rows in matches:
         by = columns.inherited(manifest.listed).snapshot_id
         offsets = None if columns.deletes is None else columns.deletes.content_offset
         for row in rows.tolist():

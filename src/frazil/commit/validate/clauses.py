@@ -16,6 +16,7 @@ checked, so that one answer reports every conflict.
 from __future__ import annotations
 
 from collections.abc import Collection
+from itertools import chain
 from typing import Final
 
 from frazil.commit.validate.branch_changes import REMOVING, BranchChanges, Where
@@ -65,12 +66,12 @@ def check_validations(scope: Scope, reader: ManifestReader) -> None:
     conflicts: list[Conflict] = []
     for number, (clause, where) in enumerate(zip(clauses, wheres, strict=True)):
         try:
-            finding = _judge(clause, changes, where, _base_of(scope.update, clause))
+            finding = _check(clause, changes, where, _base_of(scope.update, clause))
         except UnknownHistory as unknown:
             finding = Finding(f"{unknown}. {_EXPIRED}", ())
         if finding is not None:
             name, message = _name(clause), finding.message
-            conflicts.append(conflict_with(scope, name, message, finding.found, number))
+            conflicts.append(conflict_with(scope, name, message, finding.files, number))
     if conflicts:
         raise rejected(conflicts)
 
@@ -113,12 +114,19 @@ def _name(clause: CommitValidation) -> ConflictClause:
             return "required-delete-files"
 
 
-def _judge(
+def _check(
     clause: CommitValidation, changes: BranchChanges, where: Where, base: int | None
 ) -> Finding | None:
     match clause:
         case NotAllowedAddedDataFiles():
-            return _added_data_files(changes, where, base)
+            return _matching_files(
+                changes,
+                "Found conflicting files that can contain records matching",
+                "Added",
+                changes.added_data_files(where, base),
+                where,
+                base,
+            )
         case NotAllowedAddedDeleteFiles():
             return _added_delete_files(changes, changes.new_deletes(where, base), where, base)
         case NotAllowedNewDeletesForDataFiles():
@@ -129,29 +137,33 @@ def _judge(
         case RequiredDataFiles():
             if clause.file_paths is None:
                 operations = REMOVING - clause.allowed_operations
-                found = changes.removed_files(DATA, where, base, operations)
-                return _removed_files(changes, "files", found, where, base)
+                return _removed_files(changes, DATA, operations, where, base)
             return _missing_data_files(changes, clause, where, base)
         case RequiredDeleteFiles():
             if clause.file_paths is None:
-                found = changes.removed_files(DELETES, where, base, REMOVING)
-                return _removed_files(changes, "delete files", found, where, base)
+                return _removed_files(changes, DELETES, REMOVING, where, base)
             return _missing_delete_files(changes, clause, where, base)
 
 
-# --- clauses on files added since the base ---------------------------------------------------
-
-
-def _added_data_files(changes: BranchChanges, where: Where, base: int | None) -> Finding | None:
-    found = changes.added_data_files(where, base)
-    if not found:
+def _matching_files(
+    changes: BranchChanges,
+    problem: str,
+    verb: str,
+    files: list[ConflictingFile],
+    where: Where,
+    base: int | None,
+) -> Finding | None:
+    """Return the finding if any files may match the clause."""
+    if not files:
         return None
     message = (
-        f"Found conflicting files that can contain records matching {where.text}: "
-        f"{file_names(found)}. Added by {snapshot_names(found)}, {since(base)}. "
-        f"{start_again(changes.scope.head)}"
+        f"{problem} {where.text}: {file_names(files)}. {verb} by {snapshot_names(files)}, "
+        f"{since(base)}. {start_again(changes.scope.head)}"
     )
-    return Finding(message, found)
+    return Finding(message, files)
+
+
+# --- clauses on files added since the base ---------------------------------------------------
 
 
 def _added_delete_files(
@@ -159,13 +171,9 @@ def _added_delete_files(
 ) -> Finding | None:
     if not deletes:
         return None
-    found = changes.blamed(deletes, base)
-    message = (
-        f"Found new conflicting delete files that can apply to records matching {where.text}: "
-        f"{file_names(found)}. Added by {snapshot_names(found)}, {since(base)}. "
-        f"{start_again(changes.scope.head)}"
-    )
-    return Finding(message, found)
+    files = changes.conflicting_deletes(deletes, base)
+    problem = "Found new conflicting delete files that can apply to records matching"
+    return _matching_files(changes, problem, "Added", files, where, base)
 
 
 def _keeps_sequence_number(update: FileUpdate) -> bool:
@@ -188,16 +196,16 @@ def _new_deletes_for(
     deleted = _deletes_by_data_file(changes, paths, deletes, base)
     if not deleted:
         return None
-    found = changes.blamed((entry for entries in deleted.values() for entry in entries), base)
+    files = changes.conflicting_deletes(chain.from_iterable(deleted.values()), base)
     kind = "position delete" if _keeps_sequence_number(changes.scope.update) else "delete"
     names = file_names([ConflictingFile(path) for path in deleted])
     message = (
         f"Cannot commit, found new {kind} for replaced data file: {names}. Delete files "
-        f"{file_names(found)} were added by {snapshot_names(found)}, {since(base)}; what they "
+        f"{file_names(files)} were added by {snapshot_names(files)}, {since(base)}; what they "
         "delete would come back. "
         f"{start_again(changes.scope.head)}"
     )
-    return Finding(message, found)
+    return Finding(message, files)
 
 
 def _deletes_by_data_file(
@@ -253,27 +261,27 @@ def _data_file_rows(
 ) -> dict[str, ManifestRow]:
     """Look data files up on the head or, if they are no longer live, on the base."""
     scope = changes.scope
-    found = live_rows(scope.head, DATA, paths, changes.reader)
-    missing = [path for path in paths if path not in found]
+    by_path = live_rows(scope.head, DATA, paths, changes.reader)
+    missing = [path for path in paths if path not in by_path]
     if missing and base is not None:
-        found |= live_rows(scope.metadata.snapshot(base), DATA, missing, changes.reader)
-    return {path: rows[0] for path, rows in found.items()}
+        by_path |= live_rows(scope.metadata.snapshot(base), DATA, missing, changes.reader)
+    return {path: rows[0] for path, rows in by_path.items()}
 
 
 # --- clauses that require live files ---------------------------------------------------------
 
 
 def _removed_files(
-    changes: BranchChanges, kind: str, found: list[ConflictingFile], where: Where, base: int | None
+    changes: BranchChanges,
+    content: int,
+    operations: Collection[str],
+    where: Where,
+    base: int | None,
 ) -> Finding | None:
-    if not found:
-        return None
-    message = (
-        f"Found conflicting deleted {kind} that can contain records matching {where.text}: "
-        f"{file_names(found)}. Removed by {snapshot_names(found)}, {since(base)}. "
-        f"{start_again(changes.scope.head)}"
-    )
-    return Finding(message, found)
+    files = changes.removed_files(content, where, base, operations)
+    kind = "files" if content == DATA else "delete files"
+    problem = f"Found conflicting deleted {kind} that can contain records matching"
+    return _matching_files(changes, problem, "Removed", files, where, base)
 
 
 def _missing_data_files(
@@ -286,11 +294,11 @@ def _missing_data_files(
     removals = changes.removals_of(DATA, paths, where, base)
     allowed = clause.allowed_operations
     removed = [
-        removal.found
+        removal.file
         for removal in removals
-        if removal.inside and removal.found.operation not in allowed
+        if removal.inside and removal.file.operation not in allowed
     ]
-    explained = {removal.found.file_path for removal in removals}
+    explained = {removal.file.file_path for removal in removals}
     others = [path for path in paths if path not in explained]
     live = changes.live_paths(DATA, others)
     gone = [ConflictingFile(path) for path in others if path not in live]
@@ -321,16 +329,16 @@ def _missing_delete_files(
         watched = set()
     removals = changes.removals_of(DELETES, watched, where, base)
     removed = [
-        removal.found
+        removal.file
         for removal in removals
-        if removal.inside and _is_wanted(removal.found, keys, missing)
+        if removal.inside and _is_wanted(removal.file, keys, missing)
     ]
     explained = {
         key
         for removal in removals
         for key in (
-            (removal.found.file_path, removal.found.content_offset),
-            (removal.found.file_path, None),
+            (removal.file.file_path, removal.file.content_offset),
+            (removal.file.file_path, None),
         )
     }
     gone = [ConflictingFile(*key) for key in missing if key not in explained]
@@ -338,12 +346,12 @@ def _missing_delete_files(
 
 
 def _is_wanted(
-    found: ConflictingFile,
+    removed: ConflictingFile,
     keys: Collection[tuple[str, int | None]],
     missing: Collection[tuple[str, int | None]],
 ) -> bool:
-    named = found.file_path, found.content_offset
-    return named in missing or (found.file_path, None) in keys
+    key = removed.file_path, removed.content_offset
+    return key in missing or (removed.file_path, None) in keys
 
 
 def _missing(
@@ -353,12 +361,12 @@ def _missing(
     gone: list[ConflictingFile],
     base: int | None,
 ) -> Finding | None:
-    found = [*removed, *gone]
-    if not found:
+    files = [*removed, *gone]
+    if not files:
         return None
-    message = f"Cannot commit, missing {kind}: {file_names(found)}. "
+    message = f"Cannot commit, missing {kind}: {file_names(files)}. "
     if removed:
         message += f"Removed by {snapshot_names(removed)}, {since(base)}. "
     if gone:
         message += f"Not live on the branch {changes.scope.update.branch}: {file_names(gone)}. "
-    return Finding(message + start_again(changes.scope.head), found)
+    return Finding(message + start_again(changes.scope.head), files)

@@ -67,7 +67,7 @@ class Finding:
     """The reason why a clause failed."""
 
     message: str
-    found: Sequence[ConflictingFile]
+    files: Sequence[ConflictingFile]
 
 
 def rejected(conflicts: Sequence[Conflict]) -> ValidationError:
@@ -76,34 +76,34 @@ def rejected(conflicts: Sequence[Conflict]) -> ValidationError:
     more = len(conflicts) - 1
     if more:
         message += f" ({more} more {'conflict' if more == 1 else 'conflicts'} beside this one.)"
-    return ValidationError(message, [found.document() for found in conflicts])
+    return ValidationError(message, [item.document() for item in conflicts])
 
 
 def conflict_with(
     scope: Scope,
     clause: ConflictClause,
     message: str,
-    found: Iterable[ConflictingFile] = (),
+    files: Iterable[ConflictingFile] = (),
     validation: int | None = None,
 ) -> Conflict:
     """Return a conflict. `validation` is the index of the clause, or None for a check that
     always runs."""
-    files = list(found)
+    conflicting = list(files)
     return conflict(
         clause,
         message,
         update=scope.index,
         validation=validation,
-        snapshots=_snapshots(files),
-        files=(ConflictFile(file.file_path, file.content_offset) for file in files),
+        snapshots=_snapshots(conflicting),
+        files=(ConflictFile(file.file_path, file.content_offset) for file in conflicting),
     )
 
 
-def _snapshots(found: Iterable[ConflictingFile]) -> list[ConflictSnapshot]:
+def _snapshots(files: Iterable[ConflictingFile]) -> list[ConflictSnapshot]:
     return [
         ConflictSnapshot(snapshot_id, operation or "unknown")
         for snapshot_id, operation in dict.fromkeys(
-            (file.snapshot_id, file.operation) for file in found
+            (file.snapshot_id, file.operation) for file in files
         )
         if snapshot_id is not None
     ]
@@ -112,9 +112,9 @@ def _snapshots(found: Iterable[ConflictingFile]) -> list[ConflictSnapshot]:
 # --- parts of messages -----------------------------------------------------------------------
 
 
-def file_names(found: Collection[ConflictingFile]) -> str:
+def file_names(files: Collection[ConflictingFile]) -> str:
     """List the first few files."""
-    return _enumerated([_file_name(file) for file in found], _SHOWN_FILES)
+    return _enumerated([_file_name(file) for file in files], _SHOWN_FILES)
 
 
 def _file_name(file: ConflictingFile) -> str:
@@ -123,9 +123,9 @@ def _file_name(file: ConflictingFile) -> str:
     return f"{file.file_path} (content-offset {file.content_offset})"
 
 
-def snapshot_names(found: Iterable[ConflictingFile]) -> str:
+def snapshot_names(files: Iterable[ConflictingFile]) -> str:
     """List the snapshots that caused the conflict, with their operations."""
-    snapshots = _snapshots(found)
+    snapshots = _snapshots(files)
     named = [f"{snapshot.snapshot_id} ({snapshot.operation})" for snapshot in snapshots]
     return f"snapshot{'s' if len(named) > 1 else ''} {_enumerated(named, _SHOWN_FILES)}"
 

@@ -99,23 +99,23 @@ def _live_and_kept(
 
 def _concurrent_conflict(changes: BranchChanges, entries: Sequence[ManifestRow]) -> Conflict:
     scope, base = changes.scope, changes.scope.update.base_snapshot_id
-    found = changes.blamed(entries, base)
+    vectors = changes.conflicting_deletes(entries, base)
     message = (
-        f"Found concurrently added DV for {_data_files(entries)}: {file_names(found)}. "
-        f"Added by {snapshot_names(found)}, {since(base)}; its deletes would be lost. "
+        f"Found concurrently added DV for {_data_files(entries)}: {file_names(vectors)}. "
+        f"Added by {snapshot_names(vectors)}, {since(base)}; its deletes would be lost. "
         f"{start_again(scope.head)}"
     )
-    return conflict_with(scope, "dv-conflict", message, found)
+    return conflict_with(scope, "dv-conflict", message, vectors)
 
 
 def _beside_conflict(scope: Scope, entries: Sequence[ManifestRow]) -> Conflict:
-    found = [ConflictingFile(*entry.identity) for entry in entries]
+    vectors = [ConflictingFile(*entry.identity) for entry in entries]
     message = (
-        f"Found an existing DV for {_data_files(entries)}: {file_names(found)}. A data file has "
+        f"Found an existing DV for {_data_files(entries)}: {file_names(vectors)}. A data file has "
         "one deletion vector: put the positions of the existing one into the new one, and name "
         "the existing one in remove-delete-files with its content-offset."
     )
-    return conflict_with(scope, "dv-conflict", message, found)
+    return conflict_with(scope, "dv-conflict", message, vectors)
 
 
 def _data_files(entries: Sequence[ManifestRow]) -> str:
