@@ -84,10 +84,7 @@ class FrazilTransaction(TrackingTransaction):
 
     # --- state with staged changes -----------------------------------------------------------
 
-    def _with_updates(
-        self, metadata: TableMetadata, updates: tuple[TableUpdate, ...]
-    ) -> TableMetadata:
-        return with_updates(metadata, updates)
+    _apply_updates = staticmethod(with_updates)
 
     def staged_changes(self) -> Iterator[StagedChange]:
         return (update for update in self._updates if isinstance(update, StagedChange))

@@ -152,13 +152,12 @@ class TrackingTransaction(Transaction):
         """Return the metadata with staged updates, which a commit needs many times; cached."""
         metadata, updates, staged = self._table.metadata, self._updates, self._staged
         if staged is None or staged[0] is not metadata or staged[1] is not updates:
-            staged = self._staged = (metadata, updates, self._with_updates(metadata, updates))
+            staged = self._staged = (metadata, updates, self._apply_updates(metadata, updates))
         return staged[2]
 
-    def _with_updates(
-        self, metadata: TableMetadata, updates: tuple[TableUpdate, ...]
-    ) -> TableMetadata:
-        return update_table_metadata(metadata, updates)
+    _apply_updates: Callable[[TableMetadata, tuple[TableUpdate, ...]], TableMetadata] = (
+        staticmethod(update_table_metadata)
+    )
 
     def _add_updates(
         self, updates: tuple[TableUpdate, ...], requirements: tuple[TableRequirement, ...]
