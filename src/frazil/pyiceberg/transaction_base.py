@@ -42,8 +42,9 @@ from pyiceberg.table.update.statistics import UpdateStatistics
 from pyiceberg.typedef import EMPTY_DICT
 from pyiceberg.utils.concurrent import ExecutorFactory
 
-from frazil.client.declare.file_operations import Command
+from frazil.client.declare.file_operations import Command, Isolation, isolation_of
 from frazil.pyiceberg.manifest_reading import RowFilter
+from frazil.wire.errors import BadRequest
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -158,6 +159,13 @@ class TrackingTransaction(Transaction):
     _apply_updates: Callable[[TableMetadata, tuple[TableUpdate, ...]], TableMetadata] = (
         staticmethod(update_table_metadata)
     )
+
+    def isolation(self, command: Command) -> Isolation:
+        """Return the isolation level that the table's properties give a command."""
+        try:
+            return isolation_of(self.table_metadata.properties, command)
+        except BadRequest as error:
+            raise ValueError(error.message) from error
 
     def _add_updates(
         self, updates: tuple[TableUpdate, ...], requirements: tuple[TableRequirement, ...]
