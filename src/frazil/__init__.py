@@ -6,9 +6,9 @@ library, no pyarrow and no pyiceberg.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from frazil.lazy_names import lazy_names
 from frazil.version import __version__
 
 if TYPE_CHECKING:
@@ -93,14 +93,7 @@ __all__ = [
     "year",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    module = _MODULES.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(module), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(__name__, _MODULES)
 
 
 def __dir__() -> list[str]:

@@ -12,7 +12,7 @@ from frazil.cli.app import app
 from frazil.cli.shared.printing import count_text, plain, size_text, time_text
 from frazil.cli.shared.typed_names import BadName, namespace_name, table_and_ref, table_name
 from frazil.cli.tables.commit_command import partition_of
-from frazil.cli.tables.snapshot_text import change_text, number, total_text, writer_keys
+from frazil.cli.tables.snapshot_text import change_text, total_text, writer_keys
 from frazil.client.declare.client_table import Table
 from frazil.wire.identifiers import Identifier
 
@@ -201,6 +201,5 @@ def test_a_summary_in_words() -> None:
     ]
     assert total_text(summary) == "5 data files, 50 rows"
     assert writer_keys(summary) == {"wap.id": "load-1", "replace-partitions": "true"}
-    assert number(summary, "removed-files-size") is None
     assert change_text({}) == []
     assert total_text({}) is None

@@ -211,6 +211,7 @@ def test_expressions_are_values() -> None:
     assert (first | always_false()) == first
     assert (first & always_false()) == AlwaysFalse()
     assert (any_of(), all_of()) == (AlwaysFalse(), AlwaysTrue())
+    assert (~AlwaysFalse(), ~AlwaysTrue()) == (AlwaysTrue(), AlwaysFalse())
     with pytest.raises(AttributeError):
         first.operation = "lt"  # type: ignore[attr-defined]
 

@@ -63,6 +63,7 @@ SCHEMA = Schema(
     NestedField(12, "key", UUIDType(), required=False),
     NestedField(13, "hash", FixedType(2), required=False),
     NestedField(14, "bytes", BinaryType(), required=False),
+    NestedField(17, "id", LongType(), required=True),
     NestedField(
         15,
         "inner",
@@ -237,6 +238,14 @@ def test_a_negation_is_never_widened() -> None:
 
 
 # --- values that JSON lacks ---------------------------------------------------------------------
+
+
+def test_a_negated_constant_is_a_constant() -> None:
+    """A required column is never null, so PyIceberg replaces the test of one by a constant."""
+    negation: Any = Not
+    assert json_of(negation(parse("number = 1 and id is null"))) == {"type": "true"}
+    never = negation(parse("id is not null"))
+    assert json_of(Or(never, equal("number", 1)))["type"] == "eq"
 
 
 def test_an_infinity_widens_a_conflict_filter_to_everything() -> None:

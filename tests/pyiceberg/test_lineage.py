@@ -7,10 +7,12 @@ from typing import Any, TypeAlias
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table import Table
 from pyiceberg.types import LongType
 
 from frazil.datafiles.arrow.metadata_columns import LAST_UPDATED, LINEAGE, ROW_ID
+from frazil.pyiceberg.manifest_reading import RowFilter
 from frazil.pyiceberg.row_lineage import RowLineage
 from frazil.values.deletion_vectors import DeletionVector, deletion_vector_blob
 from frazil.values.puffin import write_puffin
@@ -39,7 +41,8 @@ def lineage(table: Table) -> Lineage:
     found: Lineage = {}
     tasks = list(table.scan().plan_files())
     files = {task.file.file_path for task in tasks}
-    read = RowLineage.of(table.metadata, table.io, head, files)
+    every_row = RowFilter(AlwaysTrue(), table.schema(), case_sensitive=True)
+    read = RowLineage.of(table.metadata, table.io, head, files, every_row)
     for task in tasks:
         for one in read.rows(task).to_pylist():
             assert one["id"] not in found

@@ -2,25 +2,19 @@ from __future__ import annotations
 
 import json
 import struct
-import subprocess
-import sys
 from contextlib import suppress
 from typing import Any
 
 import pytest
-import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.table.puffin import PuffinFile
 
-from frazil.values import puffin as puffin_module
 from frazil.values.puffin import (
     MAX_FOOTER_BYTES,
     TAIL_BYTES,
     Blob,
-    BlobMetadata,
     InvalidPuffin,
-    decode_blob,
     footer_bytes,
     read_footer,
     write_puffin,
@@ -61,11 +55,6 @@ def blob_json(**changed: Any) -> dict[str, Any]:
     }
 
 
-def blob_in(data: bytes, metadata: BlobMetadata) -> bytes:
-    """Return a blob of a whole file."""
-    return decode_blob(data[metadata.offset : metadata.offset + metadata.length], metadata)
-
-
 def without(name: str) -> dict[str, Any]:
     return {key: value for key, value in blob_json().items() if key != name}
 
@@ -93,7 +82,6 @@ def test_both_ways_and_read_by_pyiceberg(blobs: list[Blob], properties: dict[str
     footer = read_footer(data)
     assert list(footer.blobs) == written
     assert footer.properties == properties
-    assert [blob_in(data, metadata) for metadata in written] == [blob.data for blob in blobs]
     theirs = PuffinFile(data)
     assert theirs.footer.properties == properties
     for blob, metadata in zip(blobs, theirs.footer.blobs, strict=True):
@@ -114,9 +102,6 @@ def test_a_file_read_by_ranges() -> None:
         assert read_footer(data[-tail_bytes:], len(data)).blobs == (metadata,)
     with pytest.raises(InvalidPuffin, match=f"the footer has {length} bytes, but only"):
         read_footer(data[-(length - 1) :], len(data))
-    assert decode_blob(data[4:11], metadata) == b"content"
-    with pytest.raises(InvalidPuffin, match="7 bytes, but 6 were read"):
-        decode_blob(data[4:10], metadata)
 
 
 def test_fields_that_we_do_not_know_are_left_alone() -> None:
@@ -186,66 +171,16 @@ def test_too_many_blobs_are_refused() -> None:
         read_footer(puffin(b'{"blobs":[' + many + b"]}"))
 
 
-def test_a_blob_above_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(puffin_module, "MAX_BLOB_BYTES", 6)
-    with pytest.raises(InvalidPuffin, match="a blob of 7 bytes is above the limit of 6"):
-        blob_in(*written_sample())
-
-
 def test_a_file_smaller_than_its_tail_is_refused() -> None:
-    data, _ = written_sample()
+    data, _ = write_puffin([SAMPLE], {})
     with pytest.raises(InvalidPuffin, match="cannot end with"):
         read_footer(data, len(data) - 1)
 
 
-def written_sample() -> tuple[bytes, BlobMetadata]:
-    data, (metadata,) = write_puffin([SAMPLE], {})
-    return data, metadata
-
-
-def zstd_file(stored: bytes, codec: str = "zstd") -> tuple[bytes, BlobMetadata]:
-    payload = {"blobs": [blob_json(**{"compression-codec": codec, "length": len(stored)})]}
-    data = puffin(payload, blobs=stored)
-    return data, read_footer(data).blobs[0]
-
-
 def two_blobs() -> bytes:
-    """Return a file with a plain and a compressed blob."""
-    stored = zstandard.compress(b"x" * 1000)
-    compressed = {"compression-codec": "zstd", "offset": 11, "length": len(stored)}
-    payload = {"blobs": [blob_json(), blob_json(**compressed)]}
-    return puffin({**payload, "properties": {"created-by": "someone"}}, b"content" + stored)
-
-
-def test_a_blob_that_would_grow_too_large_is_refused_by_its_header(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    data, metadata = zstd_file(zstandard.compress(bytes(10_000)))
-    monkeypatch.setattr(puffin_module, "MAX_BLOB_BYTES", 10_000)
-    assert blob_in(data, metadata) == bytes(10_000)
-    monkeypatch.setattr(puffin_module, "MAX_BLOB_BYTES", 9999)
-    with pytest.raises(InvalidPuffin, match="a blob of 10000 bytes is above the limit of 9999"):
-        blob_in(data, metadata)
-
-
-def test_a_zstd_frame_must_tell_its_content_size() -> None:
-    compressor = zstandard.ZstdCompressor(write_content_size=False)
-    with pytest.raises(InvalidPuffin, match="does not tell the size"):
-        blob_in(*zstd_file(compressor.compress(b"abc")))
-
-
-@pytest.mark.parametrize(
-    "stored", [b"", b"abc", zstandard.compress(b"abc")[:-1], zstandard.compress(b"abc") * 2]
-)
-def test_what_is_not_one_zstd_frame_is_refused(stored: bytes) -> None:
-    with pytest.raises(InvalidPuffin, match="not one zstd frame"):
-        blob_in(*zstd_file(stored))
-
-
-@pytest.mark.parametrize("codec", ["lz4", "gzip", ""])
-def test_other_codecs_are_refused(codec: str) -> None:
-    with pytest.raises(InvalidPuffin, match=f"compression-codec '{codec}'.*use zstd"):
-        blob_in(*zstd_file(b"abc", codec))
+    other = {"compression-codec": "zstd", "offset": 11, "length": 5}
+    payload = {"blobs": [blob_json(), blob_json(**other)], "properties": {"created-by": "someone"}}
+    return puffin(payload, b"contentother")
 
 
 @pytest.mark.parametrize(
@@ -272,10 +207,9 @@ def test_damage_is_refused_or_harmless(draw: st.DataObject) -> None:
     for _ in range(draw.draw(st.integers(1, 4))):
         damaged[draw.draw(st.integers(0, len(data) - 1))] = draw.draw(st.integers(0, 255))
     cut = bytes(damaged[draw.draw(st.integers(0, 3)) : len(data) - draw.draw(st.integers(0, 3))])
-    with pytest.MonkeyPatch.context() as patch, suppress(InvalidPuffin):
-        patch.setattr(puffin_module, "MAX_BLOB_BYTES", 1000)
+    with suppress(InvalidPuffin):
         for metadata in read_footer(cut).blobs:
-            assert len(blob_in(cut, metadata)) <= 1000
+            assert 4 <= metadata.offset <= metadata.offset + metadata.length <= len(cut)
 
 
 def test_every_truncation_is_refused() -> None:
@@ -283,9 +217,3 @@ def test_every_truncation_is_refused() -> None:
     for size in range(len(data)):
         with pytest.raises(InvalidPuffin):
             read_footer(data[:size])
-
-
-@pytest.mark.process
-def test_deletion_vectors_do_not_need_zstandard() -> None:
-    code = "import sys, frazil.values.deletion_vectors; sys.exit('zstandard' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

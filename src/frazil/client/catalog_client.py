@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 import msgspec
 from msgspec import Raw, Struct
 
-from frazil.client.catalog_config import DEFAULT_URI
+from frazil.client.catalog_config import DEFAULT_URI, catalog_properties, client_arguments
 from frazil.client.declare.client_table import Snapshot, Table
 from frazil.client.declare.metadata_updates import creation
 from frazil.client.declare.table_verbs import (
@@ -126,8 +126,6 @@ class Client(CatalogVerbs[Commit]):
     @classmethod
     def from_config(cls, name: str | None = None, **overrides: Any) -> Client:
         """Create a client of the catalog in `.pyiceberg.yaml` and `PYICEBERG_CATALOG__*`."""
-        from frazil.client.catalog_config import catalog_properties, client_arguments
-
         properties = catalog_properties(name)
         arguments: dict[str, Any] = {
             **client_arguments(properties),

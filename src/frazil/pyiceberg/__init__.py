@@ -6,8 +6,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from frazil.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from frazil.pyiceberg.commit_messages import DuplicateFilesError, ValidationError
@@ -25,19 +26,16 @@ __all__ = [
     "retrying",
 ]
 
-_MODULES = {
-    "DuplicateFilesError": "commit_messages",
-    "FrazilCatalog": "frazil_catalog",
-    "FrazilTable": "frazil_transaction",
-    "FrazilTransaction": "frazil_transaction",
-    "ValidationError": "commit_messages",
-    "load_catalog": "frazil_catalog",
-    "retrying": "retry.retrying_transaction",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Import each name on first use, because PyIceberg is large."""
-    if name in _MODULES:
-        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# PyIceberg is large, so it is loaded when one of the names is used.
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "DuplicateFilesError": "frazil.pyiceberg.commit_messages",
+        "FrazilCatalog": "frazil.pyiceberg.frazil_catalog",
+        "FrazilTable": "frazil.pyiceberg.frazil_transaction",
+        "FrazilTransaction": "frazil.pyiceberg.frazil_transaction",
+        "ValidationError": "frazil.pyiceberg.commit_messages",
+        "load_catalog": "frazil.pyiceberg.frazil_catalog",
+        "retrying": "frazil.pyiceberg.retry.retrying_transaction",
+    },
+)

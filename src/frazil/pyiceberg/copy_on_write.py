@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
@@ -15,11 +15,11 @@ from pyiceberg.io.pyarrow import (
     _dataframe_to_data_files,
     _expression_to_complementary_pyarrow,
 )
-from pyiceberg.manifest import DataFile, ManifestFile
-from pyiceberg.table import DataScan, FileScanTask, ManifestGroupPlanner
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import DataScan, FileScanTask
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.typedef import KeyDefaultDict
 
+from frazil.pyiceberg.manifest_reading import RowFilter
 from frazil.pyiceberg.row_lineage import RowLineage, UpdatedRows, lineage_metadata
 
 Rewritten = tuple[DataFile, list[DataFile]]
@@ -35,7 +35,7 @@ class Rewriter:
         io: FileIO,
         predicate: BooleanExpression,
         case_sensitive: bool,
-        updated_rows: UpdatedRows | None = None,
+        updated_rows: UpdatedRows | None,
     ) -> None:
         self.commit_uuid = uuid.uuid4()
         self._metadata = metadata
@@ -78,15 +78,8 @@ class Rewriter:
         if self._metadata.format_version < 3 or snapshot_id is None:
             return None
         paths = {task.file.file_path for task in tasks}
-        return RowLineage.of(self._metadata, self._io, snapshot_id, paths, self._may_match())
-
-    def _may_match(self) -> Callable[[ManifestFile], bool]:
-        """Return a check of a manifest's partitions: it may contain matching files."""
-        planner = ManifestGroupPlanner(
-            self._metadata, self._io, self._predicate, self._case_sensitive
-        )
-        evaluators = KeyDefaultDict(planner._build_manifest_evaluator)
-        return lambda manifest: evaluators[manifest.partition_spec_id](manifest)
+        matching = RowFilter(self._predicate, self._metadata.schema(), self._case_sensitive)
+        return RowLineage.of(self._metadata, self._io, snapshot_id, paths, matching)
 
     def _tasks(self, snapshot_id: int | None) -> list[FileScanTask]:
         scan = DataScan(

@@ -14,10 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyiceberg.expressions import AlwaysFalse, AlwaysTrue, BooleanExpression
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import (
-    DataFile,
-    ManifestContent,
-)
+from pyiceberg.manifest import DataFile, ManifestContent
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update import UpdatesAndRequirements
@@ -29,7 +26,7 @@ from pyiceberg.table.update.snapshot import (
 )
 from pyiceberg.typedef import EMPTY_DICT, Record
 
-from frazil.client.declare.file_operations import Isolation
+from frazil.client.declare.file_operations import Isolation, replacement_clauses
 from frazil.pyiceberg.staged_changes import IsRemoved, PendingSnapshot, StagedChange, StagedRef
 from frazil.pyiceberg.transaction_base import (
     PlannedDelete,
@@ -40,16 +37,15 @@ from frazil.pyiceberg.transaction_base import (
 from frazil.pyiceberg.wire_conversion import added_data_file, conflict_filter
 from frazil.wire.file_actions import (
     MAIN,
-    SERVER_SUMMARY_KEYS,
     Append,
     CommitValidation,
     Delete,
     FileUpdate,
     NotAllowedAddedDataFiles,
-    NotAllowedAddedDeleteFiles,
     NotAllowedNewDeletesForDataFiles,
     Overwrite,
     RequiredDataFiles,
+    is_server_key,
 )
 
 if TYPE_CHECKING:
@@ -72,7 +68,7 @@ class Reads:
 def checked_summary(properties: dict[str, str]) -> dict[str, str]:
     """Refuse keys that the server computes, before anything is written."""
     for key in properties:
-        if key in SERVER_SUMMARY_KEYS or key.startswith("partitions."):
+        if is_server_key(key):
             raise ValueError(
                 f"snapshot_properties: {key!r} is computed by the server and cannot be set"
             )
@@ -234,15 +230,8 @@ class FrazilReplacePartitions(_FineGrained, _OverwriteFiles):
             add_data_files=self._added(),
             replace_partitions=True,
             **self._common(),
-            **self._with_clauses(self._clauses()),
+            **self._with_clauses(replacement_clauses(self._transaction.isolation("update"))),
         )
-
-    def _clauses(self) -> Iterable[CommitValidation]:
-        """Return the clauses of Java's ReplacePartitions as Spark uses it."""
-        if self._transaction.isolation("update") is Isolation.SERIALIZABLE:
-            yield NotAllowedAddedDataFiles()
-        yield RequiredDataFiles()
-        yield NotAllowedAddedDeleteFiles()
 
     def _removed_files(self) -> tuple[IsRemoved | None, Iterable[str]]:
         spec_id = self._transaction.table_metadata.default_spec_id

@@ -45,7 +45,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import EMPTY_DICT, TableVersion
 from pyiceberg.utils.config import Config
 
-from frazil.client.declare.file_operations import Command, Isolation, isolation_of
+from frazil.client.declare.file_operations import Command
 from frazil.pyiceberg.commit_messages import ValidationError, proves_rejection
 from frazil.pyiceberg.copy_on_write import Rewriter
 from frazil.pyiceberg.frazil_producers import FrazilUpdateSnapshot, Reads
@@ -66,7 +66,6 @@ from frazil.pyiceberg.transaction_base import (
 )
 from frazil.pyiceberg.written_files import WrittenFiles
 from frazil.wire.conflicts import duplicate_paths
-from frazil.wire.errors import BadRequest
 
 
 class FrazilTransaction(TrackingTransaction):
@@ -84,10 +83,7 @@ class FrazilTransaction(TrackingTransaction):
 
     # --- state with staged changes -----------------------------------------------------------
 
-    def _with_updates(
-        self, metadata: TableMetadata, updates: tuple[TableUpdate, ...]
-    ) -> TableMetadata:
-        return with_updates(metadata, updates)
+    _apply_updates = staticmethod(with_updates)
 
     def staged_changes(self) -> Iterator[StagedChange]:
         return (update for update in self._updates if isinstance(update, StagedChange))
@@ -115,12 +111,6 @@ class FrazilTransaction(TrackingTransaction):
         metadata = self.table_metadata
         head = metadata.snapshot_by_name(branch) or metadata.current_snapshot()
         return None if head is None else head.snapshot_id
-
-    def isolation(self, command: Command) -> Isolation:
-        try:
-            return isolation_of(self.table_metadata.properties, command)
-        except BadRequest as error:
-            raise ValueError(error.message) from error
 
     # --- staging -----------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import chain
 from typing import Any, Final
 
@@ -44,7 +44,7 @@ from frazil.datafiles.arrow.metadata_columns import (
     ROW_ID_FIELD,
     FileLineage,
 )
-from frazil.pyiceberg.manifest_reading import full_entries
+from frazil.pyiceberg.manifest_reading import RowFilter, full_entries
 from frazil.pyiceberg.staged_changes import PendingSnapshot
 
 _FIRST_ROW_ID_OF_FILE: Final = [field.field_id for field in DATA_FILE_TYPE[3].fields].index(142)
@@ -68,18 +68,22 @@ class RowLineage:
         io: FileIO,
         snapshot_id: int,
         paths: Collection[str],
-        may_contain: Callable[[ManifestFile], bool] = lambda _: True,
+        matching: RowFilter,
     ) -> RowLineage:
-        """Read the lineage of files in a snapshot; staged files have none yet.
+        """Read the lineage of the files of a snapshot that may contain matching rows.
 
-        Manifests for which `may_contain` returns False are skipped.
+        Staged files have none yet.
         """
         snapshot = metadata.snapshot_by_id(snapshot_id)
         if isinstance(snapshot, PendingSnapshot):
             snapshot = snapshot.committed_ancestor
         if snapshot is None or not paths:
             return cls(metadata, io, {})
-        manifests = [manifest for manifest in _manifests(snapshot, io) if may_contain(manifest)]
+        manifests = [
+            manifest
+            for manifest in _manifests(snapshot, io)
+            if matching.may_match_manifest(manifest, metadata)
+        ]
         return cls(metadata, io, _file_lineage(manifests, io, paths))
 
     def rows(self, task: FileScanTask) -> pa.Table:

@@ -55,30 +55,22 @@ class SessionTransport:
         headers: Mapping[str, str] = _EMPTY,
         query: Mapping[str, str] = _EMPTY,
     ) -> Answer:
-        answer = self._send(method, path, body, headers, query)
-        if answer.status in _EXPIRED_TOKEN_STATUSES:
-            # The request was refused, so it is safe to send again with a new token.
-            self._renew_token()
-            answer = self._send(method, path, body, headers, query)
-        return answer
-
-    def _send(
-        self,
-        method: str,
-        path: str,
-        body: bytes | None,
-        headers: Mapping[str, str],
-        query: Mapping[str, str],
-    ) -> Answer:
         url = self._url(path)
         request = requests.Request(
             method, url, params=dict(query), data=body, headers={**self._headers, **headers}
         )
-        prepared = self._prepared(request)
+        answer = self._answer(url, request)
+        if answer.status in _EXPIRED_TOKEN_STATUSES:
+            # The request was refused, so it is safe to send again with a new token.
+            self._renew_token()
+            answer = self._answer(url, request)
+        return answer
+
+    def _answer(self, url: str, request: requests.Request) -> Answer:
         settings = self._session.merge_environment_settings(url, {}, None, None, None)
         try:
             answer = self._session.send(
-                prepared,
+                self._prepared(request),
                 timeout=(min(CONNECT_TIMEOUT_S, self._timeout_s), self._timeout_s),
                 allow_redirects=False,
                 **settings,

@@ -42,8 +42,9 @@ from pyiceberg.table.update.statistics import UpdateStatistics
 from pyiceberg.typedef import EMPTY_DICT
 from pyiceberg.utils.concurrent import ExecutorFactory
 
-from frazil.client.declare.file_operations import Command
+from frazil.client.declare.file_operations import Command, Isolation, isolation_of
 from frazil.pyiceberg.manifest_reading import RowFilter
+from frazil.wire.errors import BadRequest
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -152,13 +153,19 @@ class TrackingTransaction(Transaction):
         """Return the metadata with staged updates, which a commit needs many times; cached."""
         metadata, updates, staged = self._table.metadata, self._updates, self._staged
         if staged is None or staged[0] is not metadata or staged[1] is not updates:
-            staged = self._staged = (metadata, updates, self._with_updates(metadata, updates))
+            staged = self._staged = (metadata, updates, self._apply_updates(metadata, updates))
         return staged[2]
 
-    def _with_updates(
-        self, metadata: TableMetadata, updates: tuple[TableUpdate, ...]
-    ) -> TableMetadata:
-        return update_table_metadata(metadata, updates)
+    _apply_updates: Callable[[TableMetadata, tuple[TableUpdate, ...]], TableMetadata] = (
+        staticmethod(update_table_metadata)
+    )
+
+    def isolation(self, command: Command) -> Isolation:
+        """Return the isolation level that the table's properties give a command."""
+        try:
+            return isolation_of(self.table_metadata.properties, command)
+        except BadRequest as error:
+            raise ValueError(error.message) from error
 
     def _add_updates(
         self, updates: tuple[TableUpdate, ...], requirements: tuple[TableRequirement, ...]

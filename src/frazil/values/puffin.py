@@ -1,11 +1,11 @@
-"""Reads and writes Puffin files: blobs, then a footer that describes each blob (Puffin spec).
+"""Writes Puffin files and reads their footers, which describe each blob (Puffin spec).
 
     PFA1 blob ... blob | PFA1 payload payload-size flags PFA1
                        └ the footer
 
 Clients and other engines write these files, so every size is checked against the actual bytes
-before memory is allocated. A file is read whole or by ranges: the footer from its end, a blob by
-its offset.
+before memory is allocated. Only deletion vectors are read, which are never compressed:
+`frazil.values.deletion_vectors` reads the bytes of their blobs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import msgspec
 
 MAX_FOOTER_BYTES: Final = 16 << 20
 MAX_BLOBS: Final = 100_000
-MAX_BLOB_BYTES: Final = 256 << 20
 
 _MAGIC: Final = b"PFA1"
 _TAIL: Final = struct.Struct("<i4s4s")
@@ -167,18 +166,6 @@ def read_footer(tail: bytes, file_bytes: int | None = None) -> FileMetadata:
     return metadata
 
 
-def decode_blob(stored: bytes, metadata: BlobMetadata) -> bytes:
-    """Decompress a blob from its stored bytes."""
-    if len(stored) != metadata.length:
-        raise InvalidPuffin(f"the blob has {metadata.length} bytes, but {len(stored)} were read")
-    if metadata.compression_codec == "zstd":
-        return _decompressed(stored)
-    if metadata.compression_codec is not None:
-        raise _unsupported(metadata.compression_codec)
-    _check_size(len(stored))
-    return stored
-
-
 def _decoded(payload: bytes) -> FileMetadata:
     try:
         return msgspec.json.decode(payload, type=FileMetadata)
@@ -193,35 +180,6 @@ def _check_ranges(blobs: Sequence[BlobMetadata], end: int) -> None:
                 f"blobs[{number}]: {blob.length} bytes at offset {blob.offset} are not between the "
                 f"first magic and the footer, which are bytes {len(_MAGIC)} to {end}"
             )
-
-
-def _check_size(blob_bytes: int) -> None:
-    if blob_bytes > MAX_BLOB_BYTES:
-        raise InvalidPuffin(f"a blob of {blob_bytes} bytes is above the limit of {MAX_BLOB_BYTES}")
-
-
-def _decompressed(stored: bytes) -> bytes:
-    """Decompress one Zstandard frame, which must declare its content size (Puffin spec)."""
-    # Deletion vectors, the common case, are not compressed and never need zstandard.
-    import zstandard
-
-    try:
-        size = zstandard.frame_content_size(stored)
-        if size < 0:
-            raise InvalidPuffin("the blob's zstd frame does not tell the size of its content")
-        _check_size(size)
-        decompressor = zstandard.ZstdDecompressor()
-        data: bytes = decompressor.decompress(stored, allow_extra_data=False)
-    except zstandard.ZstdError as error:
-        raise InvalidPuffin(f"the blob is not one zstd frame: {error}") from None
-    return data
-
-
-def _unsupported(codec: str) -> InvalidPuffin:
-    known = (
-        "is not implemented by Iceberg's Java library either" if codec == "lz4" else "is unknown"
-    )
-    return InvalidPuffin(f"compression-codec {codec!r} {known}: use zstd or no compression")
 
 
 def _unknown_flags(flags: bytes) -> InvalidPuffin:

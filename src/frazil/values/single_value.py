@@ -128,15 +128,7 @@ _PYTHON_TYPES: Final[dict[TypeId, type[Any]]] = {
 # --- JSON to value ---------------------------------------------------------------------------
 
 
-def _read_boolean(type_: Type, value: object) -> bool:
-    if not isinstance(value, bool):
-        raise _misfit(type_, value)
-    return value
-
-
-def _read_int(type_: Type, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise _misfit(type_, value)
+def _read_same(type_: Type, value: object) -> object:
     check_value(type_, value)
     return value
 
@@ -235,9 +227,9 @@ def _read_map(type_: Type, value: object) -> list[tuple[Any, Any]]:
 _micros = temporal.micros_from_timestamp
 _nanos = temporal.nanos_from_timestamp
 _JSON_READERS: Final[dict[TypeId, Callable[[Type, object], Any]]] = {
-    TypeId.BOOLEAN: _read_boolean,
-    TypeId.INT: _read_int,
-    TypeId.LONG: _read_int,
+    TypeId.BOOLEAN: _read_same,
+    TypeId.INT: _read_same,
+    TypeId.LONG: _read_same,
     TypeId.FLOAT: _read_float,
     TypeId.DOUBLE: _read_float,
     TypeId.DECIMAL: _read_decimal,

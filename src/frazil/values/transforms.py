@@ -24,6 +24,7 @@ from frazil.values.single_value import (
 from frazil.values.types import DATE, INT, STRING, DecimalType, Type, TypeId
 
 _MAX_INT: Final = 2**31 - 1
+_EPOCH_YEAR: Final = 1970
 _HAS_WIDTH = re.compile(r"(\w+)\[([0-9]{1,20})\]")
 
 _TIMESTAMPS: Final = frozenset(
@@ -154,7 +155,7 @@ class Year(_TimeTransform):
     name = "year"
 
     def _of_days(self, days: int) -> int:
-        return temporal.year_and_month(days)[0] - 1970
+        return temporal.year_and_month(days)[0] - _EPOCH_YEAR
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +164,7 @@ class Month(_TimeTransform):
 
     def _of_days(self, days: int) -> int:
         year, month = temporal.year_and_month(days)
-        return (year - 1970) * 12 + month - 1
+        return (year - _EPOCH_YEAR) * 12 + month - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +236,18 @@ def apply(transform: Transform, source: Type, value: Any) -> Any:
         return None
     check_value(source, value)
     return transform._apply(source, value)
+
+
+def calendar_text(transform: Transform, value: int) -> str | None:
+    """Return a year, month or hour as people and Java's paths write it; None for other values."""
+    match transform:
+        case Year():
+            return f"{_EPOCH_YEAR + value:04d}"
+        case Month():
+            return f"{_EPOCH_YEAR + value // 12:04d}-{value % 12 + 1:02d}"
+        case Hour():
+            return f"{temporal.date_from_days(value // 24)}-{value % 24:02d}"
+    return None
 
 
 def _days(source: Type, value: int) -> int:

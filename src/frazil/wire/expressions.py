@@ -98,7 +98,7 @@ class Expression:
         return any_of(self, other) if isinstance(other, Expression) else NotImplemented
 
     def __invert__(self) -> Expression:
-        return self.child if isinstance(self, Not) else Not(self)
+        return Not(self)
 
     def __bool__(self) -> NoReturn:
         # `a and b`, `not a` and `1 < col("x") < 5` would silently drop one of their halves.
@@ -113,10 +113,16 @@ class Expression:
 class AlwaysTrue(Expression):
     """Matches every row."""
 
+    def __invert__(self) -> Expression:
+        return ALWAYS_FALSE
+
 
 @dataclass(frozen=True, slots=True)
 class AlwaysFalse(Expression):
     """Matches no row."""
+
+    def __invert__(self) -> Expression:
+        return ALWAYS_TRUE
 
 
 ALWAYS_TRUE: Final = AlwaysTrue()
@@ -142,6 +148,9 @@ class Not(Expression):
     """Matches the rows that its child does not match."""
 
     child: Expression
+
+    def __invert__(self) -> Expression:
+        return self.child
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +237,7 @@ def without_not(expression: Expression, *, negate: bool = False) -> Expression:
     if isinstance(expression, Predicate):
         return replace(expression, operation=NEGATED[expression.operation])
     if isinstance(expression, AlwaysTrue | AlwaysFalse):
-        return ALWAYS_FALSE if isinstance(expression, AlwaysTrue) else ALWAYS_TRUE
+        return ~expression
     raise TypeError(f"{type(expression).__name__} cannot be negated")
 
 

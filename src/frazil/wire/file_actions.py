@@ -249,6 +249,11 @@ SERVER_SUMMARY_KEYS: Final = frozenset(
 """The keys of Java's SnapshotSummary, besides all keys that begin with `partitions.`."""
 
 
+def is_server_key(name: str) -> bool:
+    """Return whether the server computes a key of snapshot summaries, so that clients may not."""
+    return name in SERVER_SUMMARY_KEYS or name.startswith("partitions.")
+
+
 def check_request(
     updates: Sequence[CommitUpdate], once: Once | None = None, json_path: str = ""
 ) -> None:
@@ -447,7 +452,7 @@ def _shown(key: str | tuple[str, int | None]) -> str:
 
 def _check_summary(summary: dict[str, str], json_path: str) -> None:
     for name in summary:
-        if name in SERVER_SUMMARY_KEYS or name.startswith("partitions."):
+        if is_server_key(name):
             raise BadRequest(f"{json_path}.summary: {name} is computed by the server, remove it")
 
 

@@ -16,7 +16,11 @@ from decimal import Decimal
 from typing import Any, Final, TypeAlias
 from uuid import UUID
 
+import msgspec
+from msgspec import Raw
+
 from frazil.values import transforms
+from frazil.wire.declared_content import NULL
 from frazil.wire.errors import BadRequest
 from frazil.wire.expressions import (
     ALWAYS_FALSE,
@@ -185,6 +189,11 @@ def filter_json(filter: Filter) -> dict[str, Any]:
             raise BadRequest('filter: an expression\'s JSON has a type, as {"type": "eq", ...}')
         return dict(filter)
     return expression_of(filter).to_json()
+
+
+def optional_filter_json(filter: Filter | None) -> Raw:
+    """Return the encoded JSON of a filter; null without one."""
+    return NULL if filter is None else Raw(msgspec.json.encode(filter_json(filter)))
 
 
 def expression_of(filter: Filter) -> Expression:

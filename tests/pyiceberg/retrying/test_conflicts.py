@@ -267,7 +267,7 @@ def test_an_isolation_level_that_is_none_is_named(tmp_path: Path) -> None:
         "db.t", SCHEMA, properties={"write.delete.isolation-level": "strict"}
     )
     table.append(rows(*BASE))
-    with pytest.raises(ValueError, match=r"write\.delete\.isolation-level: 'strict' is neither"):
+    with pytest.raises(ValueError, match=r"write\.delete\.isolation-level: 'strict' must be"):
         retrying(catalog.load_table("db.t")).delete("id = 1")
     assert stray_metadata(table) == set()
     assert stray_data(table) == set()

@@ -196,9 +196,7 @@ def _existing(folder: Path) -> Path:
 
 def _timed_fsync(folder: Path) -> float:
     started = time.perf_counter()
-    with _probe(folder) as file:
-        os.write(file, b"frazil")
-        os.fsync(file)
+    with _probe(folder):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(descriptor)
@@ -209,20 +207,20 @@ def _timed_fsync(folder: Path) -> float:
 
 def _file_clock(folder: Path) -> tuple[float, float]:
     with _probe(folder) as file:
-        os.write(file, b"frazil")
-        os.fsync(file)
         return os.fstat(file).st_mtime, time.time()
 
 
 @contextmanager
 def _probe(folder: Path) -> Iterator[int]:
-    """Open a temporary file; turn a failing system call into a Problem."""
+    """Write and sync a temporary file; turn a failing system call into a Problem."""
     path = folder / f".frazil-doctor-{uuid.uuid4()}"
     try:
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except OSError as error:
         raise Problem(f"cannot write in {folder}: {error.strerror}", _OTHER_DISK) from error
     try:
+        os.write(file, b"frazil")
+        os.fsync(file)
         yield file
     except OSError as error:
         raise Problem(

@@ -82,5 +82,5 @@ def time_text(timestamp_ms: int) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S}.{timestamp_ms % 1000:03d}Z"
 
 
-def count_text(count: int, noun: str, plural: str | None = None) -> str:
-    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+def count_text(count: int, noun: str) -> str:
+    return f"{count:,} {noun if count == 1 else noun + 's'}"

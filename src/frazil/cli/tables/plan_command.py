@@ -22,7 +22,7 @@ from frazil.cli.shared.printing import (
 )
 from frazil.cli.shared.typed_names import table_and_ref
 from frazil.cli.tables.snapshot_text import find_snapshot
-from frazil.values.temporal import date_from_days
+from frazil.values.transforms import calendar_text, parse_transform
 from frazil.wire.errors import NotFound
 from frazil.wire.expressions import parse_expression
 from frazil.wire.file_actions import MAIN
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 
 _MAX_RESIDUAL: Final = 100
-_EPOCH_YEAR: Final = 1970
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,13 +292,7 @@ def _value_text(transform: str, value: Any) -> str:
         return "null"
     if isinstance(value, bool):
         return "true" if value else "false"
-    if transform == "year":
-        return f"{_EPOCH_YEAR + value:04d}"
-    if transform == "month":
-        return f"{_EPOCH_YEAR + value // 12:04d}-{value % 12 + 1:02d}"
-    if transform == "hour":
-        return f"{date_from_days(value // 24)}-{value % 24:02d}"
-    return str(value)
+    return calendar_text(parse_transform(transform), value) or str(value)
 
 
 def residual_text(residual: bool | Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from frazil.cli.shared.printing import count_text, size_text
 from frazil.wire.errors import NotFound
-from frazil.wire.file_actions import MAIN, SERVER_SUMMARY_KEYS
+from frazil.wire.file_actions import MAIN, is_server_key
 
 if TYPE_CHECKING:
     from frazil.client.declare.client_table import Snapshot, Table
@@ -113,18 +113,14 @@ def writer_keys(summary: Mapping[str, str]) -> dict[str, str]:
     return {
         key: value
         for key, value in summary.items()
-        if key in _SHOWN_SERVER_KEYS
-        or not (key in SERVER_SUMMARY_KEYS or key.startswith("partitions."))
+        if key in _SHOWN_SERVER_KEYS or not is_server_key(key)
     }
 
 
 def numbers(summary: Mapping[str, str], keys: Mapping[str, str]) -> dict[str, int]:
-    """Return the counts that a summary has, by their names in JSON."""
-    counts = {name: number(summary, key) for name, key in keys.items()}
-    return {name: count for name, count in counts.items() if count is not None}
+    """Return the counts of a summary by their names in JSON.
 
-
-def number(summary: Mapping[str, str], key: str) -> int | None:
-    """Return a count from a summary; other writers may omit it or write anything."""
-    text = summary.get(key, "")
-    return int(text) if text.isascii() and text.isdigit() else None
+    Other writers may omit a count or write anything.
+    """
+    texts = ((name, summary.get(key, "")) for name, key in keys.items())
+    return {name: int(text) for name, text in texts if text.isascii() and text.isdigit()}

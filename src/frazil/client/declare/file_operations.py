@@ -14,12 +14,9 @@ Each function takes a table as it was read and the files, and returns an update.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
-
-import msgspec
-from msgspec import Raw
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar
 
 from frazil.wire.declared_content import (
     NULL,
@@ -30,7 +27,6 @@ from frazil.wire.declared_content import (
     NamedDataFile,
     NamedDeleteFile,
     PositionDeleteFile,
-    RemovedDeleteFile,
     data_file_path,
     delete_file_key,
 )
@@ -50,11 +46,12 @@ from frazil.wire.file_actions import (
     RequiredDataFiles,
     RequiredDeleteFiles,
 )
-from frazil.wire.filter_builders import Filter, filter_json
+from frazil.wire.filter_builders import Filter, optional_filter_json
 
 if TYPE_CHECKING:
     from frazil.client.declare.client_table import Table
 
+T = TypeVar("T", NamedDeleteFile, DeleteFileReference)
 
 Command: TypeAlias = Literal["delete", "update", "merge"]
 """The SQL command of an operation; each has its own isolation property."""
@@ -125,7 +122,7 @@ def delete_files(
     clauses = [RequiredDataFiles(file_paths=paths)] if paths else []
     return Delete(
         remove_data_files=paths,
-        delete_row_filter_json=_raw(row_filter),
+        delete_row_filter_json=optional_filter_json(row_filter),
         **_validated_fields(table, clauses, options),
     )
 
@@ -143,8 +140,8 @@ def overwrite_files(
     `validateNoConflictingDeletes` always.
     """
     added, paths = tuple(add), _paths(remove)
-    conflict_filter = _raw(options.get("conflict_filter"))
-    row_filter_json = _raw(row_filter)
+    conflict_filter = optional_filter_json(options.get("conflict_filter"))
+    row_filter_json = optional_filter_json(row_filter)
     data_filter = conflict_filter
     if conflict_filter is NULL and not paths:
         data_filter = row_filter_json
@@ -186,17 +183,13 @@ def row_delta(
     added, deletes = tuple(add_data), tuple(add_deletes)
     removed, removed_deletes = _paths(remove_data), tuple(remove_deletes)
     command: Command = options.get("command") or ("update" if added else "delete")
-    conflict_filter = _raw(options.get("conflict_filter"))
+    conflict_filter = optional_filter_json(options.get("conflict_filter"))
     clauses: list[CommitValidation] = []
     referenced = _referenced_data_files(deletes, referenced_data_files)
     if referenced:
         allowed: tuple[RemoveOperation, ...] = ("DELETE",) if command == "delete" else ()
         clauses.append(RequiredDataFiles(file_paths=referenced, allowed_remove_operations=allowed))
-    if removed:
-        clauses.append(RequiredDataFiles(file_paths=removed))
-        clauses.append(NotAllowedNewDeletesForDataFiles(file_paths=removed))
-    if removed_deletes:
-        clauses.append(RequiredDeleteFiles(file_paths=_delete_file_references(removed_deletes)))
+    clauses += _removal_clauses(removed, removed_deletes)
     if command != "delete":
         clauses.append(NotAllowedAddedDeleteFiles(filter_json=conflict_filter))
     if _isolation(table, options, command) is Isolation.SERIALIZABLE:
@@ -205,7 +198,7 @@ def row_delta(
         add_data_files=added,
         add_delete_files=deletes,
         remove_data_files=removed,
-        remove_delete_files=_removed_delete_files(removed_deletes),
+        remove_delete_files=_delete_files(NamedDeleteFile, removed_deletes),
         **_validated_fields(table, clauses, options),
     )
 
@@ -221,19 +214,13 @@ def rewrite_files(
 ) -> Replace:
     """Build the clauses of Java's BaseRewriteFiles, which apply at every isolation level."""
     paths, removed_deletes = _paths(remove_data), tuple(remove_deletes)
-    clauses: list[CommitValidation] = []
-    if paths:
-        clauses.append(RequiredDataFiles(file_paths=paths))
-        clauses.append(NotAllowedNewDeletesForDataFiles(file_paths=paths))
-    if removed_deletes:
-        clauses.append(RequiredDeleteFiles(file_paths=_delete_file_references(removed_deletes)))
     return Replace(
         add_data_files=tuple(add_data),
         add_delete_files=tuple(add_deletes),
         remove_data_files=paths,
-        remove_delete_files=_removed_delete_files(removed_deletes),
+        remove_delete_files=_delete_files(NamedDeleteFile, removed_deletes),
         data_sequence_number=data_sequence_number,
-        **_validated_fields(table, clauses, options),
+        **_validated_fields(table, _removal_clauses(paths, removed_deletes), options),
     )
 
 
@@ -242,16 +229,20 @@ def replace_partitions(
 ) -> Overwrite:
     """Build clauses without filters; the server limits them to the partitions of the added
     files."""
-    clauses: list[CommitValidation] = []
-    if _isolation(table, options, "update") is Isolation.SERIALIZABLE:
-        clauses.append(NotAllowedAddedDataFiles())
-    clauses.append(RequiredDataFiles())
-    clauses.append(NotAllowedAddedDeleteFiles())
+    clauses = replacement_clauses(_isolation(table, options, "update"))
     return Overwrite(
         add_data_files=tuple(add),
         replace_partitions=True,
         **_validated_fields(table, clauses, options),
     )
+
+
+def replacement_clauses(isolation: Isolation) -> Iterable[CommitValidation]:
+    """Return the clauses of Java's ReplacePartitions as Spark uses it."""
+    if isolation is Isolation.SERIALIZABLE:
+        yield NotAllowedAddedDataFiles()
+    yield RequiredDataFiles()
+    yield NotAllowedAddedDeleteFiles()
 
 
 # --- parts ---------------------------------------------------------------------------------------
@@ -290,8 +281,15 @@ def _isolation(table: Table, options: CheckOptions, command: Command) -> Isolati
     )
 
 
-def _raw(condition: Filter | None) -> Raw:
-    return NULL if condition is None else Raw(msgspec.json.encode(filter_json(condition)))
+def _removal_clauses(
+    paths: tuple[str, ...], delete_files: Sequence[RemovedDeletes]
+) -> Iterable[CommitValidation]:
+    """Require that the removed files still exist, and that no rows of theirs were deleted."""
+    if paths:
+        yield RequiredDataFiles(file_paths=paths)
+        yield NotAllowedNewDeletesForDataFiles(file_paths=paths)
+    if delete_files:
+        yield RequiredDeleteFiles(file_paths=_delete_files(DeleteFileReference, delete_files))
 
 
 def _paths(files: Iterable[RemovedData]) -> tuple[str, ...]:
@@ -310,18 +308,9 @@ def _referenced_data_files(
     return tuple(dict.fromkeys((*by_file, *named)))
 
 
-def _delete_file_references(
-    files: Iterable[RemovedDeletes],
-) -> tuple[str | DeleteFileReference, ...]:
-    keys = [delete_file_key(file) for file in files]
+def _delete_files(kind: type[T], files: Iterable[RemovedDeletes]) -> tuple[str | T, ...]:
+    """Return paths, and an object of the kind for each deletion vector."""
     return tuple(
-        path if offset is None else DeleteFileReference(path, offset) for path, offset in keys
-    )
-
-
-def _removed_delete_files(files: Iterable[RemovedDeletes]) -> tuple[RemovedDeleteFile, ...]:
-    keys = [delete_file_key(file) for file in files]
-    return tuple(
-        path if offset is None else NamedDeleteFile(file_path=path, content_offset=offset)
-        for path, offset in keys
+        path if offset is None else kind(file_path=path, content_offset=offset)
+        for path, offset in map(delete_file_key, files)
     )

@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from frazil.client.send.catalog_calls import Calls, decode, table_path
 from frazil.client.send.error_answers import error_of
 from frazil.client.send.http_transport import Answer
-from frazil.wire.declared_content import NULL
 from frazil.wire.errors import BadRequest, FrazilError, ServiceUnavailable, UnsupportedOperation
 from frazil.wire.file_actions import MAIN
-from frazil.wire.filter_builders import Filter, filter_json
+from frazil.wire.filter_builders import Filter, optional_filter_json
 from frazil.wire.identifiers import Identifier
 from frazil.wire.scan_planning import (
     FetchScanTasksRequest,
@@ -125,7 +124,7 @@ def plan_request(
         start_snapshot_id=start,
         end_snapshot_id=end,
         select=None if select is None else tuple(select),
-        filter_json=NULL if filter is None else Raw(msgspec.json.encode(filter_json(filter))),
+        filter_json=optional_filter_json(filter),
         case_sensitive=case_sensitive,
         use_snapshot_schema=use_snapshot_schema,
         stats_fields=tuple(stats_fields) or None,

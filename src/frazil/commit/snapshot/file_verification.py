@@ -267,7 +267,7 @@ class _Verifier:
     ) -> None:
         try:
             stored = self._store.get_range(file.file_path, blob.offset, blob.length)
-            referenced, vector = read_deletion_vector(puffin.decode_blob(stored, blob), blob)
+            referenced, vector = read_deletion_vector(stored, blob)
         except (InvalidPuffin, InvalidDeletionVector) as error:
             problem = f"the deletion vector cannot be read: {error}"
             raise declared.refused("content-offset", problem) from None

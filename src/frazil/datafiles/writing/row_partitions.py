@@ -40,6 +40,7 @@ from frazil.values.transforms import (
     Truncate,
     Void,
     Year,
+    calendar_text,
 )
 from frazil.values.types import DecimalType, NestedField, Type, TypeId
 from frazil.wire.errors import BadRequest
@@ -302,7 +303,6 @@ def _python_value(type_: Type, scalar: pa.Scalar) -> Any:
 # --- folders --------------------------------------------------------------------------------------
 
 _MAX_FOLDER_CHARACTERS: Final = 80
-_EPOCH_YEAR: Final = 1970
 
 
 def partition_folder(fields: Sequence[PartitionField], values: Sequence[Any]) -> str:
@@ -323,12 +323,9 @@ def _shortened(text: str) -> str:
 def _text(field: PartitionField, value: Any) -> str:
     if value is None or field.result_type is None:
         return "null"
-    if isinstance(field.transform, Year):
-        return f"{_EPOCH_YEAR + value:04d}"
-    if isinstance(field.transform, Month):
-        return f"{_EPOCH_YEAR + value // 12:04d}-{value % 12 + 1:02d}"
-    if isinstance(field.transform, Hour):
-        return f"{temporal.date_from_days(value // 24)}-{value % 24:02d}"
+    calendar = calendar_text(field.transform, value)
+    if calendar is not None:
+        return calendar
     try:
         json_value = to_json(field.result_type, value)
     except InvalidValue as error:

@@ -16,12 +16,10 @@ from frazil.format.metadata.schema import Schema, is_nested_in_list_or_map
 from frazil.values import temporal
 from frazil.values.transforms import (
     VOID,
-    Hour,
     InvalidTransform,
-    Month,
     Transform,
     Unknown,
-    Year,
+    calendar_text,
     parse_transform,
 )
 from frazil.values.types import UNKNOWN, NestedField, StructType, Type, TypeId
@@ -351,10 +349,6 @@ def has_unknown_transform(spec: PartitionSpec) -> bool:
     return any(isinstance(part.transform, Unknown) for part in spec.fields)
 
 
-_EPOCH_YEAR = 1970
-_HOURS_PER_DAY = 24
-
-
 # --- partitions as text ----------------------------------------------------------------------
 
 
@@ -377,14 +371,7 @@ def _escaped(text: str) -> str:
 def _text(transform: Transform, type_: Type, value: Any) -> str:
     if value is None:
         return "null"
-    if isinstance(transform, Year):
-        return f"{_EPOCH_YEAR + value:04d}"
-    if isinstance(transform, Month):
-        return f"{_EPOCH_YEAR + value // 12:04d}-{value % 12 + 1:02d}"
-    if isinstance(transform, Hour):
-        day = temporal.date_from_days(value // _HOURS_PER_DAY)
-        return f"{day}-{value % _HOURS_PER_DAY:02d}"
-    return _value_text(type_, value)
+    return calendar_text(transform, value) or _value_text(type_, value)
 
 
 def _value_text(type_: Type, value: Any) -> str:

@@ -18,7 +18,7 @@ applies to every file, and a position delete that names its data file applies on
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from pyiceberg.conversions import from_bytes
@@ -26,9 +26,10 @@ from pyiceberg.exceptions import ValidationException
 from pyiceberg.manifest import DataFile, DataFileContent, ManifestContent, ManifestEntryStatus
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.snapshots import IsolationLevel, Operation, Snapshot
+from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.types import DoubleType, FloatType, PrimitiveType
 
+from frazil.client.declare.file_operations import Isolation
 from frazil.pyiceberg.manifest_reading import RowFilter
 from frazil.pyiceberg.retry.history_window import INITIAL_SEQUENCE_NUMBER, Window, operation_of
 from frazil.values.column_matching import DELETE_FILE_PATH_ID
@@ -39,7 +40,6 @@ REMOVES_DATA = frozenset({Operation.OVERWRITE, Operation.REPLACE, Operation.DELE
 # A replace changes files, but no rows.
 REMOVES_ROWS = REMOVES_DATA - {Operation.REPLACE}
 MAX_NAMED_FILES = 10
-DEFAULT_ISOLATION_LEVEL = IsolationLevel.SERIALIZABLE.value
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Claim:
     branch: str | None
     rows: RowFilter
     """Under serializable isolation, no rows that match may have been added."""
-    isolation: IsolationLevel
+    isolation: Isolation
     reads_kept_rows: bool = False
     """Rows of the filter were read but not changed: under serializable isolation none of them may
     have been deleted either."""
@@ -63,21 +63,11 @@ class Claim:
         return self.rows.matches_nothing and not self.removed and not self.added_once
 
 
-def isolation_level(properties: Mapping[str, str], command: str) -> IsolationLevel:
-    """Return `write.delete|update|merge.isolation-level`, serializable by default."""
-    name = f"write.{command}.isolation-level"
-    value = properties.get(name, DEFAULT_ISOLATION_LEVEL)
-    try:
-        return IsolationLevel(value.lower())
-    except ValueError:
-        raise ValueError(f"{name}: {value!r} is neither 'serializable' nor 'snapshot'") from None
-
-
 def check(claim: Claim, window: Window) -> None:
     """Raise `ValidationException` if another commit violates the claim."""
     if claim.relies_on_nothing or not window.snapshots:
         return
-    if claim.isolation == IsolationLevel.SERIALIZABLE and not claim.rows.matches_nothing:
+    if claim.isolation is Isolation.SERIALIZABLE and not claim.rows.matches_nothing:
         _no_added_data_files(claim.rows, window)
         if claim.reads_kept_rows:
             _no_deleted_data_files(claim.rows, window)

@@ -15,9 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyiceberg.exceptions import ValidationException
 from pyiceberg.expressions import AlwaysFalse, AlwaysTrue
-from pyiceberg.expressions.visitors import (
-    manifest_evaluator,
-)
+from pyiceberg.expressions.visitors import manifest_evaluator
 from pyiceberg.manifest import (
     DataFile,
     ManifestContent,
@@ -32,7 +30,6 @@ from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import (
-    IsolationLevel,
     Operation,
     SnapshotSummaryCollector,
     Summary,
@@ -48,8 +45,9 @@ from pyiceberg.table.update.snapshot import (
 )
 from pyiceberg.typedef import EMPTY_DICT, Record
 
+from frazil.client.declare.file_operations import Isolation
 from frazil.pyiceberg.manifest_reading import RowFilter, schema_of_spec
-from frazil.pyiceberg.retry.commit_checks import Claim, isolation_level
+from frazil.pyiceberg.retry.commit_checks import Claim
 from frazil.pyiceberg.transaction_base import (
     PlannedDelete,
     ProducerFactory,
@@ -92,9 +90,9 @@ class Retryable(_SnapshotProducer[U]):
 
     def claim(self) -> Claim:
         """Return what this operation relies on; called once, after its first `_commit`."""
-        return self._claim(AlwaysFalse(), IsolationLevel.SNAPSHOT)
+        return self._claim(AlwaysFalse(), Isolation.SNAPSHOT)
 
-    def _claim(self, rows: Any, isolation: IsolationLevel) -> Claim:
+    def _claim(self, rows: Any, isolation: Isolation) -> Claim:
         return Claim(
             branch=self._target_branch,
             rows=RowFilter(rows, self.schema(), self._case_sensitive),
@@ -108,8 +106,7 @@ class Retryable(_SnapshotProducer[U]):
         Java's BaseOverwriteFiles."""
         command = self._transaction.command or command_of(self._isolation_operation)
         rows = AlwaysTrue() if isinstance(self._predicate, AlwaysFalse) else self._predicate
-        metadata = self._transaction.table_metadata
-        return self._claim(rows, isolation_level(metadata.properties, command))
+        return self._claim(rows, self._transaction.isolation(command))
 
     def _fix_spec(self, data_file: DataFile) -> None:
         """Fix the spec of a new file: the default spec may change before a later attempt."""

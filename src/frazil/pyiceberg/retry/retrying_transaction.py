@@ -36,7 +36,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import StagedTable, StaticTable, Table, Transaction
 from pyiceberg.table.refs import MAIN_BRANCH
-from pyiceberg.table.snapshots import IsolationLevel, Snapshot
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
     AssertTableUUID,
@@ -46,9 +46,10 @@ from pyiceberg.table.update import (
 from pyiceberg.table.update.snapshot import UpdateSnapshot
 from pyiceberg.typedef import EMPTY_DICT
 
+from frazil.client.declare.file_operations import Command, Isolation
 from frazil.client.send.retry_policy import AROUND_THE_LIMIT, Clock, RetryBudget, RetryPolicy
 from frazil.pyiceberg.manifest_reading import RowFilter
-from frazil.pyiceberg.retry.commit_checks import Claim, check, isolation_level
+from frazil.pyiceberg.retry.commit_checks import Claim, check
 from frazil.pyiceberg.retry.history_window import EntryReader, Window
 from frazil.pyiceberg.retry.retrying_producers import Retryable, RetryableUpdateSnapshot
 from frazil.pyiceberg.transaction_base import (
@@ -97,7 +98,7 @@ class RetryingTransaction(TrackingTransaction):
 
     def __init__(self, table: Table, autocommit: bool = False) -> None:
         super().__init__(copy_as(Table, table), table, autocommit)
-        self.command: str | None = None
+        self.command: Command | None = None
         """The command whose isolation level applies, if a call is more than a delete or update."""
         self._writes_files = False
         self._checks_duplicates = False
@@ -156,12 +157,10 @@ class RetryingTransaction(TrackingTransaction):
         """Claim what an upsert reads: the rows of all its keys, also unchanged and missing ones."""
         from pyiceberg.table.upsert_util import create_match_filter
 
-        metadata = self.table_metadata
-        level = isolation_level(metadata.properties, "merge")
+        schema, level = self.table_metadata.schema(), self.isolation("merge")
         with self.operation(command="merge"):
             yield
-        if level == IsolationLevel.SERIALIZABLE:
-            schema = metadata.schema()
+        if level is Isolation.SERIALIZABLE:
             keys = create_match_filter(df, key_columns(schema, join_cols))
             rows = RowFilter(keys, schema, case_sensitive)
             self._reads.append(Claim(branch, rows, level, reads_kept_rows=True))
@@ -181,7 +180,7 @@ class RetryingTransaction(TrackingTransaction):
             self._checks_duplicates = False
 
     @contextmanager
-    def operation(self, command: str | None = None) -> Iterator[None]:
+    def operation(self, command: Command | None = None) -> Iterator[None]:
         """Record the data files that are added, which are deleted if the commit is refused."""
         before = self._writes_files, self.command
         self._writes_files, self.command = True, command or self.command
