@@ -13,10 +13,9 @@ from pyspark.sql import Column, DataFrame
 from frazil.spark.core.context import setting_text
 from frazil.spark.core.statement_runs import Result
 from frazil.spark.ddl import table_creation
-from frazil.spark.parse.sql_tokens import Cursor, Name
 from frazil.spark.reading.frame_scans import scan_of
 from frazil.spark.sql.result_frames import metadata_frame
-from frazil.spark.sql.table_names import METADATA, Selector, identifier_of, load, target_of
+from frazil.spark.sql.table_names import METADATA, Selector, identifier_of, load, name_of, target_of
 from frazil.spark.table import SparkTable
 from frazil.spark.writing.frame_writer import WriteOptions
 from frazil.wire.errors import BadRequest, NoSuchTable
@@ -37,7 +36,6 @@ _READ_OPTIONS: Final = {
     "end-snapshot-id": "to_snapshot",
 }
 _IDS: Final = frozenset({"snapshot", "from_snapshot", "to_snapshot"})
-_SELECTED: Final = {"snapshot_id": "snapshot", "at_timestamp": "timestamp"}
 _SNAPSHOT_PROPERTY: Final = "snapshot-property."
 _WRITE_OPTIONS: Final = (
     "branch",
@@ -51,14 +49,6 @@ _WRITE_OPTIONS: Final = (
 )
 _FORMATS: Final = frozenset({"iceberg", "frazil"})
 _SHOWN_COLUMN: Final = re.compile(r"Column<'(.*)'>", re.DOTALL)
-
-
-def name_of(text: str) -> Name:
-    """Parse a table's name with dots, whose parts may be in backticks."""
-    cursor = Cursor(text)
-    name = cursor.name("a table's name")
-    cursor.end()
-    return name
 
 
 @dataclass(frozen=True)
@@ -99,8 +89,7 @@ class FrameReader:
         if selector is not None:
             if moment:
                 raise BadRequest("the table's name names a snapshot, and so does an option")
-            argument = _SELECTED.get(selector.kind, "ref")
-            moment[argument] = selector.value if argument == "ref" else int(selector.value)
+            return selector.scan_option
         return moment
 
 

@@ -187,6 +187,10 @@ class _Properties:
         }
 
 
+def positive_property(properties: Mapping[str, str], name: str, default: int) -> int:
+    return _Properties(properties, ("",)).positive(name, default)
+
+
 def _parsed(key: str, text: str, parse: Callable[[str], T]) -> T:
     try:
         return parse(text.strip())

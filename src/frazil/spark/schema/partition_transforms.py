@@ -51,12 +51,12 @@ For whole words, Spark's `hash` is the murmur3 of the Iceberg specification, but
 ArrowFunction: TypeAlias = Callable[..., pa.Array]
 
 
-def partition_columns(table: FileTable, spec_id: int | None = None) -> list[Column]:
+def partition_columns(table: FileTable, spec_id: int | None = None) -> dict[str, Column]:
     """Return the partition values of each row as `_partition_0` and so on, in the spec's order."""
-    return [
-        partition_column(field, table.schema).alias(f"{PARTITION_PREFIX}{position}")
+    return {
+        f"{PARTITION_PREFIX}{position}": partition_column(field, table.schema)
         for position, field in enumerate(spec_fields(table, spec_id))
-    ]
+    }
 
 
 def spec_fields(table: FileTable, spec_id: int | None = None) -> tuple[PartitionField, ...]:

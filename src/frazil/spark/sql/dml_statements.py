@@ -15,7 +15,7 @@ from pyspark.sql import functions as fn
 
 from frazil.client.declare.client_table import Table
 from frazil.spark.core.context import Context
-from frazil.spark.core.name_matching import quoted
+from frazil.spark.core.name_matching import NameMatcher, quoted
 from frazil.spark.core.progress import progress
 from frazil.spark.core.statement_runs import Result, Target, run_statement
 from frazil.spark.ddl.partition_terms import VOID
@@ -154,11 +154,8 @@ class _Insertion:
         return frame
 
     def _column(self, name: str) -> str:
-        names = [field.name for field in self._table.schema.fields]
-        for known in names:
-            if known.lower() == name.lower():
-                return known
-        raise BadRequest(f"{self._table} has no column {name}; it has {', '.join(names)}")
+        (field,) = NameMatcher().chosen(self._table.schema, [name], self._table)
+        return field.name
 
     def _check_partition(self) -> None:
         names = {field.field_id: field.name for field in self._table.schema.fields}
