@@ -108,7 +108,7 @@ def file_options(
 ) -> FileOptions:
     """Return the options of a table's data files; an explicit target size overrides its own."""
     table = _Properties(properties, (_DATA,))
-    target = _Properties(properties, ("",)).positive(TARGET_SIZE, TARGET_SIZE_DEFAULT_BYTES)
+    target = positive_property(properties, TARGET_SIZE, TARGET_SIZE_DEFAULT_BYTES)
     if target_file_size_bytes is not None and target_file_size_bytes <= 0:
         raise BadRequest(f"target file size: {target_file_size_bytes} is not a number of bytes")
     return FileOptions(

@@ -192,19 +192,14 @@ class RowAttempt(RowCommit):
     def matching(self, columns: Sequence[str] | None, *, lineage: bool) -> DataFrame:
         """Return the rows that the condition is true for."""
         rows = self.rows(columns, lineage=lineage)
-        condition = self._spark_condition()
+        condition = self.condition
+        if isinstance(condition, Expression):
+            condition = spark_condition(condition, self.table.schema)
         return rows if condition is None else rows.where(condition)
 
     def row_location(self) -> list[Column]:
         """Return the columns that say which file and position a row was read from."""
         return [fn.col(quoted(self.alias, name)) for name in (FILE, POSITION)]
-
-    def _spark_condition(self) -> Column | None:
-        if isinstance(self.condition, str):
-            return fn.expr(self.condition)
-        if isinstance(self.condition, Expression):
-            return spark_condition(self.condition, self.table.schema)
-        return self.condition
 
     def run(self, frame: DataFrame, *, check_cardinality: bool = False) -> Result:
         """Write and commit what the frame of changed rows describes."""

@@ -21,11 +21,7 @@ from frazil.datafiles.writing.write_properties import positive_property
 from frazil.spark.core.name_matching import column
 from frazil.spark.schema.partition_transforms import spec_fields
 from frazil.spark.schema.spark_types import spark_type
-from frazil.spark.writing.frame_writer import (
-    WriteOptions,
-    WritePlan,
-    write_arrow,
-)
+from frazil.spark.writing.frame_writer import WriteOptions, WritePlan, write_arrow
 from frazil.spark.writing.write_commit import WriteFolder
 from frazil.values.transforms import Void
 from frazil.values.types import NestedField, StructType

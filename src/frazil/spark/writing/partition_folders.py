@@ -136,12 +136,8 @@ def _bytes(text: str) -> bytes:
     return bytes.fromhex(text.removeprefix(_HEX))
 
 
-def _boolean(text: str) -> bool:
-    return text == "true"
-
-
 _PARSERS: Final[Mapping[TypeId, Callable[[str], Any]]] = {
-    TypeId.BOOLEAN: _boolean,
+    TypeId.BOOLEAN: lambda text: text == "true",
     TypeId.INT: int,
     TypeId.LONG: int,
     TypeId.FLOAT: float,
