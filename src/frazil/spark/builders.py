@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import Column, DataFrame
@@ -20,7 +21,6 @@ from frazil.spark.table import SparkTable
 from frazil.spark.writing.frame_writer import WriteOptions
 from frazil.wire.errors import BadRequest, NoSuchTable
 from frazil.wire.expressions import Expression
-from frazil.wire.identifiers import Identifier
 
 if TYPE_CHECKING:
     from frazil.spark.session import Session
@@ -162,36 +162,24 @@ class TableWriter:
         return plan.table(self).overwrite_partitions(self.frame, **plan.arguments)
 
     def create(self) -> Result:
-        plan = self._plan()
-        return table_creation.create_table_as(
-            self.session.context,
-            self._identifier(),
-            self.frame,
-            self._definition(),
-            plan.options,
-            plan.commit_options,
-        )
+        return self._define(table_creation.create_table_as)
 
     def replace(self) -> Result:
-        return self._replace(or_create=False)
+        return self._define(table_creation.replace_table_as)
 
     def createOrReplace(self) -> Result:  # noqa: N802 - PySpark's name
-        return self._replace(or_create=True)
+        return self._define(partial(table_creation.replace_table_as, or_create=True))
 
-    def _replace(self, *, or_create: bool) -> Result:
+    def _define(self, write_as: Callable[..., Result]) -> Result:
         plan = self._plan()
-        return table_creation.replace_table_as(
+        return write_as(
             self.session.context,
-            self._identifier(),
+            identifier_of(self.session, name_of(self.table)),
             self.frame,
             self._definition(),
-            or_create=or_create,
             options=plan.options,
             commit_options=plan.commit_options,
         )
-
-    def _identifier(self) -> Identifier:
-        return identifier_of(self.session, name_of(self.table))
 
     def _definition(self) -> table_creation.Definition:
         return table_creation.Definition(

@@ -18,7 +18,6 @@ from frazil.wire.errors import BadRequest
 
 TARGET_SIZE: Final = "write.target-file-size-bytes"
 TARGET_SIZE_DEFAULT_BYTES: Final = 512 << 20
-ROW_GROUP_SIZE_DEFAULT_BYTES: Final = 128 << 20
 
 _DATA: Final = "write.parquet."
 _DELETES: Final = "write.delete.parquet."
@@ -65,13 +64,13 @@ class BloomFilter:
 @dataclass(frozen=True, kw_only=True)
 class FileOptions:
     target_file_size_bytes: int = TARGET_SIZE_DEFAULT_BYTES
-    row_group_size_bytes: int = ROW_GROUP_SIZE_DEFAULT_BYTES
-    page_size_bytes: int = 1 << 20
-    page_row_limit: int = 20_000
-    page_version: str = "v1"
-    dict_size_bytes: int = 2 << 20
-    codec: str = "zstd"
-    compression_level: int | None = None
+    row_group_size_bytes: int
+    page_size_bytes: int
+    page_row_limit: int
+    page_version: str
+    dict_size_bytes: int
+    codec: str
+    compression_level: int | None
     bloom_filters: tuple[BloomFilter, ...] = ()
     dictionaries: tuple[tuple[str, bool], ...] = ()
     """The columns for which the table says whether they have a dictionary."""
@@ -132,9 +131,7 @@ def delete_file_options(properties: Mapping[str, str]) -> dict[str, Any]:
 def _common(table: _Properties) -> dict[str, Any]:
     codec = table.value("compression-codec", "zstd", _codec)
     return {
-        "row_group_size_bytes": table.positive(
-            "row-group-size-bytes", ROW_GROUP_SIZE_DEFAULT_BYTES
-        ),
+        "row_group_size_bytes": table.positive("row-group-size-bytes", 128 << 20),
         "page_size_bytes": table.positive("page-size-bytes", 1 << 20),
         "page_row_limit": table.positive("page-row-limit", 20_000),
         "page_version": table.value("page-version", "v1", _page_version),

@@ -20,6 +20,7 @@ from frazil.client.declare.table_verbs import TableVerbs
 from frazil.spark.core.context import Context
 from frazil.spark.core.name_matching import column, names_of, quoted
 from frazil.spark.core.statement_runs import Result, complete_options, run_statement
+from frazil.spark.rows.merge_clauses import Merge
 from frazil.spark.rows.merge_frames import numbered_source
 from frazil.spark.rows.merge_statement import MergeBuilder
 from frazil.spark.schema.frame_fitting import fit
@@ -198,7 +199,7 @@ def _by_equality(statement: FrameStatement, upsert: Upsert) -> Result:
 def _merge(statement: FrameStatement, source: Staged, upsert: Upsert) -> Result:
     on = " AND ".join(f"target.{quoted(key)} = source.{quoted(key)}" for key in upsert.keys)
     deletes = f"source.{_DELETES}"
-    merge = MergeBuilder(statement.context, statement.target, source, on)
+    merge = MergeBuilder(statement.context, statement.target, source, Merge(on=on))
     if upsert.delete_when is None:
         merge = merge.when_matched_update_all().when_not_matched_insert_all()
     else:

@@ -36,6 +36,7 @@ from frazil.spark.rows import row_changes
 from frazil.spark.rows.merge_clauses import (
     STAR,
     Clause,
+    Merge,
     WhenMatchedDelete,
     WhenMatchedUpdate,
     WhenNotMatchedBySourceDelete,
@@ -306,17 +307,15 @@ def merge(session: Session, statement: MergeStatement) -> Result:
     """Run MERGE."""
 
     def do(run: _StatementRun) -> Result:
-        builder = MergeBuilder(
-            run.context,
-            run.target,
-            run.tables.relation(statement.source),
-            _expression(run, statement.on),
+        source = run.tables.relation(statement.source)
+        merge = Merge(
+            on=_expression(run, statement.on),
+            clauses=tuple(_clause(run, clause, statement.alias) for clause in statement.clauses),
             target_alias=statement.alias or run.target.identifier.name,
             source_alias=statement.source_alias,
-            clauses=tuple(_clause(run, clause, statement.alias) for clause in statement.clauses),
             evolves=statement.merge_schema,
         )
-        return builder.execute()
+        return MergeBuilder(run.context, run.target, source, merge).execute()
 
     texts = _texts_of(statement)
     return _run(session, "merge into", statement.target, texts, do, statement.source)
