@@ -90,7 +90,8 @@ class WritePlan:
 
     def partitioned(self, frame: DataFrame) -> DataFrame:
         """Return the frame with each row's partition in `_partition_*`."""
-        return frame.withColumns(partition_columns(self.facts, self.files.spec_id))
+        columns = partition_columns(self.facts, self.files.spec_id).items()
+        return frame.select("*", *(column.alias(name) for name, column in columns))
 
 
 def write_rows(
